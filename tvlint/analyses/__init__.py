@@ -1,0 +1,1 @@
+"""Plan to facts that several checks share."""

@@ -1,0 +1,127 @@
+"""What tvlint says: findings of checks, verdicts of proofs, and the report that holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tvlint.ir.location import Location
+
+
+class Severity(Enum):
+    """How bad a finding is; ordered from worst to mildest."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Outcome(Enum):
+    """What a proof found."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another place that a finding is about, and what stands there."""
+
+    message: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One mistake, at one place.
+
+    `message` is one sentence: this thing, what is wrong with it, where; lower case, no full stop, names in backticks. `help`
+    says what to do about it. `ranks` are the ranks concerned, when the finding is about a plan.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    location: Location
+    help: str = ""
+    related: tuple[Related, ...] = ()
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotEvaluated:
+    """A rule that could not be judged, and what it would need."""
+
+    rule: str
+    location: Location
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a verdict is not Proved: a named defect or a named gap, with its place and the ranks concerned.
+
+    `name` is kebab-case and stable (`partial-used-as-complete`, `unsupported-operator`); tests assert it. `refutes` says
+    whether it is a defect (a structural fact or a numeric witness) or only a gap in what could be decided. `repair` is a
+    single change that makes the proof succeed, when one was found.
+    """
+
+    name: str
+    refutes: bool
+    message: str
+    location: Location
+    ranks: tuple[int, ...] = ()
+    operator: str = ""
+    expected: str = ""
+    actual: str = ""
+    repair: str = ""
+    related: tuple[Related, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StageCounts:
+    """How many proof stages there are and what became of them."""
+
+    total: int = 0
+    classes: int = 0
+    proved: int = 0
+    refuted: int = 0
+    unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one proof."""
+
+    reference: str
+    parallel: str
+    outcome: Outcome
+    stages: StageCounts = field(default_factory=StageCounts)
+    reasons: tuple[Reason, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    """What the proof derived about the pair, for people: (`ranks`, `8`), (`parameters covered`, `21`), ..."""
+    seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An input that could not be read, or a tvlint configuration that is wrong; makes the run exit 2."""
+
+    message: str
+    location: Location
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that one run has to say."""
+
+    findings: tuple[Finding, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    not_evaluated: tuple[NotEvaluated, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    checked: tuple[str, ...] = ()
+    """Paths of the files that were recognised and checked."""

@@ -1,0 +1,1 @@
+"""Values that every layer above reads; nothing here does any work."""

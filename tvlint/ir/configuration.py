@@ -1,0 +1,56 @@
+"""A parallel configuration: settings by their canonical names, each with the place where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tvlint.ir.location import Location
+
+SettingValue: TypeAlias = "int | float | str | bool | None | tuple[SettingValue, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value that cannot be read statically, and why (`depends on $1`, `set in an undecided branch`)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as the file gives it.
+
+    `name` is canonical: the option's destination in snake_case (`tensor_model_parallel_size`). `written` is how the file
+    spells it (`--tensor-model-parallel-size`). `location` is the value's place; `name_location` the option's.
+    """
+
+    name: str
+    value: SettingValue | Unknown
+    written: str
+    location: Location
+    name_location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One set of settings that configures one run.
+
+    `settings` holds what the file sets explicitly (the last one wins); an absent name has its framework's default.
+    `complete` is False where settings may exist that the reader did not see (`$@`, an unresolved `source`, a partial YAML):
+    an absent name is then unknown, not default. `environment` are variables exported to the run. `format` is
+    `megatron-shell`, `megatron-yaml`, ...; `section` tells several configurations of one file apart.
+    """
+
+    path: str
+    format: str
+    framework: str
+    settings: Mapping[str, Setting]
+    environment: Mapping[str, Setting] = field(default_factory=dict)
+    section: str = ""
+    complete: bool = True
+    location: Location | None = None
+    version: str = ""
+    overridden: tuple[Setting, ...] = ()
+    """Settings that a later one of the same name replaced, in order."""

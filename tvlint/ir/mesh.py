@@ -1,0 +1,52 @@
+"""Ranks as points of a grid of named axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One named direction of a mesh (`dp`, `pp`, `cp`, `ep`, `tp`)."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """A grid of ranks; the last axis varies fastest, so rank = row-major index of its coordinates."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def size(self) -> int:
+        return prod(axis.size for axis in self.axes)
+
+    def axis_size(self, name: str) -> int:
+        """The size of axis `name`; 1 where the mesh has no such axis."""
+        return next((axis.size for axis in self.axes if axis.name == name), 1)
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        """The coordinate of `rank` on every axis."""
+        found: dict[str, int] = {}
+        for axis in reversed(self.axes):
+            rank, found[axis.name] = divmod(rank, axis.size)
+        return found
+
+    def rank(self, coordinates: dict[str, int]) -> int:
+        """The rank at `coordinates`; an axis that is left out counts as 0."""
+        rank = 0
+        for axis in self.axes:
+            rank = rank * axis.size + coordinates.get(axis.name, 0)
+        return rank
+
+    def along(self, rank: int, names: tuple[str, ...]) -> tuple[int, ...]:
+        """The ranks that differ from `rank` only on the axes `names`, ascending."""
+        own = self.coordinates(rank)
+        ranks = [0]
+        for axis in self.axes:
+            steps = range(axis.size) if axis.name in names else (own[axis.name],)
+            ranks = [base * axis.size + step for base in ranks for step in steps]
+        return tuple(ranks)

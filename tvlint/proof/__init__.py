@@ -1,0 +1,1 @@
+"""The stage-wise equivalence proof."""

@@ -1,0 +1,29 @@
+"""What reading one file gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvlint.findings import Finding, Problem
+from tvlint.ir.configuration import Configuration
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Plan
+
+
+class ReadError(Exception):
+    """The file cannot be read as what its content says it is; carries the located problem to report."""
+
+    def __init__(self, message: str, location: Location, help: str = "") -> None:
+        super().__init__(message)
+        self.problem = Problem(message, location, help)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file's content: a plan or configurations, and what the reader itself found wrong."""
+
+    path: str
+    format: str
+    plan: Plan | None = None
+    configurations: tuple[Configuration, ...] = ()
+    findings: tuple[Finding, ...] = ()

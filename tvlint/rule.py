@@ -1,0 +1,57 @@
+"""A rule, as its page in `rules/` states it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tvlint.findings import Severity
+
+
+class RuleKind(Enum):
+    """Where a rule gets its answer."""
+
+    CONFIG = "config"
+    """From the page's `when:` and `require:` over settings."""
+    PLAN = "plan"
+    """From the function `check` in `tvlint/checks/<rule_name>.py`."""
+    INPUT = "input"
+    """From a reader, while it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A fenced example of a rule page; it is executed by the tests."""
+
+    valid: bool
+    language: str
+    text: str
+    line: int
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One mistake that tvlint knows, named after the defect.
+
+    `when` and `require` are expressions over canonical setting names (config rules only); `message` and `help` are templates
+    whose `{...}` are such expressions. `frameworks` maps a framework to the version range it holds for (`*`: any). `sources`
+    are places in the framework or a bug report that the rule rests on. `body` is the page's Markdown after the title.
+    """
+
+    name: str
+    kind: RuleKind
+    severity: Severity
+    summary: str
+    body: str
+    when: str = ""
+    require: str = ""
+    message: str = ""
+    help: str = ""
+    location: tuple[str, ...] = ()
+    """Settings whose place the finding takes: the first that the file sets; the others become related places."""
+    frameworks: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+    path: str = ""

@@ -1,0 +1,1 @@
+"""The rule pages: their loader, their expressions, their evaluation over configurations."""

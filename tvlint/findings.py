@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tvlint.ir.location import Location
+from tvlint.ir.outline import Outline
 
 
 class Severity(Enum):
@@ -125,3 +126,5 @@ class Report:
     problems: tuple[Problem, ...] = ()
     checked: tuple[str, ...] = ()
     """Paths of the files that were recognised and checked."""
+    outlines: tuple[Outline, ...] = ()
+    """Mesh and schedule of each plan that was read; lets reporters name ranks by coordinates and draw the plan."""

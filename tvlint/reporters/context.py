@@ -1,0 +1,27 @@
+"""What a reporter may know besides the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tvlint.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The surroundings of one report.
+
+    `root` is the folder that relative paths start from and that published paths are relative to (the repository).
+    `color` and `width` describe the terminal; only `text` reads them. `show_unknown` lists the rules that could not be
+    judged. `environment` is the process environment as far as a format depends on it (`GITHUB_ACTIONS`, `GITHUB_SHA`).
+    """
+
+    rules: Mapping[str, Rule]
+    root: Path
+    version: str
+    color: bool = False
+    width: int = 100
+    environment: Mapping[str, str] = field(default_factory=dict)
+    show_unknown: bool = False

@@ -1,0 +1,51 @@
+"""Paths as a report publishes them."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from urllib.parse import quote
+
+from tvlint.ir.location import Location
+
+
+def resolved(path: str, root: Path) -> Path | None:
+    """Where `path` really is, links followed; None where no such path can exist."""
+    try:
+        return (root / path).resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def relative(path: str, root: Path) -> str:
+    """`path` from `root` with forward slashes; as it stands when it is not below `root`."""
+    if not PurePath(path).is_absolute():
+        return path.removeprefix("./").replace("\\", "/") if "\\" in path else path.removeprefix("./")
+    for base in (root, resolved(".", root) or root):
+        if PurePath(path).is_relative_to(base):
+            return PurePath(path).relative_to(base).as_posix()
+    return path
+
+
+def below_root(path: str, root: Path) -> str | None:
+    """The real path of an existing regular file relative to `root`; None for anything else."""
+    real, top = resolved(path, root), resolved(".", root)
+    if real is None or top is None or not real.is_relative_to(top):
+        return None
+    try:
+        return real.relative_to(top).as_posix() if real.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def uri(path: str) -> str:
+    """A relative path as a URI reference: percent-encoded UTF-8, never taken for a scheme."""
+    return quote(path.encode("utf-8", "backslashreplace"), safe="/-._~+@=,")
+
+
+def place(location: Location, root: Path) -> str:
+    """`path:line:column`, as far as it is known."""
+    text = relative(location.path, root)
+    if location.line is None:
+        return text
+    text += f":{location.line}"
+    return text if location.column is None else f"{text}:{location.column}"

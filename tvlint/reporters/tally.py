@@ -1,0 +1,58 @@
+"""Order and totals that every format shares."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tvlint.findings import Finding, Outcome, Report, Severity
+
+SEVERITIES = tuple(Severity)
+
+
+def by_place(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Findings in the order in which a person goes through the files."""
+    return sorted(findings, key=lambda f: (f.location.path, f.location.line or 0, f.location.column or 0, _badness(f), f.rule))
+
+
+def by_severity(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Findings from the worst to the mildest, each kind by place."""
+    return sorted(by_place(findings), key=_badness)
+
+
+def _badness(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 error`, `2 errors`."""
+    plural = {"proof": "proofs", "class": "classes"}.get(noun, f"{noun}s")
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def summary(report: Report) -> str:
+    """One line that says it all: `2 errors, 1 warning in 3 files; 1 proof proved`."""
+    severities = Counter(finding.severity for finding in report.findings)
+    found = ", ".join(counted(severities[severity], severity.value) for severity in Severity if severities[severity])
+    parts = []
+    if report.problems:
+        parts.append(f"{counted(len(report.problems), 'input')} could not be read")
+    if found or report.checked:
+        where = f" in {counted(len(report.checked), 'file')}" if report.checked else ""
+        parts.append(f"{found or 'no findings'}{where}")
+    outcomes = Counter(verdict.outcome for verdict in report.verdicts)
+    parts += [f"{counted(outcomes[outcome], 'proof')} {outcome.value}" for outcome in Outcome if outcomes[outcome]]
+    if report.not_evaluated:
+        parts.append(f"{counted(len(report.not_evaluated), 'rule')} not evaluated")
+    return "; ".join(parts) or "nothing to report"
+
+
+def bytes_text(count: int) -> str:
+    """`210 MiB`, `1.4 GiB`."""
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{max(1, round(count / (1 << 20)))} MiB"
+
+
+def seconds_text(seconds: float) -> str:
+    """`12 ms`, `1.24 s`, `75 s`."""
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"

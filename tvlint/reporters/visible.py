@@ -1,0 +1,46 @@
+"""Text from a file, made safe to show: nothing in it can move the cursor, reorder the line or hide."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # bidi, zero-width, separators
+    "\ud800-\udfff"  # lone surrogates
+    "\U000e0000-\U000e007f]"  # tags
+)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    short = {9: "\\t", 10: "\\n", 13: "\\r"}.get(code)
+    if short is not None:
+        return short
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def visible(text: str) -> str:
+    """`text` on one line, every control, bidi and invisible character spelled as its escape."""
+    return _HIDDEN.sub(_escape, text)
+
+
+def visible_source(text: str) -> str:
+    """A source line as `visible` gives it, with tabs as four blanks."""
+    return visible(text.replace("\t", "    "))
+
+
+def display_width(text: str) -> int:
+    """How many terminal columns `text` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_character_width(character) for character in text)
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character) or character in "\u200c\u200d\ufe0f":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

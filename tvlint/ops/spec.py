@@ -1,0 +1,129 @@
+"""The form in which an operator's meaning is stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from tvlint.ir.plan import Literal, Value
+
+Shape: TypeAlias = tuple[int, ...]
+Names: TypeAlias = tuple[str, ...]
+
+ONE = "1"
+"""The name of a dimension of size 1 that stands for nothing; every other name is an index of the operator."""
+
+
+class UnsupportedError(Exception):
+    """The table does not say what this use of an operator means; the message says why."""
+
+
+class Family(Enum):
+    """How the values of an operator come about."""
+
+    INDEXED = "indexed"
+    """Every output element depends on the operand elements that the annotation's shared names select."""
+    IDENTITY = "identity"
+    """Every output is the operand."""
+    RESHAPE = "reshape"
+    """The operand's elements in the same order under another shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of an operator: the shape of each tensor operand or the literal in its place, attributes, output shapes."""
+
+    op: str
+    inputs: tuple[Shape | Literal, ...]
+    attributes: Mapping[str, Value]
+    outputs: tuple[Shape, ...] = ()
+
+    def shape(self, position: int) -> Shape:
+        """The shape of operand `position`; raises UnsupportedError when it is missing or a literal."""
+        if position >= len(self.inputs):
+            raise UnsupportedError(f"`{self.op}` has no operand {position}")
+        operand = self.inputs[position]
+        if isinstance(operand, Literal):
+            raise UnsupportedError(f"operand {position} of `{self.op}` is a constant")
+        return operand
+
+    def reject_unknown(self, *known: str) -> None:
+        """Raises UnsupportedError for an attribute that the table gives no meaning to."""
+        for name in self.attributes:
+            if name not in known:
+                raise UnsupportedError(f"`{self.op}` has the unknown keyword `{name}`")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The annotation of one use of an operator, in named dimensions.
+
+    `operands` and `outputs` name the dimensions of each tensor (tensor operands only, in order). A name in `reduced` is
+    summed over; a name in `averaged` is summed over and divided by its size; a name in `whole` must not be split. `linear`
+    lists the sets of operands (tensor positions) in each of which the operator is linear while the others are fixed: two
+    singletons for a product, one pair for a sum. `attributes` is all that determines the value besides the operands, free of
+    sizes that depend on how the plan splits. `commutative` allows the first two operands to be exchanged. `shape_only`
+    operands give their shape, not their value. `zero_gradient` operands get no gradient. `scalar` outputs of shape (1,) or
+    () stand for one number.
+    """
+
+    operands: tuple[Names, ...]
+    outputs: tuple[Names, ...]
+    reduced: frozenset[str] = frozenset()
+    averaged: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    linear: tuple[frozenset[int], ...] = ()
+    attributes: tuple[Value, ...] = ()
+    commutative: bool = False
+    shape_only: frozenset[int] = frozenset()
+    zero_gradient: frozenset[int] = frozenset()
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Names whose bounds the call states itself (`start`, `stop` of an embedding); they must agree with the box."""
+    row_wise: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """Outputs that depend on some operands only: output position -> operand positions. Absent: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """What an operator means. `signatures` are the functions that frameworks emit for it."""
+
+    name: str
+    signatures: tuple[str, ...]
+    bind: Callable[[Call], Bound]
+    family: Family = Family.INDEXED
+    assumption: str = ""
+    """What is taken on trust about it, for operators that a model's author registered."""
+
+
+def named(annotation: str) -> tuple[tuple[Names, ...], tuple[Names, ...], frozenset[str], frozenset[str]]:
+    """Operands, outputs, reduced and whole names of an annotation without `*` (`b k+, n k+ -> b n`)."""
+    left, right = annotation.split("->")
+    reduced, whole = set[str](), set[str]()
+
+    def side(text: str) -> tuple[Names, ...]:
+        tensors = []
+        for tensor in text.split(","):
+            names = []
+            for token in tensor.split():
+                name = token.rstrip("+^")
+                if token.endswith("+"):
+                    reduced.add(name)
+                if token.endswith("^"):
+                    whole.add(name)
+                names.append(name)
+            tensors.append(tuple(names))
+        return tuple(tensors)
+
+    return side(left), side(right), frozenset(reduced), frozenset(whole)
+
+
+def stars(rank: int) -> Names:
+    """Names for `rank` leading dimensions."""
+    return tuple(f"s{position}" for position in range(rank))
+
+
+def number(call: Call, name: str, default: Value) -> Value:
+    """Attribute `name` of the call, or `default`."""
+    return call.attributes.get(name, default)

@@ -1,0 +1,117 @@
+"""The command-line options of Megatron-LM, as its parser defines them: flags, destination, type, arity, choices, default."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from tvlint.ir.configuration import SettingValue
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """There is no default that could be told from the parser alone."""
+
+
+MISSING: Final = Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of the parser.
+
+    `dest` is the canonical setting name. `kind` is `store` (takes values), `true`, `false` (sets `dest` to that) or
+    `boolean` (`--x` sets it, `--no-x` clears it). `type` is `int`, `float`, `str`, `bool` or `other` (a converter of its
+    own), `arity` is None (exactly one value), a number, `+` or `*`.
+    """
+
+    dest: str
+    flags: tuple[str, ...]
+    kind: str = "store"
+    type: str = "str"
+    arity: int | str | None = None
+    choices: tuple[str | int | float, ...] = ()
+
+
+def option(flag: str) -> Option | None:
+    """The option that `flag` names, spelled with hyphens or underscores; None where Megatron has no such option."""
+    by_flag = _by_flag()
+    found = by_flag.get(flag) or by_flag.get(hyphens(flag))
+    return _option(found) if found is not None else None
+
+
+def is_option(flag: str) -> bool:
+    """Whether `flag` names an option, spelled with hyphens or underscores."""
+    by_flag = _by_flag()
+    return flag in by_flag or hyphens(flag) in by_flag
+
+
+def option_of(name: str) -> Option | None:
+    """The first option that sets `name`; None where no option does."""
+    found = _by_destination().get(name)
+    return _option(found) if found is not None else None
+
+
+def default(name: str) -> SettingValue | Missing:
+    """The parser's default of the setting `name`; MISSING where it has none or `name` is no setting."""
+    table = _table()
+    if name in table["defaults"]:
+        return _frozen(table["defaults"][name])
+    return None if name in table["none"] else MISSING
+
+
+def names() -> tuple[str, ...]:
+    """The canonical names of all settings, in the parser's order."""
+    return tuple(_by_destination())
+
+
+def flags() -> tuple[str, ...]:
+    """Every flag of the parser, in its order."""
+    return tuple(_by_flag())
+
+
+def hyphens(flag: str) -> str:
+    """`flag` as the parser spells most: two hyphens, then words joined with hyphens."""
+    return flag[:2] + flag[2:].replace("_", "-")
+
+
+def _option(entry: dict[str, Any]) -> Option:
+    return Option(
+        entry["dest"],
+        _flags(entry),
+        entry.get("kind", "store"),
+        entry.get("type", "str"),
+        entry.get("nargs"),
+        tuple(entry.get("choices", ())),
+    )
+
+
+def _flags(entry: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(entry["flags"]) if "flags" in entry else ("--" + entry["dest"].replace("_", "-"),)
+
+
+def _frozen(value: Any) -> SettingValue:
+    return tuple(_frozen(each) for each in value) if isinstance(value, list) else value
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_bytes())
+    table["none"] = frozenset(table["none"])
+    return table
+
+
+@cache
+def _by_flag() -> dict[str, dict[str, Any]]:
+    return {flag: entry for entry in _table()["options"] for flag in _flags(entry)}
+
+
+@cache
+def _by_destination() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for entry in _table()["options"]:
+        found.setdefault(entry["dest"], entry)
+    return found

@@ -59,7 +59,9 @@ RULES: Mapping[str, Rule] = {
             "Heads are whole.\n",
         ),
         Rule("missing-allreduce", RuleKind.PLAN, Severity.ERROR, "a partial sum is used as if it were complete", "Partial.\n"),
-        Rule("query-groups-ignored", RuleKind.CONFIG, Severity.WARNING, "`--num-query-groups` has no effect", "It is ignored.\n"),
+        Rule(
+            "query-groups-ignored", RuleKind.CONFIG, Severity.WARNING, "`--num-query-groups` has no effect", "It is ignored.\n"
+        ),
         Rule("world-size-not-divisible", RuleKind.CONFIG, Severity.ERROR, "the world size does not divide", "It does not.\n"),
     )
 }
@@ -134,7 +136,9 @@ REFUTED = Verdict(
             "partial-used-as-complete",
             True,
             "`t550` is a partial sum over tp of `linear`; `add` uses it as complete",
-            Location("site-packages/model/llama.py", 120, pointer="device 0/segment 3/operator 34", text="    x = x + self.mlp(x)"),
+            Location(
+                "site-packages/model/llama.py", 120, pointer="device 0/segment 3/operator 34", text="    x = x + self.mlp(x)"
+            ),
             (0, 1),
             "add",
             "`t550` complete on ranks 0,1",

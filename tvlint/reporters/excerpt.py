@@ -41,7 +41,8 @@ def excerpts(report: Report, context: Context, width: int = 0) -> Excerpts:
 
     def lines(path: str) -> tuple[str, ...] | None:
         if path not in files:
-            files[path] = _read(path, context.root, asked)
+            text = _read(path, context.root, asked)
+            files[path] = None if text is None else split_lines(text)
         return files[path]
 
     def excerpt(location: Location) -> Excerpt | None:
@@ -51,12 +52,17 @@ def excerpts(report: Report, context: Context, width: int = 0) -> Excerpts:
     return excerpt
 
 
-def source_lines(path: str, report: Report, context: Context) -> tuple[str, ...] | None:
-    """All lines of a file that may be shown; None where it may not, or is not text."""
+def source_text(path: str, report: Report, context: Context) -> str | None:
+    """The content of a file that may be shown; None where it may not, or is not text."""
     return _read(path, context.root, {resolved(checked, context.root) for checked in report.checked})
 
 
-def _read(path: str, root: Path, asked: set[Path | None]) -> tuple[str, ...] | None:
+def split_lines(text: str) -> tuple[str, ...]:
+    """The lines of `text`, whatever ends them, without its byte order mark."""
+    return tuple(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+
+
+def _read(path: str, root: Path, asked: set[Path | None]) -> str | None:
     real = resolved(path, root)
     if real is None:
         return None
@@ -73,10 +79,9 @@ def _read(path: str, root: Path, asked: set[Path | None]) -> tuple[str, ...] | N
     if b"\0" in content:
         return None
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    return tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
 
 def _line(location: Location, lines: Callable[[str], tuple[str, ...] | None]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePath
 from urllib.parse import quote
 
@@ -17,13 +18,15 @@ def resolved(path: str, root: Path) -> Path | None:
 
 
 def relative(path: str, root: Path) -> str:
-    """`path` from `root` with forward slashes; as it stands when it is not below `root`."""
-    if not PurePath(path).is_absolute():
-        return path.removeprefix("./").replace("\\", "/") if "\\" in path else path.removeprefix("./")
-    for base in (root, resolved(".", root) or root):
-        if PurePath(path).is_relative_to(base):
-            return PurePath(path).relative_to(base).as_posix()
-    return path
+    """`path` from `root` with forward slashes; as it stands when it is not below `root`. Never starts like a command, `::`."""
+    pure = PurePath(path)
+    if pure.is_absolute():
+        for base in (root, resolved(".", root) or root):
+            if pure.is_relative_to(base):
+                path = str(pure.relative_to(base))
+                break
+    path = path.replace(os.sep, "/").removeprefix("./")
+    return f"./{path}" if path.lstrip().startswith(":") else path
 
 
 def below_root(path: str, root: Path) -> str | None:

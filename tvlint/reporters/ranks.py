@@ -27,13 +27,14 @@ def _run(first: int, last: int) -> str:
 
 
 def describe(ranks: Iterable[int], mesh: Mesh | None = None) -> str:
-    """The ranks in the fewest words: by mesh coordinates where that is exact and shorter, else by number."""
+    """The ranks in few words: by mesh coordinates where that says exactly which and numbers would need a list."""
     chosen = sorted(set(ranks))
     if not chosen:
         return ""
     plain = f"rank {chosen[0]}" if len(chosen) == 1 else f"ranks {intervals(chosen)}"
     named = _by_coordinates(chosen, mesh) if mesh is not None else None
-    return named if named is not None and (len(named) < len(plain) or named == "every rank") else plain
+    listed = len(chosen) > 2 and "," in plain
+    return named if named is not None and (listed or len(named) < len(plain) or named == "every rank") else plain
 
 
 def _by_coordinates(chosen: list[int], mesh: Mesh) -> str | None:

@@ -89,9 +89,7 @@ def _source(location: Location, screen: _Screen, style: str, indent: str = "  ")
         yield f"{indent}{screen.paint(_DIM, '     |')} {' ' * excerpt.start}{screen.paint(style, '^' * excerpt.length)}"
 
 
-def _where(
-    location: Location, ranks: Sequence[int], mesh: Mesh | None, screen: _Screen, indent: str = "  "
-) -> Iterator[str]:
+def _where(location: Location, ranks: Sequence[int], mesh: Mesh | None, screen: _Screen, indent: str = "  ") -> Iterator[str]:
     parts = [part for part in (visible(location.pointer), describe(ranks, mesh)) if part]
     if parts:
         yield f"{indent}{screen.paint(_DIM, 'at:')} {', '.join(parts)}"
@@ -154,7 +152,7 @@ def _counts(verdict: Verdict) -> str:
 
 def _reason(reason: Reason, mesh: Mesh | None, screen: _Screen) -> list[str]:
     style = _RED if reason.refutes else _YELLOW
-    label = "refuted:" if reason.refutes else "unknown:"
+    label = "defect:" if reason.refutes else "gap:"
     head = f"  {screen.paint(style, label)} {screen.paint(_BOLD, visible(reason.message))}"
     lines = [f"{head} {screen.paint(_DIM, f'[{visible(reason.name)}]')}"]
     where = visible(place(reason.location, screen.context.root))

@@ -7,13 +7,17 @@ import unicodedata
 
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
-    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # bidi, zero-width, separators
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"  # bidi, zero-width, separators
+    "\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff"  # more of them, non-characters
     "\ud800-\udfff"  # lone surrogates
     "\U000e0000-\U000e007f]"  # tags
+    "|##(?=\\[|vso\\[)"  # `##[command]`: continuous integration services obey it wherever it stands in a line
 )
 
 
 def _escape(match: re.Match[str]) -> str:
+    if match[0] == "##":
+        return "#\\x23"
     code = ord(match[0])
     short = {9: "\\t", 10: "\\n", 13: "\\r"}.get(code)
     if short is not None:

@@ -1,0 +1,37 @@
+"""`concise`: one line a remark, as editors and scripts expect it."""
+
+from __future__ import annotations
+
+from tvlint.findings import Outcome, Report, Verdict
+from tvlint.ir.location import Location
+from tvlint.reporters.context import Context
+from tvlint.reporters.paths import relative
+from tvlint.reporters.tally import by_place
+from tvlint.reporters.visible import visible
+
+_SEVERITY = {Outcome.PROVED: "note", Outcome.REFUTED: "error", Outcome.UNKNOWN: "warning"}
+
+
+def write(report: Report, context: Context) -> str:
+    """`path:line:col: severity: message [rule]`; a verdict stands at its parallel plan, a place without lines at line 1."""
+    lines = [f"{_place(problem.location, context)}: error: {problem.message}" for problem in report.problems]
+    lines += [
+        f"{_place(finding.location, context)}: {finding.severity.value}: {finding.message} [{finding.rule}]"
+        for finding in by_place(report.findings)
+    ]
+    lines += [_verdict(verdict, context) for verdict in report.verdicts]
+    return "".join(f"{visible(line)}\n" for line in lines)
+
+
+def _place(location: Location, context: Context) -> str:
+    return f"{relative(location.path, context.root)}:{location.line or 1}:{location.column or 1}"
+
+
+def _verdict(verdict: Verdict, context: Context) -> str:
+    reference = relative(verdict.reference, context.root)
+    head = f"{_place(Location(verdict.parallel), context)}: {_SEVERITY[verdict.outcome]}: {verdict.outcome.value}"
+    if not verdict.reasons:
+        return f"{head} against {reference}"
+    first, others = verdict.reasons[0], len(verdict.reasons) - 1
+    more = f" (and {others} more)" if others else ""
+    return f"{head} against {reference}: {first.message}{more} [{first.name}]"

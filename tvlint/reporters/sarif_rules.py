@@ -1,0 +1,55 @@
+"""Rules as SARIF `reportingDescriptor`s."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvlint.findings import Severity
+from tvlint.rule import Rule
+
+_PROOF = {
+    "refuted-proof": (
+        Severity.ERROR,
+        "the parallel plan does not train the same model as its reference plan",
+        "The equivalence proof found a defect: a value or gradient of the parallel plan differs from the reference plan. "
+        "The result names the operator, the ranks, what is expected there and what the plan computes instead.",
+    ),
+    "unknown-proof": (
+        Severity.WARNING,
+        "it is not decided whether the parallel plan trains the same model as its reference plan",
+        "The equivalence proof met something that it cannot decide. Unknown is not a pass: the result names what is missing.",
+    ),
+}
+_LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "recommendation"}
+_SHORT = 1024
+"""GitHub's limit on descriptions."""
+
+
+def rule_object(name: str, rule: Rule | None) -> dict[str, Any]:
+    """The descriptor of a rule, of one of the two outcomes of a proof, or of a name that has no page."""
+    if rule is not None:
+        text = "\n\n".join(part for part in (_sentence(rule.summary), rule.body.strip()) if part)
+        return _descriptor(name, rule.severity, rule.summary, text, rule.kind.value)
+    severity, summary, text = _PROOF.get(name, (Severity.ERROR, name.replace("-", " "), name.replace("-", " ")))
+    return _descriptor(name, severity, summary, text, "proof" if name in _PROOF else "input")
+
+
+def _descriptor(name: str, severity: Severity, summary: str, text: str, kind: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "name": "".join(word.capitalize() for word in name.split("-")),
+        "shortDescription": {"text": _sentence(summary)[:_SHORT]},
+        "fullDescription": {"text": _sentence(summary)[:_SHORT]},
+        "help": {"text": text, "markdown": text},
+        "defaultConfiguration": {"level": severity.value},
+        "properties": {
+            "tags": ["distributed-training", kind],
+            "precision": "very-high",
+            "problem.severity": _LEVEL[severity],
+        },
+    }
+
+
+def _sentence(summary: str) -> str:
+    text = (summary.strip() or "no description").rstrip(".")
+    return f"{text[0].upper()}{text[1:]}."

@@ -35,9 +35,15 @@ MODEL_ARGS=(
 torchrun --nproc_per_node $GPUS pretrain_gpt.py "${MODEL_ARGS[@]}"
 """
 
-EVIL = "a|b%0A\n::add-mask::secret\n##[error]x \x1b[31mred\x1b[0m \x07 </script><img src=x onerror=alert(1)> \u202egnp\u202c \U0001f600 `x`"
+EVIL = (
+    "a|b%0A\n::add-mask::secret\n##[error]x \x1b[31mred\x1b[0m \x07 </script><img src=x onerror=alert(1)> "
+    "\u202egnp\u202c \U0001f600 `x`"
+)
 
-EVIL_SH = "#!/bin/bash\n::add-mask::hunter2 ##[error]x \x1b[2Jcleared \u202egnp\u202c | <b>`\U0001f600\n\techo '::stop-commands::x' 日本語 flag\n"
+EVIL_SH = (
+    "#!/bin/bash\n::add-mask::hunter2 ##[error]x \x1b[2Jcleared \u202egnp\u202c | <b>`\U0001f600\n"
+    "\techo '::stop-commands::x' 日本語 flag\n"
+)
 
 RULES: Mapping[str, Rule] = {
     rule.name: rule

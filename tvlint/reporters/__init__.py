@@ -1,1 +1,4 @@
 """Report to text, one file a format."""
+
+FORMATS = ("text", "concise", "json", "sarif", "junit", "github", "markdown")
+"""The formats of `-o`; each is the module of that name, whose `write(report, context)` gives the text."""

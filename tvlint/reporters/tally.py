@@ -25,7 +25,7 @@ def _badness(finding: Finding) -> int:
 
 def counted(number: int, noun: str) -> str:
     """`1 error`, `2 errors`."""
-    plural = {"proof": "proofs", "class": "classes"}.get(noun, f"{noun}s")
+    plural = {"class": "classes", "micro-batch": "micro-batches"}.get(noun, f"{noun}s")
     return f"{number:,} {noun if number == 1 else plural}"
 
 

@@ -1,0 +1,108 @@
+"""`junit`: what the strict xUnit schema allows, and what the lax readers make of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import reports
+
+from tvlint.findings import Report
+from tvlint.reporters import junit
+
+ALLOWED = {
+    "testsuites": {"name", "time", "tests", "failures", "errors"},
+    "testsuite": {"name", "tests", "failures", "errors", "time", "skipped", "timestamp", "hostname", "id", "package"},
+    "testcase": {"name", "classname", "time"},
+    "failure": {"message", "type"},
+    "error": {"message", "type"},
+    "skipped": {"message", "type"},
+    "system-out": set(),
+}
+ORDER = ["skipped", "error", "failure", "system-out"]
+
+
+def written(report: Report, root: Path) -> ElementTree.Element:
+    reports.write_sources(root)
+    return ElementTree.fromstring(junit.write(report, reports.context(root)))
+
+
+def complaints(root: ElementTree.Element) -> Iterator[str]:
+    """What the schema of the Jenkins xUnit plugin, or GitLab, would reject."""
+    if root.tag != "testsuites" or {child.tag for child in root} != {"testsuite"}:
+        yield "not suites"
+    for element in root.iter():
+        if set(element.attrib) - ALLOWED.get(element.tag, set()):
+            yield f"{element.tag} has {element.attrib}"
+        if "time" in element.attrib and not re.fullmatch(r"\d+\.\d{3}", element.attrib["time"]):
+            yield f"{element.attrib['time']} is no time"
+    for suite in root:
+        cases = list(suite)
+        if {case.tag for case in cases} != {"testcase"}:
+            yield "a suite without cases, or with something else"
+        names = [(case.get("classname"), case.get("name")) for case in cases]
+        if len(set(names)) != len(names) or not all(part for name in names for part in name):
+            yield "names are missing or occur twice"
+        if int(suite.attrib["tests"]) != len(cases):
+            yield "the number of tests is wrong"
+        for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+            if int(suite.attrib[attribute]) != len(suite.findall(f"testcase/{kind}")):
+                yield f"the number of {attribute} is wrong"
+        for case in cases:
+            positions = [ORDER.index(child.tag) for child in case]
+            if positions != sorted(set(positions)) or not {"time", "name", "classname"} <= set(case.attrib):
+                yield "the parts of a case are not in order"
+
+
+@pytest.mark.parametrize("name", reports.ALL)
+def test_strict_readers_accept_it(name: str, tmp_path: Path) -> None:
+    assert list(complaints(written(reports.ALL[name], tmp_path))) == []
+
+
+def test_junit_is_as_reviewed(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    reports.write_sources(tmp_path)
+    golden("reports/full.junit.xml", junit.write(reports.FULL, reports.context(tmp_path)))
+
+
+def test_outcomes_are_told_apart(tmp_path: Path) -> None:
+    rules, proofs = written(reports.FULL, tmp_path)
+    assert [[child.tag for child in case] for case in proofs] == [
+        ["failure", "system-out"],
+        ["error", "system-out"],
+        ["system-out"],
+    ]
+    assert [case.get("time") for case in proofs] == ["0.420", "0.031", "1.234"]
+    by_name = {case.get("name"): [child.tag for child in case] for case in rules}
+    assert by_name["layers-not-divisible-by-pp"] == ["failure"]
+    assert by_name["missing-allreduce"] == ["system-out"]
+    assert by_name["world-size-not-divisible"] == ["skipped"]
+    assert by_name["readable"] == ["error"]
+
+
+def test_nothing_to_check_is_skipped_not_passed(tmp_path: Path) -> None:
+    ((case,),) = written(reports.EMPTY, tmp_path)
+    assert [child.tag for child in case] == ["skipped"]
+
+
+def test_several_errors_of_a_rule_in_a_file_are_one_failure(tmp_path: Path) -> None:
+    first = reports.FULL.findings[0]
+    again = replace(first, location=replace(first.location, line=5))
+    ((case,),) = written(Report((first, again)), tmp_path)
+    (failure,) = case
+    assert failure.attrib["message"].endswith("(and 1 more error)")
+    assert (failure.text or "").count("train.sh:") == 4
+
+
+@pytest.mark.parametrize("name", reports.ALL)
+def test_another_reader_reads_the_same(name: str, tmp_path: Path) -> None:
+    junitparser = pytest.importorskip("junitparser", reason="junitparser is not installed")
+    reports.write_sources(tmp_path)
+    read = junitparser.JUnitXml.fromstring(junit.write(reports.ALL[name], reports.context(tmp_path)).encode("utf-8"))
+    root = written(reports.ALL[name], tmp_path)
+    assert read.tests == len(root.findall("testsuite/testcase"))
+    assert read.failures == len(root.findall("testsuite/testcase/failure"))
+    assert read.errors == len(root.findall("testsuite/testcase/error"))

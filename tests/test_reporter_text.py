@@ -1,0 +1,146 @@
+"""`text` and `concise`: what people and editors read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import reports
+
+from tvlint.findings import Finding, Report, Severity
+from tvlint.ir.location import Location
+from tvlint.reporters import concise, text
+from tvlint.reporters.visible import display_width
+
+UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    reports.write_sources(tmp_path)
+    return tmp_path
+
+
+def finding(path: str, line: int = 1, **place: int) -> Finding:
+    return Finding("some-rule", Severity.ERROR, "message", Location(path, line, **place))
+
+
+@pytest.mark.parametrize("name", reports.ALL)
+def test_text_is_as_reviewed(name: str, root: Path, golden: Callable[[str, str], None]) -> None:
+    golden(f"reports/{name}.txt", text.write(reports.ALL[name], reports.context(root, show_unknown=True)))
+
+
+@pytest.mark.parametrize("name", ["full", "hostile"])
+def test_concise_is_as_reviewed(name: str, root: Path, golden: Callable[[str, str], None]) -> None:
+    golden(f"reports/{name}.concise.txt", concise.write(reports.ALL[name], reports.context(root)))
+
+
+@pytest.mark.parametrize("write", [text.write, concise.write])
+def test_nothing_from_a_file_reaches_the_terminal_raw(write: Callable[..., str], root: Path) -> None:
+    shown = write(reports.HOSTILE, reports.context(root, show_unknown=True))
+    assert not UNSEEN.search(shown)
+    assert "##[" not in shown
+
+
+def test_concise_has_one_line_a_remark(root: Path) -> None:
+    report = reports.HOSTILE
+    lines = concise.write(report, reports.context(root)).splitlines()
+    assert len(lines) == len(report.problems) + len(report.findings) + len(report.verdicts)
+    assert all(re.search(r":\d+:\d+: (error|warning|note): ", line) for line in lines)
+
+
+def test_colour_only_when_asked_and_only_colour(root: Path) -> None:
+    plain = text.write(reports.FULL, reports.context(root))
+    coloured = text.write(reports.FULL, reports.context(root, color=True))
+    assert "\x1b" not in plain
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain != coloured
+    assert not UNSEEN.search(re.sub(r"\x1b\[[0-9;]*m", "", text.write(reports.HOSTILE, reports.context(root, color=True))))
+
+
+@pytest.mark.parametrize(
+    ("line", "start", "end", "span"),
+    [
+        ("--num-layers 47", 14, 16, "47"),
+        ("\t\t--num-layers 47 \\", 16, 18, "47"),
+        ("日本 --tp 3 x", 11, 12, "x"),
+        ("日本 --tp 3", 1, 3, "日本"),
+        ("a\x1b[31m b", 8, 9, "b"),
+        ("x" * 300 + " WORD " + "y" * 300, 302, 306, "WORD"),
+        ("é" * 300 + " WORD " + "é" * 300, 302, 306, "WORD"),
+        ("日" * 100 + " WORD " + "日" * 100, 102, 106, "WORD"),
+    ],
+)
+def test_carets_stand_under_the_span(line: str, start: int, end: int, span: str, tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text(f"{line}\n", encoding="utf-8")
+    report = Report((finding("a.sh", column=start, end_line=1, end_column=end),))
+    _, source, carets, *_ = text.write(report, reports.context(tmp_path)).splitlines()
+    before = carets.index("^")
+    under = "".join(
+        character
+        for index, character in enumerate(source)
+        if before <= display_width(source[:index]) < before + carets.count("^")
+    )
+    assert under == span
+    assert display_width(source) <= 100
+
+
+def test_the_line_that_the_artefact_carries_wins_over_another_line_on_disk(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("a = new\n", encoding="utf-8")
+    report = Report((Finding("some-rule", Severity.ERROR, "message", Location("model.py", 1, text="a = old")),))
+    shown = text.write(report, reports.context(tmp_path))
+    assert "a = old" in shown
+    assert "a = new" not in shown
+
+
+def test_only_files_that_were_asked_for_or_lie_unhidden_below_the_root_are_shown(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    (root / ".git").mkdir(parents=True)
+    (tmp_path / "outside").write_text("SECRET\n", encoding="utf-8")
+    (root / ".git" / "config").write_text("SECRET\n", encoding="utf-8")
+    (root / ".env").write_text("SECRET\n", encoding="utf-8")
+    (root / "link").symlink_to(tmp_path / "outside")
+    (root / "link-to-hidden").symlink_to(root / ".env")
+    (root / "binary").write_bytes(b"SECRET\0")
+    (root / "latin").write_bytes(b"SECRET\xe9\n")
+    os.mkfifo(root / "fifo")
+    names = [
+        "../outside",
+        str(tmp_path / "outside"),
+        ".git/config",
+        ".env",
+        "link",
+        "link-to-hidden",
+        "binary",
+        "latin",
+        "fifo",
+    ]
+    names += ["/dev/zero", ".", "missing", "a\0b", "n" * 5000]
+    report = Report(tuple(finding(name) for name in names))
+    shown = text.write(report, reports.context(root))
+    assert "SECRET" not in shown
+    assert shown.count("message [some-rule]") == len(names)
+    assert text.write(replace(report, checked=("../outside",)), reports.context(root)).count("SECRET") == 3
+
+
+def test_places_that_no_file_has_are_survived(root: Path) -> None:
+    places = [
+        (0, 0, 0, 0),
+        (-1, -1, -1, -1),
+        (4, 10**9, 4, 10**9),
+        (10**9, 1, 1, 1),
+        (4, 5, 2, 1),
+        (4, 5, 4, 2),
+        (4, 18, 4, 10**9),
+    ]
+    report = Report(tuple(Finding("some-rule", Severity.NOTE, "message", Location("train.sh", *place)) for place in places))
+    shown = text.write(report, reports.context(root))
+    assert shown.count("message [some-rule]") == len(places)
+
+
+def test_the_last_line_sums_up(root: Path) -> None:
+    last = text.write(replace(reports.FULL, problems=(), not_evaluated=()), reports.context(root)).splitlines()[-1]
+    assert last == "2 errors, 1 warning in 3 files; 1 proof proved; 1 proof refuted; 1 proof unknown"

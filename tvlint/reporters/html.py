@@ -1,0 +1,221 @@
+"""`html`: one self-contained page: proofs and their defects, findings, mesh and schedule. No script, nothing loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+
+from tvlint.findings import Finding, Outcome, Problem, Reason, Related, Report, Severity, Verdict
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Mesh
+from tvlint.ir.outline import Outline
+from tvlint.reporters.context import Context
+from tvlint.reporters.excerpt import Excerpts, excerpts
+from tvlint.reporters.html_plan import mesh_drawing, schedule_drawing
+from tvlint.reporters.html_style import STYLE
+from tvlint.reporters.paths import place, relative
+from tvlint.reporters.ranks import describe, meshes
+from tvlint.reporters.tally import by_severity, bytes_text, counted, seconds_text, summary
+from tvlint.reporters.visible import display_width, visible
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_OUTCOME = {Outcome.REFUTED: "bad", Outcome.UNKNOWN: "doubt", Outcome.PROVED: "good"}
+_SEVERITY = {Severity.ERROR: "bad", Severity.WARNING: "doubt", Severity.NOTE: "note"}
+
+
+def write(report: Report, context: Context) -> str:
+    """A page that needs neither server nor network and runs nothing."""
+    show = excerpts(report, context, 140)
+    mesh = meshes(report)
+    verdicts = [verdict for outcome in _OUTCOME for verdict in report.verdicts if verdict.outcome is outcome]
+    sections = (
+        ("Not readable", [_problem(problem, context, show) for problem in report.problems]),
+        ("Proofs", [_verdict(verdict, context, show, mesh(verdict.parallel)) for verdict in verdicts]),
+        ("Findings", [_finding(finding, context, show, mesh) for finding in by_severity(report.findings)]),
+        ("Not evaluated", _not_evaluated(report, context)),
+        ("Plans", [_plan(outline, report, context) for outline in report.outlines]),
+    )
+    body = "\n".join(f"<h2>{title}</h2>\n{chr(10).join(blocks)}" for title, blocks in sections if blocks)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>tvlint: {_words(summary(report))}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<header><h1>tvlint</h1><p>{_words(summary(report))}</p></header>\n<main>\n{body}\n</main>\n"
+        f"<footer>tvlint {_words(context.version)}</footer>\n</body>\n</html>\n"
+    )
+
+
+def _words(text: str) -> str:
+    return escape(visible(text))
+
+
+def _code(text: str) -> str:
+    return f"<code>{_words(text)}</code>"
+
+
+def _sentence(text: str) -> str:
+    """Words with the names in backticks as code."""
+    parts = visible(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape("`".join(parts))
+    return "".join(_code(part) if index % 2 else escape(part) for index, part in enumerate(parts))
+
+
+def _problem(problem: Problem, context: Context, show: Excerpts) -> str:
+    source = _source(problem.location, show)
+    return (
+        f'<article class="bad"><h3>{_sentence(problem.message)}</h3>{_at(problem.location, context)}{source}'
+        f"{_rows((('help', _sentence(problem.help)),))}</article>"
+    )
+
+
+def _finding(finding: Finding, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> str:
+    rows = (
+        ("in the plan", _words(finding.location.pointer)),
+        ("on", _words(describe(finding.ranks, mesh(finding.location.path)))),
+        ("help", _sentence(finding.help)),
+    )
+    return (
+        f'<article class="{_SEVERITY[finding.severity]}"><h3><span class="badge">{finding.severity.value}</span>'
+        f'{_sentence(finding.message)} <span class="rule">{_code(finding.rule)}</span></h3>'
+        f"{_at(finding.location, context)}{_source(finding.location, show)}{_related(finding.related, context, show)}"
+        f"{_rows(rows)}</article>"
+    )
+
+
+def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Mesh | None) -> str:
+    parallel, reference = (_code(relative(path, context.root)) for path in (verdict.parallel, verdict.reference))
+    says = {
+        Outcome.PROVED: f"{parallel} trains the same model as {reference}",
+        Outcome.REFUTED: f"{parallel} does not train the same model as {reference}",
+        Outcome.UNKNOWN: f"it is not decided whether {parallel} trains the same model as {reference}",
+    }[verdict.outcome]
+    reasons = "".join(_reason(reason, context, show, mesh) for reason in verdict.reasons)
+    facts = _rows(tuple((_words(name), _words(value)) for name, value in verdict.facts))
+    return (
+        f'<article class="{_OUTCOME[verdict.outcome]}"><h3><span class="badge">{verdict.outcome.value}</span>{says}</h3>'
+        f"{_stages(verdict)}{facts}{reasons}{_assumptions(verdict.assumptions)}</article>"
+    )
+
+
+def _stages(verdict: Verdict) -> str:
+    """The proof stages as a bar of what became of them."""
+    stages = verdict.stages
+    counts = ((stages.proved, "proved", "good"), (stages.refuted, "refuted", "bad"), (stages.unknown, "unknown", "doubt"))
+    bar = "".join(f'<span class="{style}" style="flex:{number}"></span>' for number, _, style in counts if number)
+    said = ", ".join(f"{number:,} {name}" for number, name, _ in counts if number)
+    cost = [seconds_text(verdict.seconds)] + ([bytes_text(verdict.peak_bytes)] if verdict.peak_bytes else [])
+    total = f"{counted(stages.total, 'proof stage')} in {counted(stages.classes, 'class')}"
+    return f'<div class="bar">{bar}</div><p class="soft">{total}{": " if said else ""}{said}; {", ".join(cost)}</p>'
+
+
+def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None) -> str:
+    kind, style = ("defect", "bad") if reason.refutes else ("gap", "doubt")
+    rows = (
+        ("operator", _code(reason.operator) if reason.operator else ""),
+        ("in the plan", _words(reason.location.pointer)),
+        ("on", _words(describe(reason.ranks, mesh))),
+    )
+    boxes = (("expected", reason.expected, "note"), ("actual", reason.actual, style), ("repair", reason.repair, "good"))
+    pair = "".join(f'<div class="{edge}"><b>{name}</b>{_sentence(value)}</div>' for name, value, edge in boxes if value)
+    drawing = mesh_drawing(mesh, reason.ranks) if mesh is not None and mesh.size > 1 and reason.ranks else ""
+    return (
+        f'<article class="{style}"><h4><span class="badge">{kind}</span>{_sentence(reason.message)} '
+        f'<span class="rule">{_code(reason.name)}</span></h4>{_trail(reason, context, show)}{_rows(rows)}'
+        f"{f'<div class=pair>{pair}</div>' if pair else ''}{drawing}</article>"
+    )
+
+
+def _trail(reason: Reason, context: Context, show: Excerpts) -> str:
+    """How the value came about, and where it is first wrong."""
+    steps = [
+        f"<li>{_sentence(related.message)}{_at(related.location, context)}{_source(related.location, show)}</li>"
+        for related in reason.related
+    ]
+    here = f"{_at(reason.location, context)}{_source(reason.location, show)}"
+    if not steps:
+        return here
+    mark = '<span class="first">first wrong value</span>' if reason.refutes else "here"
+    return f'<ol class="trail">{"".join(steps)}<li>{mark}{here}</li></ol>'
+
+
+def _related(related: Sequence[Related], context: Context, show: Excerpts) -> str:
+    return "".join(f"<p>{_sentence(o.message)}</p>{_at(o.location, context)}{_source(o.location, show)}" for o in related)
+
+
+def _at(location: Location, context: Context) -> str:
+    return f'<div class="soft">{_code(place(location, context.root))}</div>'
+
+
+def _source(location: Location, show: Excerpts) -> str:
+    excerpt = show(location)
+    if excerpt is None:
+        return ""
+    number = "" if excerpt.line is None else str(excerpt.line)
+    before, span, after = _cut(excerpt.text, excerpt.start, excerpt.length)
+    marked = f"{escape(before)}<mark>{escape(span)}</mark>{escape(after)}" if span else escape(excerpt.text)
+    return f'<pre><span class="number">{number:>4} | </span>{marked}</pre>'
+
+
+def _cut(text: str, start: int, length: int) -> tuple[str, str, str]:
+    """`text` before, in and after the display columns from `start` on."""
+    column = 0
+    parts = ["", "", ""]
+    for character in text:
+        parts[0 if column < start else 1 if column < start + length else 2] += character
+        column += display_width(character)
+    return parts[0], parts[1], parts[2]
+
+
+def _rows(rows: Sequence[tuple[str, str]]) -> str:
+    """A list of names and values, both already safe; empty values are left out."""
+    listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows if value)
+    return f"<dl>{listed}</dl>" if listed else ""
+
+
+def _assumptions(assumptions: Sequence[str]) -> str:
+    if not assumptions:
+        return ""
+    listed = "".join(f"<li>{_sentence(assumption)}</li>" for assumption in assumptions)
+    return f"<details open><summary>{counted(len(assumptions), 'assumption')}</summary><ul>{listed}</ul></details>"
+
+
+def _not_evaluated(report: Report, context: Context) -> list[str]:
+    if not report.not_evaluated:
+        return []
+    listed = "".join(
+        f"<li>{_code(item.rule)} at {_code(place(item.location, context.root))}: {_sentence(item.reason)}</li>"
+        for item in report.not_evaluated
+    )
+    return [f"<article><ul>{listed}</ul></article>"]
+
+
+def _plan(outline: Outline, report: Report, context: Context) -> str:
+    axes = " × ".join(f"{_words(axis.name)} {axis.size}" for axis in outline.mesh.axes) or "1"
+    wrong = set(_wrong(report, outline.path))
+    marks = '<p class="soft"><span class="key wrong"></span>concerned by a defect or an error</p>' if wrong else ""
+    timeline = schedule_drawing(outline)
+    keys = "".join(f'<span class="key {style}"></span>{style}' for style in ("forward", "backward", "other"))
+    schedule = (
+        f'<h4>Schedule</h4><p class="soft">{keys}; {counted(outline.micro_batches, "micro-batch")}; drawn as if a backward '
+        f"took twice as long as a forward and sending took no time</p>{timeline}"
+        if timeline
+        else ""
+    )
+    return (
+        f"<article><h3>{_code(relative(outline.path, context.root))}</h3>"
+        f"<h4>Mesh: {axes} = {counted(outline.mesh.size, 'rank')}</h4>{mesh_drawing(outline.mesh, wrong)}{marks}{schedule}</article>"
+    )
+
+
+def _wrong(report: Report, path: str) -> Iterator[int]:
+    """The ranks of the plan at `path` that a defect or an error is about."""
+    for verdict in report.verdicts:
+        if verdict.parallel == path:
+            for reason in verdict.reasons:
+                yield from reason.ranks if reason.refutes else ()
+    for finding in report.findings:
+        about = {finding.location.path, *(related.location.path for related in finding.related)}
+        if finding.severity is Severity.ERROR and path in about:
+            yield from finding.ranks

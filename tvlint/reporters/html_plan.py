@@ -1,0 +1,180 @@
+"""A plan drawn as SVG: its mesh, and its pipeline schedule over time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from html import escape
+from math import prod
+
+from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.outline import Cell, Lane, Outline
+from tvlint.ir.plan import Phase
+from tvlint.reporters.ranks import describe
+from tvlint.reporters.visible import visible
+
+MAXIMAL_RANKS = 1024
+"""More ranks than that are drawn with their largest axis folded into one cell."""
+MAXIMAL_CELLS = 6000
+"""The schedule drawing stops after so many steps, and says so."""
+
+_DURATION = {Phase.FORWARD: 2, Phase.BACKWARD: 4}
+_STYLE = {Phase.FORWARD: "forward", Phase.BACKWARD: "backward"}
+
+
+def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> str:
+    """Every rank as a box, the last axis in a row, the one before it as groups, all others downwards; `wrong` ones stand out."""
+    mesh, wrong, folded = _folded(mesh, wrong)
+    axes = [axis for axis in mesh.axes if axis.size > 1]
+    across = axes[-1].size if axes else 1
+    groups = axes[-2].size if len(axes) > 1 else 1
+    rows = mesh.size // (across * groups)
+    size, gap = (30, 10) if mesh.size <= 256 else (12, 6)
+    left = 8 * max((len(_row_name(axes, row)) for row in range(rows)), default=0) + 10
+    boxes = []
+    for row in range(rows):
+        top = row * (size + 4) + 18
+        boxes.append(f'<text class="axis" x="0" y="{top + size / 2 + 4:.0f}">{escape(_row_name(axes, row))}</text>')
+        for group in range(groups):
+            for column in range(across):
+                rank = (row * groups + group) * across + column
+                x = left + group * (across * size + gap) + column * size
+                style = ' class="wrong"' if rank in wrong else ""
+                boxes.append(f'<rect{style} x="{x}" y="{top}" width="{size}" height="{size}" rx="3"/>')
+                if size == 30 and not folded:
+                    on = ' class="on"' if rank in wrong else ""
+                    boxes.append(f'<text{on} x="{x + 15}" y="{top + 19}" text-anchor="middle">{rank}</text>')
+    if len(axes) > 1:
+        for group in range(groups):
+            x = left + group * (across * size + gap)
+            if across * size >= 40:
+                boxes.append(f'<text class="axis" x="{x}" y="12">{escape(visible(axes[-2].name))} {group}</text>')
+    return _svg(left + groups * (across * size + gap), rows * (size + 4) + 22, boxes) + (
+        f'<p class="soft">One box stands for all {escape(folded)} of a place.</p>' if folded else ""
+    )
+
+
+def _row_name(axes: list[Axis], row: int) -> str:
+    """The coordinates of a row on the axes that run downwards: `pp 1, cp 0`."""
+    names = []
+    for axis in reversed(axes[:-2]):
+        row, coordinate = divmod(row, axis.size)
+        names.append(f"{visible(axis.name)} {coordinate}")
+    return ", ".join(reversed(names))
+
+
+def _folded(mesh: Mesh, wrong: Collection[int]) -> tuple[Mesh, Collection[int], str]:
+    """The mesh without as many of its largest axes as must go, and the boxes in which a wrong rank is."""
+    kept = list(mesh.axes)
+    gone: list[Axis] = []
+    while kept and prod(axis.size for axis in kept) > MAXIMAL_RANKS:
+        gone.append(kept.pop(max(range(len(kept)), key=lambda index: kept[index].size)))
+    if not gone:
+        return mesh, frozenset(wrong), ""
+    smaller = Mesh(tuple(kept))
+    inside = [rank for rank in wrong if 0 <= rank < mesh.size]
+    seen = {smaller.rank(mesh.coordinates(rank)) for rank in inside}
+    return smaller, seen, ", ".join(f"{axis.size:,} {visible(axis.name)} coordinates" for axis in gone)
+
+
+def schedule_drawing(outline: Outline) -> str:
+    """Each kind of rank as a lane, its steps as early as the steps that they wait for allow."""
+    lanes = _merged(outline.lanes)
+    shown, cut = _first(lanes)
+    if not any(lane.cells for lane in shown):
+        return ""
+    starts = _starts(shown)
+    names = [describe(lane.ranks) for lane in shown]
+    left = 7 * max(map(len, names)) + 14
+    end = max(
+        start + _length(cell)
+        for lane, row in zip(shown, starts, strict=True)
+        for cell, start in zip(lane.cells, row, strict=True)
+    )
+    unit = max(3, min(14, 1000 // max(1, end)))
+    boxes = list(_boxes(shown, starts, names, left, unit))
+    more = f'<p class="soft">The first {sum(len(lane.cells) for lane in shown):,} steps are drawn.</p>' if cut else ""
+    return _svg(left + end * unit + 2, len(shown) * 24 + 4, boxes) + more
+
+
+def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: int, unit: int) -> Iterator[str]:
+    for index, (lane, row) in enumerate(zip(lanes, starts, strict=True)):
+        top = index * 24 + 2
+        yield f'<text class="axis" x="0" y="{top + 15}">{escape(names[index])}</text>'
+        for cell, start in zip(lane.cells, row, strict=True):
+            x, width = left + start * unit, _length(cell) * unit
+            label = str(cell.micro_batch) if cell.micro_batch >= 0 else ""
+            title = f"{cell.phase.value}, pipeline stage {cell.pipeline_stage}, micro-batch {cell.micro_batch}"
+            yield f'<rect class="{_STYLE.get(cell.phase, "")}" x="{x}" y="{top}" width="{width}" height="20" rx="2">'
+            yield f"<title>{title}</title></rect>"
+            if label and len(label) * 7 <= width:
+                yield f'<text x="{x + width / 2:g}" y="{top + 14}" text-anchor="middle">{label}</text>'
+
+
+def _merged(lanes: tuple[Lane, ...]) -> list[Lane]:
+    """Ranks that do the same, step by step, share a lane."""
+    ranks: dict[tuple[Cell, ...], list[int]] = {}
+    for lane in lanes:
+        ranks.setdefault(lane.cells, []).extend(lane.ranks)
+    return [Lane(tuple(sorted(members)), cells) for cells, members in ranks.items()]
+
+
+def _first(lanes: list[Lane]) -> tuple[list[Lane], bool]:
+    """The lanes with so few steps each that all together stay below `MAXIMAL_CELLS`."""
+    lanes_shown = lanes[:128]
+    room = MAXIMAL_CELLS // max(1, len(lanes_shown))
+    cut = len(lanes) > 128 or any(len(lane.cells) > room for lane in lanes_shown)
+    return [Lane(lane.ranks, lane.cells[:room]) for lane in lanes_shown], cut
+
+
+def _length(cell: Cell) -> int:
+    return _DURATION.get(cell.phase, 1)
+
+
+def _starts(lanes: list[Lane]) -> list[list[int]]:
+    """When each step can start: after the one before it, and after the neighbour pipeline stage's for the same micro-batch.
+
+    A lane that waits for a step which never comes goes on as if it were there: order is for the rules to judge.
+    """
+    done: dict[tuple[Phase, int, int], int] = {}
+    expected = {(cell.phase, cell.pipeline_stage, cell.micro_batch) for lane in lanes for cell in lane.cells}
+    starts: list[list[int]] = [[] for _ in lanes]
+    free = [0] * len(lanes)
+    while any(len(starts[index]) < len(lane.cells) for index, lane in enumerate(lanes)):
+        moved = False
+        for index, lane in enumerate(lanes):
+            while len(starts[index]) < len(lane.cells):
+                needs = [need for need in _needs(lane.cells[len(starts[index])]) if need in expected]
+                if any(need not in done for need in needs):
+                    break
+                _run(lane, index, max([free[index], *(done[need] for need in needs)]), starts, free, done)
+                moved = True
+        if not moved:
+            stuck = next(index for index, lane in enumerate(lanes) if len(starts[index]) < len(lane.cells))
+            _run(lanes[stuck], stuck, free[stuck], starts, free, done)
+    return starts
+
+
+def _run(
+    lane: Lane, index: int, start: int, starts: list[list[int]], free: list[int], done: dict[tuple[Phase, int, int], int]
+) -> None:
+    cell = lane.cells[len(starts[index])]
+    starts[index].append(start)
+    free[index] = start + _length(cell)
+    key = (cell.phase, cell.pipeline_stage, cell.micro_batch)
+    done[key] = max(done.get(key, 0), free[index])
+
+
+def _needs(cell: Cell) -> list[tuple[Phase, int, int]]:
+    """The step of the neighbour pipeline stage that this one gets its input from."""
+    if cell.pipeline_stage < 0 or cell.micro_batch < 0:
+        return []
+    if cell.phase is Phase.FORWARD:
+        return [(Phase.FORWARD, cell.pipeline_stage - 1, cell.micro_batch)]
+    if cell.phase is Phase.BACKWARD:
+        return [(Phase.BACKWARD, cell.pipeline_stage + 1, cell.micro_batch)]
+    return []
+
+
+def _svg(width: float, height: float, content: list[str]) -> str:
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    return f'<div class="scroll"><svg role="img" {size}>{"".join(content)}</svg></div>'

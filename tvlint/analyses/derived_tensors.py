@@ -1,0 +1,166 @@
+"""Shapes and gradients that a plan need not declare, because its operators imply them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tvlint.analyses.implicit_segments import reads
+from tvlint.ir.mesh import Mesh
+from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, Operator, Role, Tensor
+from tvlint.ops.spec import ONE, Bound, Call, UnsupportedError
+from tvlint.ops.table import spec_of
+
+_ROUNDS = 6
+_FLOATS = ("float", "bfloat", "complex")
+_OTHER_DTYPE = frozenset(
+    {
+        "to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "argmax", "argmin", "topk", "sort",
+        "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "one_hot",
+    }
+)  # fmt: skip
+"""Functions whose result is of another dtype than their operands."""
+
+
+def derive_tensors(
+    tensors: Mapping[str, Tensor], open_roles: frozenset[str], operators: Iterable[Operator], mesh: Mesh
+) -> dict[str, Tensor]:
+    """`tensors` and those that `operators` produce and whose shape and dtype follow.
+
+    `open_roles` are declared tensors of which nobody said whether they are gradients: what backward gives for an operand
+    is its gradient, and what is made from gradients is one.
+    """
+    found = dict(tensors)
+    pending = list(operators)
+    undecided = set(open_roles)
+    for _ in range(_ROUNDS):
+        before = len(found), len(undecided)
+        pending = [operator for operator in pending if not _settle(operator, found, undecided, mesh)]
+        if (len(found), len(undecided)) == before or not pending:
+            break
+    return found
+
+
+def link_gradients(tensors: Mapping[str, Tensor]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """What the gradient of each tensor is, by the tensors' own claims; and the candidates where they do not decide."""
+    candidates: dict[str, list[str]] = {}
+    for tensor in tensors.values():
+        if tensor.gradient_of:
+            candidates.setdefault(tensor.gradient_of, []).append(tensor.name)
+    chosen: dict[str, str] = {}
+    undecided: dict[str, list[str]] = {}
+    for name, gradients in candidates.items():
+        own = f"grad({name})"
+        if len(gradients) == 1 or own in gradients:
+            chosen[name] = own if own in gradients else gradients[0]
+        else:
+            undecided[name] = gradients
+    return chosen, undecided
+
+
+def _settle(operator: Operator, found: dict[str, Tensor], undecided: set[str], mesh: Mesh) -> bool:
+    """Add what follows from `operator`; whether nothing more can follow from it."""
+    if isinstance(operator, Backward):
+        return _settle_backward(operator, found, undecided)
+    if not isinstance(operator, Compute | Communicate):
+        return True
+    inputs = [found.get(name) for name in reads(operator)]
+    if all(name in found and name not in undecided for name in operator.outputs):
+        return True
+    gradients = [tensor for tensor in inputs if tensor is not None and tensor.role is Role.GRADIENT]
+    role = Role.GRADIENT if gradients else Role.ACTIVATION
+    source = gradients[0].gradient_of if len(gradients) == 1 == len(inputs) and isinstance(operator, Communicate) else ""
+    if gradients:
+        for name in operator.outputs:
+            if name in undecided:
+                undecided.discard(name)
+                found[name] = replace(found[name], role=role, gradient_of=found[name].gradient_of or source)
+    known = [tensor for tensor in inputs if tensor is not None]
+    if len(known) < len(inputs) or not known:
+        return False
+    derive = _collective_shapes(operator, known, mesh) if isinstance(operator, Communicate) else _shapes(operator, found)
+    for name, (shape, dtype) in zip(operator.outputs, derive, strict=False):
+        if name not in found:
+            found[name] = Tensor(name, shape, dtype, role, gradient_of=source)
+    return False
+
+
+def _settle_backward(operator: Backward, found: dict[str, Tensor], undecided: set[str]) -> bool:
+    operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+    pairs = [*zip(operator.inputs, operator.forward.outputs, strict=False), *zip(operator.outputs, operands, strict=False)]
+    settled = True
+    for gradient, of in pairs:
+        if not gradient or not of:
+            continue
+        if gradient in undecided:
+            undecided.discard(gradient)
+            known = found[gradient]
+            found[gradient] = replace(known, role=Role.GRADIENT, gradient_of=known.gradient_of or of)
+        elif gradient not in found and of in found:
+            found[gradient] = Tensor(gradient, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=of)
+        settled = settled and gradient in found
+    return settled
+
+
+def _collective_shapes(operator: Communicate, inputs: list[Tensor], mesh: Mesh) -> list[tuple[tuple[int, ...], str]]:
+    group = operator.group
+    size = len(set(group.ranks)) if group.ranks else 1
+    for axis in group.axes:
+        size *= mesh.axis_size(axis)
+    shapes = []
+    for tensor in inputs:
+        shape = _collective_shape(operator, tensor.shape, size)
+        if shape is None:
+            return []
+        shapes.append((shape, tensor.dtype))
+    return shapes
+
+
+def _collective_shape(operator: Communicate, shape: tuple[int, ...], size: int) -> tuple[int, ...] | None:
+    if operator.splits or operator.receive_splits:
+        return None
+    result = list(shape)
+
+    def scale(dim: int | None, up: bool) -> bool:
+        if dim is None or not -len(shape) <= dim < len(shape) or (not up and result[dim] % size):
+            return False
+        result[dim] = result[dim] * size if up else result[dim] // size
+        return result[dim] < 2**62
+
+    match operator.kind:
+        case Collective.ALL_REDUCE | Collective.BROADCAST | Collective.REDUCE:
+            return shape
+        case Collective.ALL_GATHER | Collective.GATHER:
+            return tuple(result) if scale(operator.dim, True) else None
+        case Collective.REDUCE_SCATTER | Collective.SCATTER | Collective.CHUNK:
+            return tuple(result) if scale(operator.dim, False) else None
+        case Collective.ALL_TO_ALL:
+            other = operator.concat_dim if operator.concat_dim is not None else operator.dim
+            return tuple(result) if scale(operator.dim, False) and scale(other, True) else None
+        case Collective.BARRIER:
+            return None
+
+
+def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[int, ...], str]]:
+    spec = spec_of(operator.op)
+    tensors = [found[name] for name in operator.inputs if not isinstance(name, Literal)]
+    dtypes = {tensor.dtype for tensor in tensors}
+    floats = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)}
+    if spec is None or operator.op.rsplit(".", 1)[-1] in _OTHER_DTYPE or len(floats or dtypes) != 1:
+        return []
+    dtype = (floats or dtypes).pop()
+    operands = tuple(name if isinstance(name, Literal) else found[name].shape for name in operator.inputs)
+    try:
+        bound = spec.bind(Call(operator.op, operands, operator.attributes))
+        return [(shape, dtype) for shape in _output_shapes(bound, [tensor.shape for tensor in tensors])]
+    except (UnsupportedError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
+        return []
+
+
+def _output_shapes(bound: Bound, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    sizes = {ONE: 1}
+    for names, shape in zip(bound.operands, shapes, strict=True):
+        for name, size in zip(names, shape, strict=True):
+            if sizes.setdefault(name, size) != size:
+                return []
+    return [tuple(sizes[name] for name in names) for names in bound.outputs]

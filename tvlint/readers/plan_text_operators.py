@@ -1,0 +1,424 @@
+"""Operators of plan text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Mesh
+from tvlint.ir.plan import (
+    Await,
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Group,
+    Literal,
+    Operand,
+    Operator,
+    Peer,
+    Receive,
+    Record,
+    ReduceGradients,
+    Role,
+    Send,
+    Tensor,
+    Update,
+    Value,
+    Wait,
+)
+from tvlint.readers.plan_text_lexer import Line
+from tvlint.readers.plan_text_types import parse_dtype, parse_tensor
+
+KINDS = {kind.value: kind for kind in Collective}
+REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+ALSO_COMPUTATIONS = ("broadcast", "reduce", "scatter", "gather", "chunk")
+"""Collectives whose names are those of computations too; they are collectives where `over` follows."""
+KEYWORDS = ["send", "recv", "wait", "record", "await", "reduce-gradients", "update"]
+ROLES = {
+    "weight": Role.WEIGHT, "buffer": Role.BUFFER, "input": Role.INPUT, "tensor": Role.ACTIVATION,
+    "gradient": Role.GRADIENT, "state": Role.STATE,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBackward:
+    """A backward operator whose forward operator is still to be found by name."""
+
+    of: str
+    found: Compute | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    stream: str
+    source: Location | None
+    label: str
+    line: Line
+    index: int
+
+
+Parsed: TypeAlias = Operator | PendingBackward
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the operators of one section can refer to; `declare` takes the tensors of their annotations."""
+
+    mesh: Mesh
+    communicators: dict[str, Group]
+    declare: Callable[[Line, int, Tensor, bool], None]
+    computes: dict[str, Compute] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Clauses:
+    """The clauses at the end of an operator."""
+
+    stream: str = ""
+    label: str = ""
+    handle: str = ""
+    annotation: str = ""
+    communicator: str = ""
+    batch: str = ""
+    reduce: str = ""
+    tag: int = 0
+    divisor: int = 1
+    scatter: bool = False
+    replicated: bool = False
+    group: Group | None = None
+    source: Location | None = None
+
+
+def parse_operators(line: Line, scope: Scope) -> list[Parsed]:
+    """The operators that the line states."""
+    after = line.after()
+    if after in ("=", ",", ":"):
+        return [_assignment(line, scope)]
+    word = line.peek()
+    if after == "(" and word != "backward":
+        return [_right_side(line, scope, ())]
+    if word == "barrier":
+        return [_collective(line, scope, (), Collective.BARRIER)]
+    if word == "backward":
+        return [_right_side(line, scope, ())]
+    if word not in KEYWORDS:
+        line.fail_unknown("a statement", word, [*KEYWORDS, "program", "segment", "run", "output", "input", "weight"])
+    line.index += 1
+    match word:
+        case "send" | "recv":
+            return [_point_to_point(line, scope, word)]
+        case "wait":
+            handles = _names(line, "a handle")
+            clauses = parse_clauses(line, scope, ("on", "label", "at"))
+            return [Wait(handle, clauses.stream, clauses.source, clauses.label) for handle in handles]
+        case "record" | "await":
+            event = line.name("an event")
+            clauses = parse_clauses(line, scope, ("on", "label", "at"))
+            kind = Record if word == "record" else Await
+            return [kind(event, clauses.stream, clauses.source, clauses.label)]
+        case "update":
+            weights = _names(line, "a weight")
+            clauses = parse_clauses(line, scope, ("on", "label", "at"))
+            return [Update(weights, clauses.stream, clauses.source, clauses.label)]
+        case _:
+            return [_reduce_gradients(line, scope)]
+
+
+def _names(line: Line, what: str) -> tuple[str, ...]:
+    found = [line.name(what)]
+    while line.accept(","):
+        found.append(line.name(what))
+    return tuple(found)
+
+
+def _reduce_gradients(line: Line, scope: Scope) -> ReduceGradients:
+    weights = _names(line, "a weight")
+    if line.peek() != "over":
+        line.fail(f"expected `over` and the ranks that reduce, found {line.found()}", "for example `over dp`")
+    allowed = ("over", "by", "divide", "scatter", "replicated", "async", "on", "label", "at")
+    clauses = parse_clauses(line, scope, allowed)
+    return ReduceGradients(
+        weights, clauses.group or Group(), clauses.reduce or "sum", clauses.divisor, clauses.replicated, clauses.scatter,
+        clauses.handle, clauses.stream, clauses.source, clauses.label,
+    )  # fmt: skip
+
+
+def _point_to_point(line: Line, scope: Scope, word: str) -> Operator:
+    tensor = _annotated(line, scope, word == "recv", False)
+    line.expect("to" if word == "send" else "from", "and the other rank")
+    peer = _peer(line, scope.mesh)
+    clauses = parse_clauses(line, scope, ("tag", "via", "async", "batch", "on", "label", "at"))
+    kind = Send if word == "send" else Receive
+    return kind(
+        tensor, peer, clauses.tag, clauses.communicator, clauses.handle, clauses.stream, clauses.source, clauses.label,
+        clauses.batch,
+    )  # fmt: skip
+
+
+def _peer(line: Line, mesh: Mesh) -> Peer:
+    if not line.is_name():
+        return Peer(line.integer("rank", 0, max(mesh.size - 1, 0)))
+    axis = line.name()
+    if all(axis != known.name for known in mesh.axes):
+        line.fail_unknown("an axis of the mesh", axis, [known.name for known in mesh.axes], line.index - 1)
+    if line.peek()[:1] not in ("+", "-"):
+        line.fail(f"expected steps along `{axis}`, found {line.found()}", f"for example `{axis}+1`")
+    offset = line.integer("offset", -mesh.size, mesh.size)
+    return Peer(None, axis, offset, line.accept("ring"))
+
+
+def _annotated(line: Line, scope: Scope, typed: bool, gradient: bool) -> str:
+    """A name that is produced, with its type where that is given."""
+    index = line.index
+    name = line.name("the name of a result")
+    if typed and line.accept(":"):
+        role = ROLES.get(line.peek()) if line.after() != "[" else None
+        if role is not None:
+            line.index += 1
+        default = Role.GRADIENT if gradient or name.startswith("grad(") else Role.ACTIVATION
+        tensor = parse_tensor(line, scope.mesh, name, role or default)
+        scope.declare(line, index, tensor, role is None)
+    return name
+
+
+def _assignment(line: Line, scope: Scope) -> Parsed:
+    backward = "backward" in line.tokens and line.tokens[line.tokens.index("backward") - 1] == "="
+    outputs: list[str] = []
+    while True:
+        if backward and line.accept("_"):
+            outputs.append("")
+        else:
+            outputs.append(_annotated(line, scope, True, backward))
+        if not line.accept(","):
+            break
+    line.expect("=", "and an operator")
+    return _right_side(line, scope, tuple(outputs))
+
+
+def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
+    start = line.index
+    word = line.peek()
+    if word == "backward" and (line.after() == "(" or line.after()[:1].isalpha() or line.after()[:1] in ("_", "`")):
+        return _backward(line, scope, outputs)
+    if word in KINDS and (word not in ALSO_COMPUTATIONS or "over" in line.tokens):
+        return _collective(line, scope, outputs, KINDS[word])
+    op = line.name("an operator")
+    if line.peek() != "(":
+        known = [*KINDS, "backward"]
+        line.fail_unknown("a collective, and an operator is followed by `(`", op, known, start)
+    operands, attributes, in_place = _arguments(line)
+    if line.peek() == "over":
+        line.fail_unknown("a collective", op, list(KINDS), start)
+    clauses = parse_clauses(line, scope, ("as", "on", "label", "at"))
+    compute = Compute(
+        op, operands, outputs, attributes, clauses.annotation, in_place, clauses.stream, clauses.source, clauses.label
+    )  # fmt: skip
+    for name in (*outputs, clauses.label):
+        if name:
+            scope.computes[name] = compute
+    return compute
+
+
+def _arguments(line: Line) -> tuple[tuple[Operand, ...], dict[str, Value], tuple[int, ...]]:
+    line.expect("(")
+    operands: list[Operand] = []
+    attributes: dict[str, Value] = {}
+    in_place: list[int] = []
+    while not line.accept(")"):
+        if line.after() == "=":
+            key = line.name("an attribute")
+            if key in attributes:
+                line.fail(f"attribute `{key}` is given twice", index=line.index - 1)
+            line.expect("=")
+            if line.is_name():
+                line.fail(f"attribute `{key}` takes a constant, found {line.found()}", "tensors go by position")
+            attributes[key] = line.value()
+        elif attributes:
+            line.fail("an operand after an attribute", "operands come first")
+        elif line.is_name():
+            operands.append(line.name())
+            if line.accept("!"):
+                in_place.append(len(operands) - 1)
+        else:
+            operands.append(Literal(line.value()))
+        if line.peek() != ")":
+            line.expect(",", "or `)`")
+    return tuple(operands), attributes, tuple(in_place)
+
+
+def _backward(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
+    line.index += 1
+    index = line.index
+    of = "" if line.peek() == "(" else line.name("the forward operator's result")
+    line.expect("(", "and the gradients of its results")
+    inputs: list[str] = []
+    while not line.accept(")"):
+        inputs.append(line.optional_name("a gradient"))
+        if line.peek() != ")":
+            line.expect(",", "or `)`")
+    clauses = parse_clauses(line, scope, ("on", "label", "at"))
+    source = clauses.source
+    if of:
+        return PendingBackward(
+            of, scope.computes.get(of), tuple(inputs), outputs, clauses.stream, source, clauses.label, line, index
+        )  # fmt: skip
+    if not line.accept("of"):
+        line.fail(f"expected `of` and the forward operator, found {line.found()}", "or name its result: `backward y (dy)`")
+    inner = Scope(scope.mesh, scope.communicators, scope.declare)
+    forward = _assignment(line, inner) if line.after() in ("=", ",", ":") else _right_side(line, inner, ())
+    if not isinstance(forward, Compute):
+        line.fail("`backward` is of a computation", "the backward of a collective is written as a collective", index)
+    return Backward(forward, tuple(inputs), outputs, clauses.stream, source, clauses.label)
+
+
+def _collective(line: Line, scope: Scope, outputs: tuple[str, ...], kind: Collective) -> Communicate:
+    line.index += 1
+    reduce = "sum" if kind in REDUCING else ""
+    if line.peek()[:1] == '"':
+        reduce = line.string("a reduction")
+    elif line.is_name() and line.peek() != "over":
+        reduce = line.name("a reduction")
+    operands: tuple[Operand, ...] = ()
+    found: dict[str, int | str | tuple[int, ...]] = {}
+    if kind is not Collective.BARRIER or line.peek() == "(":
+        operands = _collective_arguments(line, found)
+    if line.peek() != "over":
+        line.fail(f"expected `over` and the ranks of the {kind.value}, found {line.found()}", "for example `over tp`")
+    clauses = parse_clauses(line, scope, ("over", "async", "on", "label", "at"))
+    return Communicate(
+        kind, tuple(name for name in operands if isinstance(name, str)), outputs, clauses.group or Group(), reduce,
+        _int(found, "dim"), _int(found, "concat-dim"), _int(found, "root"), _ints(found, "splits"),
+        _ints(found, "receive-splits"), str(found.get("dtype", "")), clauses.handle, clauses.stream, clauses.source,
+        clauses.label,
+    )  # fmt: skip
+
+
+def _int(found: dict[str, int | str | tuple[int, ...]], key: str) -> int | None:
+    value = found.get(key)
+    return value if isinstance(value, int) else None
+
+
+def _ints(found: dict[str, int | str | tuple[int, ...]], key: str) -> tuple[int, ...]:
+    value = found.get(key, ())
+    return value if isinstance(value, tuple) else ()
+
+
+def _collective_arguments(line: Line, found: dict[str, int | str | tuple[int, ...]]) -> tuple[str, ...]:
+    line.expect("(")
+    operands: list[str] = []
+    while not line.accept(")"):
+        if line.after() == "=":
+            key = line.word("an attribute")
+            line.index += 1
+            if key in found:
+                line.fail(f"`{key}` is given twice", index=line.index - 2)
+            if key in ("dim", "concat-dim"):
+                found[key] = line.integer(key, -64, 64)
+            elif key == "root":
+                found[key] = line.integer("root")
+            elif key in ("splits", "receive-splits"):
+                found[key] = line.integers("size")
+            elif key == "dtype":
+                found[key] = parse_dtype(line)
+            else:
+                known = ["dim", "concat-dim", "root", "splits", "receive-splits", "dtype"]
+                line.fail_unknown("an attribute of collectives", key, known, line.index - 2)
+        else:
+            operands.append(line.name("a tensor"))
+        if line.peek() != ")":
+            line.expect(",", "or `)`")
+    return tuple(operands)
+
+
+def parse_group(line: Line, mesh: Mesh, communicators: dict[str, Group]) -> Group:
+    """`tp`, `dp,cp`, `ranks 0,2`, a declared communicator, `world`, `self`; and `named NAME`."""
+    known = [axis.name for axis in mesh.axes]
+    group = Group()
+    word = line.peek()
+    if line.accept("ranks"):
+        group = Group(ranks=line.rank_list("rank", max(mesh.size, 1)))
+    elif line.accept("world"):
+        group = Group(tuple(known))
+    elif not line.accept("self"):
+        name = line.name("a group")
+        if name in communicators and name not in known:
+            group = communicators[name]
+        elif name not in known:
+            choices = [*known, *communicators, "ranks", "world", "self"]
+            line.fail_unknown("an axis of the mesh or a communicator", name, choices, line.index - 1)
+        else:
+            axes = [name]
+            while line.accept(","):
+                axes.append(line.name("an axis"))
+                if axes[-1] not in known:
+                    line.fail_unknown("an axis of the mesh", axes[-1], known, line.index - 1)
+            group = Group(tuple(axes))
+    if line.accept("named"):
+        if word in communicators and group.name:
+            line.fail(f"communicator `{word}` has a name already", index=line.index - 1)
+        return Group(group.axes, group.ranks, line.name("the communicator's name"))
+    return group
+
+
+def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses:
+    """The clauses that close an operator; those not in `allowed` are errors."""
+    clauses = Clauses()
+    seen: set[str] = set()
+    while True:
+        word = line.peek()
+        if not word or word == "of":
+            break
+        if word not in allowed:
+            line.fail_unknown("a clause of this operator", word, list(allowed))
+        if word in seen:
+            line.fail(f"`{word}` is given twice")
+        seen.add(word)
+        line.index += 1
+        match word:
+            case "on":
+                clauses.stream = line.name("a stream")
+            case "label":
+                clauses.label = line.name("a label")
+            case "async":
+                clauses.handle = line.name("a handle")
+            case "over":
+                clauses.group = parse_group(line, scope.mesh, scope.communicators)
+            case "as":
+                clauses.annotation = line.string("an annotation")
+            case "tag":
+                clauses.tag = line.integer("tag", -(2**31))
+            case "via":
+                clauses.communicator = line.name("a communicator")
+            case "batch":
+                clauses.batch = line.name("a batch")
+            case "by":
+                clauses.reduce = line.string("a reduction") if line.peek()[:1] == '"' else line.name("a reduction")
+            case "divide":
+                clauses.divisor = 0 if line.accept("unknown") else line.integer("divisor", 1, 2**62)
+            case "scatter":
+                clauses.scatter = True
+            case "replicated":
+                clauses.replicated = True
+            case _:
+                clauses.source = _source(line)
+    if clauses.source is None:
+        clauses.source = line.whole()
+    return clauses
+
+
+def _source(line: Line) -> Location:
+    """`"FILE":LINE:COLUMN-LINE:COLUMN pointer "POINTER" text "TEXT"`, everything after FILE optional."""
+    path = line.string("a file")
+    numbers: list[int | None] = [None, None, None, None]
+    for position in (0, 1):
+        if not line.accept(":"):
+            break
+        numbers[position] = line.integer("line" if position == 0 else "column", 0, 2**31)
+    if line.accept("to"):
+        numbers[2] = line.integer("line", 0, 2**31)
+        if line.accept(":"):
+            numbers[3] = line.integer("column", 0, 2**31)
+    pointer = line.string("a pointer") if line.accept("pointer") else ""
+    text = line.string("a line of source") if line.peek()[:1] == '"' else ""
+    return Location(path, numbers[0], numbers[1], numbers[2], numbers[3], pointer, text)

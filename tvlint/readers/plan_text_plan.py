@@ -1,0 +1,207 @@
+"""From what was read of plan text to a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvlint.analyses.derived_tensors import derive_tensors, link_gradients
+from tvlint.analyses.implicit_segments import implicit_segments, signature
+from tvlint.ir.plan import Backward, Compute, Operator, Plan, Program, Role, Segment, Step, Tensor
+from tvlint.readers.plan_text_draft import Draft, Section
+from tvlint.readers.plan_text_lexer import nearest
+from tvlint.readers.plan_text_operators import PendingBackward
+from tvlint.readers.plan_text_sections import Run
+from tvlint.readers.plan_text_types import whole_shape
+
+EVERYWHERE = (Role.WEIGHT, Role.BUFFER, Role.STATE)
+
+
+def assemble(draft: Draft) -> Plan:
+    """The plan that `draft` holds."""
+    sections = [*draft.segments.values(), *draft.programs]
+    _check_ranks(draft)
+    operators = _resolve(draft, sections)
+    everything = [operator for section in sections for operator in _operators(operators[id(section)])]
+    tensors = derive_tensors(draft.tensors, frozenset(draft.open_roles), everything, draft.mesh)
+    _claim_outputs(draft, tensors)
+    _link(draft, tensors)
+    everywhere = frozenset(tensor.name for tensor in tensors.values() if tensor.role in EVERYWHERE)
+    accumulated = frozenset(tensor.gradient for tensor in tensors.values() if tensor.role is Role.WEIGHT)
+    segments: dict[str, Segment] = {}
+    for name, section in draft.segments.items():
+        segments[name] = _segment(section, _operators(operators[id(section)]), everywhere)
+    taken = set(segments)
+    programs = []
+    for section in draft.programs:
+        steps = _steps(operators[id(section)], segments, taken, everywhere, accumulated)
+        programs.append(Program(section.ranks, tuple(steps)))
+    last = max((step.micro_batch for program in programs for step in program.steps), default=0)
+    return Plan(
+        draft.path, "plan-text", draft.mesh, tensors, segments, tuple(programs), draft.replication,
+        draft.micro_batches if draft.micro_batches is not None else max(last + 1, 1),
+        tuple(draft.outputs), draft.loss, tuple(draft.communicators.values()), draft.name,
+    )  # fmt: skip
+
+
+def _operators(items: list[Operator | Step | int]) -> list[Operator]:
+    return [item for item in items if not isinstance(item, Step | int)]
+
+
+def _check_ranks(draft: Draft) -> None:
+    owner: dict[int, int] = {}
+    for section in draft.programs:
+        for rank in section.ranks:
+            if rank in owner:
+                section.line.fail(
+                    f"rank {rank} has a program already, in line {owner[rank]}", "a rank runs one program", index=0
+                )  # fmt: skip
+            owner[rank] = section.line.number
+
+
+def _resolve(draft: Draft, sections: list[Section]) -> dict[int, list[Operator | Step | int]]:
+    """The items of every section, with backward operators joined to their forward operators."""
+    everywhere: dict[str, list[Compute]] = {}
+    for section in sections:
+        for name, compute in section.scope.computes.items():
+            everywhere.setdefault(name, []).append(compute)
+    resolved: dict[int, list[Operator | Step | int]] = {}
+    for section in sections:
+        items: list[Operator | Step | int] = []
+        near = _near(draft, section)
+        for item in section.items:
+            if isinstance(item, Run):
+                if item.step.segment not in draft.segments:
+                    item.line.fail_unknown("a segment of this plan", item.step.segment, list(draft.segments), item.index)
+                items.append(item.step)
+            elif isinstance(item, PendingBackward):
+                items.append(_backward(item, near, everywhere))
+            else:
+                items.append(item)
+        resolved[id(section)] = items
+    return resolved
+
+
+def _near(draft: Draft, section: Section) -> list[Section]:
+    """The sections in which a backward operator of `section` looks for its forward operator first."""
+    if section.header is not None:
+        mirror = draft.segments.get(section.header.mirror)
+        if section.header.mirror and mirror is None:
+            index = section.line.tokens.index("mirror") + 1
+            section.line.fail_unknown("a segment of this plan", section.header.mirror, list(draft.segments), index)
+        return [section, mirror] if mirror is not None else [section]
+    names = dict.fromkeys(item.step.segment for item in section.items if isinstance(item, Run))
+    return [section, *(draft.segments[name] for name in names if name in draft.segments)]
+
+
+def _backward(item: PendingBackward, near: list[Section], everywhere: dict[str, list[Compute]]) -> Backward:
+    forward = item.found
+    for section in near:
+        forward = forward or section.scope.computes.get(item.of)
+    if forward is None:
+        candidates = everywhere.get(item.of, [])
+        if not candidates:
+            item.line.fail(
+                f"no operator produces `{item.of}`",
+                nearest(item.of, list(everywhere)) or "`backward` is of a computation; that of a collective is a collective",
+                item.index,
+            )  # fmt: skip
+        if any(candidate != candidates[0] for candidate in candidates[1:]):
+            item.line.fail(
+                f"{len(candidates)} operators in different sections produce `{item.of}`",
+                "say `mirror SEGMENT`, give the operator a label, or write it out: `backward (dy) of y = ...`", item.index,
+            )  # fmt: skip
+        forward = candidates[0]
+    operands = [operand for operand in forward.inputs if isinstance(operand, str)]
+    if len(item.outputs) != len(operands):
+        written = ", ".join(f"`{name}`" for name in operands)
+        item.line.fail(
+            f"{len(item.outputs)} gradients for the {len(operands)} operands of `{forward.op}`",
+            f"one for each of {written}; `_` where none is asked for" if operands else "it has no operands", item.index,
+        )  # fmt: skip
+    if len(item.inputs) != len(forward.outputs):
+        item.line.fail(
+            f"{len(item.inputs)} gradients of the {len(forward.outputs)} results of `{forward.op}`",
+            "one for each result; `_` where it has none", item.index + 1,
+        )  # fmt: skip
+    return Backward(forward, item.inputs, item.outputs, item.stream, item.source, item.label)
+
+
+def _claim_outputs(draft: Draft, tensors: dict[str, Tensor]) -> None:
+    for name, (placements, line) in draft.claims.items():
+        known = tensors.get(name)
+        if known is None:
+            line.fail(f"the shape of `{name}` does not follow from the plan", f"say it: `output {name} f32[8,8] ...`", 1)
+        if known.placements is not None:
+            line.fail(f"`{name}` is declared twice; the first is in line {draft.declared_at.get(name, 0)}", index=1)
+        whole = whole_shape(draft.mesh, known.shape, placements)
+        if whole is None:
+            line.fail(f"the whole shape of `{name}` does not follow from the local one", "say it", 1)
+        tensors[name] = replace(known, placements=placements, whole=whole)
+
+
+def _link(draft: Draft, tensors: dict[str, Tensor]) -> None:
+    """Let every tensor name its gradient."""
+    chosen, undecided = link_gradients(tensors)
+    for name, gradient in chosen.items():
+        known = tensors.get(name)
+        if known is not None and not known.gradient and name not in draft.no_gradient:
+            tensors[name] = replace(known, gradient=gradient)
+    for name, gradients in undecided.items():
+        known = tensors.get(name)
+        if known is None or known.gradient or known.role is not Role.WEIGHT or name in draft.no_gradient:
+            continue
+        last = (draft.programs or list(draft.segments.values()))[-1].line
+        written = ", ".join(f"`{gradient}`" for gradient in gradients[:8])
+        last.fail(
+            f"weight `{name}` has several gradients, {written}: which is the one it is updated with does not follow",
+            f"name that one `grad({name})`, or declare `weight {name} ... gradient NAME`", 0,
+        )  # fmt: skip
+
+
+def _segment(section: Section, operators: list[Operator], everywhere: frozenset[str]) -> Segment:
+    header = section.header
+    if header is None:
+        raise AssertionError("a program is no segment")
+    inputs, outputs = header.inputs, header.outputs
+    if inputs is None or outputs is None:
+        inputs, outputs = signature(operators, everywhere)
+    return Segment(
+        header.name, header.phase, inputs, outputs, tuple(operators), header.pipeline_stage, header.mirror, header.checkpointed
+    )  # fmt: skip
+
+
+def _steps(
+    items: list[Operator | Step | int],
+    segments: dict[str, Segment],
+    taken: set[str],
+    everywhere: frozenset[str],
+    accumulated: frozenset[str],
+) -> list[Step]:
+    """The steps of a program; operators that stand in it directly become segments of their own."""
+    steps: list[Step] = []
+    run: list[Operator] = []
+    micro_batch = 0
+
+    def close() -> None:
+        for part in implicit_segments(run, everywhere, accumulated, micro_batch):
+            name = part.phase.value
+            number = 1
+            while name in taken:
+                number += 1
+                name = f"{part.phase.value}.{number}"
+            taken.add(name)
+            segments[name] = Segment(name, part.phase, part.inputs, part.outputs, part.operators)
+            steps.append(Step(name, part.micro_batch))
+        run.clear()
+
+    for item in items:
+        if isinstance(item, int):
+            close()
+            micro_batch = item
+        elif isinstance(item, Step):
+            close()
+            steps.append(item)
+        else:
+            run.append(item)
+    close()
+    return steps

@@ -1,0 +1,45 @@
+"""The command line: arguments in, reports out, an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from tvlint import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code; nothing but a report ever goes to the standard output."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv in (["--version"], ["-V"]):
+        print(f"tvlint {__version__}")
+        return 0
+    try:
+        from tvlint.cli.arguments import parse
+
+        options = parse(argv)
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        return _internal(error, "--traceback" in argv or bool(os.environ.get("TVLINT_DEBUG")))
+
+
+def _internal(error: Exception, traceback: bool) -> int:
+    """Say that tvlint is at fault, and how to tell us."""
+    from tvlint.run.exit_code import INTERNAL
+
+    if traceback:
+        import traceback as module
+
+        module.print_exception(error)
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    print(f"tvlint: internal error: {text}", file=sys.stderr)
+    print("  help: tvlint is at fault; please report it, with what the same command says under `--traceback`", file=sys.stderr)
+    return INTERNAL

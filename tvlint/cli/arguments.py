@@ -1,0 +1,165 @@
+"""The arguments of every command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+from tvlint import __version__
+from tvlint.findings import Severity
+from tvlint.run.exit_code import INPUT
+from tvlint.run.suggest import did_you_mean
+
+_ABOUT = """\
+Lint parallel training configurations and prove that a parallel plan trains the same model.
+No GPU, no cluster, no network: tvlint reads files and runs nothing that is in them."""
+
+_EXAMPLES = """\
+examples:
+  tvlint check                                  check what the project file names, or this folder
+  tvlint check train.sh configs/                check a launch script and a folder
+  tvlint check -o text -o sarif:tvlint.sarif    readable on the screen, SARIF in a file
+  tvlint prove tp2.pkl --reference single.pkl   prove a parallel plan against its reference
+  tvlint explain heads-not-divisible-by-tp      what a rule says, and why
+
+exit codes:
+  0  clean                         3  internal error
+  1  findings, or a refuted proof  4  nothing to check
+  2  usage or input problem        5  a proof is unknown, none is refuted"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors say what was meant, without the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        fail(message, f"`{self.prog} --help` lists what it takes")
+
+
+def fail(message: str, help: str = "") -> NoReturn:
+    """Say what is wrong with how tvlint was called, and stop with the exit code for it."""
+    print(f"tvlint: error: {message}", file=sys.stderr)
+    if help:
+        print(f"  help: {help}", file=sys.stderr)
+    raise SystemExit(INPUT)
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The options, with `run` as the command to call; ends the process where they are wrong or ask for help."""
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog="tvlint", description=_ABOUT, epilog=_EXAMPLES, formatter_class=shape, allow_abbrev=False)
+    parser.add_argument("-V", "--version", action="version", version=f"tvlint {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
+    _check(commands)
+    _prove(commands)
+    _convert(commands)
+    _rules(commands)
+    _config(commands)
+    _refuse_unknown_command(argv, commands.choices)
+    options = parser.parse_args(argv)
+    if not hasattr(options, "run"):
+        parser.print_help()
+        raise SystemExit(0 if not argv else INPUT)
+    return options
+
+
+def _refuse_unknown_command(argv: list[str], commands: Any) -> None:
+    import os
+
+    if not argv or argv[0].startswith("-") or argv[0] in commands:
+        return
+    help = f"did you mean `tvlint check {argv[0]}`?" if os.path.exists(argv[0]) else did_you_mean(argv[0], commands)
+    fail(f"unknown command `{argv[0]}`", help)
+
+
+def _command(commands: Any, name: str, module: str, summary: str, examples: str = "") -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=f"examples:\n{examples}" if examples else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--traceback", action="store_true", help="show where tvlint itself failed")
+
+    def run(options: argparse.Namespace) -> int:
+        code: int = import_module(f"tvlint.cli.{module}").run(options)
+        return code
+
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _reporting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
+        help="text (default), concise, json, sarif, junit, github or markdown; repeatable, with PATH to a file",
+    )  # fmt: skip
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: auto)")
+    parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
+
+
+def _check(commands: Any) -> None:
+    parser = _command(
+        commands, "check", "check", "check configurations and plans, then prove the project's pairs",
+        "  tvlint check train.sh\n  tvlint check plans/ --select missing-allreduce,missing-wait\n"
+        "  tvlint check --fail-on warning -o concise",
+    )  # fmt: skip
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files or folders (default: the project's paths, this folder)")
+    parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
+    parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
+    parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="without these rules")
+    parser.add_argument(
+        "--fail-on", choices=[severity.value for severity in Severity], help="the mildest finding that exits 1 (default: error)"
+    )
+    parser.add_argument("--show-unknown", action="store_true", help="list what could not be judged, and what it would need")
+    parser.add_argument("--world-size", type=_positive, metavar="N", help="how many ranks run, where a file does not say")
+    parser.add_argument(
+        "--changed", action="store_true",
+        help="PATH are what changed (pre-commit): skip what is excluded or no configuration, add files that name one of them",
+    )  # fmt: skip
+    _reporting(parser)
+
+
+def _prove(commands: Any) -> None:
+    parser = _command(
+        commands, "prove", "prove", "prove that parallel plans train the same model as their reference plan",
+        "  tvlint prove plan.pkl --reference single.pkl\n  tvlint prove a.pkl b.pkl --reference single.pkl --jobs 2 -o json",
+    )  # fmt: skip
+    parser.add_argument("parallel", nargs="+", metavar="PARALLEL", help="the plan to prove")
+    parser.add_argument("--reference", required=True, metavar="PLAN", help="the plan that says what is right, on one device")
+    parser.add_argument(
+        "--assume", action="append", default=[], metavar="NAME", help="weaken one named check, as the verdict will say; repeatable"
+    )
+    parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
+    _reporting(parser)
+
+
+def _convert(commands: Any) -> None:
+    parser = _command(
+        commands, "convert", "convert", "write a plan as neutral JSON or as plan text",
+        "  tvlint convert plan.pkl.xz -o json:plan.json\n  tvlint convert plan.json -o text",
+    )  # fmt: skip
+    parser.add_argument("plan", metavar="PLAN", help="a plan in any format that tvlint reads")
+    parser.add_argument("-o", "--output", default="json", metavar="FORMAT[:PATH]", help="json (default) or text")
+
+
+def _rules(commands: Any) -> None:
+    rules = _command(commands, "rules", "rules", "list the rules", "  tvlint rules\n  tvlint rules -o json")
+    rules.add_argument("-o", "--output", choices=("text", "json"), default="text", help="text (default) or json")
+    explain = _command(commands, "explain", "explain", "say what a rule reports and why", "  tvlint explain missing-allreduce")
+    explain.add_argument("rule", metavar="RULE", help="the rule's name, as findings show it")
+
+
+def _config(commands: Any) -> None:
+    parser = _command(commands, "config", "config", "verify the project file", "  tvlint config verify")
+    parser.add_argument("action", choices=("verify",), help="`verify` reads it and names every mistake in it")
+    _reporting(parser)
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is no positive number")
+    return int(text)

@@ -1,0 +1,48 @@
+"""`tvlint check`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+
+from tvlint.cli.progress import Progress
+from tvlint.cli.session import applying, deliver, note, outputs, project
+from tvlint.findings import Report, Severity
+from tvlint.ir.location import Location
+from tvlint.rulebook.pages import load_rules
+from tvlint.run.check import check, joined, prove_project
+from tvlint.run.discovery import changed, discover
+from tvlint.run.exit_code import CLEAN, INPUT, NOTHING, exit_code
+from tvlint.run.project import ProjectError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the files, prove the project's pairs, report, and give the exit code."""
+    wanted = outputs(options)
+    known = load_rules()
+    try:
+        settings = project(options, known)
+    except ProjectError as error:
+        deliver(Report(problems=error.problems), wanted, options, known)
+        return INPUT
+    rules = applying(options, settings, known)
+    if options.world_size is not None:
+        settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
+    candidates = (changed if options.changed else discover)(tuple(options.paths), settings)
+    with Progress() as progress:
+        report, skipped = check(candidates, rules, known, settings, progress)
+        if not options.no_prove and settings.proofs:
+            report = joined(report, prove_project(settings, progress))
+    deliver(report, wanted, options, known)
+    for path in skipped:
+        note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")
+    for text in candidates.notes:
+        note(text)
+    code = exit_code(report, Severity(options.fail_on) if options.fail_on else settings.fail_on)
+    if code == NOTHING and options.changed:
+        return CLEAN
+    if code == NOTHING:
+        where = ", ".join(f"`{path}`" for path in options.paths or settings.paths or (os.curdir,))
+        note(f"nothing to check in {where}: no launch script, configuration or plan was found")
+    return code

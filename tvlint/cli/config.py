@@ -1,0 +1,42 @@
+"""`tvlint config verify`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from tvlint.cli.session import deliver, note, outputs, project
+from tvlint.findings import Problem, Report
+from tvlint.ir.location import Location
+from tvlint.rulebook.pages import load_rules
+from tvlint.run.exit_code import CLEAN, INPUT
+from tvlint.run.project import Project, ProjectError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Report every mistake of the project file; a project without one is clean."""
+    wanted = outputs(options)
+    rules = load_rules()
+    try:
+        found = project(options, rules)
+        problems = tuple(_missing(found))
+    except ProjectError as error:
+        problems = error.problems
+    else:
+        if not found.path:
+            note("no project file here or above; every setting has its default")
+            return CLEAN
+    if problems:
+        deliver(Report(problems=problems), wanted, options, rules)
+        return INPUT
+    note(f"`{found.path}` is correct")
+    return CLEAN
+
+
+def _missing(found: Project) -> list[Problem]:
+    """The paths that the project file names and that do not exist."""
+    places = [(path, Location(found.path)) for path in found.paths]
+    for pair in found.proofs:
+        places += [(path, pair.location) for path in (pair.reference, *pair.parallel)]
+    missing = [(path, place) for path, place in places if not os.path.exists(found.folder / path)]
+    return [Problem(f"no such file or folder `{path}`", place) for path, place in missing]

@@ -1,0 +1,24 @@
+"""`tvlint explain`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+
+from tvlint.cli.arguments import fail
+from tvlint.rulebook.explain import explain
+from tvlint.rulebook.pages import load_rules
+from tvlint.run.exit_code import CLEAN
+from tvlint.run.outputs import write_stdout
+from tvlint.run.suggest import did_you_mean
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the rule's page."""
+    rules = load_rules()
+    if options.rule not in rules:
+        fail(f"unknown rule `{options.rule}`", did_you_mean(options.rule, rules))
+    width = max(40, min(shutil.get_terminal_size().columns, 100)) if sys.stdout.isatty() else 100
+    write_stdout(explain(rules[options.rule], width))
+    return CLEAN

@@ -1,0 +1,62 @@
+"""A line on the terminal that says what is being done, for anything that takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+PATIENCE = 1.0
+"""Seconds of silence."""
+
+
+class Progress:
+    """Shown on stderr, only on a terminal, only after a second; gone when the work is done."""
+
+    def __init__(self) -> None:
+        self._state = ("starting", 0, 0)
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            self._timer = threading.Timer(PATIENCE, self._show)
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            if self._bar is not None:
+                self._bar.stop()
+            self._timer = None
+            self._bar = None
+
+    def __call__(self, what: str, done: int = 0, total: int = 0) -> None:
+        self._state = (what, done, total)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=what, completed=done, total=total or None)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        with self._lock:
+            if self._timer is None:
+                return
+            columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+            bar = Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True, refresh_per_second=8)
+            what, done, total = self._state
+            self._task = bar.add_task(what, completed=done, total=total or None)
+            bar.start()
+            self._bar = bar

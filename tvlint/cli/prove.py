@@ -1,0 +1,26 @@
+"""`tvlint prove`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tvlint.cli.progress import Progress
+from tvlint.cli.session import deliver, outputs
+from tvlint.findings import Report, Severity
+from tvlint.rulebook.pages import load_rules
+from tvlint.run.check import joined
+from tvlint.run.exit_code import exit_code
+from tvlint.run.prove import Pair, prove_pairs
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prove each parallel plan against the reference, report, and give the exit code."""
+    wanted = outputs(options)
+    assume = frozenset(name.strip() for text in options.assume for name in text.split(",") if name.strip())
+    pairs = tuple(Pair(parallel, options.reference, assume) for parallel in options.parallel)
+    report = Report()
+    with Progress() as progress:
+        for proved in prove_pairs(pairs, options.jobs, progress):
+            report = joined(report, proved)
+    deliver(report, wanted, options, load_rules())
+    return exit_code(report, Severity.ERROR)

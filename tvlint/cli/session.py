@@ -1,0 +1,88 @@
+"""What the commands share: the project file, the rules that apply, the outputs, words on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tvlint.cli.arguments import fail
+from tvlint.findings import Problem, Report
+from tvlint.reporters import FORMATS
+from tvlint.rule import Rule
+from tvlint.run.discovery import shown
+from tvlint.run.outputs import Output, OutputError, parse_outputs
+from tvlint.run.project import Project, ProjectError, find, load
+from tvlint.run.report import write_report
+from tvlint.run.suggest import did_you_mean
+
+
+def note(message: str) -> None:
+    """A word to the person on stderr."""
+    print(f"tvlint: {message}", file=sys.stderr)
+
+
+def outputs(options: argparse.Namespace) -> tuple[Output, ...]:
+    """The outputs that were asked for; text on the standard output where none was."""
+    try:
+        return parse_outputs(options.output, FORMATS) or (Output("text"),)
+    except OutputError as error:
+        fail(str(error), error.help)
+
+
+def project(options: argparse.Namespace, rules: Mapping[str, Rule]) -> Project:
+    """The project file that applies, its rule names known; raises `ProjectError` where it is wrong."""
+    if options.config and not os.path.isfile(options.config):
+        fail(f"no project file `{options.config}`")
+    path = Path(options.config).absolute() if options.config else find(Path.cwd())
+    if path is None:
+        return Project(Path.cwd())
+    found = load(path, shown(path))
+    unknown = [(name, location) for name, location in found.names if name not in rules]
+    if unknown:
+        raise ProjectError(tuple(Problem(f"unknown rule `{name}`", at, did_you_mean(name, rules)) for name, at in unknown))
+    return found
+
+
+def applying(options: argparse.Namespace, project: Project, rules: Mapping[str, Rule]) -> dict[str, Rule]:
+    """The rules that apply, with the severities of the project: `--select` replaces the project's, `--ignore` adds to it."""
+    select = _names(options.select, rules) or project.select or tuple(rules)
+    ignore = {*_names(options.ignore, rules), *project.ignore}
+    return {
+        name: replace(rule, severity=project.severity.get(name, rule.severity))
+        for name, rule in rules.items()
+        if name in select and name not in ignore
+    }
+
+
+def _names(texts: Iterable[str], rules: Mapping[str, Rule]) -> tuple[str, ...]:
+    names = tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in rules:
+            fail(f"unknown rule `{name}`", did_you_mean(name, rules))
+    return names
+
+
+def deliver(report: Report, wanted: tuple[Output, ...], options: argparse.Namespace, rules: Mapping[str, Rule]) -> None:
+    """Write the report everywhere; ends the process where a file cannot be written."""
+    terminal = sys.stdout.isatty()
+    width = max(40, min(shutil.get_terminal_size().columns, 140)) if terminal else 100
+    try:
+        write_report(report, wanted, rules, colored(options.color), width, getattr(options, "show_unknown", False))
+    except OutputError as error:
+        fail(str(error), error.help)
+
+
+def colored(choice: str) -> bool:
+    """Whether text is coloured: as asked, else by `NO_COLOR` and `FORCE_COLOR`, else on a terminal that can."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,167 @@
+"""Check files: read each, judge its configurations and its plan, then prove the pairs of the project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+
+from tvlint.findings import Finding, NotEvaluated, Problem, Report, Severity, Verdict
+from tvlint.ir.configuration import Configuration, Setting
+from tvlint.ir.location import Location
+from tvlint.ir.outline import Outline
+from tvlint.ir.plan import Plan
+from tvlint.readers.document import Document, ReadError
+from tvlint.rule import Rule, RuleKind
+from tvlint.run.discovery import Candidates, matches, shown
+from tvlint.run.ignores import silence
+from tvlint.run.project import Project
+from tvlint.run.prove import Pair, Progress, prove_pair
+
+
+@dataclass
+class _Said:
+    """What has been said so far, in the order in which it was."""
+
+    findings: list[Finding] = field(default_factory=list)
+    not_evaluated: list[NotEvaluated] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    outlines: list[Outline] = field(default_factory=list)
+    checked: dict[str, set[RuleKind]] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+
+def check(
+    candidates: Candidates,
+    rules: Mapping[str, Rule],
+    known: Mapping[str, Rule],
+    project: Project,
+    progress: Progress | None = None,
+) -> tuple[Report, tuple[str, ...]]:
+    """The report of the rules over the files, and the named files that hold nothing that tvlint reads.
+
+    `rules` are those that apply, `known` all that exist.
+    """
+    said = _Said(problems=list(candidates.problems))
+    for index, path in enumerate(candidates.files):
+        if progress is not None:
+            progress(f"checking {path}", index, len(candidates.files))
+        _check_file(path, path in candidates.named, rules, project, said)
+
+    def judged(path: str, rule: str) -> bool:
+        return rule in rules and rules[rule].kind in said.checked.get(path, ())
+
+    findings = silence(said.findings, said.checked, judged, known)
+    kept = tuple(severe for finding in findings if (severe := _as_configured(finding, rules, project)) is not None)
+    report = Report(
+        findings=kept,
+        not_evaluated=tuple(said.not_evaluated),
+        problems=tuple(said.problems),
+        checked=tuple(said.checked),
+        outlines=tuple(said.outlines),
+    )
+    return report, tuple(said.skipped)
+
+
+def prove_project(project: Project, progress: Progress | None = None) -> Report:
+    """The verdicts of the project's `[[proof]]` pairs."""
+    report = Report()
+    for pair in project.proofs:
+        reference = shown(project.folder / pair.reference)
+        for parallel in pair.parallel:
+            report = joined(report, prove_pair(Pair(shown(project.folder / parallel), reference, pair.assume), progress))
+    return report
+
+
+def joined(one: Report, two: Report) -> Report:
+    """Both reports in one; what was checked or drawn twice stands once."""
+    drawn = {outline.path for outline in one.outlines}
+    return Report(
+        findings=one.findings + two.findings,
+        verdicts=one.verdicts + two.verdicts,
+        not_evaluated=one.not_evaluated + two.not_evaluated,
+        problems=tuple(dict.fromkeys(one.problems + two.problems)),
+        checked=tuple(dict.fromkeys(one.checked + two.checked)),
+        outlines=one.outlines + tuple(outline for outline in two.outlines if outline.path not in drawn),
+    )
+
+
+def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
+    from tvlint.readers.read import read
+
+    try:
+        document = read(path)
+    except ReadError as error:
+        said.problems.append(error.problem)
+        return
+    except OSError as error:
+        said.problems.append(Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(path)))
+        return
+    if document is None:
+        if named and os.path.getsize(path) == 0:
+            said.problems.append(Problem("the file is empty", Location(path)))
+        elif named:
+            said.skipped.append(path)
+        return
+    said.checked[path] = _kinds(document)
+    said.findings += document.findings
+    for configuration in document.configurations:
+        _check_configuration(_as_project_says(configuration, project), rules, said)
+    if document.plan is not None:
+        _check_plan(document.plan, rules, said)
+
+
+def _kinds(document: Document) -> set[RuleKind]:
+    kinds = {RuleKind.INPUT}
+    if document.configurations:
+        kinds.add(RuleKind.CONFIG)
+    if document.plan is not None:
+        kinds.add(RuleKind.PLAN)
+    return kinds
+
+
+def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule], said: _Said) -> None:
+    from tvlint.rulebook.evaluate import evaluate
+
+    for result in evaluate(configuration, rules):
+        if isinstance(result, Finding):
+            said.findings.append(result)
+        else:
+            said.not_evaluated.append(result)
+
+
+def _check_plan(plan: Plan, rules: Mapping[str, Rule], said: _Said) -> None:
+    from tvlint.analyses.facts import Facts
+    from tvlint.ir.outline import outline
+
+    said.outlines.append(outline(plan))
+    facts = Facts(plan)
+    for name, rule in rules.items():
+        if rule.kind is RuleKind.PLAN:
+            findings: Iterator[Finding] = import_module(f"tvlint.checks.{name.replace('-', '_')}").check(facts)
+            said.findings += findings
+
+
+def _as_project_says(configuration: Configuration, project: Project) -> Configuration:
+    """The configuration with what only the project knows: its framework and, where the file does not say, the world size."""
+    framework = project.framework or configuration.framework
+    version = project.version or configuration.version
+    settings = configuration.settings
+    if project.world_size is not None and "world_size" not in settings:
+        location = project.world_size_location or Location(project.path)
+        given = Setting("world_size", project.world_size, "world-size", location, location)
+        settings = {**settings, "world_size": given}
+    return replace(configuration, framework=framework, version=version, settings=settings)
+
+
+def _as_configured(finding: Finding, rules: Mapping[str, Rule], project: Project) -> Finding | None:
+    """The finding with the severity that the project gives its rule; None where the rule does not apply to the file."""
+    if finding.rule not in rules:
+        return None
+    for pattern, ignored in project.per_file_ignores.items():
+        if finding.rule in ignored and matches(finding.location.path, project, (pattern,)):
+            return None
+    severity: Severity | None = project.severity.get(finding.rule)
+    return finding if severity is None else replace(finding, severity=severity)

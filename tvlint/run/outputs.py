@@ -1,0 +1,86 @@
+"""Where a report goes: `FORMAT` to the standard output, `FORMAT:PATH` to a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvlint.run.suggest import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One format and the file it is written to; an empty path is the standard output."""
+
+    format: str
+    path: str = ""
+
+
+class OutputError(Exception):
+    """An output that cannot be had; `help` says what can."""
+
+    def __init__(self, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.help = help
+
+
+def parse_outputs(texts: list[str], known: tuple[str, ...]) -> tuple[Output, ...]:
+    """The outputs that the command line asks for; at most one of them may go to the standard output."""
+    outputs = []
+    for text in texts:
+        name, _, path = text.partition(":")
+        if name not in known:
+            raise OutputError(f"unknown format `{name}`", did_you_mean(name, known))
+        if ":" in text and not path:
+            raise OutputError(f"`-o {text}` names no file", f"write `-o {name}` for the standard output")
+        outputs.append(Output(name, path))
+    if sum(not output.path for output in outputs) > 1:
+        names = [output.format for output in outputs if not output.path]
+        raise OutputError("only one format can go to the standard output", f"give the others a file: `-o {names[-1]}:PATH`")
+    paths = [os.path.realpath(output.path) for output in outputs if output.path]
+    if len(set(paths)) < len(paths):
+        raise OutputError("two formats go to the same file")
+    return tuple(outputs)
+
+
+def write_file(path: str, text: str) -> None:
+    """The text is in the file wholly, or the file is as it was; raises `OutputError` where it cannot be written."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        write_stream(path, text)
+        return
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with open(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~umask)
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
+
+
+def write_stream(path: str, text: str) -> None:
+    """Write to a pipe or device that exists (`/dev/stderr`, a named pipe), which cannot be replaced."""
+    try:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
+
+
+def write_stdout(text: str) -> None:
+    """Write UTF-8 to the standard output whatever the locale; a reader that has gone away is no error."""
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,107 @@
+"""Read two plans, prove one against the other, and measure it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tvlint.findings import Problem, Report, Verdict
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Plan
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""What is being done, how much of it is done, and how much there is (0: not known)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A parallel plan and its reference, by path, and the named checks to weaken."""
+
+    parallel: str
+    reference: str
+    assume: frozenset[str] = frozenset()
+
+
+def prove_pair(pair: Pair, progress: Progress | None = None) -> Report:
+    """The report of one proof: a verdict, or the problems of plans that cannot be read.
+
+    `seconds` of the verdict is wall time, reading included; `peak_bytes` the largest memory of this process so far.
+    """
+    from tvlint.ir.outline import outline
+    from tvlint.proof.prove import prove
+
+    started = time.perf_counter()
+    plans: list[Plan] = []
+    problems: list[Problem] = []
+    for path in (pair.parallel, pair.reference):
+        if progress is not None:
+            progress(f"reading {path}", 0, 0)
+        found = read_plan(path)
+        if isinstance(found, Problem):
+            problems.append(found)
+        else:
+            plans.append(found)
+    if problems:
+        return Report(problems=tuple(problems))
+    parallel, reference = plans
+    verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress)
+    verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
+    outlines = (outline(parallel), outline(reference))
+    return Report(verdicts=(verdict,), checked=(pair.parallel, pair.reference), outlines=outlines)
+
+
+def read_plan(path: str) -> Plan | Problem:
+    """The plan in the file, or why there is none."""
+    from tvlint.readers.document import ReadError
+    from tvlint.readers.read import read
+
+    try:
+        document = read(path)
+    except ReadError as error:
+        return error.problem
+    except OSError as error:
+        return Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(path))
+    if document is None or document.plan is None:
+        what = "no format that tvlint reads" if document is None else f"a configuration (`{document.format}`)"
+        return Problem(f"not a plan: {what}", Location(path), "give a plan pickle, neutral plan JSON or plan text")
+    plan: Plan = document.plan
+    return plan
+
+
+def peak_bytes() -> int:
+    """The largest resident memory that this process had."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def prove_pairs(pairs: tuple[Pair, ...], jobs: int, progress: Progress | None = None) -> Iterator[Report]:
+    """The report of each pair, in order; with more than one job, that many at a time in processes of their own."""
+    if jobs == 1 or len(pairs) == 1:
+        for pair in pairs:
+            yield prove_pair(pair, progress)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import active_children, get_context
+
+    with ProcessPoolExecutor(min(jobs, len(pairs)), get_context("spawn"), _leave_interrupts_to_the_parent) as pool:
+        try:
+            for index, report in enumerate(pool.map(prove_pair, pairs)):
+                if progress is not None:
+                    progress("proving", index + 1, len(pairs))
+                yield report
+        except BaseException:
+            for child in active_children():
+                child.kill()
+            raise
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,80 @@
+"""Write one report in every format that was asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tvlint import __version__
+from tvlint.findings import Report
+from tvlint.reporters.context import Context
+from tvlint.rule import Rule
+from tvlint.run.outputs import Output, write_file, write_stdout
+
+_FOR_PEOPLE = ("text", "concise")
+"""Formats whose paths are read where tvlint runs; the others are read where the repository starts."""
+
+
+def write_report(
+    report: Report, outputs: tuple[Output, ...], rules: Mapping[str, Rule], color: bool, width: int, show_unknown: bool
+) -> None:
+    """Files first, so that they are there when the standard output's reader goes away."""
+    here = Path.cwd()
+    root = _repository(here)
+    for output in sorted(outputs, key=lambda output: not output.path):
+        people = output.format in _FOR_PEOPLE or root == here
+        context = Context(
+            rules=rules,
+            root=here if people else root,
+            version=__version__,
+            color=color and not output.path,
+            width=width,
+            environment=dict(os.environ),
+            show_unknown=show_unknown,
+        )
+        text = render(report if people else _seen_from(root, report), output.format, context)
+        if output.path:
+            write_file(output.path, text)
+        else:
+            write_stdout(text)
+
+
+def render(report: Report, format: str, context: Context) -> str:
+    """The report in one format."""
+    text: str = import_module(f"tvlint.reporters.{format}").write(report, context)
+    return text
+
+
+def _repository(here: Path) -> Path:
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+
+
+def _seen_from(root: Path, report: Report) -> Report:
+    """The report with every path that exists from here written as it is from `root`."""
+    moved: dict[str, str] = {}
+
+    def path(text: str) -> str:
+        if text not in moved:
+            real = os.path.abspath(text)
+            moved[text] = os.path.relpath(real, root) if not os.path.isabs(text) and os.path.exists(real) else text
+        return moved[text]
+
+    def value(item: Any) -> Any:
+        if isinstance(item, tuple):
+            return tuple(value(part) for part in item)
+        if not is_dataclass(item) or isinstance(item, type):
+            return item
+        changes = {}
+        for field in fields(item):
+            old = getattr(item, field.name)
+            new = path(old) if field.name in ("path", "reference", "parallel") and isinstance(old, str) else value(old)
+            if new is not old:
+                changes[field.name] = new
+        return replace(item, **changes) if changes else item
+
+    seen: Report = value(replace(report, checked=tuple(path(checked) for checked in report.checked)))
+    return seen

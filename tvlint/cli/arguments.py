@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from tvlint import __version__
 from tvlint.findings import Severity
+from tvlint.reporters import FORMATS
 from tvlint.run.exit_code import INPUT
 from tvlint.run.suggest import did_you_mean
 
@@ -34,7 +35,16 @@ class _Parser(argparse.ArgumentParser):
     """Errors say what was meant, without the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        fail(message, f"`{self.prog} --help` lists what it takes")
+        fail(message[:1].lower() + message[1:], f"`{self.prog} --help` lists what it takes")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As usual, with the nearest option for one that does not exist."""
+        options, rest = self.parse_known_args(args, namespace)
+        if rest:
+            known = [name for action in options.command_actions for name in action.option_strings if name.startswith("--")]
+            word = rest[0].partition("=")[0]
+            fail(f"unknown argument `{word}`", did_you_mean(word, known) if word.startswith("-") else "")
+        return options
 
 
 def fail(message: str, help: str = "") -> NoReturn:
@@ -88,14 +98,14 @@ def _command(commands: Any, name: str, module: str, summary: str, examples: str 
         code: int = import_module(f"tvlint.cli.{module}").run(options)
         return code
 
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, command_actions=parser._actions)
     return parser
 
 
 def _reporting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
-        help="text (default), concise, json, sarif, junit, github or markdown; repeatable, with PATH to a file",
+        help=f"{', '.join(FORMATS)}; to a file with PATH; repeatable (default: text)",
     )  # fmt: skip
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: auto)")
     parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
@@ -131,7 +141,7 @@ def _prove(commands: Any) -> None:
     parser.add_argument("parallel", nargs="+", metavar="PARALLEL", help="the plan to prove")
     parser.add_argument("--reference", required=True, metavar="PLAN", help="the plan that says what is right, on one device")
     parser.add_argument(
-        "--assume", action="append", default=[], metavar="NAME", help="weaken one named check, as the verdict will say; repeatable"
+        "--assume", action="append", default=[], metavar="NAME", help="weaken one named check, as the verdict will say"
     )
     parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
     _reporting(parser)

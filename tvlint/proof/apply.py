@@ -1,0 +1,320 @@
+"""What an operator makes of relations: forward operators and their vector-Jacobian products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from tvlint.ops.spec import ONE, Bound, Names
+from tvlint.proof.relation import Coefficient, Leaf, Pending, Value, Values
+from tvlint.proof.terms import Terms
+
+
+class Mismatch(Exception):
+    """The operator does not do here what it does in the reference, or that cannot be decided.
+
+    `operand` is the position of the operand that is at fault, where one is.
+    """
+
+    def __init__(self, name: str, message: str, *, refutes: bool, operand: int | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+        self.message = message
+        self.refutes = refutes
+        self.operand = operand
+
+
+@dataclass(slots=True)
+class World:
+    """The tables of a proof and the plan that is being read into them.
+
+    `slots` is how many slots (replica x micro-batch) of the global batch one local tensor holds: all of them in the
+    reference, one in the parallel plan.
+    """
+
+    terms: Terms
+    values: Values
+    slots: int
+    many_replicas: bool
+    many_micro_batches: bool
+    patterns: dict[int, Any] = field(default_factory=dict)
+
+    def local_shape(self, value: Value) -> tuple[int, ...]:
+        """The shape of the local tensor that `value` describes."""
+        slot = self.terms.slot[value.term]
+        return tuple((high - low) * (self.slots if i == slot else 1) for i, (low, high) in enumerate(value.box))
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What one named dimension is in one use of an operator."""
+
+    low: int
+    high: int
+    size: int
+    slotted: bool
+
+
+def _indices(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str, _Index]:
+    """The box of every name, which all operands must agree on."""
+    found: dict[str, _Index] = {}
+    for position, (names, value) in enumerate(operands):
+        shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
+        for dim, name in enumerate(names):
+            low, high = value.box[dim]
+            if name == ONE:
+                continue
+            index = _Index(low, high, shape[dim], dim == slot)
+            known = found.setdefault(name, index)
+            if known == index:
+                continue
+            if known.size == index.size and known.slotted == index.slotted:
+                raise Mismatch(
+                    "mismatched-slices",
+                    f"combines indices {known.low}:{known.high} of one operand with {low}:{high} of another in one dimension",
+                    refutes=True,
+                    operand=position,
+                )
+            raise Mismatch(
+                "mismatched-dimensions",
+                f"combines dimensions of {known.size} and {index.size} elements, or a batch dimension with another",
+                refutes=False,
+                operand=position,
+            )
+    return found
+
+
+def canonical(tensors: Sequence[Names]) -> tuple[tuple[int, ...], ...]:
+    """The same names as numbers in order of appearance, so that the pattern does not depend on how names are chosen."""
+    numbers: dict[str, int] = {ONE: -1}
+    return tuple(tuple(numbers.setdefault(name, len(numbers) - 1) for name in names) for names in tensors)
+
+
+def _contraction(world: World, term: int, names: frozenset[str], indices: Mapping[str, _Index]) -> frozenset[Pending]:
+    """What is not yet summed after summing over `names`."""
+    pending = set()
+    for name in names:
+        index = indices.get(name)
+        if index is None:
+            continue
+        replica = index.slotted and world.slots == 1 and world.many_replicas
+        micro_batch = index.slotted and world.slots == 1 and world.many_micro_batches
+        entry = Pending(term, name, index.low, index.high, index.size, replica, micro_batch)
+        if not entry.complete():
+            pending.add(entry)
+    return frozenset(pending)
+
+
+def _averaging(world: World, names: frozenset[str], indices: Mapping[str, _Index], total_slots: int) -> Coefficient:
+    """What makes a mean over the local elements a part of the mean over all."""
+    factor: Coefficient = 1
+    for name in names:
+        index = indices[name]
+        everything = index.size * (total_slots if index.slotted else 1)
+        here = (index.high - index.low) * (world.slots if index.slotted else 1)
+        if everything != here:
+            factor = factor * Fraction(everything, here)
+    return factor
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An operator in use: annotated operands with values, the annotated result, and what identifies the computation."""
+
+    head: tuple[Any, ...]
+    operands: tuple[tuple[Names, Value], ...]
+    result: Names
+    reduced: frozenset[str]
+    averaged: frozenset[str]
+    whole: frozenset[str]
+    linear: tuple[frozenset[int], ...]
+    commutative: bool = False
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    shape_only: frozenset[int] = frozenset()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of names of the result that no operand has."""
+
+
+def run(world: World, use: Use, total_slots: int, created: Callable[[int, tuple[int, ...]], None]) -> Value:
+    """The relation of the operator's result; `created` is told the term and its operands.
+
+    Raises Mismatch where the result is not a linear contribution to what the operator computes on whole operands.
+    """
+    indices = _indices(world, use.operands)
+    _check_whole(use, indices)
+    for name, (start, stop) in use.ranges.items():
+        held = indices[name]
+        if (start, stop) != (held.low, held.high):
+            raise Mismatch(
+                "wrong-range",
+                f"states the range {start}:{stop} where its operand holds {held.low}:{held.high}",
+                refutes=True,
+            )
+    real = [(i, names, value) for i, (names, value) in enumerate(use.operands) if i not in use.shape_only]
+    order = list(range(len(real)))
+    if use.commutative and real[0][2].term > real[1][2].term:
+        order[0], order[1] = 1, 0
+    pattern = canonical([*(real[i][1] for i in order), use.result])
+    operands = tuple(real[i][2].term for i in order)
+    box, shape, slot = [], [], -1
+    for dim, name in enumerate(use.result):
+        index = indices.get(name)
+        if name == ONE or index is None:
+            size = 1 if name == ONE else use.sizes[name]
+            box.append((0, size))
+            shape.append(size)
+            continue
+        box.append((index.low, index.high))
+        shape.append(index.size)
+        if index.slotted:
+            slot = dim
+    extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in _names_of(real))
+    term = world.terms.term((*use.head, pattern, extra), operands, tuple(shape), slot)
+    created(term, operands)
+    pending = _contraction(world, term, use.reduced | use.averaged, indices)
+    factor = _averaging(world, use.averaged, indices, total_slots)
+    return _linear_result(world, use, real, order, term, tuple(box), factor, pending)
+
+
+def _names_of(real: Sequence[tuple[int, Names, Value]]) -> set[str]:
+    return {name for _, names, _ in real for name in names}
+
+
+def _check_whole(use: Use, indices: Mapping[str, _Index]) -> None:
+    for name in use.whole:
+        index = indices.get(name)
+        if index is None or (index.low == 0 and index.high == index.size and not index.slotted):
+            continue
+        if index.slotted:
+            raise Mismatch("needs-whole-batch", "needs a whole batch that replicas or micro-batches split", refutes=False)
+        operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
+        raise Mismatch(
+            "split-dimension",
+            f"needs a whole dimension of {index.size} and gets indices {index.low}:{index.high} of it",
+            refutes=True,
+            operand=operand,
+        )
+
+
+def _linear_result(
+    world: World,
+    use: Use,
+    real: Sequence[tuple[int, Names, Value]],
+    order: Sequence[int],
+    term: int,
+    box: tuple[tuple[int, int], ...],
+    factor: Coefficient,
+    pending: frozenset[Pending],
+) -> Value:
+    """The result when some operands are parts or multiples of their terms."""
+    values = world.values
+    position = {real[i][0]: place for place, i in enumerate(order)}
+    unclean = [(i, value) for i, _, value in real if not value.clean]
+    if not unclean:
+        if not pending and factor == 1:
+            return values.clean(term, box)
+        carrier = values.clean(term, box)
+        return values.through(carrier, term, "start", box, factor, pending)
+    groups = {next((g for g in use.linear if i in g), None) for i, _ in unclean}
+    if None in groups:
+        i, value = next((i, v) for i, v in unclean if not any(i in g for g in use.linear))
+        raise _incomplete(value, i)
+    partial = [(i, value) for i, value in unclean if value.leaves]
+    partial_groups = {next(g for g in use.linear if i in g) for i, _ in partial}
+    if len(partial_groups) > 1:
+        raise Mismatch(
+            "partial-times-partial",
+            "multiplies two partial sums, so that products of parts on different ranks are missing",
+            refutes=True,
+            operand=partial[1][0],
+        )
+    joint = next((g for g in use.linear if len(g) > 1 and any(i in g for i, _ in unclean)), None)
+    for i, value in unclean:
+        if not value.leaves and (joint is None or i not in joint):
+            factor = factor * value.coefficient
+    if joint is None:
+        if not partial:
+            return values.through(values.clean(term, box), term, "start", box, factor, pending)
+        ((i, value),) = partial
+        return values.through(value, term, position[i], box, factor, pending)
+    token = world.terms.token
+    leaves = [
+        Leaf(token((leaf.token, term, position[i])), leaf.coefficient * factor, leaf.pending | pending)
+        for i, _, value in real
+        if i in joint
+        for leaf in values.leaves_of(value)
+    ]
+    return values.of_leaves(term, box, leaves)
+
+
+def _incomplete(value: Value, operand: int) -> Mismatch:
+    if value.leaves:
+        return Mismatch("partial-used-as-complete", "uses a partial sum as if it were complete", refutes=True, operand=operand)
+    return Mismatch(
+        "scaled-value", f"uses {value.coefficient} times the value as if it were the value", refutes=True, operand=operand
+    )
+
+
+def forward_use(op: str, bound: Bound, output: int, values: Sequence[Value], sizes: Mapping[str, int]) -> Use:
+    """The use of forward operator `op` that makes output `output`."""
+    chosen = bound.row_wise.get(output, frozenset(range(len(values))))
+    kept = sorted(chosen)
+    renumber = {old: new for new, old in enumerate(kept)}
+    linear = tuple(
+        frozenset(renumber[i] for i in group if i in chosen) for group in bound.linear if any(i in chosen for i in group)
+    )
+    return Use(
+        head=(op, output, bound.attributes),
+        operands=tuple((bound.operands[i], values[i]) for i in kept),
+        result=bound.outputs[output],
+        reduced=bound.reduced,
+        averaged=bound.averaged,
+        whole=bound.whole,
+        linear=linear,
+        commutative=bound.commutative and len(kept) >= 2,
+        ranges=bound.ranges,
+        shape_only=frozenset(renumber[i] for i in bound.shape_only if i in chosen),
+        sizes=sizes,
+    )
+
+
+def gradient_use(op: str, bound: Bound, operand: int, values: Sequence[Value], gradients: Mapping[int, Value]) -> Use | None:
+    """The use that makes the gradient of tensor operand `operand`; None when no gradient that is given reaches it.
+
+    `gradients` are the gradients of the outputs, by position. For an operator that is linear in the operand the gradient
+    needs the operands outside its linear group; otherwise it needs all. A dimension that the result lacks is summed.
+    """
+    outputs = [
+        output
+        for output in sorted(gradients)
+        if operand in bound.row_wise.get(output, frozenset(range(len(values)))) and operand not in bound.zero_gradient
+    ]
+    if not outputs:
+        return None
+    reach = frozenset().union(*(bound.row_wise.get(output, frozenset(range(len(values)))) for output in outputs))
+    group = next((g for g in bound.linear if operand in g), frozenset())
+    needs = [i for i in sorted(reach) if i not in group and i not in bound.shape_only]
+    gradient_operands = [(bound.outputs[output], gradients[output]) for output in outputs]
+    operands = [*gradient_operands, *((bound.operands[i], values[i]) for i in needs)]
+    shape_only = frozenset({len(operands)})
+    operands.append((bound.operands[operand], values[operand]))
+    result = bound.operands[operand]
+    present = {name for names, _ in operands for name in names}
+    product = bool(group) and all(len(g) == 1 for g in bound.linear)
+    linear: tuple[frozenset[int], ...] = (frozenset(range(len(outputs))),)
+    if product:
+        linear = (*linear, *(frozenset({len(outputs) + k}) for k, i in enumerate(needs) if frozenset({i}) in bound.linear))
+    symmetric = bound.commutative and bool(group)
+    return Use(
+        head=(f"{op} gradient", () if symmetric else (operand, tuple(outputs)), bound.attributes),
+        operands=tuple(operands),
+        result=result,
+        reduced=frozenset(present - set(result) - {ONE}),
+        averaged=bound.averaged,
+        whole=bound.whole,
+        linear=linear,
+        shape_only=shape_only,
+        ranges=bound.ranges,
+    )

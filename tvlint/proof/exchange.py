@@ -1,0 +1,118 @@
+"""What communication makes of relations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+from tvlint.ir.plan import Collective, Communicate
+from tvlint.proof.apply import Mismatch, World
+from tvlint.proof.relation import Value
+
+DECLARED_PIECE_ORDER = "declared-piece-order"
+
+
+def exchange(
+    world: World,
+    operator: Communicate,
+    members: tuple[int, ...],
+    given: Mapping[int, Value],
+    of: int,
+    claimed: Mapping[int, tuple[tuple[int, int], ...]] | None = None,
+) -> dict[int, Value]:
+    """What each of `members` (ascending) holds after the collective, given what each puts in.
+
+    A member's position is its position in the sorted group. `of` is the forward value when gradients are exchanged (-1
+    otherwise). `claimed` are the declared boxes of the results, used only under the assumption `declared-piece-order`.
+    Raises Mismatch where the result is not a box of one value.
+    """
+    kind = operator.kind
+    pieces = [given[rank] for rank in members]
+    if kind is Collective.ALL_REDUCE:
+        total = _sum(world, operator, pieces, of)
+        return dict.fromkeys(members, total)
+    if kind is Collective.REDUCE_SCATTER:
+        total = _sum(world, operator, pieces, of)
+        dim = _dim(operator, total)
+        return {rank: chunk(world, total, dim, i, len(members)) for i, rank in enumerate(members)}
+    if kind is Collective.ALL_GATHER:
+        joined = _concatenate(world, pieces, _dim(operator, pieces[0]), members, claimed is not None)
+        return dict.fromkeys(members, joined)
+    if kind is Collective.ALL_TO_ALL:
+        return _all_to_all(world, operator, pieces, members)
+    if kind is Collective.BROADCAST:
+        if operator.root is None or operator.root not in given:
+            raise Mismatch("wrong-root", f"broadcasts from rank {operator.root}, which is not in the group", refutes=True)
+        return dict.fromkeys(members, given[operator.root])
+    raise Mismatch("unsupported-collective", f"`{kind.value}` is not supported by the proof", refutes=False)
+
+
+def _dim(operator: Communicate, value: Value) -> int:
+    dim = operator.dim
+    if dim is None or not -len(value.box) <= dim < len(value.box):
+        raise Mismatch("wrong-dimension", f"acts on dimension {dim} of a tensor of {len(value.box)}", refutes=True)
+    if operator.splits or operator.receive_splits:
+        raise Mismatch("unequal-splits", "splits unequally", refutes=False)
+    return dim % len(value.box)
+
+
+def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) -> Value:
+    if operator.reduce not in ("", "sum", "avg"):
+        raise Mismatch("reduce-operator", f"reduces with `{operator.reduce}`", refutes=False)
+    if any(piece.box != pieces[0].box for piece in pieces):
+        raise Mismatch("mismatched-slices", "sums different slices of a value", refutes=True)
+    terms = {piece.term for piece in pieces}
+    if len(terms) > 1 and of < 0:
+        raise Mismatch("sum-of-different-values", "sums values that are not parts of the same value", refutes=False)
+    total = world.values.sum_over(of, pieces)
+    if total is None:
+        raise Mismatch("mismatched-slices", "sums different slices of a value", refutes=True)
+    return world.values.scaled(total, Fraction(1, len(pieces))) if operator.reduce == "avg" else total
+
+
+def chunk(world: World, value: Value, dim: int, position: int, count: int) -> Value:
+    """Piece `position` of `count` equal ones along `dim`."""
+    low, high = value.box[dim]
+    step, rest = divmod(high - low, count)
+    if rest or (world.terms.slot[value.term] == dim and world.slots > 1):
+        raise Mismatch("uneven-chunk", f"cuts {high - low} elements into {count} pieces", refutes=False)
+    box = (*value.box[:dim], (low + position * step, low + (position + 1) * step), *value.box[dim + 1 :])
+    return world.values.with_box(value, box)
+
+
+def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequence[int], reorder: bool) -> Value:
+    first = pieces[0]
+    if any(piece.term != first.term for piece in pieces):
+        raise Mismatch("gathers-different-values", "gathers pieces of different values", refutes=False)
+    if any((piece.leaves, piece.coefficient) != (first.leaves, first.coefficient) for piece in pieces):
+        raise Mismatch("gathers-partial-sums", "gathers partial sums, which have to be added", refutes=True)
+    outside = (*first.box[:dim], *first.box[dim + 1 :])
+    if any((*piece.box[:dim], *piece.box[dim + 1 :]) != outside for piece in pieces):
+        raise Mismatch("gathers-wrong-dimension", f"gathers along dimension {dim} pieces that differ in another", refutes=True)
+    bounds = [piece.box[dim] for piece in pieces]
+    ordered = sorted(bounds)
+    adjacent = all(a[1] == b[0] for a, b in pairwise(ordered))
+    if not adjacent:
+        text = ", ".join(f"{low}:{high}" for low, high in bounds)
+        raise Mismatch("gathers-wrong-pieces", f"gathers indices {text}, which do not make up one slice", refutes=True)
+    if bounds != ordered and not reorder:
+        held = ", ".join(f"{low}:{high} on rank {rank}" for (low, high), rank in zip(bounds, ranks, strict=True))
+        raise Mismatch(
+            "pieces-out-of-order", f"gathers pieces in rank order that do not lie in that order ({held})", refutes=True
+        )
+    box = (*first.box[:dim], (ordered[0][0], ordered[-1][1]), *first.box[dim + 1 :])
+    return world.values.with_box(first, box)
+
+
+def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], members: Sequence[int]) -> dict[int, Value]:
+    split = _dim(operator, pieces[0])
+    joined = operator.concat_dim
+    if joined is None or not -len(pieces[0].box) <= joined < len(pieces[0].box):
+        raise Mismatch("wrong-dimension", f"concatenates along dimension {joined}", refutes=True)
+    joined %= len(pieces[0].box)
+    result = {}
+    for i, rank in enumerate(members):
+        received = [chunk(world, piece, split, i, len(members)) for piece in pieces]
+        result[rank] = _concatenate(world, received, joined, members, reorder=False)
+    return result

@@ -1,0 +1,272 @@
+"""The end of the step: gradients summed over micro-batches, reduced over ranks, and compared with the reference's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise, product
+
+from tvlint.ir.plan import Box, Plan, ReduceGradients, Role, Tensor
+from tvlint.proof.apply import Mismatch, World
+from tvlint.proof.derive import Derived, Slot, scope_of
+from tvlint.proof.groups import members_of
+from tvlint.proof.placed import region
+from tvlint.proof.relation import Leaf, Value
+from tvlint.proof.trouble import Trouble, at
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The reference's gradient of every weight, by full name, and its losses."""
+
+    gradients: Mapping[str, int]
+    shapes: Mapping[str, tuple[int, ...]]
+    losses: tuple[int, ...]
+
+
+def accumulated(world: World, value: Value, micro_batches: int) -> Value:
+    """The sum over all micro-batches of a value derived for one."""
+    if micro_batches == 1:
+        return value
+    leaves = []
+    for leaf in world.values.leaves_of(value):
+        one = [entry for entry in leaf.pending if entry.one_micro_batch]
+        if len(one) > 1:
+            raise Mismatch("ambiguous-sum", "is summed over micro-batches in more than one way", refutes=False)
+        if not one:
+            leaves.append(leaf._replace(coefficient=leaf.coefficient * micro_batches))
+            continue
+        pending = (leaf.pending - {one[0]}) | {one[0]._replace(one_micro_batch=False)}
+        leaves.append(leaf._replace(pending=pending))
+    return world.values.of_leaves(value.term, value.box, leaves)
+
+
+def over_replicas(world: World, value: Value, replicas: int) -> Value:
+    """The sum over all replicas of a value derived for one."""
+    if replicas == 1:
+        return value
+    leaves: list[Leaf] = []
+    for leaf in world.values.leaves_of(value):
+        one = [entry for entry in leaf.pending if entry.one_replica]
+        if len(one) > 1:
+            raise Mismatch("ambiguous-sum", "is summed over replicas in more than one way", refutes=False)
+        if not one:
+            leaves.append(leaf._replace(coefficient=leaf.coefficient * replicas))
+            continue
+        leaves.append(leaf._replace(pending=(leaf.pending - {one[0]}) | {one[0]._replace(one_replica=False)}))
+    return world.values.of_leaves(value.term, value.box, leaves)
+
+
+def weights_of(plan: Plan, derived: Derived) -> Iterator[tuple[int, Tensor]]:
+    """Every weight that a rank uses or reduces."""
+    seen = set(derived.used)
+    for program in plan.programs:
+        for step in program.steps:
+            for operator in plan.segments[step.segment].operators:
+                if isinstance(operator, ReduceGradients):
+                    seen.update((rank, name) for rank in program.ranks for name in operator.weights)
+    for rank, name in sorted(seen):
+        tensor = plan.tensors.get(name)
+        if tensor is not None and tensor.role is Role.WEIGHT:
+            yield rank, tensor
+
+
+def reduced(
+    world: World, plan: Plan, derived: Derived, micro_batches: int, troubles: list[Trouble]
+) -> dict[tuple[int, str], Slot]:
+    """Each rank's gradient of each weight (by the weight's name) after accumulation and all reducers."""
+    held: dict[tuple[int, str], Slot] = {}
+    for rank, tensor in weights_of(plan, derived):
+        if tensor.gradient not in derived.gradients[rank]:
+            continue
+        value = derived.gradients[rank][tensor.gradient]
+        try:
+            held[rank, tensor.name] = None if value is None else accumulated(world, value, micro_batches)
+        except Mismatch as mismatch:
+            text = f"the gradient of `{tensor.logical or tensor.name}` on {{ranks}} {mismatch.message}"
+            troubles.append(Trouble(mismatch.name, mismatch.refutes, text, rank))
+            held[rank, tensor.name] = None
+    for members, operators in _reducers(plan):
+        _reduce(world, plan, members, operators, held, troubles)
+    return held
+
+
+def _reducers(plan: Plan) -> Iterator[tuple[tuple[int, ...], dict[int, tuple[str, ReduceGradients]]]]:
+    """The reducers that meet: for each group in turn, the operator of every rank of it that has one."""
+    queues: dict[tuple[int, ...], dict[int, list[tuple[str, ReduceGradients]]]] = {}
+    for program in plan.programs:
+        for rank in program.ranks:
+            for step in program.steps:
+                for operator in plan.segments[step.segment].operators:
+                    if isinstance(operator, ReduceGradients):
+                        members = members_of(plan, operator.group, rank)
+                        queues.setdefault(members, {}).setdefault(rank, []).append((step.segment, operator))
+    for members, ranks in queues.items():
+        for turn in range(max(map(len, ranks.values()))):
+            yield members, {rank: queue[turn] for rank, queue in ranks.items() if turn < len(queue)}
+
+
+def _reduce(
+    world: World,
+    plan: Plan,
+    members: tuple[int, ...],
+    operators: Mapping[int, tuple[str, ReduceGradients]],
+    held: dict[tuple[int, str], Slot],
+    troubles: list[Trouble],
+) -> None:
+    segment, first = next(iter(operators.values()))
+    outside = sorted(set(operators) - set(members))
+    missing = sorted(set(members) - set(operators))
+    weights = [set(operator.weights) for _, operator in operators.values()]
+    if outside or missing or any(names != weights[0] for names in weights):
+        if outside:
+            what = f"the gradient reducer of rank {outside[0]} names the ranks {list(members)}, without its own"
+        elif missing:
+            what = f"the gradient reducer of {{ranks}} waits for rank {missing[0]}, which has no such reducer"
+        else:
+            what = f"the gradient reducers of the ranks {list(members)} name different weights"
+        for own in operators:
+            troubles.append(at(first, segment, Trouble("reducers-disagree", True, what, own)))
+            for name in first.weights:
+                held[own, name] = None
+        return
+    for name in first.weights:
+        values = [held.get((member, name)) for member in members]
+        if any(value is None for value in values):
+            for member in members:
+                if (member, name) in held:
+                    held[member, name] = None
+            continue
+        try:
+            total = _total(world, plan, first, name, [value for value in values if value is not None])
+        except Mismatch as mismatch:
+            text = f"the reducer of `{plan.tensors[name].logical or name}` on {{ranks}} {mismatch.message}"
+            for member in members:
+                troubles.append(at(first, segment, Trouble(mismatch.name, mismatch.refutes, text, member)))
+                held[member, name] = None
+            continue
+        for member in members:
+            held[member, name] = total
+
+
+def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, values: list[Value]) -> Value:
+    if operator.reduce not in ("sum", "avg"):
+        raise Mismatch("reduce-operator", f"reduces with `{operator.reduce}`", refutes=False)
+    weight = plan.tensors[name]
+    of = world.terms.find(("weight", weight.logical or name, weight.dtype, weight.whole or weight.shape), ())
+    total = world.values.sum_over(-1 if of is None else of, values) if len(values) > 1 else values[0]
+    if total is None:
+        raise Mismatch("mismatched-slices", "sums gradients of different slices", refutes=True)
+    count = len(values)
+    if operator.replicated:
+        total = over_replicas(world, total, plan.replication.count)
+        count *= plan.replication.count
+    divisor = (operator.divisor or 1) * (count if operator.reduce == "avg" else 1)
+    return world.values.scaled(total, Fraction(1, divisor))
+
+
+def judge(
+    world: World, plan: Plan, derived: Derived, expected: Expected, held: Mapping[tuple[int, str], Slot]
+) -> Iterator[Trouble]:
+    """What is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's gradient."""
+    covered: dict[str, list[Box]] = {}
+    for rank, tensor in weights_of(plan, derived):
+        name = tensor.logical or tensor.name
+        if name not in expected.shapes:
+            yield Trouble(
+                "unknown-weight", False, f"the weight `{name}` on {{ranks}} has no counterpart in the reference", rank
+            )
+            continue
+        if tensor.whole is not None and tensor.whole != expected.shapes[name]:
+            text = f"the weight `{name}` is {tensor.whole} where the reference has {expected.shapes[name]}"
+            yield Trouble("wrong-weight-shape", True, text, rank)
+            continue
+        try:
+            box = region(plan, tensor, rank)
+        except Mismatch as mismatch:
+            yield Trouble(mismatch.name, mismatch.refutes, f"on {{ranks}}, {mismatch.message}", rank)
+            continue
+        covered.setdefault(name, []).append(box)
+        if name in expected.gradients:
+            yield from _judged(world, plan, name, rank, box, expected.gradients[name], held.get((rank, tensor.name), "missing"))
+        elif (rank, tensor.name) in held:
+            text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
+            yield Trouble("gradient-of-frozen-weight", False, text, rank)
+    for name, whole in expected.shapes.items():
+        if name in expected.gradients and not _covers(covered.get(name, []), whole):
+            text = f"no rank of the parallel plan holds all of the weight `{name}`, piece by piece"
+            yield Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
+
+
+def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, term: int, value: Slot | str) -> Iterator[Trouble]:
+    subject = f"the gradient of `{name}` on {{ranks}}"
+    if value is None:
+        yield Trouble("undecided-gradient", False, f"{subject} depends on something that is wrong or undecided before", rank)
+        return
+    if isinstance(value, str):
+        yield Trouble("missing-gradient", True, f"{subject} is never computed", rank)
+        return
+    if value.box != box:
+        yield Trouble("gradient-of-another-slice", True, f"{subject} is that of another slice than the weight's", rank)
+        return
+    pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
+    if value.term != term:
+        yield Trouble("other-gradient", False, f"{subject} is not the expression that the reference computes", rank)
+    elif pending:
+        text = f"{subject} is a partial sum over {scope_of(pending[0])} that nothing completes"
+        yield Trouble("incomplete-gradient", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
+    elif value.leaves:
+        yield Trouble("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)
+    elif value.coefficient != 1:
+        yield Trouble(
+            "scaled-gradient",
+            True,
+            f"{subject} is {value.coefficient} times the reference's",
+            rank,
+            expected="1",
+            actual=str(value.coefficient),
+        )
+
+
+def _covers(boxes: list[Box], whole: tuple[int, ...]) -> bool:
+    """Whether every element of the whole is in some box."""
+    distinct = set(boxes)
+    edges = [sorted({0, size, *(edge for box in distinct for edge in box[dim])}) for dim, size in enumerate(whole)]
+    cells = product(*(pairwise(marks) for marks in edges))
+    return all(
+        any(all(low <= a and b <= high for (low, high), (a, b) in zip(box, cell, strict=True)) for box in distinct)
+        for cell in cells
+    )
+
+
+def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
+    """What is wrong with the values that the plan returns."""
+    everywhere = plan.format == "nnscaler-pickle"
+    returned = False
+    for rank, environment in derived.environments.items():
+        names = [name for name in plan.outputs if name in environment]
+        returned = returned or bool(names)
+        if not names and everywhere and plan.outputs:
+            yield Trouble("missing-output", True, f"{{ranks}} return `{plan.outputs[0]}`, which nothing gives them", rank)
+        if names and len(names) != len(expected.losses):
+            text = f"{{ranks}} return {len(names)} values where the reference returns {len(expected.losses)}"
+            yield Trouble("other-outputs", False, text, rank)
+            continue
+        for name, term in zip(names, expected.losses, strict=False):
+            value = environment[name]
+            if value is not None and value.term == term and _one_slot(value):
+                continue
+            refutes = value is not None and value.term == term
+            yield Trouble("other-output", refutes, f"`{name}`, which {{ranks}} return, is not what the reference returns", rank)
+    if plan.outputs and not returned:
+        yield Trouble("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
+
+
+def _one_slot(value: Value) -> bool:
+    """Whether the value is exactly its slot's contribution."""
+    if value.clean:
+        return True
+    if len(value.leaves) != 1 or value.leaves[0].coefficient != 1:
+        return False
+    return all((entry.low, entry.high) == (0, entry.size) for entry in value.leaves[0].pending)

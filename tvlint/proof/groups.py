@@ -1,0 +1,26 @@
+"""Who communicates with whom."""
+
+from __future__ import annotations
+
+from tvlint.ir.plan import Group, Peer, Plan
+
+
+def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
+    """The ranks of `group` as `rank` sees it, ascending; a rank that is written twice counts once."""
+    if group.ranks:
+        return tuple(sorted(set(group.ranks)))
+    return plan.mesh.along(rank, group.axes)
+
+
+def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:
+    """The rank at the other end; None where the axis ends."""
+    if peer.rank is not None:
+        return peer.rank
+    coordinates = plan.mesh.coordinates(rank)
+    size = plan.mesh.axis_size(peer.axis)
+    at = coordinates.get(peer.axis, 0) + peer.offset
+    if peer.wrap:
+        at %= size
+    if not 0 <= at < size:
+        return None
+    return plan.mesh.rank({**coordinates, peer.axis: at})

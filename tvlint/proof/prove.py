@@ -1,0 +1,204 @@
+"""`prove`: does the parallel plan train the same model as the reference plan?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tvlint.findings import Outcome, Reason, StageCounts, Verdict
+from tvlint.ir.plan import Plan, Role
+from tvlint.proof.apply import World
+from tvlint.proof.derive import Derivation, Derived, Foreign
+from tvlint.proof.exchange import DECLARED_PIECE_ORDER
+from tvlint.proof.gradients import Expected, judge, judge_loss, reduced
+from tvlint.proof.nearest import Nearest
+from tvlint.proof.placed import Inputs, inputs_of, slot_dims
+from tvlint.proof.relation import Values
+from tvlint.proof.terms import Terms
+from tvlint.proof.trouble import Trouble, reasons
+from tvlint.proof.wiring import check_wiring, micro_batches_of
+from tvlint.proof.witness import difference
+
+ASSUMPTIONS = (DECLARED_PIECE_ORDER,)
+"""What `assume` may name: checks that are weakened on request, and printed with the verdict."""
+
+_ALWAYS = (
+    "real arithmetic, not floating point",
+    "backward operators are the true gradients of their forward operators",
+    "the data loader gives replica r, micro-batch m its own slice of the global batch, the same to all ranks of a replica",
+    "weights with equal full names start equal, and so do constants",
+)
+
+
+def prove(
+    parallel: Plan,
+    reference: Plan,
+    *,
+    assume: frozenset[str] = frozenset(),
+    progress: Callable[[str, float], None] | None = None,
+) -> Verdict:
+    """The verdict on the pair.
+
+    Proved means: under the assumptions that the verdict lists, for all inputs and weights, every rank's gradient of every
+    piece of every weight after reduction equals that of the reference, and so do the returned values. Refuted comes with a
+    structural fact or a number; whatever could not be decided is Unknown.
+    """
+    tell = progress or (lambda text, share: None)
+    blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
+    gap = _unpaired(parallel, reference)
+    if gap is not None:
+        return replace(blank, reasons=reasons(parallel, [gap]))
+    outer, inner = inputs_of(reference), inputs_of(parallel)
+    slots = slot_dims(outer, inner)
+    if isinstance(slots, str):
+        return replace(blank, reasons=reasons(parallel, [Trouble("other-inputs", False, slots, _first(parallel))]))
+    count, dims = slots
+    micro_batches = micro_batches_of(parallel)
+    if count != micro_batches * parallel.replication.count and not (count == 1 and micro_batches == 1):
+        text = (
+            f"the reference's batch is {count} local batches, and the plan runs {parallel.replication.count} replicas "
+            f"of {micro_batches} micro-batches"
+        )
+        return replace(blank, reasons=reasons(parallel, [Trouble("other-batch", False, text, _first(parallel))]))
+    tell("deriving the reference", 0.0)
+    terms = Terms()
+    values = Values(terms)
+    dtypes: dict[int, str] = {}
+    matched = _matched(inner, outer)
+    world = World(terms, values, count, False, False)
+    alone = Derivation(world, reference, _reshaped(outer, inner), dims, count, None, dtypes, None, frozenset()).run()
+    expected = _expected(world, reference, alone)
+    if isinstance(expected, list):
+        return replace(blank, reasons=reasons(reference, expected))
+    terms.sealed = len(terms.keys)
+    tell("deriving the parallel plan", 0.2)
+    many = World(terms, values, 1, parallel.replication.count > 1, micro_batches > 1)
+
+    def derive(nearest: Nearest | None) -> tuple[Derived, list[Trouble]]:
+        loss = expected.losses[0] if len(expected.losses) == 1 else -1
+        derived = Derivation(many, parallel, matched, dims, count, loss, dict(dtypes), nearest, assume).run()
+        troubles: list[Trouble] = []
+        held = reduced(many, parallel, derived, micro_batches, troubles)
+        troubles.extend(judge(many, parallel, derived, expected, held))
+        troubles.extend(judge_loss(many, parallel, derived, expected))
+        return derived, troubles
+
+    derived, troubles = derive(None)
+    wiring = list(check_wiring(parallel, micro_batches))
+    verdict = replace(
+        blank,
+        assumptions=_assumptions(parallel, derived, assume),
+        facts=_facts(parallel, expected, micro_batches),
+    )
+    if derived.finished and not derived.fatal and not troubles and not wiring:
+        stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
+        return replace(verdict, outcome=Outcome.PROVED, stages=stages)
+    tell("looking for causes", 0.8)
+    derived, troubles = derive(Nearest(terms))
+    told = [*wiring, *derived.troubles, *_different(terms, derived.foreign)]
+    if not any(trouble.refutes for trouble in told):
+        told = [*told, *troubles]
+    found = reasons(parallel, told)
+    outcome = Outcome.REFUTED if any(reason.refutes for reason in found) else Outcome.UNKNOWN
+    return replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
+
+
+def _first(plan: Plan) -> int:
+    return plan.programs[0].ranks[0] if plan.programs and plan.programs[0].ranks else 0
+
+
+def _unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
+    ranks = [rank for program in reference.programs for rank in program.ranks]
+    if len(ranks) != 1 or reference.replication.count != 1 or micro_batches_of(reference) != 1:
+        text = "the reference is not a single-device plan of one micro-batch"
+        return Trouble("parallel-reference", False, text, _first(parallel))
+    if not any(program.ranks for program in parallel.programs):
+        return Trouble("empty-plan", False, "the parallel plan has no programs", 0)
+    return None
+
+
+def _matched(inner: Inputs, outer: Inputs) -> Inputs:
+    """The parallel plan's inputs, numbered like the reference's: by name where the names are the same, else by order."""
+    if set(inner.names) != set(outer.names):
+        return inner
+    order = {name: i for i, name in enumerate(outer.names)}
+    number = {name: order[inner.names[i]] for name, i in inner.number.items()}
+    shapes = dict(zip(inner.names, inner.shapes, strict=True))
+    return replace(inner, shapes=tuple(shapes[name] for name in outer.names), number=number)
+
+
+def _reshaped(outer: Inputs, inner: Inputs) -> Inputs:
+    """The reference's inputs in the units of the parallel plan: one slot's shape."""
+    return replace(outer, shapes=inner.shapes)
+
+
+def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
+    """What the reference computes; or why it is not understood."""
+    troubles: list[Trouble] = list(derived.troubles)
+    held = reduced(world, plan, derived, 1, troubles)
+    gradients, shapes = {}, {}
+    rank = _first(plan)
+    for tensor in plan.tensors.values():
+        if tensor.role is Role.WEIGHT:
+            name = tensor.logical or tensor.name
+            shapes[name] = tensor.whole if tensor.whole is not None else tensor.shape
+            value = held.get((rank, tensor.name))
+            if value is not None and value.clean:
+                gradients[name] = value.term
+            elif (rank, tensor.name) in held:
+                troubles.append(
+                    Trouble("reference-gradient", False, f"the reference's gradient of `{name}` is not whole", rank)
+                )
+    environment = derived.environments.get(rank, {})
+    returned = [environment[name] for name in plan.outputs if name in environment]
+    losses = [value.term for value in returned if value is not None]
+    if troubles or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
+        if not troubles:
+            text = "the reference returns nothing" if not losses else "the reference computes no gradients"
+            troubles.append(Trouble("reference-not-understood", False, text, rank))
+        return [replace(trouble, refutes=False) for trouble in troubles]
+    return Expected(gradients, shapes, tuple(losses))
+
+
+def _different(terms: Terms, foreign: list[Foreign]) -> list[Trouble]:
+    """The operators that differ from the reference's, with a number that shows it where one is found."""
+    told = []
+    seen = set()
+    for entry in foreign:
+        trouble = entry.trouble
+        if terms.keys[entry.term][0].endswith(" gradient") and (trouble.rank, trouble.source) in seen:
+            continue
+        seen.add((trouble.rank, trouble.source))
+        if entry.nearest is not None:
+            shown = difference(terms.keys[entry.nearest], terms.keys[entry.term], len(terms.operands[entry.term]))
+            if shown:
+                trouble = replace(trouble, refutes=True, message=f"{trouble.message}: {shown}")
+        told.append(trouble)
+    return told
+
+
+def _assumptions(plan: Plan, derived: Derived, assume: frozenset[str]) -> tuple[str, ...]:
+    more = []
+    if DECLARED_PIECE_ORDER in assume:
+        more.append("`declared-piece-order`: pieces are cut and joined in the order that the plan declares, not in rank order")
+    if plan.format.startswith("nnscaler"):
+        more.append("gradient reducers sum and do not divide")
+    return (*more, *sorted(derived.assumptions), *_ALWAYS)
+
+
+def _facts(plan: Plan, expected: Expected, micro_batches: int) -> tuple[tuple[str, str], ...]:
+    mesh = " x ".join(f"{axis.name} {axis.size}" for axis in plan.mesh.axes)
+    return (
+        ("mesh", mesh),
+        ("ranks", str(plan.mesh.size)),
+        ("micro-batches", str(micro_batches)),
+        ("gradients", str(len(expected.gradients))),
+        ("returned values", str(len(expected.losses))),
+    )
+
+
+def _stage_counts(derived: Derived, found: tuple[Reason, ...]) -> StageCounts:
+    refuted = len({reason.location.pointer for reason in found if reason.refutes})
+    unknown = len({reason.location.pointer for reason in found if not reason.refutes})
+    proved = max(0, derived.stages - refuted - unknown)
+    return StageCounts(derived.stages, derived.classes, proved, refuted, unknown)

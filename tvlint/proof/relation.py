@@ -1,0 +1,242 @@
+"""How a local tensor relates to a logical value.
+
+A `Value` says: this tensor is `coefficient` times the box `box` of the term `term`; or, where sums are not yet complete, it is
+the sum over `leaves` of coefficient times that part of a linear contribution to `term` whose pending ranges the leaf states.
+
+A pending range names the contraction it comes from, so that partial sums of different products never complete each other; a
+leaf's token names the whole path of linear operators from there to `term`, so that contributions reached in different ways
+are never confused. Contributions with equal pending ranges and equal coefficients add up to one contribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
+
+from tvlint.ir.plan import Box
+from tvlint.proof.terms import GRADIENT_SUM, Terms
+
+Coefficient: TypeAlias = "int | Fraction"
+
+
+class Pending(NamedTuple):
+    """Indices `low:high` of `size` of the summed dimension `name` of term `origin`, over one or all replicas, micro-batches."""
+
+    origin: int
+    name: str
+    low: int
+    high: int
+    size: int
+    one_replica: bool
+    one_micro_batch: bool
+
+    def complete(self) -> bool:
+        """Whether nothing is left to sum."""
+        return self.low == 0 and self.high == self.size and not self.one_replica and not self.one_micro_batch
+
+
+class Leaf(NamedTuple):
+    """One contribution to a value that is not complete."""
+
+    token: int
+    coefficient: Coefficient
+    pending: frozenset[Pending]
+
+
+class Value:
+    """One relation; interned by `Values`, so that identity is equality."""
+
+    __slots__ = ("box", "coefficient", "leaves", "term")
+
+    def __init__(self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...]) -> None:
+        self.term = term
+        self.box = box
+        self.coefficient = coefficient
+        self.leaves = leaves
+
+    @property
+    def clean(self) -> bool:
+        """Whether the tensor is exactly its box of the term."""
+        return not self.leaves and self.coefficient == 1
+
+
+class Values:
+    """The table of relations over one table of terms."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self._table: dict[tuple[Any, ...], Value] = {}
+        self._joint: dict[int, frozenset[int]] = {}
+
+    def clean(self, term: int, box: Box) -> Value:
+        """Exactly the box of the term."""
+        return self._intern(term, box, 1, ())
+
+    def _intern(self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...]) -> Value:
+        key = (term, box, coefficient, leaves)
+        found = self._table.get(key)
+        if found is None:
+            found = self._table[key] = Value(term, box, coefficient, leaves)
+        return found
+
+    def of_leaves(self, term: int, box: Box, leaves: Iterable[Leaf]) -> Value:
+        """The sum of the leaves in normal form, complete if all of them are, alike.
+
+        Equal contributions add up; the ranges of one contribution that tile a larger range are joined; contributions with the
+        same coefficient and ranges are told as one. A contribution that cancels out stays, with coefficient 0.
+        """
+        totals: dict[tuple[int, frozenset[Pending]], Coefficient] = {}
+        for leaf in leaves:
+            pending = frozenset(entry for entry in leaf.pending if not entry.complete())
+            for token in self._joint.get(leaf.token, (leaf.token,)):
+                totals[token, pending] = totals.get((token, pending), 0) + leaf.coefficient
+        parts: dict[int, list[tuple[Coefficient, frozenset[Pending]]]] = {}
+        for (token, pending), coefficient in totals.items():
+            parts.setdefault(token, []).append((coefficient, pending))
+        merged: dict[tuple[Coefficient, frozenset[Pending]], set[int]] = {}
+        for token, entries in parts.items():
+            for entry in _tiled(entries) or entries:
+                merged.setdefault(entry, set()).add(token)
+        if len(merged) == 1:
+            ((coefficient, pending),) = merged
+            if not pending:
+                return self._intern(term, box, coefficient, ())
+        normal = [Leaf(self.joint(tokens), coefficient, pending) for (coefficient, pending), tokens in merged.items()]
+        normal.sort(key=lambda leaf: (leaf.token, leaf.coefficient, sorted(leaf.pending)))
+        return self._intern(term, box, 1, tuple(normal))
+
+    def joint(self, tokens: Iterable[int]) -> int:
+        """One token for several contributions."""
+        flat = frozenset(base for token in tokens for base in self._joint.get(token, (token,)))
+        if len(flat) == 1:
+            return next(iter(flat))
+        token = self.terms.token(flat)
+        self._joint[token] = flat
+        return token
+
+    def leaves_of(self, value: Value) -> tuple[Leaf, ...]:
+        """The contributions of a value, also of a complete one."""
+        if value.leaves:
+            return value.leaves
+        terms = self.terms.operands[value.term] if self.terms.keys[value.term][0] == GRADIENT_SUM else (value.term,)
+        whole = self.joint(self.terms.token(("whole", term)) for term in terms)
+        return (Leaf(whole, value.coefficient, frozenset()),)
+
+    def through(self, value: Value, term: int, slot: Any, box: Box, factor: Coefficient, pending: frozenset[Pending]) -> Value:
+        """The value after an operator with result `term` that is linear in operand `slot`, which was `value`."""
+        token = self.terms.token
+        if not value.leaves:
+            if not pending:
+                return self._intern(term, box, value.coefficient * factor, ())
+            return self.of_leaves(term, box, (Leaf(token(("from", term)), value.coefficient * factor, pending),))
+        moved = (
+            Leaf(token((leaf.token, term, slot)), leaf.coefficient * factor, leaf.pending | pending) for leaf in value.leaves
+        )
+        return self.of_leaves(term, box, moved)
+
+    def with_box(self, value: Value, box: Box) -> Value:
+        """The same relation on another box."""
+        return self._intern(value.term, box, value.coefficient, value.leaves)
+
+    def retermed(self, value: Value, term: int) -> Value:
+        """The same relation to another term of the same shape."""
+        return self._intern(term, value.box, value.coefficient, value.leaves)
+
+    def scaled(self, value: Value, factor: Coefficient) -> Value:
+        """The value times a number."""
+        if factor == 1:
+            return value
+        if not value.leaves:
+            return self._intern(value.term, value.box, value.coefficient * factor, ())
+        return self.of_leaves(
+            value.term, value.box, (Leaf(leaf.token, leaf.coefficient * factor, leaf.pending) for leaf in value.leaves)
+        )
+
+    def gradient_sum(self, of: int, values: Sequence[Value]) -> Value | None:
+        """The sum of gradients of the same forward value; None when they are not the same box."""
+        if len(values) == 1:
+            return values[0]
+        box = values[0].box
+        if any(value.box != box for value in values):
+            return None
+        term = self.terms.gradient_sum(of, [value.term for value in values])
+        if all(value.clean for value in values) and len(set(self.terms.operands[term])) == len(self.terms.operands[term]):
+            return self.clean(term, box)
+        if len(set(self.terms.operands[term])) != len(self.terms.operands[term]):
+            return self._repeated_sum(of, values)
+        return self.of_leaves(term, box, (leaf for value in values for leaf in self._summand(value, of)))
+
+    def _repeated_sum(self, of: int, values: Sequence[Value]) -> Value | None:
+        """A sum with a summand that occurs more than once: the multiplicities are in the coefficients of the leaves."""
+        distinct = sorted({base for value in values for base in self._summand_terms(value.term, of)})
+        head = (GRADIENT_SUM, of)
+        first = values[0]
+        term = (
+            distinct[0]
+            if len(distinct) == 1
+            else self.terms.term(head, tuple(distinct), self.terms.shape[first.term], self.terms.slot[first.term])
+        )
+        return self.of_leaves(term, first.box, (leaf for value in values for leaf in self._summand(value, of)))
+
+    def _summand_terms(self, term: int, of: int) -> tuple[int, ...]:
+        head = self.terms.keys[term]
+        return self.terms.operands[term] if head[0] == GRADIENT_SUM and head[1] == of else (term,)
+
+    def _summand(self, value: Value, of: int) -> tuple[Leaf, ...]:
+        head = self.terms.keys[value.term]
+        if value.leaves or head[0] != GRADIENT_SUM or head[1] == of:
+            return self.leaves_of(value)
+        return (Leaf(self.terms.token(("whole", value.term)), value.coefficient, frozenset()),)
+
+    def sum_over(self, of: int, values: Sequence[Value]) -> Value | None:
+        """The element-wise sum of the members' values, `of` being the forward value if they are gradients.
+
+        None when the boxes differ.
+        """
+        groups: dict[int, list[Value]] = {}
+        for value in values:
+            if value.box != values[0].box:
+                return None
+            groups.setdefault(value.term, []).append(value)
+        sums = [
+            self.of_leaves(term, values[0].box, (leaf for member in members for leaf in self.leaves_of(member)))
+            for term, members in groups.items()
+        ]
+        return self.gradient_sum(of, sums)
+
+
+def _tiled(entries: Sequence[tuple[Coefficient, frozenset[Pending]]]) -> list[tuple[Coefficient, frozenset[Pending]]] | None:
+    """One entry for all of them when their ranges tile one range with one coefficient."""
+    if len(entries) < 2:
+        return None
+    coefficient = entries[0][0]
+    bounds: dict[tuple[int, str, int, bool, bool], list[tuple[int, int]]] = {}
+    for own, pending in entries:
+        if own != coefficient or len(pending) != len(entries[0][1]):
+            return None
+        for entry in pending:
+            key = (entry.origin, entry.name, entry.size, entry.one_replica, entry.one_micro_batch)
+            bounds.setdefault(key, []).append((entry.low, entry.high))
+    if any(len(ranges) != len(entries) for ranges in bounds.values()):
+        return None
+    cells = [tuple(ranges[i] for ranges in bounds.values()) for i in range(len(entries))]
+    outer = [(min(low for low, _ in ranges), max(high for _, high in ranges)) for ranges in bounds.values()]
+    if sum(_volume(cell) for cell in cells) != _volume(tuple(outer)):
+        return None
+    for i, first in enumerate(cells):
+        for second in cells[:i]:
+            if all(a[0] < b[1] and b[0] < a[1] for a, b in zip(first, second, strict=True)):
+                return None
+    joined = (
+        Pending(origin, name, low, high, size, replica, micro)
+        for (origin, name, size, replica, micro), (low, high) in zip(bounds, outer, strict=True)
+    )
+    return [(coefficient, frozenset(entry for entry in joined if not entry.complete()))]
+
+
+def _volume(cell: tuple[tuple[int, int], ...]) -> int:
+    result = 1
+    for low, high in cell:
+        result *= high - low
+    return result

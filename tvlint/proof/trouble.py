@@ -1,0 +1,83 @@
+"""What goes wrong during a derivation, as it happens and as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tvlint.findings import Reason, Related
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Operator, Plan
+from tvlint.ir.ranks import describe
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that is wrong or undecided on one rank.
+
+    `message` tells it with `{ranks}` where the ranks go. Troubles that differ only in their rank are one reason.
+    """
+
+    name: str
+    refutes: bool
+    message: str
+    rank: int
+    segment: str = ""
+    operator: str = ""
+    source: Location | None = None
+    label: str = ""
+    expected: str = ""
+    actual: str = ""
+    repair: str = ""
+
+
+def at(operator: Operator, segment: str, trouble: Trouble) -> Trouble:
+    """The trouble at `operator` of a segment."""
+    return replace(trouble, segment=segment, source=source_of(operator), label=operator.label)
+
+
+def source_of(operator: Operator) -> Location | None:
+    """Where the operator stands in the model's source; a gradient operator stands where its forward operator does."""
+    forward = getattr(operator, "forward", None)
+    return operator.source or (forward.source if forward is not None else None)
+
+
+def reasons(plan: Plan, troubles: Iterable[Trouble]) -> tuple[Reason, ...]:
+    """The troubles as reasons, each once, with all its ranks, those that refute first."""
+    groups: dict[tuple[object, ...], list[Trouble]] = {}
+    for trouble in troubles:
+        key = (trouble.name, trouble.message, trouble.label, trouble.source, trouble.expected, trouble.actual)
+        groups.setdefault(key, []).append(trouble)
+    told = [_reason(plan, members) for members in groups.values()]
+    return tuple(sorted(told, key=lambda reason: not reason.refutes))
+
+
+def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:
+    first = troubles[0]
+    ranks = everywhere(plan, {trouble.rank for trouble in troubles})
+    pointer = "/".join(part for part in (first.segment, first.label) if part)
+    place = Location(plan.path, pointer=pointer)
+    location = place
+    related: tuple[Related, ...] = ()
+    if first.source is not None:
+        location = first.source if first.source.pointer else replace(first.source, pointer=pointer)
+        if first.source.path != plan.path:
+            related = (Related("in the plan", place),)
+    return Reason(
+        name=first.name,
+        refutes=first.refutes,
+        message=first.message.replace("{ranks}", describe(ranks, plan.mesh)),
+        location=location,
+        ranks=ranks,
+        operator=first.operator,
+        expected=first.expected,
+        actual=first.actual,
+        repair=first.repair,
+        related=related,
+    )
+
+
+def everywhere(plan: Plan, ranks: Iterable[int]) -> tuple[int, ...]:
+    """The ranks and their copies in every replica."""
+    replicas = range(max(1, plan.replication.count))
+    return tuple(sorted(rank + replica * plan.replication.stride for rank in ranks for replica in replicas))

@@ -1,0 +1,251 @@
+"""Why one micro-batch stands for all: every rank does for each micro-batch what it does for the first, with its own values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tvlint.ir.plan import Backward, Communicate, Phase, Plan, Program, Receive, ReduceGradients, Segment, Send
+from tvlint.proof.groups import members_of, peer_of
+from tvlint.proof.trouble import Trouble, at
+
+_ONCE = (Phase.REDUCE, Phase.OPTIMIZER)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The run that made a value: output `position` of `segment`, run for `micro_batch`."""
+
+    segment: str
+    position: int
+    micro_batch: int
+
+
+def micro_batches_of(plan: Plan) -> int:
+    """How many micro-batches the plan runs, counted from its steps."""
+    found = {step.micro_batch for program in plan.programs for step in program.steps if step.micro_batch >= 0}
+    return max(1, len(found))
+
+
+def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
+    """What keeps the micro-batches from being alike on some rank."""
+    for program in plan.programs:
+        for trouble in (
+            *_counts(plan, program, micro_batches),
+            *_values(plan, program),
+            *_reducers_last(plan, program),
+        ):
+            yield from (_on(trouble, rank) for rank in program.ranks)
+    yield from _channels(plan)
+
+
+def _on(trouble: Trouble, rank: int) -> Trouble:
+    return Trouble(trouble.name, trouble.refutes, trouble.message, rank, trouble.segment, trouble.operator, trouble.source)
+
+
+def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Trouble]:
+    runs: dict[str, list[int]] = {}
+    for step in program.steps:
+        runs.setdefault(step.segment, []).append(step.micro_batch)
+    everything = set(range(micro_batches))
+    for name, batches in runs.items():
+        segment = plan.segments[name]
+        if segment.phase in _ONCE or (micro_batches == 1 and batches == [-1]):
+            continue
+        what = f"{segment.phase.value} of `{name}`"
+        lacking = sorted(everything - set(batches))
+        if lacking:
+            numbers = ", ".join(map(str, lacking))
+            text = f"the {what} on {{ranks}} never runs for micro-batch {numbers} of {micro_batches}"
+            yield Trouble("missing-micro-batch", True, text, -1, name)
+        elif len(batches) != micro_batches:
+            text = f"the {what} on {{ranks}} runs {len(batches)} times for {micro_batches} micro-batches"
+            yield Trouble("repeated-micro-batch", True, text, -1, name)
+
+
+def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
+    """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
+    held: dict[str, list[_Source]] = {}
+    pattern: dict[tuple[str, int], frozenset[tuple[str, int]]] = {}
+    forward: dict[tuple[str, int], tuple[str, ...]] = {}
+    names: dict[tuple[str, str], str] = {}
+    told: set[object] = set()
+    for step in program.steps:
+        segment = plan.segments[step.segment]
+        inputs = segment.inputs if step.inputs is None else step.inputs
+        outputs = segment.outputs if step.outputs is None else step.outputs
+        if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
+            yield Trouble(
+                "miswired-step",
+                True,
+                f"a run of `{segment.name}` on {{ranks}} names other values than it has",
+                -1,
+                segment.name,
+            )
+            continue
+        if step.micro_batch >= 0:
+            for position, name in enumerate(inputs):
+                sources = held.get(name, [])
+                trouble = _stale(segment, step.micro_batch, position, name, sources, pattern)
+                if trouble is not None and (segment.name, position) not in told:
+                    told.add((segment.name, position))
+                    yield trouble
+            trouble = _of_other_forward(plan, segment, step.micro_batch, inputs, outputs, forward)
+            if trouble is not None and segment.name not in told:
+                told.add(segment.name)
+                yield trouble
+        if segment.phase is not Phase.BACKWARD:
+            forward[segment.name, step.micro_batch] = tuple(outputs)
+            forward[segment.name + " inputs", step.micro_batch] = tuple(inputs)
+        for position, name in enumerate(outputs):
+            source = _Source(segment.name, position, step.micro_batch)
+            if name in inputs:
+                held[name] = [source]
+            else:
+                held.setdefault(name, []).append(source)
+            owner = names.setdefault((name, "micro-batch"), str(step.micro_batch))
+            if owner != str(step.micro_batch) and (name, "told") not in names:
+                names[name, "told"] = ""
+                text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {step.micro_batch}"
+                yield Trouble("crossed-micro-batches", True, text, -1, segment.name)
+
+
+def _stale(
+    segment: Segment,
+    micro_batch: int,
+    position: int,
+    name: str,
+    sources: list[_Source],
+    pattern: dict[tuple[str, int], frozenset[tuple[str, int]]],
+) -> Trouble | None:
+    crossed = [source for source in sources if source.micro_batch not in (-1, micro_batch)]
+    if crossed:
+        text = (
+            f"`{segment.name}` on {{ranks}} reads for micro-batch {micro_batch} the value `{name}` that "
+            f"`{crossed[0].segment}` made for micro-batch {crossed[0].micro_batch}"
+        )
+        return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+    made_by = frozenset((source.segment, source.position) for source in sources)
+    if len(made_by) != len(sources):
+        text = f"`{name}` on {{ranks}} is made twice by one segment for micro-batch {micro_batch}"
+        return Trouble("repeated-micro-batch", True, text, -1, segment.name)
+    if pattern.setdefault((segment.name, position), made_by) != made_by:
+        text = (
+            f"`{segment.name}` on {{ranks}} reads `{name}` for micro-batch {micro_batch} from other segments than for the first"
+        )
+        return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+    return None
+
+
+def _of_other_forward(
+    plan: Plan,
+    segment: Segment,
+    micro_batch: int,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    forward: Mapping[tuple[str, int], tuple[str, ...]],
+) -> Trouble | None:
+    """A backward run whose gradients belong to a forward run of another micro-batch."""
+    if segment.phase is not Phase.BACKWARD or segment.mirror not in plan.segments:
+        return None
+    mirror = plan.segments[segment.mirror]
+    for inner_names, outer_names, kind in ((segment.inputs, inputs, ""), (segment.outputs, outputs, " inputs")):
+        known = forward.get((mirror.name + kind, micro_batch))
+        if known is None:
+            return Trouble(
+                "gradient-before-forward",
+                True,
+                f"`{segment.name}` on {{ranks}} runs for micro-batch {micro_batch} before its forward run",
+                -1,
+                segment.name,
+            )
+        own = mirror.inputs if kind else mirror.outputs
+        for inner, outer in zip(inner_names, outer_names, strict=True):
+            inner_of = plan.tensors[inner].gradient_of if inner in plan.tensors else ""
+            outer_of = plan.tensors[outer].gradient_of if outer in plan.tensors else ""
+            if inner_of in own and outer_of and known[own.index(inner_of)] != outer_of:
+                text = f"`{segment.name}` on {{ranks}} takes `{outer}` for micro-batch {micro_batch}, a gradient of another run"
+                return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+    return None
+
+
+def _reducers_last(plan: Plan, program: Program) -> Iterator[Trouble]:
+    """Gradients are complete when they are reduced."""
+    waiting: dict[str, tuple[str, ReduceGradients]] = {}
+    weight_of = {tensor.gradient: tensor.name for tensor in plan.tensors.values() if tensor.gradient}
+    told = set()
+    for step in program.steps:
+        segment = plan.segments[step.segment]
+        for operator in segment.operators:
+            if isinstance(operator, ReduceGradients):
+                waiting.update(dict.fromkeys(operator.weights, (segment.name, operator)))
+            elif isinstance(operator, Backward) and waiting:
+                for name in operator.outputs:
+                    weight = weight_of.get(name, "")
+                    if weight not in waiting or weight in told:
+                        continue
+                    told.add(weight)
+                    where, reducer = waiting[weight]
+                    text = (
+                        f"the gradients of `{where}` on {{ranks}} are reduced before the backward of micro-batch "
+                        f"{step.micro_batch} adds to them"
+                    )
+                    yield at(reducer, where, Trouble("reduced-too-early", True, text, -1))
+
+
+def _channels(plan: Plan) -> Iterator[Trouble]:
+    """Messages and collectives meet their counterparts of the same micro-batch, in the pattern of the first."""
+    sends: dict[object, list[tuple[object, int]]] = {}
+    receives: dict[object, list[tuple[object, int]]] = {}
+    collectives: dict[tuple[object, int], list[tuple[object, int]]] = {}
+    members: dict[object, tuple[int, ...]] = {}
+    for program in plan.programs:
+        for rank in program.ranks:
+            for step in program.steps:
+                segment = plan.segments[step.segment]
+                for index, operator in enumerate(segment.operators):
+                    entry = ((rank, segment.name, index), step.micro_batch)
+                    if isinstance(operator, Send | Receive):
+                        peer = peer_of(plan, operator.peer, rank)
+                        if peer is None:
+                            continue
+                        if isinstance(operator, Send):
+                            sends.setdefault((rank, peer, operator.communicator, operator.tag), []).append(entry)
+                        else:
+                            receives.setdefault((peer, rank, operator.communicator, operator.tag), []).append(entry)
+                    elif isinstance(operator, Communicate) and operator.kind.value != "chunk":
+                        group = members_of(plan, operator.group, rank)
+                        members[group, operator.group.name] = group
+                        collectives.setdefault(((group, operator.group.name), rank), []).append(entry)
+    for channel in sorted({*sends, *receives}, key=str):
+        yield from _paired(sends.get(channel, []), receives.get(channel, []), "message")
+    for joined, group in members.items():
+        first = collectives.get((joined, group[0]), [])
+        for rank in group[1:]:
+            yield from _paired(first, collectives.get((joined, rank), []), "collective")
+
+
+def _paired(one: list[tuple[object, int]], other: list[tuple[object, int]], what: str) -> Iterator[Trouble]:
+    rank = _rank(one) if one else _rank(other)
+    if len(one) != len(other):
+        here, there = (_rank(one), _rank(other)) if one and other else (rank, -1)
+        text = f"{{ranks}} has {len(one)} {what}s where the other end has {len(other)}"
+        yield Trouble(f"unmatched-{what}", True, text, here if there < 0 else there)
+        return
+    meets: dict[object, object] = {}
+    for (left, left_batch), (right, right_batch) in zip(one, other, strict=True):
+        if left_batch != right_batch:
+            text = f"a {what} of {{ranks}} for micro-batch {left_batch} meets one for micro-batch {right_batch}"
+            yield Trouble("crossed-micro-batches", True, text, rank)
+            return
+        if meets.setdefault(left, right) != right:
+            yield Trouble(
+                f"mispaired-{what}", True, f"a {what} of {{ranks}} meets another one than for the first micro-batch", rank
+            )
+            return
+
+
+def _rank(entries: list[tuple[object, int]]) -> int:
+    first = entries[0][0]
+    assert isinstance(first, tuple)
+    return int(first[0])

@@ -67,7 +67,7 @@ def annotations(report: Report, root: Path) -> list[Command]:
 
 
 def test_github_is_as_reviewed(tmp_path: Path, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(github, "token_hex", lambda size: "0" * 2 * size)
+    monkeypatch.setattr(github, "urandom", bytes)
     golden("reports/full.github.txt", written(reports.FULL, tmp_path, show_unknown=True))
 
 

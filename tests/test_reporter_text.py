@@ -46,6 +46,13 @@ def test_nothing_from_a_file_reaches_the_terminal_raw(write: Callable[..., str],
     assert "##[" not in shown
 
 
+def test_folding_puts_no_command_at_the_start_of_a_line(root: Path) -> None:
+    verdict = replace(reports.PROVED, facts=(("", "::add-mask::x"),), assumptions=(("word " * 12 + "::add-mask::x ") * 9,))
+    for width in range(40, 120, 7):
+        shown = text.write(Report(verdicts=(verdict,)), reports.context(root, width=width))
+        assert not re.search(r"^\s*::", shown, re.MULTILINE)
+
+
 def test_concise_has_one_line_a_remark(root: Path) -> None:
     report = reports.HOSTILE
     lines = concise.write(report, reports.context(root)).splitlines()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from secrets import token_hex
+from os import urandom
 
 from tvlint.findings import Outcome, Report, Severity
 from tvlint.reporters import text
@@ -30,7 +30,7 @@ class _Annotation:
 
 def write(report: Report, context: Context) -> str:
     """The text report, folded and with commands switched off, then at most `SHOWN` annotations of each severity."""
-    token = token_hex(16)
+    token = urandom(16).hex()
     human = text.write(report, replace(context, color=False))
     lines = [f"::group::tvlint: {_data(summary(report))}", f"::stop-commands::{token}", human.rstrip("\n"), f"::{token}::"]
     lines.append("::endgroup::")

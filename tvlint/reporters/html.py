@@ -119,11 +119,12 @@ def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None)
     )
     boxes = (("expected", reason.expected, "note"), ("actual", reason.actual, style), ("repair", reason.repair, "good"))
     pair = "".join(f'<div class="{edge}"><b>{name}</b>{_sentence(value)}</div>' for name, value, edge in boxes if value)
+    pair = f'<div class="pair">{pair}</div>' if pair else ""
     drawing = mesh_drawing(mesh, reason.ranks) if mesh is not None and mesh.size > 1 and reason.ranks else ""
     return (
         f'<article class="{style}"><h4><span class="badge">{kind}</span>{_sentence(reason.message)} '
         f'<span class="rule">{_code(reason.name)}</span></h4>{_trail(reason, context, show)}{_rows(rows)}'
-        f"{f'<div class=pair>{pair}</div>' if pair else ''}{drawing}</article>"
+        f"{pair}{drawing}</article>"
     )
 
 
@@ -195,6 +196,7 @@ def _plan(outline: Outline, report: Report, context: Context) -> str:
     axes = " × ".join(f"{_words(axis.name)} {axis.size}" for axis in outline.mesh.axes) or "1"
     wrong = set(_wrong(report, outline.path))
     marks = '<p class="soft"><span class="key wrong"></span>concerned by a defect or an error</p>' if wrong else ""
+    drawing = mesh_drawing(outline.mesh, wrong) if outline.mesh.size > 1 else ""
     timeline = schedule_drawing(outline)
     keys = "".join(f'<span class="key {style}"></span>{style}' for style in ("forward", "backward", "other"))
     schedule = (
@@ -205,7 +207,8 @@ def _plan(outline: Outline, report: Report, context: Context) -> str:
     )
     return (
         f"<article><h3>{_code(relative(outline.path, context.root))}</h3>"
-        f"<h4>Mesh: {axes} = {counted(outline.mesh.size, 'rank')}</h4>{mesh_drawing(outline.mesh, wrong)}{marks}{schedule}</article>"
+        f"<h4>Mesh: {axes} = {counted(outline.mesh.size, 'rank')}</h4>"
+        f"{drawing}{marks}{schedule}</article>"
     )
 
 

@@ -22,18 +22,19 @@ _STYLE = {Phase.FORWARD: "forward", Phase.BACKWARD: "backward"}
 
 
 def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> str:
-    """Every rank as a box, the last axis in a row, the one before it as groups, all others downwards; `wrong` ones stand out."""
+    """Every rank as a box: the last axis in a row, of three and more the one before it as groups, the rest downwards."""
     mesh, wrong, folded = _folded(mesh, wrong)
     axes = [axis for axis in mesh.axes if axis.size > 1]
     across = axes[-1].size if axes else 1
-    groups = axes[-2].size if len(axes) > 1 else 1
+    groups = axes[-2].size if len(axes) > 2 else 1
+    downwards = axes[:-2] if len(axes) > 2 else axes[:-1]
     rows = mesh.size // (across * groups)
     size, gap = (30, 10) if mesh.size <= 256 else (12, 6)
-    left = 8 * max((len(_row_name(axes, row)) for row in range(rows)), default=0) + 10
+    left = 8 * max((len(_row_name(downwards, row)) for row in range(rows)), default=0) + 10
     boxes = []
     for row in range(rows):
         top = row * (size + 4) + 18
-        boxes.append(f'<text class="axis" x="0" y="{top + size / 2 + 4:.0f}">{escape(_row_name(axes, row))}</text>')
+        boxes.append(f'<text class="axis" x="0" y="{top + size / 2 + 4:.0f}">{escape(_row_name(downwards, row))}</text>')
         for group in range(groups):
             for column in range(across):
                 rank = (row * groups + group) * across + column
@@ -43,7 +44,7 @@ def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> str:
                 if size == 30 and not folded:
                     on = ' class="on"' if rank in wrong else ""
                     boxes.append(f'<text{on} x="{x + 15}" y="{top + 19}" text-anchor="middle">{rank}</text>')
-    if len(axes) > 1:
+    if groups > 1:
         for group in range(groups):
             x = left + group * (across * size + gap)
             if across * size >= 40:
@@ -53,10 +54,10 @@ def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> str:
     )
 
 
-def _row_name(axes: list[Axis], row: int) -> str:
+def _row_name(downwards: list[Axis], row: int) -> str:
     """The coordinates of a row on the axes that run downwards: `pp 1, cp 0`."""
     names = []
-    for axis in reversed(axes[:-2]):
+    for axis in reversed(downwards):
         row, coordinate = divmod(row, axis.size)
         names.append(f"{visible(axis.name)} {coordinate}")
     return ", ".join(reversed(names))

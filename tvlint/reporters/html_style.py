@@ -4,39 +4,49 @@ STYLE = """
 :root { color-scheme: light dark; --ink: #1c2128; --soft: #59636e; --line: #d5dae0; --page: #f6f7f9; --card: #fff;
   --good: #1a7f37; --bad: #c2232d; --doubt: #9a6700; --note: #0969da; --forward: #7db4e8; --backward: #f0b37e;
   --other: #b9c0c8; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6eaef; --soft: #9aa4af; --line: #363d46; --page: #12161b; --card: #1b2027;
-  --good: #4cc26a; --bad: #ff6b70; --doubt: #e0ad3a; --note: #66aaff; --forward: #2f6ea8; --backward: #a8652a; --other: #4a525c; } }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaef; --soft: #9aa4af; --line: #363d46; --page: #12161b;
+  --card: #1b2027;
+  --good: #4cc26a; --bad: #ff6b70; --doubt: #e0ad3a; --note: #66aaff; --forward: #2f6ea8; --backward: #a8652a;
+  --other: #4a525c; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 72rem; padding: 2rem 1.5rem; background: var(--page); color: var(--ink);
   font: 15px/1.55 system-ui, sans-serif; overflow-wrap: anywhere; }
 header { display: flex; gap: 1rem; align-items: baseline; border-bottom: 1px solid var(--line); margin-bottom: 1.5rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .75rem; } h3 { font-size: 1rem; margin: 0 0 .5rem; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .75rem; }
+h3 { font-size: 1rem; margin: 0 0 .5rem; }
 h4 { font-size: .95rem; margin: 0 0 .5rem; font-weight: 600; }
 header p, footer, .soft { color: var(--soft); } footer { margin-top: 2rem; font-size: .85rem; }
 code, pre, svg text { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .88em; }
 article { background: var(--card); border: 1px solid var(--line); border-left: 4px solid var(--edge, var(--line));
   border-radius: 6px; padding: 1rem 1.25rem; margin: 0 0 1rem; }
 article article { margin: 1rem 0 0; background: var(--page); }
-.good { --edge: var(--good); } .bad { --edge: var(--bad); } .doubt { --edge: var(--doubt); } .note { --edge: var(--note); }
-.badge { display: inline-block; color: var(--card); background: var(--edge); border-radius: 4px; padding: 0 .5em; margin-right: .5em;
+.good { --edge: var(--good); } .bad { --edge: var(--bad); } .doubt { --edge: var(--doubt); }
+.note { --edge: var(--note); }
+.badge { display: inline-block; color: var(--card); background: var(--edge); border-radius: 4px; padding: 0 .5em;
+  margin-right: .5em;
   font-size: .8rem; font-weight: 600; text-transform: uppercase; letter-spacing: .04em; }
 .rule { color: var(--soft); white-space: nowrap; }
-.bar { display: flex; height: .6rem; border-radius: 3px; overflow: hidden; background: var(--other); margin: .75rem 0 .25rem; }
+.bar { display: flex; height: .6rem; border-radius: 3px; overflow: hidden; background: var(--other);
+  margin: .75rem 0 .25rem; }
 .bar span { background: var(--edge); }
-pre { margin: .5rem 0; padding: .5rem .75rem; border: 1px solid var(--line); border-radius: 4px; background: var(--page); overflow-x: auto; }
+pre { margin: .5rem 0; padding: .5rem .75rem; border: 1px solid var(--line); border-radius: 4px;
+  background: var(--page); overflow-x: auto; }
 article article pre { background: var(--card); }
 pre .number { color: var(--soft); user-select: none; } mark { background: none; color: var(--edge); font-weight: 700;
   text-decoration: underline wavy; text-underline-offset: .25em; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(16rem, 1fr)); gap: .75rem; margin: .75rem 0; }
 .pair > div { border: 1px solid var(--edge); border-radius: 4px; padding: .5rem .75rem; background: var(--card); }
 .pair b { display: block; font-size: .8rem; color: var(--edge); }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; margin: .5rem 0; } dt { color: var(--soft); } dd { margin: 0; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; margin: .5rem 0; }
+dt { color: var(--soft); } dd { margin: 0; }
 ol.trail { padding-left: 1.2rem; margin: .5rem 0; } .trail .first { color: var(--bad); font-weight: 600; }
 .scroll { overflow-x: auto; } svg { display: block; margin: .5rem 0; } svg text { fill: var(--ink); font-size: 11px; }
 svg .axis { fill: var(--soft); } svg rect { fill: var(--other); stroke: var(--card); } svg .wrong { fill: var(--bad); }
-svg text.on { fill: #fff; font-weight: 700; } svg .forward { fill: var(--forward); } svg .backward { fill: var(--backward); }
+svg text.on { fill: #fff; font-weight: 700; } svg .forward { fill: var(--forward); }
+svg .backward { fill: var(--backward); }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin: 0 .35em 0 1em; }
-.key.forward { background: var(--forward); } .key.backward { background: var(--backward); } .key.other { background: var(--other); }
+.key.forward { background: var(--forward); } .key.backward { background: var(--backward); }
+.key.other { background: var(--other); }
 .key.wrong { background: var(--bad); } .key:first-child { margin-left: 0; }
 @media print { body { max-width: none; background: none; } article { break-inside: avoid; } }
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path, PurePath
-from urllib.parse import quote
 
 from tvlint.ir.location import Location
 
@@ -40,9 +39,12 @@ def below_root(path: str, root: Path) -> str | None:
         return None
 
 
+_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/-._~+@=,")
+
+
 def uri(path: str) -> str:
     """A relative path as a URI reference: percent-encoded UTF-8, never taken for a scheme."""
-    return quote(path.encode("utf-8", "backslashreplace"), safe="/-._~+@=,")
+    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in path.encode("utf-8", "backslashreplace"))
 
 
 def place(location: Location, root: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -17,6 +18,8 @@ from tvlint.reporters.tally import by_place, bytes_text, counted, seconds_text, 
 from tvlint.reporters.visible import display_width, visible
 
 _RED, _YELLOW, _GREEN, _BLUE, _BOLD, _DIM = "1;31", "1;33", "1;32", "1;36", "1", "2"
+_COMMAND = re.compile("^( *)::", re.MULTILINE)
+"""What a GitHub runner takes for a command: folding may put linted text at the start of a line."""
 _SEVERITY = {Severity.ERROR: _RED, Severity.WARNING: _YELLOW, Severity.NOTE: _BLUE}
 _OUTCOME = {Outcome.PROVED: _GREEN, Outcome.REFUTED: _RED, Outcome.UNKNOWN: _YELLOW}
 
@@ -41,8 +44,8 @@ def write(report: Report, context: Context) -> str:
     blocks += [_verdict(verdict, screen) for verdict in report.verdicts]
     if context.show_unknown and report.not_evaluated:
         blocks.append(_not_evaluated(report.not_evaluated, screen))
-    text = "\n\n".join("\n".join(block) for block in blocks)
-    return f"{text}\n\n{_summary(report, screen)}\n" if text else f"{_summary(report, screen)}\n"
+    text = "\n\n".join("\n".join(block) for block in [*blocks, [_summary(report, screen)]])
+    return _COMMAND.sub(r"\1:\\x3a", text) + "\n"
 
 
 def _summary(report: Report, screen: _Screen) -> str:

@@ -9,8 +9,9 @@ from itertools import pairwise, product
 
 from tvlint.ir.plan import Box, Plan, ReduceGradients, Role, Tensor
 from tvlint.proof.apply import Mismatch, World
-from tvlint.proof.derive import Derived, Slot, scope_of
+from tvlint.proof.blame import scope_of
 from tvlint.proof.groups import members_of
+from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.placed import region
 from tvlint.proof.relation import Leaf, Value
 from tvlint.proof.trouble import Trouble, at

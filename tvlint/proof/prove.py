@@ -8,9 +8,10 @@ from dataclasses import replace
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.plan import Plan, Role
 from tvlint.proof.apply import World
-from tvlint.proof.derive import Derivation, Derived, Foreign
+from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.gradients import Expected, judge, judge_loss, reduced
+from tvlint.proof.machine import Derived, Foreign
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.placed import Inputs, inputs_of, slot_dims
 from tvlint.proof.relation import Values
@@ -66,7 +67,7 @@ def prove(
     dtypes: dict[int, str] = {}
     matched = _matched(inner, outer)
     world = World(terms, values, count, False, False)
-    alone = Derivation(world, reference, _reshaped(outer, inner), dims, count, None, dtypes, None, frozenset()).run()
+    alone = derive(world, reference, _reshaped(outer, inner), dims, count, loss=None, dtypes=dtypes)
     expected = _expected(world, reference, alone)
     if isinstance(expected, list):
         return replace(blank, reasons=reasons(reference, expected))
@@ -74,16 +75,16 @@ def prove(
     tell("deriving the parallel plan", 0.2)
     many = World(terms, values, 1, parallel.replication.count > 1, micro_batches > 1)
 
-    def derive(nearest: Nearest | None) -> tuple[Derived, list[Trouble]]:
+    def attempt(nearest: Nearest | None) -> tuple[Derived, list[Trouble]]:
         loss = expected.losses[0] if len(expected.losses) == 1 else -1
-        derived = Derivation(many, parallel, matched, dims, count, loss, dict(dtypes), nearest, assume).run()
+        derived = derive(many, parallel, matched, dims, count, loss=loss, dtypes=dict(dtypes), nearest=nearest, assume=assume)
         troubles: list[Trouble] = []
         held = reduced(many, parallel, derived, micro_batches, troubles)
         troubles.extend(judge(many, parallel, derived, expected, held))
         troubles.extend(judge_loss(many, parallel, derived, expected))
         return derived, troubles
 
-    derived, troubles = derive(None)
+    derived, troubles = attempt(None)
     wiring = list(check_wiring(parallel, micro_batches))
     verdict = replace(
         blank,
@@ -94,7 +95,7 @@ def prove(
         stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
         return replace(verdict, outcome=Outcome.PROVED, stages=stages)
     tell("looking for causes", 0.8)
-    derived, troubles = derive(Nearest(terms))
+    derived, troubles = attempt(Nearest(terms))
     told = [*wiring, *derived.troubles, *_different(terms, derived.foreign)]
     if not any(trouble.refutes for trouble in told):
         told = [*told, *troubles]

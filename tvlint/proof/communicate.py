@@ -1,0 +1,139 @@
+"""Communication: a rank puts in, and takes out when all members have come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from tvlint.ir.plan import Collective, Communicate, Receive, Role, Send
+from tvlint.proof.apply import Mismatch
+from tvlint.proof.blame import blame, name_of, tell
+from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange
+from tvlint.proof.groups import members_of, peer_of
+from tvlint.proof.lookup import assign, forward_term, operand_value
+from tvlint.proof.machine import Machine, RankState, Slot
+from tvlint.proof.relation import Value
+
+
+class Blocked(Exception):
+    """The rank waits for others."""
+
+
+def communicate(machine: Machine, rank: RankState, operator: Communicate) -> None:
+    members = members_of(machine.plan, operator.group, rank.number)
+    if rank.number not in members:
+        mismatch = Mismatch("wrong-group", f"runs in the group {list(members)}, which it is not in", refutes=True)
+        tell(machine, rank, operator, mismatch, fatal=True)
+        for name in operator.outputs:
+            assign(machine, rank, operator, name, None, operator.inputs)
+        return
+    if len(operator.inputs) != 1 or len(operator.outputs) != 1:
+        tell(machine, rank, operator, Mismatch("unsupported-collective", "moves several tensors", refutes=False))
+        for name in operator.outputs:
+            assign(machine, rank, operator, name, None, operator.inputs)
+        return
+    if operator.kind is Collective.CHUNK:
+        assign(machine, rank, operator, operator.outputs[0], chunked(machine, rank, operator, members), operator.inputs)
+        return
+    channel = (members, operator.group.name)
+    turn = machine.turns.get((rank.number, channel), 0)
+    table = machine.waiting.setdefault((channel, turn), {})
+    if rank.number not in table:
+        try:
+            value = operand_value(machine, rank, operator, operator.inputs[0])
+        except Mismatch as mismatch:
+            blame(machine, rank, operator, mismatch)
+            value = None
+        table[rank.number] = (operator, value)
+    if set(table) != set(members):
+        raise Blocked
+    if (channel, turn) not in machine.arrived:
+        machine.arrived[channel, turn] = together(machine, rank, members, table)
+    machine.turns[rank.number, channel] = turn + 1
+    results = machine.arrived[channel, turn]
+    assign(machine, rank, operator, operator.outputs[0], results[rank.number] if results is not None else None, operator.inputs)
+
+
+def chunked(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...]) -> Slot:
+    try:
+        value = operand_value(machine, rank, operator, operator.inputs[0])
+        if value is None:
+            return None
+        if operator.dim is None or not -len(value.box) <= operator.dim < len(value.box):
+            raise Mismatch("wrong-dimension", f"cuts along dimension {operator.dim}", refutes=True)
+        dim = operator.dim % len(value.box)
+        position = members.index(rank.number)
+        if DECLARED_PIECE_ORDER in machine.assume:
+            position = declared_position(machine, operator, value, dim, len(members), position)
+        return chunk(machine.world, value, dim, position, len(members))
+    except Mismatch as mismatch:
+        blame(machine, rank, operator, mismatch)
+        return None
+
+
+def declared_position(machine: Machine, operator: Communicate, value: Value, dim: int, count: int, position: int) -> int:
+    tensor = machine.plan.tensors.get(operator.outputs[0])
+    if tensor is None or tensor.region is None or len(tensor.region) != len(value.box):
+        return position
+    low, high = value.box[dim]
+    return next((i for i in range(count) if tensor.region[dim][0] * count == low * count + (high - low) * i), position)
+
+
+def together(
+    machine: Machine, rank: RankState, members: tuple[int, ...], table: Mapping[int, tuple[Communicate, Slot]]
+) -> dict[int, Slot] | None:
+    first = table[members[0]][0]
+    for other in members:
+        own = table[other][0]
+        if (own.kind, own.dim, own.concat_dim, own.root, own.reduce) != (
+            first.kind,
+            first.dim,
+            first.concat_dim,
+            first.root,
+            first.reduce,
+        ):
+            mismatch = Mismatch(
+                "members-disagree", f"meets {name_of(own)} of rank {other} in one group {list(members)}", refutes=True
+            )
+            tell(machine, rank, first, mismatch, fatal=True)
+            return None
+    if any(value is None for _, value in table.values()):
+        return None
+    given = {member: value for member, (_, value) in table.items() if value is not None}
+    try:
+        of = gradient_tag(machine, rank, first)
+        claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
+        return dict(exchange(machine.world, first, members, given, of, claimed))
+    except Mismatch as mismatch:
+        for member in members:
+            blame(machine, machine.ranks[member], table[member][0], mismatch)
+        return None
+
+
+def gradient_tag(machine: Machine, rank: RankState, operator: Communicate) -> int:
+    tensor = machine.plan.tensors.get(operator.inputs[0])
+    return -1 if tensor is None or tensor.role is not Role.GRADIENT else forward_term(machine, rank, tensor.gradient_of)
+
+
+def send(machine: Machine, rank: RankState, operator: Send) -> None:
+    peer = peer_of(machine.plan, operator.peer, rank.number)
+    if peer is None:
+        return
+    try:
+        value = operand_value(machine, rank, operator, operator.tensor)
+    except Mismatch as mismatch:
+        blame(machine, rank, operator, mismatch)
+        value = None
+    channel = (rank.number, peer, operator.communicator, operator.tag)
+    machine.mail.setdefault(channel, deque()).append(value)
+
+
+def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
+    peer = peer_of(machine.plan, operator.peer, rank.number)
+    if peer is None:
+        return
+    box = machine.mail.get((peer, rank.number, operator.communicator, operator.tag))
+    if not box:
+        raise Blocked
+    assign(machine, rank, operator, operator.tensor, box.popleft(), (operator.tensor,))

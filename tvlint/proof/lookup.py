@@ -1,0 +1,136 @@
+"""Reading and writing of relations by the names that the plan uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvlint.ir.plan import Operator, Role
+from tvlint.proof.apply import Mismatch
+from tvlint.proof.blame import tell
+from tvlint.proof.machine import Machine, RankState, Slot
+from tvlint.proof.placed import parameter, region
+
+
+def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, held: Mapping[str, Slot]) -> Slot:
+    tensor = machine.plan.tensors.get(name)
+    if name not in held or tensor is None or tensor.role is not Role.GRADIENT:
+        return value
+    before = held[name]
+    if before is None or value is None:
+        return None
+    total = machine.world.values.gradient_sum(forward_term(machine, rank, tensor.gradient_of), (before, value))
+    if total is None:
+        tell(
+            machine,
+            rank,
+            None,
+            Mismatch("mismatched-slices", f"adds gradients of different slices into `{name}`", refutes=True),
+        )
+    return total
+
+
+def forward_term(machine: Machine, rank: RankState, name: str) -> int:
+    value = rank.local.get(name) or rank.environment.get(name)
+    if value is not None:
+        return value.term
+    if name in machine.plan.tensors and machine.plan.tensors[name].role is Role.WEIGHT:
+        found = held_parameter(machine, rank, name)
+        return found.term if found is not None else -1
+    return -1
+
+
+def held_parameter(machine: Machine, rank: RankState, name: str) -> Slot:
+    key = (name, rank.number)
+    machine.derived.used.add((rank.number, name))
+    if key not in machine.parameters:
+        try:
+            machine.parameters[key] = parameter(machine.world, machine.plan, machine.plan.tensors[name], rank.number)
+        except Mismatch as mismatch:
+            tell(machine, rank, None, mismatch, fatal=True)
+            return None
+    return machine.parameters[key]
+
+
+def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
+    tensor = machine.plan.tensors[name]
+    number = machine.inputs.number.get(name, machine.inputs.number.get(tensor.logical))
+    if number is None:
+        tell(
+            machine, rank, None, Mismatch("unknown-input", f"reads the input `{name}`, which has no counterpart", refutes=False)
+        )
+        return None
+    try:
+        box = region(machine.plan, tensor, rank.number)
+    except Mismatch as mismatch:
+        tell(machine, rank, None, mismatch, fatal=True)
+        return None
+    shape = machine.inputs.shapes[number]
+    term = machine.world.terms.term(("input", number, tensor.dtype), (), shape, machine.slots[number])
+    if machine.world.slots > 1 and machine.slots[number] >= 0:
+        box = tuple((0, size) for size in shape)
+    return machine.world.values.clean(term, box)
+
+
+def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
+    """The relation of the tensor that the operator reads; raises Mismatch when nothing gives it a value."""
+    if name in rank.local:
+        return rank.local[name]
+    tensor = machine.plan.tensors.get(name)
+    if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
+        return held_parameter(machine, rank, name)
+    if tensor is not None and tensor.role is Role.INPUT:
+        return input_value(machine, rank, name)
+    raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
+
+
+def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot | str:
+    """The gradient `name`; "absent" where nothing produces it; the seed where it is the gradient of the loss."""
+    if name in rank.local:
+        return rank.local[name]
+    tensor = machine.plan.tensors.get(name)
+    of = tensor.gradient_of if tensor is not None else ""
+    value = rank.environment.get(of) or rank.local.get(of)
+    if value is None or tensor is None:
+        return "absent"
+    if value.term == machine.loss or (machine.loss is None and of in returned(machine)):
+        shape = machine.world.terms.shape[value.term]
+        seed = machine.world.terms.term(("one", shape), (), shape, -1)
+        return machine.world.values.clean(seed, tuple((0, size) for size in shape))
+    return "absent"
+
+
+def operand_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
+    tensor = machine.plan.tensors.get(name)
+    if tensor is not None and tensor.role is Role.GRADIENT:
+        if name in rank.gradients:
+            return rank.gradients[name]
+        found = gradient_value(machine, rank, operator, name)
+        if isinstance(found, str):
+            raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
+        return found
+    return read(machine, rank, operator, name)
+
+
+def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[str]) -> None:
+    rank.trail.append(id(value))
+    tensor = machine.plan.tensors.get(name)
+    if value is not None and tensor is not None:
+        shape = machine.world.local_shape(value)
+        if tensor.shape != shape:
+            mismatch = Mismatch("wrong-shape", f"makes shape {shape} where `{name}` is declared {tensor.shape}", refutes=True)
+            tell(machine, rank, operator, mismatch, expected=str(tensor.shape), actual=str(shape))
+            value = None
+        elif machine.dtypes.setdefault(value.term, tensor.dtype) != tensor.dtype:
+            was = machine.dtypes[value.term]
+            mismatch = Mismatch("wrong-dtype", f"makes `{name}` as {tensor.dtype} where the reference has {was}", refutes=True)
+            tell(machine, rank, operator, mismatch, fatal=True, expected=was, actual=tensor.dtype)
+    held = rank.gradients if name in machine.weight_of else rank.local
+    held[name] = value if name in inputs else accumulated(machine, rank, name, value, held)
+    if value is not None and value.leaves:
+        for leaf in value.leaves:
+            for pending in leaf.pending:
+                rank.carriers.setdefault(pending.origin, name)
+
+
+def returned(machine: Machine) -> set[str]:
+    return {machine.plan.loss} if machine.plan.loss else set(machine.plan.outputs)

@@ -1,0 +1,103 @@
+"""The state of a derivation: its tables, its ranks, and what was told."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tvlint.ir.plan import Communicate, Plan, Segment
+from tvlint.ops.spec import Family
+from tvlint.proof.apply import World
+from tvlint.proof.nearest import Nearest
+from tvlint.proof.placed import Inputs
+from tvlint.proof.relation import Value
+from tvlint.proof.trouble import Trouble
+
+Slot: TypeAlias = "Value | None"
+"""A derived relation; None is poison: something earlier went wrong and was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a forward operator keeps for its gradient."""
+
+    op: str
+    bound: Any
+    family: Family
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An operator on values of the reference that the reference does not apply to them."""
+
+    trouble: Trouble
+    term: int
+    nearest: int | None
+
+
+@dataclass(slots=True)
+class Derived:
+    """What was derived. `finished` says that every rank ran to its end."""
+
+    environments: dict[int, dict[str, Slot]] = field(default_factory=dict)
+    gradients: dict[int, dict[str, Slot]] = field(default_factory=dict)
+    used: set[tuple[int, str]] = field(default_factory=set)
+    """Parameters that ranks use: (rank, tensor name)."""
+    troubles: list[Trouble] = field(default_factory=list)
+    fatal: bool = False
+    """Whether a trouble makes the plan not run, whatever the values are."""
+    finished: bool = False
+    stages: int = 0
+    classes: int = 0
+    foreign: list[Foreign] = field(default_factory=list)
+    assumptions: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class RankState:
+    """One rank of a derivation.
+
+    `carriers` tells which tensor first carried the partial sum of a term, `consumers` which operator first read a tensor
+    that is not complete; both only for messages. `trail` are the results of the segment that is run, to tell classes apart.
+    """
+
+    number: int
+    environment: dict[str, Slot] = field(default_factory=dict)
+    gradients: dict[str, Slot] = field(default_factory=dict)
+    saved: dict[int, Saved] = field(default_factory=dict)
+    local: dict[str, Slot] = field(default_factory=dict)
+    segment: Segment | None = None
+    trail: list[Any] = field(default_factory=list)
+    carriers: dict[int, str] = field(default_factory=dict)
+    consumers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Machine:
+    """One derivation over one plan.
+
+    `slots` is the slotted dimension of each input, `total_slots` their number, `loss` the reference's loss (None while the
+    reference itself is derived, -1 when it is not one value), `dtypes` the dtype of every term so far.
+    """
+
+    world: World
+    plan: Plan
+    inputs: Inputs
+    slots: tuple[int, ...]
+    total_slots: int
+    loss: int | None
+    dtypes: dict[int, str]
+    nearest: Nearest | None
+    assume: frozenset[str]
+    derived: Derived = field(default_factory=Derived)
+    ranks: dict[int, RankState] = field(default_factory=dict)
+    weight_of: dict[str, str] = field(default_factory=dict)
+    parameters: dict[tuple[str, int], Value] = field(default_factory=dict)
+    results: dict[Any, Any] = field(default_factory=dict)
+    waiting: dict[Any, dict[int, tuple[Communicate, Slot]]] = field(default_factory=dict)
+    arrived: dict[Any, dict[int, Slot] | None] = field(default_factory=dict)
+    turns: dict[tuple[int, Any], int] = field(default_factory=dict)
+    mail: dict[Any, deque[Slot]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import reports
 
-from tvlint.findings import Finding, Report, Severity
+from tvlint.findings import Finding, Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters import concise, text
 from tvlint.reporters.visible import display_width
@@ -131,6 +131,11 @@ def test_only_files_that_were_asked_for_or_lie_unhidden_below_the_root_are_shown
     assert "SECRET" not in shown
     assert shown.count("message [some-rule]") == len(names)
     assert text.write(replace(report, checked=("../outside",)), reports.context(root)).count("SECRET") == 3
+    problems = (Problem("message", Location("../outside", 1)), Problem("message", Location("../tvlint.toml", 1)))
+    (tmp_path / "tvlint.toml").write_text("CONFIGURATION\n", encoding="utf-8")
+    shown = text.write(Report(problems=problems), reports.context(root))
+    assert "SECRET" not in shown
+    assert "CONFIGURATION" in shown
 
 
 def test_places_that_no_file_has_are_survived(root: Path) -> None:

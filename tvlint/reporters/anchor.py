@@ -9,9 +9,7 @@ from pathlib import Path, PurePath
 from tvlint.findings import Finding, Reason, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
-from tvlint.reporters.paths import below_root, relative, resolved
-
-CONFIGURATIONS = ("tvlint.toml", "pyproject.toml")
+from tvlint.reporters.paths import CONFIGURATIONS, below_root, relative, resolved
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,20 @@
 """The source lines that a location points at.
 
 A plan may name any path as the source of an operator, and a report may be published, so only two kinds of files are shown:
-those that were asked for, and unhidden regular files of bounded size below the root.
+those that were asked for (with tvlint's own configuration), and unhidden regular files of bounded size below the root.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TypeAlias
 
 from tvlint.findings import Report
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
-from tvlint.reporters.paths import below_root, resolved
+from tvlint.reporters.paths import CONFIGURATIONS, below_root, resolved
 from tvlint.reporters.visible import display_width, visible_source
 
 MAXIMAL_SIZE = 4 << 20
@@ -36,7 +36,7 @@ Excerpts: TypeAlias = Callable[[Location], "Excerpt | None"]
 
 def excerpts(report: Report, context: Context, width: int = 0) -> Excerpts:
     """A function from location to excerpt that reads each file once; `width` > 0 crops long lines around the span."""
-    asked = {resolved(path, context.root) for path in report.checked}
+    asked = _asked(report, context)
     files: dict[str, tuple[str, ...] | None] = {}
 
     def lines(path: str) -> tuple[str, ...] | None:
@@ -54,7 +54,13 @@ def excerpts(report: Report, context: Context, width: int = 0) -> Excerpts:
 
 def source_text(path: str, report: Report, context: Context) -> str | None:
     """The content of a file that may be shown; None where it may not, or is not text."""
-    return _read(path, context.root, {resolved(checked, context.root) for checked in report.checked})
+    return _read(path, context.root, _asked(report, context))
+
+
+def _asked(report: Report, context: Context) -> set[Path | None]:
+    configured = (problem.location.path for problem in report.problems)
+    paths = (*report.checked, *(path for path in configured if PurePath(path).name in CONFIGURATIONS))
+    return {resolved(path, context.root) for path in paths}
 
 
 def split_lines(text: str) -> tuple[str, ...]:

@@ -67,9 +67,8 @@ def _blocks(report: Report, context: Context) -> Iterator[str]:
             yield _verdict(verdict, context, show, mesh)
     if context.show_unknown and report.not_evaluated:
         items = [f"- {_code(item.rule)}: {escaped(item.reason)}" for item in report.not_evaluated]
-        yield "\n".join(
-            [f"<details><summary>{counted(len(items), 'rule')} not evaluated</summary>\n", *items, "\n</details>\n"]
-        )
+        title = counted(len({item.rule for item in report.not_evaluated}), "rule")
+        yield "\n".join([f"<details><summary>{title} not evaluated</summary>\n", *items, "\n</details>\n"])
 
 
 def _problem(problem: Problem, context: Context, show: Excerpts) -> str:

@@ -7,6 +7,9 @@ from pathlib import Path, PurePath
 
 from tvlint.ir.location import Location
 
+CONFIGURATIONS = ("tvlint.toml", "pyproject.toml")
+"""The files in which a project configures tvlint."""
+
 
 def resolved(path: str, root: Path) -> Path | None:
     """Where `path` really is, links followed; None where no such path can exist."""

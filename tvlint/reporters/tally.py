@@ -35,14 +35,14 @@ def summary(report: Report) -> str:
     found = ", ".join(counted(severities[severity], severity.value) for severity in Severity if severities[severity])
     parts = []
     if report.problems:
-        parts.append(f"{counted(len(report.problems), 'input')} could not be read")
+        parts.append(counted(len(report.problems), "problem"))
     if found or report.checked:
         where = f" in {counted(len(report.checked), 'file')}" if report.checked else ""
         parts.append(f"{found or 'no findings'}{where}")
     outcomes = Counter(verdict.outcome for verdict in report.verdicts)
     parts += [f"{counted(outcomes[outcome], 'proof')} {outcome.value}" for outcome in Outcome if outcomes[outcome]]
     if report.not_evaluated:
-        parts.append(f"{counted(len(report.not_evaluated), 'rule')} not evaluated")
+        parts.append(f"{counted(len({item.rule for item in report.not_evaluated}), 'rule')} not evaluated")
     return "; ".join(parts) or "nothing to report"
 
 

@@ -176,7 +176,7 @@ def _reason(reason: Reason, mesh: Mesh | None, screen: _Screen) -> list[str]:
 
 
 def _not_evaluated(items: Sequence[NotEvaluated], screen: _Screen) -> list[str]:
-    lines = [screen.paint(_BOLD, f"{counted(len(items), 'rule')} not evaluated:")]
+    lines = [screen.paint(_BOLD, f"{counted(len({item.rule for item in items}), 'rule')} not evaluated:")]
     for item in items:
         where = visible(place(item.location, screen.context.root))
         lines.append(f"  {where}: {visible(item.reason)} {screen.paint(_DIM, f'[{visible(item.rule)}]')}")

@@ -1,1 +1,1 @@
-"""The rule pages: their loader, their expressions, their evaluation over configurations."""
+"""Rule pages, the language they are written in, and what they say of a configuration."""

@@ -1,0 +1,15 @@
+"""Where the data that tvlint ships lies: rule pages and schemas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def data_path(kind: str) -> Path:
+    """The directory of `rules` or `schemas`: inside an installed package, else at the top of the checkout."""
+    packaged = _PACKAGE / "_data" / kind
+    if packaged.is_dir():
+        return packaged
+    return _PACKAGE.parent / kind

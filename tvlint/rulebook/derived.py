@@ -1,0 +1,88 @@
+"""Settings that follow from others, each written once, in the expression language.
+
+A derived name shadows nothing: no option has it (a test asserts that). Sources are Megatron-LM's, where it computes the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+DERIVED: Mapping[str, str] = {
+    # megatron/training/arguments.py:423 (the weight-shard axis of generalised tensor parallelism counts as a factor)
+    "weight_shards": "1 if tensor_parallel_num_weight_shards == none"
+    " else exact(tensor_parallel_num_weight_shards, tensor_model_parallel_size)",
+    "model_parallel_size": "tensor_model_parallel_size * pipeline_model_parallel_size * context_parallel_size * weight_shards",
+    # megatron/training/arguments.py:588
+    "effective_expert_tensor_parallel_size": "default(expert_tensor_parallel_size, tensor_model_parallel_size)",
+    # megatron/core/parallel_state.py:870
+    "expert_grid_size": "effective_expert_tensor_parallel_size * expert_model_parallel_size * pipeline_model_parallel_size",
+    "minimum_world_size": "lcm(model_parallel_size, expert_grid_size)",
+    # megatron/training/arguments.py:454; the ranks over which a batch is split, weight shards among them
+    "data_parallel_size": "exact(world_size, model_parallel_size) * weight_shards",
+    "expert_data_parallel_size": "exact(world_size, expert_grid_size)",
+    # megatron/training/arguments.py:703
+    "batch_per_step": "micro_batch_size * data_parallel_size",
+    "effective_global_batch_size": "default(global_batch_size, batch_per_step)",
+    "micro_batches": "exact(effective_global_batch_size, batch_per_step)",
+    # megatron/training/argument_utils.py:331
+    "effective_query_groups": "num_query_groups if group_query_attention else num_attention_heads",
+    # megatron/training/arguments.py:940-996
+    "has_uneven_split": "decoder_first_pipeline_num_layers != none or decoder_last_pipeline_num_layers != none",
+    "layers_to_split": "num_layers + (1 if account_for_embedding_in_pipeline_split else 0)"
+    " + (1 if account_for_loss_in_pipeline_split else 0)",
+    "virtual_stages": "exact(layout_stages(pipeline_model_parallel_layout), pipeline_model_parallel_size)"
+    " if pipeline_model_parallel_layout != none"
+    " else num_virtual_stages_per_pipeline_rank if num_virtual_stages_per_pipeline_rank != none"
+    " else exact(exact(layers_to_split, pipeline_model_parallel_size), num_layers_per_virtual_pipeline_stage)"
+    " if num_layers_per_virtual_pipeline_stage != none else 1",
+    "interleaved": "hybrid_layer_pattern == none and virtual_stages > 1",
+    # megatron/core/model_parallel_config.py:600: the group of micro-batches that one virtual stage runs in a row
+    "micro_batch_group": "default(microbatch_group_size_per_vp_stage, pipeline_model_parallel_size)",
+    # megatron/core/transformer/transformer_config.py:1440
+    "effective_ffn_hidden_size": "default(ffn_hidden_size, 4 * hidden_size)",
+    "effective_kv_channels": "default(kv_channels, exact(hidden_size, num_attention_heads))",
+    "has_experts": "num_experts != none",
+    # megatron/training/tokenizer: the vocabulary is padded to this multiple
+    "vocabulary_multiple": "make_vocab_size_divisible_by * tensor_model_parallel_size",
+    "padded_vocabulary": "multiple_above(vocab_size, vocabulary_multiple)",
+}
+"""Derived name -> expression over settings and other derived names."""
+
+KEPT_FROM_CHECKPOINT = frozenset(
+    {
+        "num_layers",
+        "hidden_size",
+        "ffn_hidden_size",
+        "seq_length",
+        "num_attention_heads",
+        "kv_channels",
+        "max_position_embeddings",
+        "moe_token_dispatcher_type",
+        "hybrid_layer_pattern",
+    }
+)
+"""What `--use-checkpoint-args` takes from the checkpoint where it is not given (megatron/training/checkpointing.py:2272)."""
+
+TAKEN_FROM_CHECKPOINT = frozenset(
+    {
+        "num_query_groups",
+        "group_query_attention",
+        "position_embedding_type",
+        "add_bias_linear",
+        "swiglu",
+        "untie_embeddings_and_output_weights",
+        "normalization",
+        "mtp_num_layers",
+        "num_experts",
+        "moe_layer_freq",
+        "moe_ffn_hidden_size",
+        "moe_router_topk",
+        "moe_grouped_gemm",
+        "moe_shared_expert_intermediate_size",
+        "moe_router_score_function",
+        "moe_router_enable_expert_bias",
+        "attention_dropout",
+        "hidden_dropout",
+    }
+)
+"""What `--use-checkpoint-args` replaces even where it is given (megatron/training/checkpointing.py:2277)."""

@@ -1,0 +1,120 @@
+"""Rule pages (`rules/<rule-name>.md`) to `Rule` values.
+
+The front matter is the small subset of YAML that `docs/writing-rules.md` describes, so that hundreds of pages load in a few
+milliseconds. A wrong page is our mistake and raises `PageError`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tvlint.data import data_path
+from tvlint.findings import Severity
+from tvlint.rule import Example, Rule, RuleKind
+
+_ENTRY = re.compile(r"^([a-z]+):(?: (.*))?$")
+_BARE_ITEM = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_FENCE = re.compile(r"^(?P<fence>```+)(?P<language>[a-z0-9]+) (?P<verdict>valid|invalid)(?P<options>[^\n]*)\n", re.MULTILINE)
+_OPTION = re.compile(r'(\w+)=("[^"]*"|\S+)')
+
+
+class PageError(ValueError):
+    """A rule page that does not follow the format; says which and where."""
+
+
+@cache
+def load_rules() -> Mapping[str, Rule]:
+    """Every rule that tvlint ships, by name."""
+    return read_rules(data_path("rules"))
+
+
+def read_rules(folder: Path) -> Mapping[str, Rule]:
+    """The rules whose pages lie in `folder`, by name, in alphabetical order."""
+    rules: dict[str, Rule] = {}
+    for path in sorted(folder.glob("*.md")):
+        rules[path.stem] = read_page(path.stem, path.read_text(encoding="utf-8"), str(path))
+    return rules
+
+
+def read_page(name: str, text: str, path: str = "") -> Rule:
+    """The rule of one page."""
+    if not text.startswith("---\n"):
+        raise PageError(f"{path or name}:1: the page does not start with front matter")
+    head, separator, rest = text[4:].partition("\n---\n")
+    if not separator:
+        raise PageError(f"{path or name}:1: the front matter does not end")
+    title = f"\n# {name}\n"
+    if not rest.startswith(title):
+        raise PageError(f"{path or name}: the title is not `# {name}`")
+    entries = read_front_matter(head, path or name)
+    body = rest[len(title) :]
+    first_line = text[: len(text) - len(body)].count("\n") + 1
+    try:
+        return _rule(name, entries, body, _examples(body, first_line), path)
+    except (KeyError, TypeError, ValueError) as error:
+        raise PageError(f"{path or name}: {error!r}") from error
+
+
+def read_front_matter(text: str, where: str) -> dict[str, Any]:
+    """The entries of a front matter (without its `---` lines)."""
+    found: dict[str, str] = {}
+    key = ""
+    for number, line in enumerate(text.split("\n"), start=2):
+        if line.startswith("  ") and key:
+            found[key] += " " + line.strip()
+            continue
+        entry = _ENTRY.match(line)
+        if entry is None or entry[1] in found:
+            raise PageError(f"{where}:{number}: not an entry of its own: `{line}`")
+        key = entry[1]
+        found[key] = (entry[2] or "").strip()
+    return {key: _value(value.strip(), where) for key, value in found.items()}
+
+
+def _value(text: str, where: str) -> Any:
+    if not text or text[0].isalpha() or text[0] == "(":
+        if ": " in text or " #" in text:
+            raise PageError(f"{where}: `{text}` needs double quotes")
+        return text
+    if text[0] == "[" and '"' not in text:
+        items = [item.strip() for item in text[1:-1].split(",")] if text[1:-1].strip() else []
+        if text[-1] != "]" or not all(_BARE_ITEM.fullmatch(item) for item in items):
+            raise PageError(f"{where}: `{text}` is not a list of words")
+        return items
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise PageError(f"{where}: `{text}`: {error}") from error
+
+
+def _rule(name: str, entries: dict[str, Any], body: str, examples: tuple[Example, ...], path: str) -> Rule:
+    kind = RuleKind(entries.pop("kind"))
+    severity = Severity(entries.pop("severity"))
+    location = tuple(entries.pop("location", ()))
+    sources = tuple(entries.pop("sources", ()))
+    return Rule(name, kind, severity, body=body, examples=examples, path=path, location=location, sources=sources, **entries)
+
+
+def _examples(body: str, first_line: int) -> tuple[Example, ...]:
+    found: list[Example] = []
+    position = 0
+    while opening := _FENCE.search(body, position):
+        end = body.find("\n" + opening["fence"], opening.end() - 1)
+        if end < 0:
+            raise ValueError(f"the fence `{opening[0].strip()}` does not end")
+        options = {key: value.strip('"') for key, value in _OPTION.findall(opening["options"])}
+        text = body[opening.end() : end + 1]
+        line = first_line + body.count("\n", 0, opening.end())
+        found.append(Example(opening["verdict"] == "valid", opening["language"], text, line, options))
+        position = end + 1
+    return tuple(found)
+
+
+def rule_index() -> tuple[tuple[str, str, str, str], ...]:
+    """Name, kind, severity and summary of every rule, alphabetically."""
+    return tuple((rule.name, rule.kind.value, rule.severity.value, rule.summary) for rule in load_rules().values())

@@ -1,0 +1,42 @@
+"""Version ranges of frameworks: `*`, `>=0.12`, `<0.15`, `>=0.12,<0.15`."""
+
+from __future__ import annotations
+
+import re
+
+from tvlint.ir.configuration import Unknown
+
+_BOUND = re.compile(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
+_VERSION = re.compile(r"\D{0,20}(\d{1,9}(?:\.\d{1,9})*)")
+
+
+def bounds(version_range: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The bounds of a range; empty for `*`. Raises `ValueError` where it is not a range."""
+    if version_range == "*":
+        return ()
+    found = []
+    for part in version_range.split(","):
+        bound = _BOUND.fullmatch(part)
+        if bound is None:
+            raise ValueError(f"`{version_range}` is not a version range")
+        found.append((bound[1], _numbers(bound[2])))
+    return tuple(found)
+
+
+def holds_for(version_range: str, version: str) -> bool | Unknown:
+    """Whether `version` lies in the range; unknown where it is not known and the range needs it."""
+    needed = bounds(version_range)
+    if not needed:
+        return True
+    read = _VERSION.match(version)
+    if read is None:
+        return Unknown("the version of the framework is not known")
+    own = _numbers(read[1])
+    return all(own >= bound if operator == ">=" else own < bound for operator, bound in needed)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in text.split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)

@@ -1,0 +1,89 @@
+"""Do the members of every group run the same collectives, in the same order?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.calls import Call, Meeting, Traffic
+from tvlint.ir.plan import Collective, Communicate, ReduceGradients
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Disagreement:
+    """The first place at which members of one communicator part.
+
+    `kind` is `group` (a member names other ranks), `order` (same collectives, another order), `absent` (a member runs fewer)
+    or `operation` (another collective in this place). `ours` and `theirs` are calls of two sides; `theirs` is None where the
+    other side runs nothing more on this communicator.
+    """
+
+    kind: str
+    ours: tuple[Call, ...]
+    theirs: tuple[Call, ...]
+    absent: tuple[int, ...] = ()
+
+
+def disagreements(traffic: Traffic) -> Iterator[Disagreement]:
+    """The first disagreement of every communicator."""
+    incomplete: dict[int, list[Call]] = {}
+    for meetings in traffic.meetings.values():
+        for meeting in meetings:
+            if len(meeting.calls) < len(meeting.members):
+                for rank, call in meeting.calls.items():
+                    incomplete.setdefault(rank, []).append(call)
+    for meetings in traffic.meetings.values():
+        found = _first(meetings, incomplete)
+        if found is not None:
+            yield found
+
+
+def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagreement | None:
+    for turn, meeting in enumerate(meetings):
+        absent = tuple(rank for rank in meeting.members if rank not in meeting.calls)
+        sides: dict[object, list[Call]] = {}
+        for call in meeting.calls.values():
+            sides.setdefault(signature(call), []).append(call)
+        if not absent and len(sides) == 1:
+            continue
+        ours = tuple(meeting.calls.values())
+        if len(sides) > 1:
+            first, second = sorted(sides.values(), key=lambda calls: (-len(calls), calls[0].rank))[:2]
+            return _parted(meetings[turn:], tuple(first), tuple(second), incomplete)
+        other = [call for rank in absent for call in incomplete.get(rank, ()) if _is_other_group(call, ours[0])]
+        if other:
+            return Disagreement("group", ours, tuple(other[:1]))
+        return Disagreement("absent", ours, (), absent)
+    return None
+
+
+def _parted(
+    rest: list[Meeting], ours: tuple[Call, ...], theirs: tuple[Call, ...], incomplete: dict[int, list[Call]]
+) -> Disagreement:
+    left, right = ours[0].rank, theirs[0].rank
+    one = [signature(meeting.calls[left]) for meeting in rest if left in meeting.calls]
+    two = [signature(meeting.calls[right]) for meeting in rest if right in meeting.calls]
+    if len(one) != len(two):
+        shorter, longer = (right, ours) if len(one) > len(two) else (left, theirs)
+        extra = longer if longer is ours else theirs
+        other = [call for call in incomplete.get(shorter, ()) if _is_other_group(call, extra[0])]
+        if other:
+            return Disagreement("group", extra, tuple(other[:1]))
+        return Disagreement("absent", extra, (), (shorter,))
+    same = sorted(map(str, one)) == sorted(map(str, two))
+    return Disagreement("order" if same else "operation", ours, theirs)
+
+
+def _is_other_group(call: Call, other: Call) -> bool:
+    return call.communicator != other.communicator and signature(call) == signature(other)
+
+
+def signature(call: Call) -> object:
+    """What has to be the same for two members of one collective."""
+    operator = call.operator
+    if isinstance(operator, ReduceGradients):
+        return ("reduce-gradients", operator.reduce, operator.scatter)
+    if not isinstance(operator, Communicate):
+        return ()
+    reduces = operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+    return (operator.kind.value, (operator.reduce or "sum") if reduces else "", operator.root)

@@ -1,0 +1,134 @@
+"""Which ranks stand for all: replicas and mesh axes along which every rank does the same are walked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from tvlint.ir.mesh import Mesh
+from tvlint.ir.plan import Communicate, Group, Operator, Peer, Plan, Receive, ReduceGradients, Send
+
+_LARGEST_GROUP = 1 << 20
+
+
+class Fold:
+    """The ranks of a plan, folded to representatives.
+
+    `alike` are the axes along which the ranks cannot be told apart: no program, peer or explicit rank distinguishes their
+    coordinates. `present` are the ranks that are walked: coordinate 0 on those axes, replica 0.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.mesh = plan.mesh
+        self._program_of = {rank: index for index, program in enumerate(plan.programs) for rank in program.ranks}
+        self.alike = frozenset(_alike_axes(plan, self._program_of))
+        self.present = tuple(sorted(rank for rank in self._program_of if self._is_representative(rank)))
+        self._communicators = {group.name: group for group in plan.communicators if group.name}
+
+    def _is_representative(self, rank: int) -> bool:
+        if not self.alike:
+            return True
+        own = self.mesh.coordinates(rank)
+        return all(own[name] == 0 for name in self.alike)
+
+    def program_of(self, rank: int) -> int | None:
+        """The index of the program that `rank` runs, if it has one."""
+        return self._program_of.get(rank)
+
+    def representative(self, rank: int) -> int | None:
+        """The walked rank that does what `rank` does; None when no program covers it."""
+        replication = self.plan.replication
+        if rank not in self._program_of and replication.count > 1 and replication.stride > 0:
+            low = min(self._program_of, default=0)
+            replica = min(max(rank - low, 0) // replication.stride, replication.count - 1)
+            rank -= replica * replication.stride
+        if rank not in self._program_of:
+            return None
+        if not self.alike or rank >= self.mesh.size:
+            return rank
+        own = self.mesh.coordinates(rank)
+        return self.mesh.rank({name: 0 if name in self.alike else at for name, at in own.items()})
+
+    def everywhere(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
+        """All ranks that the representatives `ranks` stand for, ascending."""
+        found = set(ranks)
+        if self.alike:
+            found = {other for rank in found if rank < self.mesh.size for other in self.mesh.along(rank, tuple(self.alike))}
+        replication = self.plan.replication
+        if replication.count > 1 and replication.stride > 0:
+            shifts = range(min(replication.count, _LARGEST_GROUP // max(1, len(found)) + 1))
+            found = {rank + shift * replication.stride for rank in found for shift in shifts}
+        return tuple(sorted(found))
+
+    def declared(self, group: Group) -> Group:
+        """The group with its ranks or axes filled in from the plan's communicators, when it only has a name."""
+        if group.axes or group.ranks or not group.name:
+            return group
+        return self._communicators.get(group.name, group)
+
+    def members(self, group: Group, rank: int) -> tuple[int, ...]:
+        """The walked ranks of the group that `rank` has, ascending; as written when the group lists its ranks."""
+        group = self.declared(group)
+        if group.ranks:
+            return tuple(sorted(set(group.ranks)))
+        folded = self.alike | ({self.plan.replication.axis} if self.plan.replication.count > 1 else set())
+        names = tuple(axis.name for axis in self.mesh.axes) if not group.axes else group.axes
+        kept = tuple(name for name in names if name not in folded)
+        if rank >= self.mesh.size or prod(self.mesh.axis_size(name) for name in set(kept)) > _LARGEST_GROUP:
+            return (rank,)
+        return self.mesh.along(rank, kept)
+
+    def communicator(self, group: Group, rank: int) -> tuple[object, ...]:
+        """What two members agree on when they use the same communicator."""
+        group = self.declared(group)
+        hidden = tuple(sorted(name for name in group.axes if name in self.alike and self.mesh.axis_size(name) > 1))
+        return (group.name, hidden, self.members(group, rank))
+
+    def peer(self, peer: Peer, rank: int) -> int | None:
+        """The absolute rank at the other end; None when the axis ends before it, so that `rank` skips the operation."""
+        if peer.rank is not None or not peer.axis:
+            return peer.rank
+        size = self.mesh.axis_size(peer.axis)
+        if rank >= self.mesh.size:
+            return None
+        own = self.mesh.coordinates(rank)
+        target = own.get(peer.axis, 0) + peer.offset
+        if not 0 <= target < size and not peer.wrap:
+            return None
+        return self.mesh.rank({**own, peer.axis: target % size})
+
+
+def operators(plan: Plan) -> Iterator[Operator]:
+    """Every operator that stands in a segment of the plan."""
+    for segment in plan.segments.values():
+        yield from segment.operators
+
+
+def _alike_axes(plan: Plan, program_of: dict[int, int]) -> Iterator[str]:
+    mesh = plan.mesh
+    told_apart: set[str] = {plan.replication.axis} if plan.replication.count > 1 else set()
+    for operator in operators(plan):
+        if isinstance(operator, (Send, Receive)):
+            if operator.peer.rank is not None:
+                return
+            told_apart.add(operator.peer.axis)
+        if isinstance(operator, (Communicate, ReduceGradients)) and operator.group.ranks:
+            return
+        if isinstance(operator, Communicate) and operator.root is not None:
+            return
+    if any(group.ranks for group in plan.communicators) or mesh.size != len(program_of) or plan.replication.count > 1:
+        return
+    for axis in mesh.axes:
+        if axis.size > 1 and axis.name not in told_apart and _same_program_along(axis.name, mesh, program_of):
+            yield axis.name
+
+
+def _same_program_along(axis: str, mesh: Mesh, program_of: dict[int, int]) -> bool:
+    stride = 1
+    for other in reversed(mesh.axes):
+        if other.name == axis:
+            size = other.size
+            break
+        stride *= other.size
+    return all(program == program_of.get(rank - rank // stride % size * stride) for rank, program in program_of.items())

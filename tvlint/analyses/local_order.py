@@ -1,0 +1,155 @@
+"""What one rank does in the wrong order: handles, buffers in flight, values that are not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.operands import handle_of, overwritten, reads, writes
+from tvlint.ir.plan import Plan, Program, ReduceGradients, Role, Segment, Step, Update, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """One thing in the wrong order, at (`segment`, `index`); `name` is the tensor or handle, `other` the earlier operator."""
+
+    kind: str
+    segment: str
+    index: int
+    name: str
+    ranks: tuple[int, ...]
+    other: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Issue:
+    """An operator that is under way until its handle is waited for."""
+
+    segment: str
+    index: int
+    step: int
+    micro_batch: int
+    handle: str
+    names: dict[object, str]
+    reading: frozenset[object]
+    writing: frozenset[object]
+
+
+def hazards(plan: Plan) -> Iterator[Hazard]:
+    """The hazards of all programs; the same place is named once, with the ranks of every program that has it."""
+    merged: dict[tuple[str, str, int, str, tuple[str, int] | None], set[int]] = {}
+    for program in plan.programs:
+        walk = _Walk(plan, program)
+        for hazard in walk.run():
+            key = (hazard.kind, hazard.segment, hazard.index, hazard.name, hazard.other)
+            merged.setdefault(key, set()).update(program.ranks)
+    for (kind, segment, index, name, other), ranks in merged.items():
+        yield Hazard(kind, segment, index, name, tuple(sorted(ranks)), other)
+
+
+class _Walk:
+    """One pass over a program, with what is under way."""
+
+    def __init__(self, plan: Plan, program: Program) -> None:
+        self.plan = plan
+        self.program = program
+        self.open: dict[str, list[_Issue]] = {}
+        self.closed: dict[str, list[_Issue]] = {}
+        self.writing: dict[object, _Issue] = {}
+        self.reading: dict[object, list[_Issue]] = {}
+        self.asynchronous = {
+            name for name, segment in plan.segments.items()
+            if any(isinstance(operator, Wait) or handle_of(operator) for operator in segment.operators)
+        }
+
+    def run(self) -> Iterator[Hazard]:
+        for number, step in enumerate(self.program.steps):
+            segment = self.plan.segments.get(step.segment)
+            if segment is not None and (segment.name in self.asynchronous or self.open):
+                yield from self._segment(number, step, segment)
+        for issues in self.open.values():
+            for issue in issues:
+                yield self._hazard("never-waited", issue.segment, issue.index, issue.handle)
+
+    def _segment(self, number: int, step: Step, segment: Segment) -> Iterator[Hazard]:
+        inner = dict(zip(segment.inputs, step.inputs or segment.inputs, strict=False))
+        inner |= dict(zip(segment.outputs, step.outputs or segment.outputs, strict=False))
+        renamed = step.inputs is not None or step.outputs is not None
+        for index, operator in enumerate(segment.operators):
+            if isinstance(operator, Wait):
+                yield from self._wait(operator.handle, step, segment.name, index)
+                continue
+            read = {self._key(name, inner, renamed, step, number): name for name in reads(operator)}
+            written = {self._key(name, inner, renamed, step, number): name for name in writes(operator)}
+            written |= {self._key(name, inner, renamed, step, number): name for name in overwritten(operator)}
+            if isinstance(operator, ReduceGradients):
+                written |= {("gradient", weight): weight for weight in operator.weights}
+            if isinstance(operator, Update):
+                read |= {("gradient", weight): weight for weight in operator.weights}
+                written |= {weight: weight for weight in operator.weights}
+            yield from self._collisions(read, written, segment.name, index)
+            handle = handle_of(operator)
+            if handle:
+                issue = _Issue(segment.name, index, number, step.micro_batch, handle, read | written, frozenset(read),
+                               frozenset(written))
+                self.open.setdefault(handle, []).append(issue)
+                for key in written:
+                    self.writing[key] = issue
+                for key in read:
+                    self.reading.setdefault(key, []).append(issue)
+
+    def _collisions(
+        self, read: dict[object, str], written: dict[object, str], segment: str, index: int
+    ) -> Iterator[Hazard]:
+        if not self.open:
+            return
+        for key, name in read.items():
+            issue = self.writing.get(key)
+            if issue is None:
+                continue
+            same = issue.names.get(key) == name
+            yield self._hazard("read-in-flight" if same else "alias-read-in-flight", segment, index, name, issue)
+        for key, name in written.items():
+            issue = self.writing.get(key)
+            if issue is not None and key not in read:
+                yield self._hazard("write-over-write", segment, index, name, issue)
+            for issue in self.reading.get(key, ()):
+                if key not in issue.writing:
+                    yield self._hazard("write-over-read", segment, index, name, issue)
+
+    def _wait(self, handle: str, step: Step, segment: str, index: int) -> Iterator[Hazard]:
+        issues = self.open.get(handle)
+        if not issues:
+            known = handle in self.closed
+            other = (self.closed[handle][-1].segment, self.closed[handle][-1].index) if known else None
+            yield Hazard("waited-twice" if known else "unknown-handle", segment, index, handle, self.program.ranks, other)
+            return
+        chosen = [issue for issue in issues if issue.micro_batch == step.micro_batch]
+        if not chosen:
+            chosen = [issue for issue in issues if issue.step == issues[0].step]
+        for issue in chosen:
+            issues.remove(issue)
+            for key in issue.writing:
+                if self.writing.get(key) is issue:
+                    del self.writing[key]
+            for key in issue.reading:
+                remaining = [other for other in self.reading.get(key, ()) if other is not issue]
+                self.reading[key] = remaining
+        if not issues:
+            del self.open[handle]
+        self.closed[handle] = chosen
+
+    def _key(self, name: str, inner: dict[str, str], renamed: bool, step: Step, number: int) -> object:
+        tensor = self.plan.tensors.get(name)
+        if tensor is not None and tensor.storage:
+            return ("storage", tensor.storage)
+        if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE):
+            return name
+        outer = inner.get(name)
+        if outer is not None:
+            return (outer, step.micro_batch)
+        return (name, step.micro_batch, number) if renamed else (name, step.micro_batch)
+
+    def _hazard(self, kind: str, segment: str, index: int, name: str, issue: _Issue | None = None) -> Hazard:
+        other = None if issue is None else (issue.segment, issue.index)
+        return Hazard(kind, segment, index, name, self.program.ranks, other)

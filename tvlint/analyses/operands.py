@@ -1,0 +1,43 @@
+"""Which tensors an operator reads, produces and overwrites."""
+
+from __future__ import annotations
+
+from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator, Receive, ReduceGradients, Send
+
+
+def reads(operator: Operator) -> tuple[str, ...]:
+    """The tensors whose values the operator reads, weights of reducers and optimizer steps left out."""
+    if isinstance(operator, Compute):
+        return tuple(name for name in operator.inputs if not isinstance(name, Literal))
+    if isinstance(operator, Communicate):
+        return tuple(name for name in operator.inputs if name)
+    if isinstance(operator, Backward):
+        return tuple(name for name in operator.inputs if name)
+    if isinstance(operator, Send):
+        return (operator.tensor,)
+    return ()
+
+
+def writes(operator: Operator) -> tuple[str, ...]:
+    """The tensors that the operator produces."""
+    if isinstance(operator, (Compute, Communicate, Backward)):
+        return tuple(name for name in operator.outputs if name)
+    if isinstance(operator, Receive):
+        return (operator.tensor,)
+    return ()
+
+
+def overwritten(operator: Operator) -> tuple[str, ...]:
+    """The inputs that the operator changes in place."""
+    if not isinstance(operator, Compute):
+        return ()
+    inputs = operator.inputs
+    chosen = [inputs[position] for position in operator.in_place if 0 <= position < len(inputs)]
+    return tuple(name for name in chosen if not isinstance(name, Literal))
+
+
+def handle_of(operator: Operator) -> str:
+    """The handle that the operator completes through; empty when it completes in place."""
+    if isinstance(operator, (Communicate, Send, Receive, ReduceGradients)):
+        return operator.handle
+    return ""

@@ -19,7 +19,7 @@ class Progress:
     """Shown on stderr, only on a terminal, only after a second; gone when the work is done."""
 
     def __init__(self) -> None:
-        self._state = ("starting", 0, 0)
+        self._state = ("starting", 0.0)
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._lock = threading.Lock()
@@ -41,22 +41,22 @@ class Progress:
             self._timer = None
             self._bar = None
 
-    def __call__(self, what: str, done: int = 0, total: int = 0) -> None:
-        self._state = (what, done, total)
+    def __call__(self, what: str, share: float) -> None:
+        self._state = (what, share)
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=what, completed=done, total=total or None)
+            self._bar.update(self._task, description=what, completed=share)
 
     def _show(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
         with self._lock:
             if self._timer is None:
                 return
-            columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-            bar = Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True, refresh_per_second=8)
-            what, done, total = self._state
-            self._task = bar.add_task(what, completed=done, total=total or None)
+            columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+            bar = Bar(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8)
+            what, share = self._state
+            self._task = bar.add_task(what, completed=share, total=1.0)
             bar.start()
             self._bar = bar

@@ -47,7 +47,7 @@ def check(
     said = _Said(problems=list(candidates.problems))
     for index, path in enumerate(candidates.files):
         if progress is not None:
-            progress(f"checking {path}", index, len(candidates.files))
+            progress(f"checking {path}", index / len(candidates.files))
         _check_file(path, path in candidates.named, rules, project, said)
 
     def judged(path: str, rule: str) -> bool:

@@ -13,8 +13,8 @@ from tvlint.findings import Problem, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 
-Progress: TypeAlias = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, and how much there is (0: not known)."""
+Progress: TypeAlias = Callable[[str, float], None]
+"""What is being done, and which share of it is done (0 to 1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None) -> Report:
     problems: list[Problem] = []
     for path in (pair.parallel, pair.reference):
         if progress is not None:
-            progress(f"reading {path}", 0, 0)
+            progress(f"reading {path}", 0.0)
         found = read_plan(path)
         if isinstance(found, Problem):
             problems.append(found)
@@ -95,7 +95,7 @@ def prove_pairs(pairs: tuple[Pair, ...], jobs: int, progress: Progress | None = 
         try:
             for index, report in enumerate(pool.map(prove_pair, pairs)):
                 if progress is not None:
-                    progress("proving", index + 1, len(pairs))
+                    progress("proving", (index + 1) / len(pairs))
                 yield report
         except BaseException:
             for child in active_children():

@@ -1,0 +1,128 @@
+"""Compressed inputs, recognised by their first bytes and unpacked within bounds."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+
+from tvlint.ir.location import Location
+from tvlint.readers.document import ReadError
+
+LIMIT = 4 << 30
+"""The most bytes that any input unpacks to."""
+
+_FREE = 64 << 20
+_RATIO = 200
+_CHUNK = 1 << 20
+_XZ_MEMORY = 256 << 20
+_ZSTD_WINDOW = 256 << 20
+_ZSTD_PIECE = 256
+
+_XZ = b"\xfd7zXZ\x00"
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+def decompress(data: bytes, path: str, limit: int = LIMIT) -> bytes:
+    """The content of `data`: unpacked when it is xz, gzip or zstd by its first bytes, as it is otherwise.
+
+    Output is bounded by `limit` and by 200 times the input (64 MiB are always allowed), so that a small file cannot fill
+    the memory. Raises `ReadError` for truncated, corrupt and oversized input.
+    """
+    unpack = _unpacker(data)
+    if unpack is None:
+        return data
+    name, chunks = unpack
+    bound = min(limit, max(_FREE, _RATIO * len(data)))
+    pieces: list[bytes] = []
+    total = 0
+    try:
+        for piece in chunks(data):
+            total += len(piece)
+            if total > bound:
+                raise ReadError(
+                    f"{name} data of {len(data)} bytes unpacks to more than {bound} bytes",
+                    Location(path),
+                    "unpack the file yourself if its content is really this large",
+                )
+            pieces.append(piece)
+    except _Truncated:
+        raise ReadError(f"{name} data ends before it is complete", Location(path), "copy or download the file again") from None
+    except (lzma.LZMAError, zlib.error, EOFError, _ZstdError) as error:
+        raise ReadError(
+            f"{name} data is corrupt: {error}".rstrip("."), Location(path), "copy or download the file again"
+        ) from None
+    except MemoryError:
+        raise ReadError(f"{name} data of {len(data)} bytes does not fit in memory", Location(path)) from None
+    return b"".join(pieces)
+
+
+class _Truncated(Exception):
+    """The data end inside a stream."""
+
+
+class _ZstdError(Exception):
+    """The zstd library refuses the data."""
+
+
+def _unpacker(data: bytes) -> tuple[str, Callable[[bytes], Iterator[bytes]]] | None:
+    if data.startswith(_XZ):
+        return "xz", _xz
+    if data.startswith(_GZIP):
+        return "gzip", _gzip
+    if data.startswith(_ZSTD):
+        return "zstd", _zstd
+    return None
+
+
+def _xz(data: bytes) -> Iterator[bytes]:
+    rest = data
+    while rest:
+        stream = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+        piece = stream.decompress(rest, _CHUNK)
+        yield piece
+        while not stream.eof:
+            if stream.needs_input:
+                raise _Truncated
+            yield stream.decompress(b"", _CHUNK)
+        rest = stream.unused_data.lstrip(b"\x00")
+
+
+def _gzip(data: bytes) -> Iterator[bytes]:
+    rest = data
+    while rest:
+        stream = zlib.decompressobj(31)
+        yield stream.decompress(rest, _CHUNK)
+        while not stream.eof:
+            pending = stream.unconsumed_tail
+            piece = stream.decompress(pending, _CHUNK)
+            if not piece and not stream.eof and len(stream.unconsumed_tail) == len(pending):
+                raise _Truncated
+            yield piece
+        rest = stream.unused_data.lstrip(b"\x00")
+
+
+def _zstd(data: bytes) -> Iterator[bytes]:
+    import zstandard
+
+    view = memoryview(data)
+    context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    stream = context.decompressobj()
+    start = 0
+    try:
+        while start < len(data):
+            piece = view[start : start + _ZSTD_PIECE]
+            start += len(piece)
+            yield stream.decompress(piece)
+            while stream.eof:
+                rest = stream.unused_data
+                if not rest and start >= len(data):
+                    return
+                stream = context.decompressobj()
+                yield stream.decompress(rest)
+                if not rest:
+                    break
+    except zstandard.ZstdError as error:
+        raise _ZstdError(str(error)) from None
+    raise _Truncated

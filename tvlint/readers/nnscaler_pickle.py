@@ -1,0 +1,134 @@
+"""nnScaler's plan pickle (`ModuleCodeGen`), as a `Plan`.
+
+Names. `w<id>` is a parameter or buffer, `g<id>` a gradient (a parameter's too), `t<id>` any other tensor, `o<id>` a value that
+is no tensor; ids are nnScaler's. A value that keeps the id of another one on the same device (an adapter's output with the id
+of its input, a scratch value inside an adapter) is `<name>.<n>`, so that in a segment a forward name has one producer.
+`Tensor.logical` is the full name of a parameter or buffer, and the id of the full tensor for everything else. `region` and
+`part` are nnScaler's index and value maps. A buffer is an attribute that needs no gradient. What the data loader gives has the
+role input.
+
+Segments are cells on a device: `device 0/segment 217`, `device 0/adapter 397`, `device 0/data 107`, `device 0/reducer 1694`.
+The k-th use of a cell on a device is micro-batch k, with the tensors of that use as the step's inputs and outputs. Every cell
+is a segment even when it holds no operator: an adapter without primitives produces nothing. An output of an adapter that is
+its input and is not made anew is left out.
+
+Backward: `Backward.inputs` are aligned with the outputs of the forward operator, `Backward.outputs` with its tensor operands
+(literals not counted), in the order in which the plan gives them; an empty name stands where an operand has no gradient.
+Surplus gradients are appended. Fused primitives act on the adapter's tensors, in the direction of the adapter. A broadcast has
+an input only on the root, and an output there only when it has another name. All-to-all splits `dim` and concatenates
+`concat_dim`. A reducer's divisor is not in the file (0), and its group extends over the replicas (`replicated`).
+
+Attributes are the keyword arguments. A keyword argument that is a tensor is appended to the inputs, and the attribute says
+`operand <position>`. An unknown primitive is a `Compute` with its signature as `op`.
+
+Mesh: `dp` (replicas), `pp` and `tp` when the devices form pipeline stages of equal size, by the forward segments they share;
+otherwise `dp` and `device`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tvlint.findings import Finding
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.plan import Group, Plan, Replication, Segment
+from tvlint.readers.compressed import decompress
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
+from tvlint.readers.nnscaler_records import Malformed, described, fields, integer, integers, kind, mapping, required, sequence
+from tvlint.readers.nnscaler_schedule import Schedule, schedule
+from tvlint.readers.unsafe_pickle import unsafe_calls
+
+FORMAT = "nnscaler-pickle"
+
+
+def is_nnscaler_plan(data: bytes) -> bool:
+    """Whether unpacked `data` look like a pickle of nnScaler's code generator."""
+    return looks_like_pickle(data) and b"ModuleCodeGen" in data
+
+
+def read(path: str, data: bytes) -> Document:
+    """The plan in `data`, compressed or not. Raises `ReadError` when it is not one, or malformed."""
+    loaded = load(decompress(data, path), path, ("nnscaler.",))
+    findings = tuple(unsafe_calls(loaded, path))
+    return Document(path, FORMAT, _plan(path, loaded), findings=findings)
+
+
+def findings_only(path: str, data: bytes) -> tuple[Finding, ...]:
+    """What is unsafe about a pickle that is no plan."""
+    return tuple(unsafe_calls(load(decompress(data, path), path), path))
+
+
+def _plan(path: str, loaded: Loaded) -> Plan:
+    try:
+        if kind(loaded.root) != "ModuleCodeGen":
+            raise Malformed(f"the pickle holds {described(loaded.root)}, not nnScaler's `ModuleCodeGen`")
+        root = fields(loaded.root, "the plan")
+        devices = integers(required(root, "devices", "the plan"), "`devices`")
+        ranks = integer(root.get("runtime_ndevs"), "`runtime_ndevs`", 1)
+        if not devices or sorted(devices) != list(range(len(devices))):
+            raise Malformed(f"the plan devices are {list(devices)[:16]}, not 0, 1, ...")
+        if ranks % len(devices):
+            raise Malformed(f"{ranks} ranks are no whole number of replicas of {len(devices)} plan devices")
+        if ranks > 1 << 24:
+            raise Malformed(f"{ranks} ranks are more than can be handled")
+        execution = fields(required(root, "execplan", "the plan"), "the execution plan")
+        sequences = _sequences(execution, devices)
+        groups = tuple(
+            Group(ranks=integers(group, "a communication group"))
+            for group in sequence(root.get("comm_groups") or (), "the communication groups")
+        )
+    except Malformed as error:
+        raise ReadError(str(error), Location(path)) from None
+    replicas = ranks // len(devices)
+    built = schedule(path, sequences, replicas)
+    try:
+        outputs = tuple(built.tensors.names(execution.get("_outputs") or (), "the outputs of the plan"))
+    except Malformed as error:
+        raise ReadError(str(error), Location(path)) from None
+    mesh, stages = _mesh(built, replicas)
+    return Plan(
+        path,
+        FORMAT,
+        mesh,
+        built.tensors.linked(),
+        {name: _staged(segment, stages) for name, segment in built.segments.items()} if stages else built.segments,
+        tuple(built.programs),
+        Replication("dp", replicas, len(devices)),
+        built.micro_batches,
+        outputs,
+        communicators=groups,
+    )
+
+
+def _sequences(execution: dict[str, Any], devices: tuple[int, ...]) -> dict[int, list[Any]]:
+    found = {}
+    for device, cells in mapping(required(execution, "_seq", "the execution plan"), "the sequences").items():
+        if integer(device, "a device") not in devices:
+            raise Malformed(f"device {device} has a sequence and is no plan device")
+        found[device] = list(sequence(cells, f"the sequence of device {device}"))
+    for device in devices:
+        found.setdefault(device, [])
+    return found
+
+
+def _mesh(built: Schedule, replicas: int) -> tuple[Mesh, dict[int, int]]:
+    """The mesh and the pipeline stage of every device; without stages when the devices do not form equal ones."""
+    devices = [program.ranks[0] for program in built.programs]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for device in devices:
+        groups.setdefault(tuple(sorted(built.forward_cells[device])), []).append(device)
+    held = [cell for cells in groups for cell in cells]
+    size = len(devices) // len(groups)
+    even = list(groups.values()) == [devices[start : start + size] for start in range(0, len(devices), size)]
+    if len(set(held)) != len(held) or not even:
+        return Mesh((Axis("dp", replicas), Axis("device", len(devices)))), {}
+    stages = {device: stage for stage, members in enumerate(groups.values()) for device in members}
+    return Mesh((Axis("dp", replicas), Axis("pp", len(groups)), Axis("tp", size))), stages
+
+
+def _staged(segment: Segment, stages: dict[int, int]) -> Segment:
+    device = int(segment.name.split("/", 1)[0].removeprefix("device "))
+    return replace(segment, pipeline_stage=stages[device])

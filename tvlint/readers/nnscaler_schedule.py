@@ -1,0 +1,215 @@
+"""What every device of an nnScaler plan runs: its cells as segments, their uses as steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Compute, Group, Operator, Phase, Program, ReduceGradients, Role, Segment, Step
+from tvlint.readers.document import ReadError
+from tvlint.readers.nnscaler_adapters import Scope, lower_adapter
+from tvlint.readers.nnscaler_operators import Operators
+from tvlint.readers.nnscaler_records import Malformed, Sources, described, fields, integer, integers, kind, required, sequence
+from tvlint.readers.nnscaler_tensors import Tensors
+
+DATA_LOADER = "dataloader"
+
+_CONTAINERS = ("IRSegment", "IRGraph")
+
+
+@dataclass(slots=True)
+class Schedule:
+    """The segments and programs of all plan devices."""
+
+    path: str
+    replicas: int
+    tensors: Tensors = field(default_factory=Tensors)
+    segments: dict[str, Segment] = field(default_factory=dict)
+    programs: list[Program] = field(default_factory=list)
+    forward_cells: dict[int, list[int]] = field(default_factory=dict)
+    """The ids of the forward segments that each device runs, in order of first use."""
+    micro_batches: int = 1
+
+
+def schedule(path: str, sequences: dict[int, list[Any]], replicas: int) -> Schedule:
+    """The programs of the devices, given what each runs. Raises `ReadError` at the place in the plan that is malformed."""
+    built = Schedule(path, replicas)
+    operators = Operators(built.tensors, Sources(path))
+    for device in sorted(sequences):
+        operators.begin_device()
+        _Device(built, device, operators).run(sequences[device])
+    return built
+
+
+class _Device:
+    def __init__(self, built: Schedule, device: int, operators: Operators) -> None:
+        self.built = built
+        self.tensors = built.tensors
+        self.device = device
+        self.operators = operators
+        self.counts: dict[str, int] = {}
+        self.uses: dict[str, int] = {}
+        self.cells: dict[str, Any] = {}
+        self.kept: dict[str, list[bool]] = {}
+        self.place = f"device {device}"
+
+    def run(self, cells: list[Any]) -> None:
+        """Lower the device's sequence of cells."""
+        self.built.forward_cells[self.device] = []
+        steps = []
+        for index, cell in enumerate(cells):
+            self.place = f"device {self.device}/step {index}"
+            try:
+                steps.append(self._step(cell))
+            except Malformed as error:
+                raise ReadError(str(error), Location(self.built.path, pointer=self.place)) from None
+        self.built.programs.append(Program((self.device,), tuple(steps)))
+
+    def _step(self, use: Any) -> Step:
+        cell = required(fields(use, "a step"), "_cell", "a step") if kind(use) == "ExeReuseCell" else use
+        own = fields(cell, "a cell")
+        number = integer(own.get("_id"), "the id of a cell")
+        word = _word(cell)
+        name = f"device {self.device}/{word} {number}"
+        if name not in self.cells:
+            self.place = name
+            self.cells[name] = cell
+            self.built.segments[name] = self._segment(name, cell, own)
+        elif self.cells[name] is not cell:
+            raise Malformed(f"two cells have the id {number}")
+        segment = self.built.segments[name]
+        if segment.phase is Phase.REDUCE:
+            return Step(name, outputs=(), inputs=None)
+        micro_batch = self.uses.get(name, 0)
+        self.uses[name] = micro_batch + 1
+        self.built.micro_batches = max(self.built.micro_batches, micro_batch + 1)
+        if use is cell:
+            return Step(name, micro_batch)
+        record = fields(use, "a step")
+        role = Role.INPUT if segment.phase is Phase.DATA else Role.ACTIVATION
+        inputs = () if segment.phase is Phase.DATA else self._names(record, "_inputs", role)
+        outputs = self._names(record, "_outputs", role)
+        kept = self.kept[name]
+        if len(inputs) != len(segment.inputs) or len(outputs) != len(kept):
+            raise Malformed(f"a use of `{name}` has {len(inputs)} inputs and {len(outputs)} outputs, the cell another number")
+        return Step(name, micro_batch, inputs, tuple([out for out, keep in zip(outputs, kept, strict=True) if keep]))
+
+    def _names(self, record: dict[str, Any], which: str, role: Role = Role.ACTIVATION) -> tuple[str, ...]:
+        return tuple(self.tensors.names(required(record, which, "a cell"), f"the {which[1:]} of a cell", role))
+
+    def _segment(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
+        which = kind(cell)
+        if which in _CONTAINERS:
+            return self._body(name, own)
+        if which == "IRDataOperation":
+            outputs = self._names(own, "_outputs", Role.INPUT)
+            self.kept[name] = [True] * len(outputs)
+            source = Location(self.built.path, pointer=name)
+            loader = Compute(DATA_LOADER, (), outputs, source=source, label=f"cell {own['_id']}")
+            return Segment(name, Phase.DATA, (), outputs, (loader,))
+        if which == "IRWeightReducer":
+            return self._reducer(name, own)
+        if which == "IRAdapter":
+            return self._adapter(name, cell, own)
+        return self._alone(name, cell, own)
+
+    def _reducer(self, name: str, own: dict[str, Any]) -> Segment:
+        weights = self._names(own, "_inputs")
+        ranks = integers(own.get("_device"), "the ranks of a reducer")
+        reducer = ReduceGradients(
+            weights,
+            Group(ranks=ranks),
+            divisor=0,
+            replicated=self.built.replicas > 1,
+            source=Location(self.built.path, pointer=name),
+            label=f"cell {own['_id']}",
+        )
+        return Segment(name, Phase.REDUCE, (), (), (reducer,))
+
+    def _adapter(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
+        scope = Scope(self.tensors, self.counts)
+        inputs = self._names(own, "_inputs")
+        operators = lower_adapter(cell, self.device, scope, Location(self.built.path, pointer=name))
+        phase = Phase.BACKWARD if own.get("_forward") is False else Phase.FORWARD
+        return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own))
+
+    def _alone(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
+        """An operator that is scheduled by itself."""
+        scope = Scope(self.tensors, self.counts)
+        inputs = self._names(own, "_inputs")
+        backward = kind(cell) == "IRBpOperation"
+        operators = self._operators(cell, scope, lambda: name)
+        phase = Phase.BACKWARD if backward else Phase.FORWARD
+        return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own))
+
+    def _body(self, name: str, own: dict[str, Any]) -> Segment:
+        scope = Scope(self.tensors, self.counts)
+        inputs = self._names(own, "_inputs")
+        operators: list[Operator] = []
+        backward = checkpointed = False
+        for index, node in enumerate(sequence(own.get("_nodes"), "the operators of a segment")):
+            try:
+                operators.extend(self._operators(node, scope, lambda index=index: f"{name}/operator {index}"))  # type: ignore[misc]
+            except Malformed as error:
+                place = Location(self.built.path, pointer=f"{name}/operator {index}")
+                raise ReadError(str(error), place) from None
+            backward = backward or kind(node) == "IRBpOperation"
+            checkpointed = checkpointed or node.__dict__.get("_recompute") is not None
+        phase = Phase.BACKWARD if backward else Phase.FORWARD
+        if not backward:
+            self.built.forward_cells[self.device].append(own["_id"])
+        return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own), checkpointed)
+
+    def _operators(self, node: Any, scope: Scope, pointer: Callable[[], str]) -> list[Operator]:
+        which = kind(node)
+        if which == "IRBpOperation":
+            return [self.operators.backward(node, scope, pointer)]
+        if which == "IRAdapter":
+            return lower_adapter(node, self.device, scope, Location(self.built.path, pointer=pointer()))
+        if "signature" in fields(node, "an operator") and which not in (*_CONTAINERS, "IRDataOperation", "IRWeightReducer"):
+            return [self.operators.forward(node, scope, pointer)]
+        raise Malformed(f"an operator is {described(node)}")
+
+    def _finished(
+        self,
+        name: str,
+        phase: Phase,
+        inputs: tuple[str, ...],
+        own: dict[str, Any],
+        operators: list[Operator],
+        scope: Scope,
+        mirror: str,
+        checkpointed: bool = False,
+    ) -> Segment:
+        outputs = self._names(own, "_outputs")
+        made = {made for operator in operators for made in _made(operator)}
+        kept = [scope.of(out) in made or out not in inputs for out in outputs]
+        self.kept[name] = kept
+        leaving = tuple([scope.of(out) for out, keep in zip(outputs, kept, strict=True) if keep])
+        return Segment(name, phase, inputs, leaving, tuple(operators), mirror=mirror, checkpointed=checkpointed)
+
+    def _mirror(self, own: dict[str, Any]) -> str:
+        mirror = own.get("_mirror")
+        if mirror is None:
+            return ""
+        number = integer(fields(mirror, "the mirror of a cell").get("_id"), "the id of a cell")
+        return f"device {self.device}/{_word(mirror)} {number}"
+
+
+def _made(operator: Operator) -> tuple[str, ...]:
+    outputs: tuple[str, ...] = getattr(operator, "outputs", ())
+    received = getattr(operator, "tensor", "")
+    return (*outputs, received) if received else outputs
+
+
+def _word(cell: object) -> str:
+    words = {
+        "IRSegment": "segment",
+        "IRGraph": "segment",
+        "IRAdapter": "adapter",
+        "IRDataOperation": "data",
+        "IRWeightReducer": "reducer",
+    }
+    return words.get(kind(cell), "operator")

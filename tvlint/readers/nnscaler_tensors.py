@@ -1,0 +1,179 @@
+"""The tensors of an nnScaler plan: names for records, and one declaration a name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tvlint.ir.plan import Box, Role, Tensor
+from tvlint.readers.inert_pickle import Record
+from tvlint.readers.nnscaler_records import Malformed, described, dtype, fields, integer, integers, kind, printable, sequence
+
+_MOST_NAMES = 4096
+_DEEPEST = 16
+
+
+class Tensors:
+    """Declares every tensor record that it is asked to name."""
+
+    def __init__(self) -> None:
+        self.declared: dict[str, Tensor] = {}
+        self._names: dict[tuple[Any, Any, Any], str] = {}
+        self._shapes: dict[str, object] = {}
+        self._boxes: dict[Box, Box] = {}
+        self._wholes: dict[int, tuple[str, tuple[int, ...], object]] = {}
+
+    def name(self, record: Any, role: Role = Role.ACTIVATION) -> str:
+        """The name of a tensor record: `w<id>` for parameters and buffers, `g<id>` for gradients, else `t<id>`.
+
+        An `IRObject`, a value that is no tensor, is `o<id>`.
+        """
+        try:
+            own = record.__dict__
+            key = own["_id"], own["_is_grad"], own["_is_attr"]
+            name = self._names.get(key)
+        except (AttributeError, KeyError, TypeError):
+            return self._object(record)
+        if name is None:
+            name = self._declare(own, key, role)
+        elif self._shapes[name] != own.get("_shape"):
+            raise Malformed(f"`{name}` is declared with two shapes")
+        return name
+
+    def names(self, value: object, what: str, role: Role = Role.ACTIVATION) -> list[str]:
+        """The names of all tensors in a list, flattened; plain constants have no name and are left out."""
+        found: list[str] = []
+        self._flatten(sequence(value, what), found, role, 0)
+        return found
+
+    def gradient(self, record: Any) -> str:
+        """The name of the gradient of a tensor record; empty when it has none."""
+        if not isinstance(record, Record):
+            return ""
+        found = record.__dict__.get("_grad")
+        return "" if found is None else self.name(found)
+
+    def gradients(self, value: object) -> dict[str, str]:
+        """The gradient of each tensor record in a flat list, by name."""
+        found = {}
+        for record in value if isinstance(value, (list, tuple)) else ():
+            if isinstance(record, Record):
+                found[self.name(record)] = self.gradient(record)
+        return found
+
+    def version(self, name: str, count: int, gradient: str) -> str:
+        """The name `<name>.<count>` for another value with the id of `name`; same declaration but for the gradient."""
+        fresh = f"{name}.{count}"
+        if fresh not in self.declared:
+            self.declared[fresh] = replace(self.declared[name], name=fresh, gradient=gradient)
+        return fresh
+
+    def linked(self) -> dict[str, Tensor]:
+        """All declarations, gradients naming what they are the gradient of."""
+        for tensor in list(self.declared.values()):
+            gradient = self.declared.get(tensor.gradient) if tensor.gradient else None
+            if gradient is not None and not gradient.gradient_of:
+                self.declared[gradient.name] = replace(gradient, gradient_of=tensor.name)
+        return self.declared
+
+    def _flatten(self, value: object, found: list[str], role: Role, depth: int) -> None:
+        if isinstance(value, Record):
+            found.append(self.name(value, role))
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                self._flatten(item, found, role, depth + 1)
+        elif isinstance(value, dict):
+            for item in value.values():
+                self._flatten(item, found, role, depth + 1)
+        if depth > _DEEPEST or len(found) > _MOST_NAMES * 16:
+            raise Malformed("a list of tensors is nested too deep or too long")
+
+    def _object(self, record: object) -> str:
+        if not kind(record).startswith("IR"):
+            raise Malformed(f"a tensor is {described(record)}")
+        own = fields(record, "an object")
+        if "_shape" in own:
+            raise Malformed(f"a tensor of class `{kind(record)}` lacks what a tensor has")
+        name = f"o{integer(own.get('_id'), 'the id of an object')}"
+        self.declared.setdefault(name, Tensor(name, (), "object", Role.BUFFER))
+        return name
+
+    def _declare(self, own: dict[str, Any], key: tuple[Any, Any, Any], role: Role) -> str:
+        number, is_gradient, is_attribute = key
+        integer(number, "the id of a tensor")
+        if type(is_gradient) is not bool or type(is_attribute) is not bool:
+            raise Malformed(f"tensor {number} does not say whether it is a gradient or an attribute")
+        needs = own.get("_requires_grad") is True
+        name = f"{'g' if is_gradient else 'w' if is_attribute else 't'}{number}"
+        shape = own.get("_shape")
+        sizes = integers(shape, f"the shape of `{name}`")
+        logical, whole = self._whole(own, is_attribute and not is_gradient, name)
+        if is_gradient:
+            role = Role.GRADIENT
+        elif is_attribute:
+            role = Role.WEIGHT if needs else Role.BUFFER
+        self._names[key] = name
+        self._shapes[name] = shape
+        self.declared[name] = Tensor(
+            name,
+            sizes,
+            dtype(own.get("_dtype")),
+            role,
+            logical,
+            whole,
+            self._region(own, name),
+            _part(own, name),
+            gradient=self._gradient_name(own),
+            requires_grad=needs,
+        )
+        return name
+
+    def _gradient_name(self, own: dict[str, Any]) -> str:
+        found = own.get("_grad")
+        if found is None:
+            return ""
+        number = fields(found, "a gradient").get("_id")
+        return f"g{integer(number, 'the id of a gradient')}"
+
+    def _whole(self, own: dict[str, Any], named: bool, name: str) -> tuple[str, tuple[int, ...] | None]:
+        full = own.get("_full_tensor")
+        if full is None:
+            return "", None
+        held = self._wholes.get(id(full))
+        if held is None:
+            record = fields(full, f"the full tensor of `{name}`")
+            number = integer(record.get("_id"), f"the id of the full tensor of `{name}`")
+            sizes = integers(record.get("_shape"), f"the full shape of `{name}`")
+            label = record.get("name")
+            self._wholes[id(full)] = held = (
+                printable(label) if isinstance(label, str) else "",
+                sizes,
+                str(number),
+            )
+        label, sizes, number_text = held
+        return (label if named and label else str(number_text)), sizes
+
+    def _region(self, own: dict[str, Any], name: str) -> Box | None:
+        found = own.get("_indmap")
+        if found is None:
+            return None
+        indices = sequence(fields(found, f"the index map of `{name}`").get("_indices"), f"the index map of `{name}`")
+        box: Box = tuple([_interval(pair, name) for pair in indices])
+        return self._boxes.setdefault(box, box)
+
+
+def _interval(pair: object, name: str) -> tuple[int, int]:
+    bounds = integers(pair, f"the index map of `{name}`")
+    if len(bounds) != 2 or bounds[0] > bounds[1]:
+        raise Malformed(f"the index map of `{name}` holds {bounds}, not an interval")
+    return bounds
+
+
+def _part(own: dict[str, Any], name: str) -> tuple[int, int]:
+    found = own.get("_valmap")
+    if found is None:
+        return (0, 1)
+    weight = integers(fields(found, f"the value map of `{name}`").get("_weight"), f"the value map of `{name}`")
+    if len(weight) != 2 or weight[0] >= weight[1]:
+        raise Malformed(f"the value map of `{name}` holds {weight}, not part i of n")
+    return weight

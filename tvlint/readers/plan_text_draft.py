@@ -121,7 +121,7 @@ class Draft:
         index = line.index
         name = line.name("the tensor's name")
         line.accept(":")
-        self.declare(line, index, parse_tensor(line, self.mesh, name, role), False)
+        self.declare(line, index, parse_tensor(line, self.mesh, name, role, False), False)
 
     def add_output(self, line: Line, loss: bool) -> None:
         """`output y`, `output y f32[8,8] dp:S(0)`, `output y dp:S(0)`."""
@@ -141,7 +141,7 @@ class Draft:
         if line.after() != "[":
             self.claims[name] = (parse_clauses(line, self.mesh).placements or {}, line)
             return
-        self.declare(line, index, parse_tensor(line, self.mesh, name, Role.ACTIVATION), True)
+        self.declare(line, index, parse_tensor(line, self.mesh, name, Role.ACTIVATION, True), True)
 
     def declare(self, line: Line, index: int, tensor: Tensor, open_role: bool) -> None:
         """Take the declaration of `tensor`; a second one must say the same of shape and dtype, and may say no more."""

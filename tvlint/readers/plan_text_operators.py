@@ -98,9 +98,7 @@ def parse_operators(line: Line, scope: Scope) -> list[Parsed]:
     word = line.peek()
     if after == "(" and word != "backward":
         return [_right_side(line, scope, ())]
-    if word == "barrier":
-        return [_collective(line, scope, (), Collective.BARRIER)]
-    if word == "backward":
+    if word == "backward" or (word in KINDS and "over" in line.tokens):
         return [_right_side(line, scope, ())]
     if word not in KEYWORDS:
         line.fail_unknown("a statement", word, [*KEYWORDS, "program", "segment", "run", "output", "input", "weight"])
@@ -177,7 +175,7 @@ def _annotated(line: Line, scope: Scope, typed: bool, gradient: bool) -> str:
         if role is not None:
             line.index += 1
         default = Role.GRADIENT if gradient or name.startswith("grad(") else Role.ACTIVATION
-        tensor = parse_tensor(line, scope.mesh, name, role or default)
+        tensor = parse_tensor(line, scope.mesh, name, role or default, role is None)
         scope.declare(line, index, tensor, role is None)
     return name
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from tvlint.analyses.derived_tensors import derive_tensors, link_gradients
 from tvlint.analyses.implicit_segments import implicit_segments, signature
+from tvlint.analyses.local_shapes import whole_shape
 from tvlint.ir.plan import Backward, Compute, Operator, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.plan_text_draft import Draft, Section
 from tvlint.readers.plan_text_lexer import nearest
 from tvlint.readers.plan_text_operators import PendingBackward
 from tvlint.readers.plan_text_sections import Run
-from tvlint.readers.plan_text_types import whole_shape
 
 EVERYWHERE = (Role.WEIGHT, Role.BUFFER, Role.STATE)
 

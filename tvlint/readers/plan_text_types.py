@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
-
+from tvlint.analyses.local_shapes import local_shape
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import Box, Role, Tensor
@@ -37,8 +36,8 @@ def parse_shape(line: Line) -> tuple[int, ...]:
     return shape
 
 
-def parse_tensor(line: Line, mesh: Mesh, name: str, role: Role) -> Tensor:
-    """The tensor `name` of the type that must be next."""
+def parse_tensor(line: Line, mesh: Mesh, name: str, role: Role, open_role: bool) -> Tensor:
+    """The tensor `name` of the type that must be next; with `open_role`, `role` is only what is likely."""
     dtype = parse_dtype(line)
     start = line.index
     shape = parse_shape(line)
@@ -50,8 +49,8 @@ def parse_tensor(line: Line, mesh: Mesh, name: str, role: Role) -> Tensor:
     local = shape
     if placements is not None:
         whole = shape
-        local = claim.local_shape if claim.local_shape is not None else local_shape(line, mesh, shape, placements, start)
-    if claim.grad_of and role is Role.ACTIVATION:
+        local = claim.local_shape if claim.local_shape is not None else _local_shape(line, mesh, shape, placements, start)
+    if claim.grad_of and open_role and role is Role.ACTIVATION:
         role = Role.GRADIENT
     return Tensor(
         name, local, dtype, role, claim.logical, whole, claim.region, claim.part, placements,
@@ -80,6 +79,15 @@ class Claim:
         self.grad_of = ""
         self.requires_grad: bool | None = None
         self.storage = ""
+
+
+def _local_shape(
+    line: Line, mesh: Mesh, whole: tuple[int, ...], placements: dict[str, Placement], index: int
+) -> tuple[int, ...]:
+    try:
+        return local_shape(mesh, whole, placements)
+    except ValueError as error:
+        line.fail(str(error), "say the local shape with `local [..]` where the pieces are uneven", index)
 
 
 def parse_clauses(line: Line, mesh: Mesh) -> Claim:
@@ -191,42 +199,3 @@ def _order(line: Line) -> tuple[tuple[int, ...], ...]:
         if line.peek() != "]":
             line.expect(",", "or `]`")
     return tuple(order)
-
-
-def local_shape(
-    line: Line, mesh: Mesh, whole: tuple[int, ...], placements: dict[str, Placement], index: int
-) -> tuple[int, ...]:
-    """The shape that one rank holds of a value of shape `whole`; every split must come out even."""
-    shape = list(whole)
-    for axis, placement in placements.items():
-        if not isinstance(placement, Shard):
-            continue
-        if not -len(shape) <= placement.dim < len(shape):
-            line.fail(f"`{axis}` shards dimension {placement.dim} of a shape of {len(shape)} dimensions", index=index)
-        size = mesh.axis_size(axis)
-        pieces = sum(map(len, placement.order)) if placement.order else size
-        if placement.order and len(placement.order) != size:
-            line.fail(f"`order` lists {len(placement.order)} coordinates, axis `{axis}` has {size}", index=index)
-        own = len(placement.order[0]) if placement.order else 1
-        length = shape[placement.dim]
-        if pieces == 0 or length % pieces or any(part % pieces for part in placement.parts):
-            line.fail(
-                f"dimension {placement.dim} of length {length} does not divide into {pieces} pieces over `{axis}`",
-                "say the local shape with `local [..]` when the pieces are uneven", index,
-            )  # fmt: skip
-        if placement.parts and sum(placement.parts) != length:
-            message = f"parts {list(placement.parts)} add up to {sum(placement.parts)}, the dimension is {length} long"
-            line.fail(message, index=index)
-        shape[placement.dim] = length // pieces * own
-    return tuple(shape)
-
-
-def whole_shape(mesh: Mesh, local: tuple[int, ...], placements: dict[str, Placement]) -> tuple[int, ...] | None:
-    """The shape of the value of which every rank holds `local`; None where it does not follow."""
-    shape = list(local)
-    for axis, placement in placements.items():
-        if isinstance(placement, Shard):
-            if not -len(shape) <= placement.dim < len(shape) or placement.order:
-                return None
-            shape[placement.dim] *= mesh.axis_size(axis)
-    return tuple(shape) if prod(shape) < 2**62 else None

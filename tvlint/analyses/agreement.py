@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.calls import Call, Meeting, Traffic
+from tvlint.analyses.calls import Call, Meeting
+from tvlint.analyses.facts import Facts
 from tvlint.ir.plan import Collective, Communicate, ReduceGradients
 
 
@@ -24,8 +25,13 @@ class Disagreement:
     absent: tuple[int, ...] = ()
 
 
-def disagreements(traffic: Traffic) -> Iterator[Disagreement]:
-    """The first disagreement of every communicator."""
+def disagreements(facts: Facts) -> tuple[Disagreement, ...]:
+    """The first disagreement of every communicator; computed once."""
+    return facts.derived("disagreements", lambda: tuple(_disagreements(facts)))
+
+
+def _disagreements(facts: Facts) -> Iterator[Disagreement]:
+    traffic = facts.traffic
     incomplete: dict[int, list[Call]] = {}
     for meetings in traffic.meetings.values():
         for meeting in meetings:
@@ -36,6 +42,18 @@ def disagreements(traffic: Traffic) -> Iterator[Disagreement]:
         found = _first(meetings, incomplete)
         if found is not None:
             yield found
+
+
+def called(facts: Facts, call: Call) -> str:
+    """A collective in words: kind, tensor and line."""
+    operator = call.operator
+    line = facts.call(call).line
+    where = "" if line is None else f" (line {line})"
+    if isinstance(operator, Communicate):
+        return f"`{operator.kind.value}`" + (f" of `{operator.inputs[0]}`" if operator.inputs else "") + where
+    if isinstance(operator, ReduceGradients):
+        return f"`reduce-gradients` of `{operator.weights[0]}`{where}" if operator.weights else f"`reduce-gradients`{where}"
+    return "a communication" + where
 
 
 def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagreement | None:

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tvlint.analyses.calls import Call, Meeting, Traffic
+from tvlint.analyses.operands import stream_of
 from tvlint.ir.plan import Await, Communicate, Receive, Record, ReduceGradients, Send, Wait
 
 
@@ -57,7 +58,7 @@ class _Run:
                 events[operator.event] = call
             if isinstance(operator, Await) and operator.event in events:
                 self.event_of[call] = events[operator.event]
-            lanes.setdefault(operator.stream, _Lane(rank)).queue.append(call)
+            lanes.setdefault(stream_of(operator), _Lane(rank)).queue.append(call)
         return list(lanes.values())
 
     def run(self) -> Standstill:
@@ -186,7 +187,7 @@ class _Run:
 
 def _before(standing: Call, needed: Call) -> bool:
     """Whether the blocked call `standing` is what keeps `needed` from being posted."""
-    return standing.operator.stream == needed.operator.stream
+    return stream_of(standing.operator) == stream_of(needed.operator)
 
 
 def _together(queue: list[Call], start: int) -> list[Call]:

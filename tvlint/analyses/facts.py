@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any, TypeVar
 
 from tvlint.analyses.calls import Call, Site, Traffic, traffic
 from tvlint.analyses.execution import Standstill, standstill
@@ -12,12 +14,22 @@ from tvlint.ir.location import Location
 from tvlint.ir.plan import Operator, Plan
 from tvlint.ir.ranks import describe
 
+Derived = TypeVar("Derived")
+
 
 class Facts:
     """What checks know about a plan; folded ranks are walked once."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self._derived: dict[str, Any] = {}
+
+    def derived(self, name: str, compute: Callable[[], Derived]) -> Derived:
+        """The value of `compute`, kept under `name` for whoever asks next."""
+        if name not in self._derived:
+            self._derived[name] = compute()
+        found: Derived = self._derived[name]
+        return found
 
     @cached_property
     def fold(self) -> Fold:

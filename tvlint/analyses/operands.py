@@ -36,6 +36,11 @@ def overwritten(operator: Operator) -> tuple[str, ...]:
     return tuple(name for name in chosen if not isinstance(name, Literal))
 
 
+def stream_of(operator: Operator) -> str:
+    """The stream the operator runs on; the default stream has the names `` and `main`."""
+    return "" if operator.stream == "main" else operator.stream
+
+
 def handle_of(operator: Operator) -> str:
     """The handle that the operator completes through; empty when it completes in place."""
     if isinstance(operator, (Communicate, Send, Receive, ReduceGradients)):

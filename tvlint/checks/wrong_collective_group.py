@@ -19,7 +19,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield from _outside(facts)
     yield from _strangers(facts)
     seen: set[tuple[object, ...]] = set()
-    for found in disagreements(facts.traffic):
+    for found in disagreements(facts):
         if found.kind != "group":
             continue
         ours, theirs = found.ours[0], found.theirs[0]

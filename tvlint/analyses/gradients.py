@@ -1,0 +1,69 @@
+"""When gradients of weights are produced, reduced and used by the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.operands import writes
+from tvlint.ir.plan import Plan, Program, ReduceGradients, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """A reducer (or optimizer step) at (`segment`, `index`) that runs before `later` changes the gradient of `weight`."""
+
+    kind: str
+    segment: str
+    index: int
+    weight: str
+    micro_batch: int
+    ranks: tuple[int, ...]
+    later: tuple[str, int]
+
+
+def weight_gradients(plan: Plan) -> dict[str, str]:
+    """Gradient name -> weight, for every gradient of a weight."""
+    found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient}
+    found |= {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of}
+    return found
+
+
+def early(plan: Plan) -> Iterator[Early]:
+    """Reducers before the last backward that adds to their gradients; optimizer steps before gradients are final."""
+    owners = weight_gradients(plan)
+    produced: dict[str, list[tuple[int, str]]] = {}
+    for name, segment in plan.segments.items():
+        produced[name] = [
+            (index, owners[gradient]) for index, operator in enumerate(segment.operators)
+            for gradient in writes(operator) if gradient in owners
+        ]
+    merged: dict[tuple[str, str, int, str, tuple[str, int]], tuple[set[int], int]] = {}
+    for program in plan.programs:
+        for found in _early(plan, program, produced):
+            key = (found.kind, found.segment, found.index, found.weight, found.later)
+            merged.setdefault(key, (set(), found.micro_batch))[0].update(found.ranks)
+    for (kind, name, index, weight, later), (ranks, run) in merged.items():
+        yield Early(kind, name, index, weight, run, tuple(sorted(ranks)), later)
+
+
+def _early(plan: Plan, program: Program, produced: dict[str, list[tuple[int, str]]]) -> Iterator[Early]:
+    last: dict[str, tuple[int, int, str, int]] = {}
+    reduced: dict[str, tuple[int, int, str]] = {}
+    uses: list[tuple[str, int, int, str, str]] = []
+    for at, step in enumerate(program.steps):
+        for index, weight in produced.get(step.segment, ()):
+            last[weight] = (at, index, step.segment, step.micro_batch)
+        segment = plan.segments.get(step.segment)
+        for index, operator in enumerate(segment.operators) if segment is not None else ():
+            if isinstance(operator, (ReduceGradients, Update)):
+                kind = "reduce" if isinstance(operator, ReduceGradients) else "update"
+                uses += [(kind, at, index, step.segment, weight) for weight in operator.weights]
+                if kind == "reduce":
+                    reduced |= dict.fromkeys(operator.weights, (at, index, step.segment))
+    for kind, at, index, name, weight in uses:
+        final = last.get(weight)
+        if final is not None and (at, index) < final[:2]:
+            yield Early(kind, name, index, weight, final[3], program.ranks, (final[2], final[1]))
+        elif kind == "update" and weight in reduced and (at, index) < reduced[weight][:2]:
+            yield Early("update-reduce", name, index, weight, -1, program.ranks, (reduced[weight][2], reduced[weight][1]))

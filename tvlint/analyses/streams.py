@@ -1,0 +1,92 @@
+"""Values that one stream reads without having waited for the stream that produces them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.operands import handle_of, overwritten, reads, stream_of, writes
+from tvlint.ir.plan import Await, Plan, Program, Record, Role, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """`name` at (`segment`, `index`) is used on `stream`, while `other` on stream `origin` may not have run."""
+
+    segment: str
+    index: int
+    name: str
+    stream: str
+    origin: str
+    other: tuple[str, int]
+    overwrites: bool
+    ranks: tuple[int, ...]
+
+
+def crossings(plan: Plan) -> Iterator[Crossing]:
+    """The accesses of every program that no event orders after the access of another stream they depend on."""
+    if not any(stream_of(operator) for segment in plan.segments.values() for operator in segment.operators):
+        return
+    seen = set()
+    for program in plan.programs:
+        for found in _crossings(plan, program):
+            if found not in seen:
+                seen.add(found)
+                yield found
+
+
+def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
+    clocks: dict[str, dict[str, int]] = {}
+    now: dict[str, int] = {}
+    events: dict[str, dict[str, int]] = {}
+    handles: dict[str, dict[str, int]] = {}
+    writers: dict[object, tuple[str, int, str, int]] = {}
+    readers: dict[object, dict[str, tuple[int, str, int]]] = {}
+    for step in program.steps:
+        segment = plan.segments.get(step.segment)
+        for index, operator in enumerate(segment.operators) if segment is not None else ():
+            stream = stream_of(operator)
+            clock = clocks.setdefault(stream, {})
+            if isinstance(operator, Await):
+                _join(clock, events.get(operator.event, {}))
+                continue
+            if isinstance(operator, Record):
+                events[operator.event] = {**clock, stream: now.get(stream, 0)}
+                continue
+            if isinstance(operator, Wait):
+                for each in {*clocks, stream}:
+                    _join(clocks.setdefault(each, {}), handles.get(operator.handle, {}))
+                continue
+            now[stream] = now.get(stream, 0) + 1
+            handle = handle_of(operator)
+            if handle:
+                for other, at in now.items():
+                    clock[other] = max(clock.get(other, 0), at)
+                handles[handle] = dict(clock) | {stream: now[stream]}
+            for name in reads(operator):
+                key = _key(plan, name, step.micro_batch)
+                written = writers.get(key)
+                if written is not None and written[0] != stream and clock.get(written[0], 0) < written[1]:
+                    yield Crossing(step.segment, index, name, stream, written[0], written[2:], False, program.ranks)
+                readers.setdefault(key, {})[stream] = (now[stream], step.segment, index)
+            for name in {*writes(operator), *overwritten(operator)}:
+                key = _key(plan, name, step.micro_batch)
+                for other, (at, where, position) in readers.get(key, {}).items():
+                    if other != stream and clock.get(other, 0) < at and name not in reads(operator):
+                        yield Crossing(step.segment, index, name, stream, other, (where, position), True, program.ranks)
+                writers[key] = (stream, now[stream], step.segment, index)
+                readers.pop(key, None)
+
+
+def _join(clock: dict[str, int], other: dict[str, int]) -> None:
+    for stream, at in other.items():
+        clock[stream] = max(clock.get(stream, 0), at)
+
+
+def _key(plan: Plan, name: str, micro_batch: int) -> object:
+    tensor = plan.tensors.get(name)
+    if tensor is not None and tensor.storage:
+        return ("storage", tensor.storage)
+    if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE):
+        return name
+    return (name, micro_batch)

@@ -1,0 +1,66 @@
+"""mismatched-message: the two ends of a message do not agree about what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.calls import Call
+from tvlint.analyses.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.plan import Receive, Send, Tensor
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Pairs of send and receive that differ in shape, dtype, value or micro-batch; once per pair of operators."""
+    seen = set()
+    for sends, _ in facts.traffic.channels.values():
+        for send in sends:
+            receive = send.partner
+            if receive is None or (send.site, receive.site) in seen:
+                continue
+            difference = _difference(facts, send, receive)
+            if not difference:
+                continue
+            seen.add((send.site, receive.site))
+            assert isinstance(send.operator, Send)
+            assert isinstance(receive.operator, Receive)
+            yield Finding(
+                "mismatched-message",
+                SEVERITY,
+                f"rank {receive.rank} receives `{receive.operator.tensor}` where rank {send.rank} sends "
+                f"`{send.operator.tensor}`: {difference}",
+                facts.call(receive),
+                "messages between two ranks pair up in the order in which they are sent and received; "
+                "let both ends name the same value",
+                (Related("it is sent here", facts.call(send)),),
+                facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
+            )
+
+
+def _difference(facts: Facts, send: Call, receive: Call) -> str:
+    assert isinstance(send.operator, Send)
+    assert isinstance(receive.operator, Receive)
+    sent, received = facts.plan.tensors.get(send.operator.tensor), facts.plan.tensors.get(receive.operator.tensor)
+    if send.micro_batch != receive.micro_batch and min(send.micro_batch, receive.micro_batch) >= 0:
+        return f"micro-batch {send.micro_batch} is sent, {receive.micro_batch} expected"
+    if sent is None or received is None:
+        return ""
+    return _of_tensors(sent, received)
+
+
+def _of_tensors(sent: Tensor, received: Tensor) -> str:
+    if sent.shape != received.shape:
+        return f"shape {list(sent.shape)} is sent, {list(received.shape)} expected"
+    if sent.dtype and received.dtype and sent.dtype != received.dtype:
+        return f"{sent.dtype} is sent, {received.dtype} expected"
+    if sent.logical and received.logical and sent.logical != received.logical:
+        return f"`{sent.logical}` is sent, `{received.logical}` expected"
+    if sent.region and received.region and sent.whole == received.whole and sent.region != received.region:
+        return f"region {_box(sent.region)} is sent, {_box(received.region)} expected"
+    return ""
+
+
+def _box(region: tuple[tuple[int, int], ...]) -> str:
+    return "[" + ",".join(f"{low}:{high}" for low, high in region) + "]"

@@ -1,0 +1,80 @@
+"""Which files a run looks at."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tvlint.run.discovery import changed, discover, matches
+from tvlint.run.project import Project
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("train.sh", "configs/a.yaml", "configs/old/b.yaml", "build/c.yaml", ".hidden/d.yaml"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def git(tree: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=tree, check=True, capture_output=True)
+
+
+def test_a_folder_without_git_gives_all_but_hidden_folders(tree: Path) -> None:
+    assert discover((), Project(tree)).files == ("build/c.yaml", "configs/a.yaml", "configs/old/b.yaml", "train.sh")
+
+
+def test_in_a_work_tree_what_git_ignores_is_left_out(tree: Path) -> None:
+    git(tree, "init", "-q")
+    (tree / ".gitignore").write_text("build/\n")
+    git(tree, "add", "configs")
+    assert discover(("configs", "build", "train.sh"), Project(tree)).files[:2] == ("configs/a.yaml", "configs/old/b.yaml")
+    assert "build/c.yaml" not in discover((), Project(tree)).files
+    assert "train.sh" in discover((), Project(tree)).files
+
+
+def test_git_runs_no_program_that_the_repository_names(tree: Path) -> None:
+    git(tree, "init", "-q")
+    script = tree / "hook.sh"
+    script.write_text("#!/bin/sh\ntouch ran\n")
+    script.chmod(0o755)
+    git(tree, "config", "core.fsmonitor", str(script))
+    discover((), Project(tree))
+    assert not (tree / "ran").exists()
+
+
+def test_the_project_says_which_paths_and_which_not(tree: Path) -> None:
+    project = Project(tree, paths=("configs", "build"), exclude=("configs/old",))
+    assert discover((), project).files == ("configs/a.yaml", "build/c.yaml")
+    assert discover(("configs/old/b.yaml",), project).files == ("configs/old/b.yaml",)
+    assert changed(("configs/old/b.yaml", "train.sh"), project).files == ("train.sh",)
+
+
+def test_a_path_that_does_not_exist_is_a_problem(tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    found = discover(("gone.sh", "pipe"), Project(tree))
+    assert [(problem.location.path, problem.message) for problem in found.problems] == [
+        ("gone.sh", "no such file or folder"),
+        ("pipe", "not a regular file"),
+    ]
+
+
+def test_a_file_that_names_a_changed_one_changes_with_it(tree: Path) -> None:
+    (tree / "env.sh").write_text("TP=3\n")
+    (tree / "train.sh").write_text("source env.sh\n")
+    assert changed(("env.sh",), Project(tree)).files == ("env.sh", "train.sh")
+    assert changed((), Project(tree)).files == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("configs", True), ("configs/", True), ("*.yaml", True), ("configs/*.yaml", True), ("old", True), ("config", False), ("a/*", False)],
+)
+def test_patterns(tree: Path, pattern: str, expected: bool) -> None:
+    assert matches("configs/old/b.yaml", Project(tree), (pattern,)) is expected

@@ -1,0 +1,26 @@
+"""Which framework a launch belongs to, where its content says so for certain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MINDSPEED = re.compile(r"\bmindspeed\b|\bASCEND_\w+|\bHCCL_\w+|\btorch_npu\b", re.IGNORECASE)
+SWIFT = frozenset({"megatron"})
+
+
+def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
+    """The framework that a launch of `program` with `flags` runs; Megatron-LM unless the script says otherwise."""
+    if program in SWIFT:
+        return "ms-swift"
+    if MINDSPEED.search(text):
+        return "mindspeed"
+    if "--deepspeed" in set(flags):
+        return "megatron-deepspeed"
+    if re.search(r"\bprimus\b", text, re.IGNORECASE):
+        return "primus"
+    if re.search(r"\bmegatron[./]bridge\b", text, re.IGNORECASE):
+        return "megatron-bridge"
+    if re.search(r"\bimport nemo\b|\bnemo[./](?:collections|lightning|run)\b|\bnemo_run\b", text, re.IGNORECASE):
+        return "nemo"
+    return "megatron-lm"

@@ -1,0 +1,261 @@
+"""Launch scripts that pass Megatron options: every launch becomes a configuration; nothing in the script is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.location import Location
+from tvlint.megatron_options import hyphens, is_option
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.megatron_arguments import Arguments, flag_of, pieces_of, read_arguments
+from tvlint.readers.megatron_frameworks import framework_of_script
+from tvlint.readers.megatron_launch import split_launch, world_size
+from tvlint.readers.megatron_values import environment_value
+from tvlint.readers.shell_evaluate import Evaluation, evaluate
+from tvlint.readers.shell_lexer import commands_in
+from tvlint.readers.shell_state import Command, as_scalar
+from tvlint.readers.shell_values import (
+    Fork,
+    Item,
+    Piece,
+    Scalar,
+    Span,
+    Value,
+    Word,
+    known_text,
+    leading_text,
+    line_of,
+    location_of,
+    source_of,
+    span_of,
+    unknown_reason,
+)
+from tvlint.readers.shell_words import split_value
+
+FORMAT = "megatron-shell"
+LARGEST = 2 << 20
+TELLING = re.compile(
+    rb"--(?:tensor|pipeline|context|expert)[-_](?:model[-_]|tensor[-_])?parallel[-_]size|--num[-_]attention[-_]heads"
+    rb"|--(?:micro|global)[-_]batch[-_]size|--sequence[-_]parallel"
+)
+DISTINCT = frozenset(
+    {
+        "--tensor-model-parallel-size",
+        "--pipeline-model-parallel-size",
+        "--context-parallel-size",
+        "--expert-model-parallel-size",
+        "--expert-tensor-parallel-size",
+        "--num-layers-per-virtual-pipeline-stage",
+        "--sequence-parallel",
+        "--micro-batch-size",
+        "--global-batch-size",
+        "--num-attention-heads",
+        "--max-position-embeddings",
+        "--use-distributed-optimizer",
+    }
+)
+PRINTS = frozenset({"echo", "printf", "logger", "grep", "sed", "awk", "cat", "log", "info", "tee", "test", "["})
+OPENERS = re.compile(
+    rb"(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=|(?:export|declare|local|readonly|set|unset|source|\.|if|for|while|case|function|cd|"
+    rb"mkdir|echo|torchrun|python3?|srun|sbatch|deepspeed|mpirun|bash|sh|exec|eval|module|conda|pip3?|ulimit|trap|nohup|env|sudo|"
+    rb"megatron|swift|ft_launcher|accelerate|nsys|shopt|\[\[?|\{|\()(?=[\s;\"'$]|$)|[A-Za-z_]\w*\s*\(\)|: )"
+)
+FOREIGN = re.compile(rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|\{$)", re.MULTILINE)
+SHELL = re.compile(rb"#![^\n]*\b(?:ba|z|k|da)?sh\b")
+
+
+def recognise(data: bytes) -> bool:
+    """Whether `data` looks like a shell script that names options of Megatron; judged by content alone."""
+    if not TELLING.search(data):
+        return False
+    start = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith(b"#!"):
+        return bool(SHELL.match(start.partition(b"\n")[0]))
+    if FOREIGN.search(data):
+        return False
+    for line in start.splitlines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith(b"#"):
+            return bool(OPENERS.match(stripped))
+    return False
+
+
+def read(path: str, data: bytes) -> Document | None:
+    """The configurations of the script; None where it passes Megatron options to nothing."""
+    if len(data) > LARGEST:
+        raise ReadError(f"the script is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise ReadError("the script contains a NUL byte", Location(path, line))
+    evaluation = evaluate(source_of(path, data))
+    if evaluation.gave_up:
+        raise ReadError("the script is too complex to be followed statically", Location(path, 1))
+    launches = [*_launches(evaluation, evaluation.commands)]
+    configurations = [_configuration(evaluation, command, words) for command, words in launches]
+    if not configurations:
+        configurations = _from_variables(evaluation)
+    if not configurations:
+        return None
+    return Document(path, FORMAT, configurations=_named(configurations))
+
+
+def _launches(evaluation: Evaluation, commands: Iterable[Command]) -> Iterable[tuple[Command, tuple[Item, ...]]]:
+    """Every command that passes Megatron options, looked for also in the strings that it hands to another shell."""
+    seen: set[tuple[int, int]] = set()
+    for command in commands:
+        first = known_text(command.words[0].pieces) if command.words and isinstance(command.words[0], Word) else None
+        if first in PRINTS:
+            continue
+        for words in _readings(evaluation, command):
+            if not is_launch(words):
+                continue
+            key = (id(command.span.source), command.span.start)
+            if key in seen:
+                continue
+            seen.add(key)
+            yield command, words
+
+
+def _readings(evaluation: Evaluation, command: Command) -> Iterable[tuple[Item, ...]]:
+    first = known_text(command.words[0].pieces) if command.words and isinstance(command.words[0], Word) else ""
+    if first != "eval" and _options(command.words):
+        yield command.words
+        return
+
+    def lookup(name: str) -> tuple[Piece, ...] | None:
+        scalar = as_scalar(evaluation.variables[name]) if name in evaluation.variables else None
+        return scalar.pieces if scalar is not None else None
+
+    if first == "eval":
+        joined: list[Piece] = []
+        for item in command.words[1:]:
+            joined.extend(pieces_of(item))
+            joined.append(_blank(command.span))
+        yield from commands_in(joined, lookup)
+        return
+    for item in command.words:
+        if isinstance(item, Word) and any(" --" in piece.text for piece in item.pieces if not hasattr(piece, "reason")):
+            yield from commands_in(item.pieces, lookup)
+
+
+def _blank(span: Span) -> Piece:
+    from tvlint.readers.shell_values import Text
+
+    return Text(" ", span, False)
+
+
+def _options(words: Sequence[Item]) -> list[str]:
+    """The Megatron options among `words`, those on undecided paths too, in the parser's spelling."""
+    found: list[str] = []
+    pending = list(words)
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Fork):
+            for alternative in item.alternatives:
+                pending.extend(alternative)
+        elif (flag := flag_of(item)) and is_option(flag):
+            found.append(hyphens(flag))
+    return found
+
+
+def is_launch(words: Sequence[Item]) -> bool:
+    """Whether the words pass options that only Megatron has."""
+    found = set(_options(words))
+    return (len(found) >= 2 and bool(found & DISTINCT)) or bool(found & {"--tensor-model-parallel-size"})
+
+
+def _configuration(evaluation: Evaluation, command: Command, words: tuple[Item, ...]) -> Configuration:
+    launch = split_launch(words)
+    arguments = read_arguments(launch.arguments)
+    settings, overridden = _last_wins(arguments)
+    settings["world_size"] = world_size(launch, evaluation.variables, command.span)
+    environment = {name: _exported(name, value, command) for name, value in command.exported.items()}
+    framework = framework_of_script(evaluation.source.text, launch.program, [setting.written for setting in settings.values()])
+    complete = not (arguments.gaps or launch.gaps or evaluation.unresolved_sources or framework == "ms-swift")
+    if {"use_checkpoint_args", "yaml_cfg", "use_mp_args_from_checkpoint_args"} & set(settings):
+        complete = False
+    return Configuration(
+        evaluation.source.path,
+        FORMAT,
+        framework,
+        settings,
+        environment,
+        f"line {line_of(command.span)}",
+        complete,
+        location_of(command.span),
+        overridden=tuple(overridden),
+    )
+
+
+def _last_wins(arguments: Arguments) -> tuple[dict[str, Setting], list[Setting]]:
+    settings: dict[str, Setting] = {}
+    overridden: list[Setting] = []
+    for setting in arguments.settings:
+        if setting.name in settings:
+            overridden.append(settings[setting.name])
+        settings[setting.name] = setting
+    return settings, overridden
+
+
+def _exported(name: str, value: Value, command: Command) -> Setting:
+    scalar = value if isinstance(value, Scalar) else None
+    text = known_text(scalar.pieces) if scalar is not None else None
+    span = span_of(scalar.pieces) if scalar is not None and scalar.pieces else command.span
+    known: SettingValue | Unknown
+    if text is not None:
+        known = environment_value(text)
+    else:
+        known = Unknown(unknown_reason(scalar.pieces) if scalar is not None else "an array")
+    return Setting(name, known, name, location_of(span), location_of(span))
+
+
+def _from_variables(evaluation: Evaluation) -> list[Configuration]:
+    """The one configuration of a script that only sets option lists for another: all lists together, never complete."""
+    found: dict[str, Setting] = {}
+    for value in evaluation.variables.values():
+        words = split_value(value)
+        if not any(option in DISTINCT for option in _options(words)) and len(_options(words)) < 3:
+            continue
+        commands = [words]
+        if isinstance(value, Scalar) and "\\" in leading_text(value.pieces):
+            commands = commands_in(value.pieces, lambda _: None)
+        for command in commands:
+            for setting in read_arguments(split_launch(command).arguments).settings:
+                _add(found, setting)
+    if not ({"--" + name.replace("_", "-") for name in found} & DISTINCT):
+        return []
+    framework = framework_of_script(evaluation.source.text, "", [setting.written for setting in found.values()])
+    first = min(found.values(), key=lambda setting: (setting.name_location.path, setting.name_location.line or 0))
+    path = evaluation.source.path
+    return [Configuration(path, FORMAT, framework, found, complete=False, location=first.name_location)]
+
+
+def _add(found: dict[str, Setting], setting: Setting) -> None:
+    other = found.get(setting.name)
+    if other is None or other.name_location == setting.name_location:
+        found[setting.name] = setting
+    elif other.value != setting.value:
+        unknown = Unknown("the lists of options in this file disagree on it")
+        found[setting.name] = Setting(setting.name, unknown, setting.written, setting.location, setting.name_location)
+
+
+def _named(configurations: list[Configuration]) -> tuple[Configuration, ...]:
+    if len(configurations) > 1:
+        return tuple(configurations)
+    only = configurations[0]
+    return (
+        Configuration(
+            only.path,
+            only.format,
+            only.framework,
+            only.settings,
+            only.environment,
+            "",
+            only.complete,
+            only.location,
+            only.version,
+            only.overridden,
+        ),
+    )

@@ -1,0 +1,114 @@
+"""What is known while a script is followed: variables, functions, arguments, and how much work is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from tvlint.readers.shell_values import Array, Gap, Item, Scalar, Source, Span, Value, bounded, span_of_bytes
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+DEEPEST = 60
+"""Syntax nested deeper than this is not followed."""
+
+
+class TooMuchWork(Exception):
+    """The script needs more steps than a launch script ever does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One simple command as the script would run it, with the variables exported to it."""
+
+    words: tuple[Item, ...]
+    span: Span
+    exported: dict[str, Value]
+
+
+@dataclass(slots=True)
+class Trace:
+    """What following the script has brought up so far, and the steps that are left."""
+
+    steps: int
+    commands: list[Command] = field(default_factory=list)
+    unresolved_sources: list[Span] = field(default_factory=list)
+    called: set[str] = field(default_factory=set)
+    sourced: int = 0
+
+
+@dataclass(slots=True)
+class State:
+    """The shell's state at one point of the script; `variables` lacks what the file never sets."""
+
+    source: Source
+    trace: Trace
+    variables: dict[str, Value] = field(default_factory=dict)
+    exported: frozenset[str] = frozenset()
+    functions: dict[str, tuple[Source, Node]] = field(default_factory=dict)
+    arguments: tuple[Item, ...] | None = None
+    calls: int = 0
+    sources: int = 0
+    depth: int = 0
+    ended: bool = False
+
+    def fork(self) -> State:
+        """A copy that a branch may change."""
+        return State(
+            self.source,
+            self.trace,
+            dict(self.variables),
+            self.exported,
+            dict(self.functions),
+            self.arguments,
+            self.calls,
+            self.sources,
+            self.depth,
+            self.ended,
+        )
+
+    def span(self, node: Node) -> Span:
+        return span_of_bytes(self.source, node.start_byte, node.end_byte)
+
+    def span_of(self, start: int, end: int) -> Span:
+        return span_of_bytes(self.source, start, end)
+
+    def text(self, node: Node) -> str:
+        return self.source.data[node.start_byte : node.end_byte].decode()
+
+    def spend(self, steps: int = 1) -> None:
+        """Count work; a script that needs too much is given up."""
+        self.trace.steps -= steps
+        if self.trace.steps < 0:
+            raise TooMuchWork
+
+    def assign(self, name: str, value: Value, span: Span) -> None:
+        self.variables[name] = bounded(value, span)
+
+    def words_of_arguments(self, span: Span) -> tuple[Item, ...]:
+        if self.arguments is None:
+            return (Gap("the script's arguments are not known", span),)
+        return self.arguments
+
+
+def directory_of(source: Source) -> str:
+    """The directory of the script, as a path that `source` can resolve."""
+    return str(PurePath(source.path).parent)
+
+
+def as_scalar(value: Value) -> Scalar | None:
+    """What `$NAME` gives: the text, or the first element of an array where that is known."""
+    if isinstance(value, Scalar):
+        return value
+    return _first(value)
+
+
+def _first(value: Array) -> Scalar | None:
+    from tvlint.readers.shell_values import Word
+
+    if not value.items:
+        return Scalar(())
+    first = value.items[0]
+    return Scalar(first.pieces) if isinstance(first, Word) else None

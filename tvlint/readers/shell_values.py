@@ -1,0 +1,251 @@
+"""What a shell variable or word is known to hold: text with the place it stands at, holes, and undecided choices."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeAlias
+
+from tvlint.ir.location import Location
+
+HEAVIEST = 16_384
+"""A value that weighs more (about a megabyte of text) is given up as unknown."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One file of shell text; offsets count code points, `byte_offsets` turns the parser's bytes into them."""
+
+    path: str
+    text: str
+    data: bytes
+    line_starts: tuple[int, ...]
+    byte_offsets: tuple[int, ...] | None
+
+    @property
+    def lines(self) -> int:
+        return len(self.line_starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of code points of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Known text. `exact`: it stands verbatim at `span`. `outside`: an environment variable or argument may replace it."""
+
+    text: str
+    span: Span
+    exact: bool = True
+    outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Unknown text, and why it is unknown."""
+
+    reason: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several texts; which one was not decided."""
+
+    alternatives: tuple[tuple[Piece, ...], ...]
+    reason: str
+    span: Span
+    weight: int
+
+
+Piece: TypeAlias = "Text | Hole | Choice"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command."""
+
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Any number of unknown words, none included."""
+
+    reason: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """One of several lists of words; which one was not decided."""
+
+    alternatives: tuple[tuple[Item, ...], ...]
+    reason: str
+    span: Span
+    weight: int
+
+
+Item: TypeAlias = "Word | Gap | Fork"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """The value of a plain variable."""
+
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """The value of an indexed array."""
+
+    items: tuple[Item, ...]
+
+
+Value: TypeAlias = Scalar | Array
+
+
+def source_of(path: str, data: bytes) -> Source:
+    """The file at `path` with the content `data`; bytes that are not UTF-8 count as one replacement character each run."""
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    encoded = text.encode()
+    starts = [0]
+    starts.extend(place + 1 for place, character in enumerate(text) if character == "\n")
+    offsets: tuple[int, ...] | None = None
+    if len(encoded) != len(text):
+        offsets = (0, *accumulate((byte & 0xC0) != 0x80 for byte in encoded))
+    return Source(path, text, encoded, tuple(starts), offsets)
+
+
+def span_of_bytes(source: Source, start: int, end: int) -> Span:
+    """The span of the bytes `start` to `end` of `source.data`."""
+    if source.byte_offsets is None:
+        return Span(source, start, end)
+    return Span(source, source.byte_offsets[start], source.byte_offsets[end])
+
+
+def location_of(span: Span) -> Location:
+    """Where `span` stands, in lines and columns."""
+    line, column = _place(span.source, span.start)
+    end_line, end_column = _place(span.source, max(span.start, span.end))
+    return Location(span.source.path, line, column, end_line, end_column)
+
+
+def line_of(span: Span) -> int:
+    """The line on which `span` starts."""
+    return _place(span.source, span.start)[0]
+
+
+def _place(source: Source, offset: int) -> tuple[int, int]:
+    line = bisect_right(source.line_starts, offset)
+    return line, offset - source.line_starts[line - 1] + 1
+
+
+def known_text(pieces: Iterable[Piece]) -> str | None:
+    """The text of `pieces`; None where a part of it is unknown."""
+    parts: list[str] = []
+    for piece in pieces:
+        if not isinstance(piece, Text):
+            return None
+        parts.append(piece.text)
+    return "".join(parts)
+
+
+def leading_text(pieces: Sequence[Piece]) -> str:
+    """The known text that `pieces` begin with."""
+    parts: list[str] = []
+    for piece in pieces:
+        if not isinstance(piece, Text):
+            break
+        parts.append(piece.text)
+    return "".join(parts)
+
+
+def unknown_reason(pieces: Iterable[Piece]) -> str:
+    """Why the text of `pieces` is unknown; empty where it is known."""
+    return next((piece.reason for piece in pieces if not isinstance(piece, Text)), "")
+
+
+def from_outside(pieces: Iterable[Piece]) -> bool:
+    """Whether a part of the text is only a default that the environment or an argument may replace."""
+    return any(isinstance(piece, Text) and piece.outside for piece in pieces)
+
+
+def span_of(pieces: Sequence[Piece]) -> Span:
+    """Where `pieces` stand: all of them where they stand side by side, else the first unknown one, else the first."""
+    first = pieces[0].span
+    if len(pieces) == 1:
+        return first
+    hole = next((piece for piece in pieces if not isinstance(piece, Text)), None)
+    if hole is not None:
+        return hole.span
+    end = first.end
+    for piece in pieces[1:]:
+        if piece.span.source is not first.source or not 0 <= piece.span.start - end <= 3:
+            return first
+        end = piece.span.end
+    return Span(first.source, first.start, end)
+
+
+def slice_text(piece: Text, start: int, end: int) -> Text:
+    """The characters `start` to `end` of `piece`, with their own place."""
+    if not piece.exact:
+        return Text(piece.text[start:end], piece.span, False, piece.outside)
+    place = Span(piece.span.source, piece.span.start + start, piece.span.start + end)
+    return Text(piece.text[start:end], place, True, piece.outside)
+
+
+def after(pieces: Sequence[Piece], count: int) -> tuple[Piece, ...]:
+    """What remains of `pieces` after the first `count` characters, which must be known."""
+    rest: list[Piece] = []
+    for piece in pieces:
+        if not isinstance(piece, Text) or count <= 0:
+            rest.append(piece)
+        elif count < len(piece.text):
+            rest.append(slice_text(piece, count, len(piece.text)))
+            count = 0
+        else:
+            count -= len(piece.text)
+    return tuple(rest)
+
+
+def before(pieces: Sequence[Piece], count: int) -> tuple[Piece, ...]:
+    """The first `count` characters of `pieces`, which must be known."""
+    taken: list[Piece] = []
+    for piece in pieces:
+        if count <= 0 or not isinstance(piece, Text):
+            break
+        taken.append(piece if len(piece.text) <= count else slice_text(piece, 0, count))
+        count -= len(piece.text)
+    return tuple(taken)
+
+
+def weight(pieces: Iterable[Piece]) -> int:
+    """How much `pieces` weigh against HEAVIEST."""
+    return sum(
+        1 + len(piece.text) // 64 if isinstance(piece, Text) else piece.weight if isinstance(piece, Choice) else 1
+        for piece in pieces
+    )
+
+
+def items_weight(items: Iterable[Item]) -> int:
+    """How much `items` weigh against HEAVIEST."""
+    return sum(
+        item.weight if isinstance(item, Fork) else 1 + weight(item.pieces) if isinstance(item, Word) else 1 for item in items
+    )
+
+
+def bounded(value: Value, span: Span) -> Value:
+    """`value`, or a hole where it is too large to follow."""
+    if isinstance(value, Scalar):
+        return value if weight(value.pieces) <= HEAVIEST else Scalar((Hole("the value is too long to follow", span),))
+    return value if items_weight(value.items) <= HEAVIEST else Array((Gap("the array is too long to follow", span),))

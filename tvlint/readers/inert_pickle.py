@@ -148,7 +148,7 @@ def looks_like_pickle(data: bytes) -> bool:
 def global_name(value: object) -> str:
     """The full name of the class of an inert object, or of an inert class itself; empty for plain values."""
     cls = value if isinstance(value, _Sealed) else type(value)
-    return cls.tv_name if isinstance(cls, _Sealed) else ""  # type: ignore[attr-defined]
+    return str(getattr(cls, "tv_name", "")) if isinstance(cls, _Sealed) else ""
 
 
 def load(data: bytes, path: str, records: tuple[str, ...] = ()) -> Loaded:
@@ -164,7 +164,7 @@ def load(data: bytes, path: str, records: tuple[str, ...] = ()) -> Loaded:
     if stack > _LARGEST_STACK:
         raise ReadError(f"{depth} tuples in one pickle are more than can be read safely", Location(path))
     unpickler = _InertUnpickler(io.BytesIO(data), records)
-    with _without_collection(), _without_extensions(), _bounded_memory(data, path, stack):
+    with without_collection(), _without_extensions(), _bounded_memory(data, path, stack):
         outcome = _on_stack(unpickler.load, (stack + 0xFFFF) & ~0xFFFF)
     if isinstance(outcome, ReadError):
         raise outcome
@@ -243,7 +243,7 @@ def _ignoring(new: Callable[..., object], cls: type) -> Callable[[tuple[object, 
 
 def _remembering(cls: type) -> Callable[[tuple[object, ...]], object]:
     def make(args: tuple[object, ...]) -> object:
-        made = object.__new__(cls)
+        made: object = object.__new__(cls)
         object.__setattr__(made, "tv_args", args)
         object.__setattr__(made, "tv_state", None)
         return made
@@ -308,7 +308,8 @@ def _on_stack(run: Callable[[], object], stack: int) -> tuple[object] | BaseExce
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
+    """Keep the garbage collector from walking millions of records that are all in use."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -158,7 +158,7 @@ class Operators:
         if depth > 8:
             raise Malformed("the operands of an operator are nested too deep")
         if isinstance(value, (list, tuple)):
-            return any([self._holds_tensor(item, depth + 1) for item in value if not isinstance(item, (int, float, str))])
+            return any(self._holds_tensor(item, depth + 1) for item in value if not isinstance(item, (int, float, str)))
         if isinstance(value, dict):
             return self._holds_tensor(list(value.values()), depth)
         return False

@@ -21,8 +21,8 @@ an input only on the root, and an output there only when it has another name. Al
 Attributes are the keyword arguments. A keyword argument that is a tensor is appended to the inputs, and the attribute says
 `operand <position>`. An unknown primitive is a `Compute` with its signature as `op`.
 
-Mesh: `dp` (replicas), `pp` and `tp` when the devices form pipeline stages of equal size, by the forward segments they share;
-otherwise `dp` and `device`.
+Mesh: `dp` (replicas), `pp` and `tp` when the devices form pipeline stages of equal size, by the forward segments,
+collectives (not broadcasts) and reducers they share; otherwise `dp` and `device`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.plan import Group, Plan, Replication, Segment
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError
-from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
+from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle, without_collection
 from tvlint.readers.nnscaler_records import Malformed, described, fields, integer, integers, kind, mapping, required, sequence
 from tvlint.readers.nnscaler_schedule import Schedule, schedule
 from tvlint.readers.unsafe_pickle import unsafe_calls
@@ -51,9 +51,10 @@ def is_nnscaler_plan(data: bytes) -> bool:
 
 def read(path: str, data: bytes) -> Document:
     """The plan in `data`, compressed or not. Raises `ReadError` when it is not one, or malformed."""
-    loaded = load(decompress(data, path), path, ("nnscaler.",))
-    findings = tuple(unsafe_calls(loaded, path))
-    return Document(path, FORMAT, _plan(path, loaded), findings=findings)
+    with without_collection():
+        loaded = load(decompress(data, path), path, ("nnscaler.",))
+        findings = tuple(unsafe_calls(loaded, path))
+        return Document(path, FORMAT, _plan(path, loaded), findings=findings)
 
 
 def findings_only(path: str, data: bytes) -> tuple[Finding, ...]:
@@ -116,17 +117,36 @@ def _sequences(execution: dict[str, Any], devices: tuple[int, ...]) -> dict[int,
 
 def _mesh(built: Schedule, replicas: int) -> tuple[Mesh, dict[int, int]]:
     """The mesh and the pipeline stage of every device; without stages when the devices do not form equal ones."""
-    devices = [program.ranks[0] for program in built.programs]
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for device in devices:
-        groups.setdefault(tuple(sorted(built.forward_cells[device])), []).append(device)
-    held = [cell for cells in groups for cell in cells]
+    devices = sorted(built.forward_cells)
+    groups = _stage_members(built, devices)
     size = len(devices) // len(groups)
-    even = list(groups.values()) == [devices[start : start + size] for start in range(0, len(devices), size)]
-    if len(set(held)) != len(held) or not even:
+    if groups != [devices[start : start + size] for start in range(0, len(devices), size)]:
         return Mesh((Axis("dp", replicas), Axis("device", len(devices)))), {}
-    stages = {device: stage for stage, members in enumerate(groups.values()) for device in members}
+    stages = {device: stage for stage, members in enumerate(groups) for device in members}
     return Mesh((Axis("dp", replicas), Axis("pp", len(groups)), Axis("tp", size))), stages
+
+
+def _stage_members(built: Schedule, devices: list[int]) -> list[list[int]]:
+    """The devices of each pipeline stage: those that run one forward segment, or share a collective or a reducer."""
+    leader = {device: device for device in devices}
+
+    def find(device: int) -> int:
+        while leader[device] != device:
+            leader[device] = device = leader[leader[device]]
+        return device
+
+    shared: dict[int, int] = {}
+    for device, cells in built.forward_cells.items():
+        for cell in cells:
+            leader[find(device)] = find(shared.setdefault(cell, device))
+    for group in {group for groups in built.groups.values() for group in groups}:
+        members = [rank for rank in group if rank in leader]
+        for member in members[1:]:
+            leader[find(member)] = find(members[0])
+    found: dict[int, list[int]] = {}
+    for device in devices:
+        found.setdefault(find(device), []).append(device)
+    return sorted(found.values())
 
 
 def _staged(segment: Segment, stages: dict[int, int]) -> Segment:

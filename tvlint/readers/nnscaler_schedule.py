@@ -7,7 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Compute, Group, Operator, Phase, Program, ReduceGradients, Role, Segment, Step
+from tvlint.ir.plan import (
+    Collective,
+    Communicate,
+    Compute,
+    Group,
+    Operator,
+    Phase,
+    Program,
+    ReduceGradients,
+    Role,
+    Segment,
+    Step,
+)
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler_adapters import Scope, lower_adapter
 from tvlint.readers.nnscaler_operators import Operators
@@ -30,6 +42,8 @@ class Schedule:
     programs: list[Program] = field(default_factory=list)
     forward_cells: dict[int, list[int]] = field(default_factory=dict)
     """The ids of the forward segments that each device runs, in order of first use."""
+    groups: dict[int, set[tuple[int, ...]]] = field(default_factory=dict)
+    """The ranks of the collectives (broadcasts left out) and reducers that each device runs."""
     micro_batches: int = 1
 
 
@@ -58,6 +72,8 @@ class _Device:
     def run(self, cells: list[Any]) -> None:
         """Lower the device's sequence of cells."""
         self.built.forward_cells[self.device] = []
+        self.groups: set[tuple[int, ...]] = set()
+        self.built.groups[self.device] = self.groups
         steps = []
         for index, cell in enumerate(cells):
             self.place = f"device {self.device}/step {index}"
@@ -118,6 +134,7 @@ class _Device:
     def _reducer(self, name: str, own: dict[str, Any]) -> Segment:
         weights = self._names(own, "_inputs")
         ranks = integers(own.get("_device"), "the ranks of a reducer")
+        self.groups.add(ranks)
         reducer = ReduceGradients(
             weights,
             Group(ranks=ranks),
@@ -184,6 +201,9 @@ class _Device:
         checkpointed: bool = False,
     ) -> Segment:
         outputs = self._names(own, "_outputs")
+        for operator in operators:
+            if isinstance(operator, Communicate) and operator.kind is not Collective.BROADCAST:
+                self.groups.add(operator.group.ranks)
         made = {made for operator in operators for made in _made(operator)}
         kept = [scope.of(out) in made or out not in inputs for out in outputs]
         self.kept[name] = kept

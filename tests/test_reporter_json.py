@@ -11,6 +11,8 @@ import jsonschema
 import pytest
 import reports
 
+from tvlint.findings import Problem, Report
+from tvlint.ir.location import Location
 from tvlint.reporters import json as reporter
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "schemas" / "report.schema.json").read_text(encoding="utf-8"))
@@ -46,6 +48,8 @@ def test_json_is_ascii_and_keeps_every_character(tmp_path: Path) -> None:
 
 
 def test_paths_below_the_root_are_relative(tmp_path: Path) -> None:
-    report = reports.Report(checked=(str(tmp_path / "a" / "train.sh"), "./b.sh", "/elsewhere/c.sh"))
-    checked = json.loads(reporter.write(report, reports.context(tmp_path)))["checked"]
-    assert checked == ["a/train.sh", "b.sh", "/elsewhere/c.sh"]
+    paths = (str(tmp_path / "a" / "train.sh"), "./b.sh", "/elsewhere/c.sh")
+    problems = tuple(Problem("message", Location(path)) for path in paths)
+    read = json.loads(reporter.write(Report(problems=problems, checked=paths), reports.context(tmp_path)))
+    assert read["checked"] == ["a/train.sh", "b.sh", "/elsewhere/c.sh"]
+    assert [problem["path"] for problem in read["problems"]] == read["checked"]

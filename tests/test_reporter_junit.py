@@ -106,3 +106,8 @@ def test_another_reader_reads_the_same(name: str, tmp_path: Path) -> None:
     assert read.tests == len(root.findall("testsuite/testcase"))
     assert read.failures == len(root.findall("testsuite/testcase/failure"))
     assert read.errors == len(root.findall("testsuite/testcase/error"))
+
+
+def test_equal_names_are_numbered(tmp_path: Path) -> None:
+    (suite,) = written(Report(problems=reports.FULL.problems * 2), tmp_path)
+    assert [case.get("name") for case in suite] == ["readable", "readable (2)"]

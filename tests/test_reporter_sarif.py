@@ -102,6 +102,19 @@ def test_every_result_stands_in_a_file_of_the_repository(tmp_path: Path) -> None
     assert all((tmp_path / uri).is_file() for uri in uris)
 
 
+def test_a_result_that_stands_in_for_another_place_says_so(tmp_path: Path) -> None:
+    related = (Related("called here", Location("train.sh", 5)),)
+    finding = Finding(
+        "some-rule", Severity.ERROR, "message", Location("lib/elsewhere.py", 7, pointer="operator 3"), related=related
+    )
+    (result,) = written(Report((finding,)), tmp_path)["runs"][0]["results"]
+    place = result["locations"][0]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "train.sh"
+    assert place["physicalLocation"]["region"]["startLine"] == 5
+    assert place["logicalLocations"][0]["fullyQualifiedName"] == "operator 3"
+    assert "at lib/elsewhere.py:7 operator 3" in result["message"]["text"].splitlines()
+
+
 def test_links_are_followed_to_the_file_that_the_site_shows(tmp_path: Path) -> None:
     reports.write_sources(tmp_path)
     (tmp_path / "link.sh").symlink_to("train.sh")

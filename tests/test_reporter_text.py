@@ -131,6 +131,7 @@ def test_only_files_that_were_asked_for_or_lie_unhidden_below_the_root_are_shown
     assert "SECRET" not in shown
     assert shown.count("message [some-rule]") == len(names)
     assert text.write(replace(report, checked=("../outside",)), reports.context(root)).count("SECRET") == 3
+    assert "message" in text.write(replace(report, checked=("fifo", "/dev/zero")), reports.context(root))
     problems = (Problem("message", Location("../outside", 1)), Problem("message", Location("../tvlint.toml", 1)))
     (tmp_path / "tvlint.toml").write_text("CONFIGURATION\n", encoding="utf-8")
     shown = text.write(Report(problems=problems), reports.context(root))

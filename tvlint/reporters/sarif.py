@@ -214,16 +214,25 @@ def _plain(text: str) -> str:
 
 
 class _Lines:
-    """The text of repository files, each read once."""
+    """The text and the lines of repository files, each read once."""
 
     def __init__(self, report: Report, context: Context) -> None:
         self._report, self._context = report, context
         self._texts: dict[str, str | None] = {}
+        self._lines: dict[str, tuple[str, ...]] = {}
 
     def text(self, path: str) -> str | None:
         if path not in self._texts:
             self._texts[path] = source_text(str(repository(self._context) / path), self._report, self._context)
         return self._texts[path]
+
+    def line(self, path: str, number: int) -> str:
+        """One line; empty where there is none."""
+        if path not in self._lines:
+            text = self.text(path)
+            self._lines[path] = () if text is None else split_lines(text)
+        lines = self._lines[path]
+        return lines[number - 1] if number <= len(lines) else ""
 
 
 def _fingerprints(remarks: Sequence[_Remark], lines: _Lines) -> list[dict[str, str]]:
@@ -249,9 +258,7 @@ def _fingerprints(remarks: Sequence[_Remark], lines: _Lines) -> list[dict[str, s
 def _source_line(remark: _Remark, lines: _Lines) -> str:
     if remark.location.text:
         return remark.location.text
-    text = lines.text(remark.anchor.path) if remark.anchor.exact else None
-    split = () if text is None else split_lines(text)
-    return split[remark.anchor.line - 1] if remark.anchor.line <= len(split) else ""
+    return lines.line(remark.anchor.path, remark.anchor.line) if remark.anchor.exact else ""
 
 
 def _invocation(report: Report, context: Context, left_out: int) -> dict[str, Any]:

@@ -70,8 +70,9 @@ class Scope:
 def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> list[Operator]:
     """The operators of one adapter on one device.
 
-    Only the adapter's outputs leave it. An output that keeps the id of an input, and every scratch value whose id another
-    value may have, gets a new name.
+    A backward adapter shares its primitives with the forward one; a fused primitive, or one that names none of the adapter's
+    tensors, acts on the adapter's own. Only the adapter's outputs leave it. An output that keeps the id of an input, and every
+    scratch value whose id another value may have, gets a new name.
     """
     own = fields(adapter, "an adapter")
     tensors = scope.tensors
@@ -83,19 +84,13 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> 
     label = f"cell {integer(own.get('_id'), 'the id of an adapter')}"
     wired = []
     for prim, record in prims:
-        if kind(prim) in _FUSED and not forward:
+        consumed = tensors.names(required(record, "_inputs", "a primitive"), "the inputs of a primitive")
+        produced = tensors.names(required(record, "_outputs", "a primitive"), "the outputs of a primitive")
+        if not forward and (kind(prim) in _FUSED or (len(prims) == 1 and not {*consumed, *produced} & {*inputs, *outputs})):
             if len(prims) != 1:
                 raise Malformed(f"a backward adapter holds `{kind(prim)}` among {len(prims)} primitives")
-            wired.append((prim, record, inputs, outputs))
-            continue
-        wired.append(
-            (
-                prim,
-                record,
-                tensors.names(required(record, "_inputs", "a primitive"), "the inputs of a primitive"),
-                tensors.names(required(record, "_outputs", "a primitive"), "the outputs of a primitive"),
-            )
-        )
+            consumed, produced = inputs, outputs
+        wired.append((prim, record, consumed, produced))
     last = {name: index for index, (*_, produced) in enumerate(wired) for name in produced}
     local = {name: scope.of(name) for name in inputs}
     leaving: dict[str, str] = {}

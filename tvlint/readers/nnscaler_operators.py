@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvlint.ir.plan import Backward, Compute, Literal, Operand, Value
@@ -97,8 +97,9 @@ class Operators:
         record = fields(mirror, "a forward operator")
         taken = self._tensors.names(required(own, "_inputs", "a backward operator"), "the inputs of a backward operator")
         given = self._tensors.names(required(own, "_outputs", "a backward operator"), "the outputs of a backward operator")
-        results = self._slots(record["_outputs"])
-        operands = self._slots((record["_inputs"], record.get("_kwargs")))
+        results = self._slots(record["_outputs"], forward.outputs)
+        names = [operand for operand in forward.inputs if not isinstance(operand, Literal)]
+        operands = self._slots((record["_inputs"], record.get("_kwargs")), names)
         return Backward(
             forward,
             _placed([scope.of(name) for name in taken], results),
@@ -107,14 +108,15 @@ class Operators:
             label=self._label(own),
         )
 
-    def _slots(self, value: object) -> list[bool]:
-        """Whether each tensor in a list has a gradient."""
+    def _slots(self, value: object, names: Sequence[str]) -> list[bool]:
+        """Whether each tensor in a list, whose current names are `names`, has a gradient."""
         found: list[bool] = []
         pending = [value]
         while pending:
             item = pending.pop()
             if isinstance(item, Record):
-                found.append(item.__dict__.get("_grad") is not None)
+                if len(found) < len(names) and self._holds_tensor(item, 0):
+                    found.append(self._tensors.has_gradient(item, names[len(found)]))
             elif isinstance(item, (list, tuple)):
                 pending.extend(reversed(item))
             elif isinstance(item, dict):

@@ -14,9 +14,12 @@ its input and is not made anew is left out.
 
 Backward: `Backward.inputs` are aligned with the outputs of the forward operator, `Backward.outputs` with its tensor operands
 (literals not counted), in the order in which the plan gives them; an empty name stands where an operand has no gradient.
-Surplus gradients are appended. Fused primitives act on the adapter's tensors, in the direction of the adapter. A broadcast has
-an input only on the root, and an output there only when it has another name. All-to-all splits `dim` and concatenates
-`concat_dim`. A reducer's divisor is not in the file (0), and its group extends over the replicas (`replicated`).
+Surplus gradients are appended. The same tensor can have another gradient on another device (another part of one sum):
+`Tensor.gradient` is that of the first device, `Tensor.gradient_of` is set on all of them.
+
+Fused primitives act on the adapter's tensors, in the direction of the adapter. A broadcast has an input only on the root, and
+an output there only when it has another name. All-to-all splits `dim` and concatenates `concat_dim`. A reducer's divisor is
+not in the file (0), and its group extends over the replicas (`replicated`).
 
 Attributes are the keyword arguments. A keyword argument that is a tensor is appended to the inputs, and the attribute says
 `operand <position>`. An unknown primitive is a `Compute` with its signature as `op`.

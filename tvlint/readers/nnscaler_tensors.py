@@ -21,6 +21,7 @@ class Tensors:
         self._names: dict[tuple[Any, Any, Any], str] = {}
         self._shapes: dict[str, object] = {}
         self._boxes: dict[Box, Box] = {}
+        self._gradient_of: dict[str, str] = {}
         self._wholes: dict[int, tuple[str, tuple[int, ...], object]] = {}
 
     def name(self, record: Any, role: Role = Role.ACTIVATION) -> str:
@@ -46,19 +47,21 @@ class Tensors:
         self._flatten(sequence(value, what), found, role, 0)
         return found
 
-    def gradient(self, record: Any) -> str:
-        """The name of the gradient of a tensor record; empty when it has none."""
-        if not isinstance(record, Record):
-            return ""
+    def has_gradient(self, record: Record, name: str) -> bool:
+        """Whether a tensor record has a gradient; if so, `name`, its current name, is what that is the gradient of."""
         found = record.__dict__.get("_grad")
-        return "" if found is None else self.name(found)
+        if found is None:
+            return False
+        self._gradient_of.setdefault(self.name(found), name)
+        return True
 
     def gradients(self, value: object) -> dict[str, str]:
         """The gradient of each tensor record in a flat list, by name."""
         found = {}
         for record in value if isinstance(value, (list, tuple)) else ():
             if isinstance(record, Record):
-                found[self.name(record)] = self.gradient(record)
+                gradient = record.__dict__.get("_grad")
+                found[self.name(record)] = "" if gradient is None else self.name(gradient)
         return found
 
     def version(self, name: str, count: int, gradient: str) -> str:
@@ -69,11 +72,12 @@ class Tensors:
         return fresh
 
     def linked(self) -> dict[str, Tensor]:
-        """All declarations, gradients naming what they are the gradient of."""
-        for tensor in list(self.declared.values()):
-            gradient = self.declared.get(tensor.gradient) if tensor.gradient else None
-            if gradient is not None and not gradient.gradient_of:
-                self.declared[gradient.name] = replace(gradient, gradient_of=tensor.name)
+        """All declarations, every gradient naming what it is the gradient of."""
+        owners = {tensor.gradient: tensor.name for tensor in reversed(self.declared.values()) if tensor.gradient}
+        for gradient, owner in {**owners, **self._gradient_of}.items():
+            tensor = self.declared.get(gradient)
+            if tensor is not None:
+                self.declared[gradient] = replace(tensor, gradient_of=owner)
         return self.declared
 
     def _flatten(self, value: object, found: list[str], role: Role, depth: int) -> None:

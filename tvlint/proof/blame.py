@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator
 from tvlint.proof.apply import Mismatch
 from tvlint.proof.machine import Machine, RankState, Slot
-from tvlint.proof.relation import Pending
+from tvlint.proof.relation import Pending, Value
 from tvlint.proof.trouble import Trouble, at
 
 
@@ -29,54 +29,77 @@ def tell(
 
 
 def blame(machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch) -> None:
-    """Tell the mismatch; a partial sum is told at the operator that first takes it for complete."""
-    value = at_fault(machine, rank, operator, mismatch)
+    """Tell the mismatch where it comes from.
+
+    A partial sum that arrives here is told once, at the operator that first took it for complete, on the ranks that made it.
+    What follows from a value that the reference does not compute is not told again.
+    """
+    value = at_fault(machine, rank, operator)
     if value is None or not value.leaves:
-        tell(machine, rank, operator, mismatch)
+        if not any(machine.world.terms.foreign(own.term) for own in operands_of(machine, rank, operator)):
+            tell(machine, rank, operator, mismatch)
         return
     pending = next(iter(sorted(entry for leaf in value.leaves for entry in leaf.pending)), None)
-    if pending is None:
+    makers = [] if pending is None else [state for state in machine.ranks.values() if pending.origin in state.carriers]
+    if pending is None or not makers:
         tell(machine, rank, operator, mismatch)
         return
-    origin = machine.world.terms.keys[pending.origin][0]
-    carrier = rank.carriers.get(pending.origin, "")
-    consumer = rank.consumers.get(carrier, "")
+    for maker in makers:
+        _tell_partial(machine, maker, operator, mismatch, pending)
+
+
+def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatch: Mismatch, pending: Pending) -> None:
+    carrier, producer = maker.carriers[pending.origin]
+    _, consumer = maker.consumers.get(carrier, ("", noticed))
     scope = scope_of(pending)
+    what = machine.world.terms.keys[pending.origin][0]
     told = Trouble(
-        mismatch.name,
+        "partial-used-as-complete",
         mismatch.refutes,
-        f"`{carrier}` on {{ranks}} is a partial sum of `{origin}`, over {scope}; it is used as complete by `{consumer}`",
-        rank.number,
-        operator=name_of(operator),
+        f"`{carrier}` on {{ranks}} is a partial sum of `{what}`, {scope}; {name_of(consumer)} uses it as complete",
+        maker.number,
+        operator=name_of(consumer),
         expected="a complete value",
-        actual=f"a partial sum over {scope}",
+        actual=f"a partial sum, {scope}",
+        repair=f"sum `{carrier}` over the ranks that hold its parts after {name_of(producer)}",
     )
-    segment = rank.segment.name if rank.segment else ""
-    machine.derived.troubles.append(at(operator, segment, told))
+    machine.derived.troubles.append(at(consumer, segment_of(machine, maker.number, consumer), told))
 
 
-def at_fault(machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch) -> Slot:
+def segment_of(machine: Machine, rank: int, operator: Operator) -> str:
+    """The segment of `rank` in which the operator stands."""
+    for program in machine.plan.programs:
+        for step in program.steps if rank in program.ranks else ():
+            if any(own is operator for own in machine.plan.segments[step.segment].operators):
+                return step.segment
+    return ""
+
+
+def operands_of(machine: Machine, rank: RankState, operator: Operator) -> list[Value]:
+    """The relations that the operator reads, as far as there are any."""
     names: Sequence[str] = ()
     if isinstance(operator, Compute):
         names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
     elif isinstance(operator, Backward | Communicate):
         names = operator.inputs
-    for name in names:
-        value = rank.local.get(name) or rank.gradients.get(name)
-        if value is not None and value.leaves:
-            return value
-    return None
+    held = (rank.local.get(name) or rank.gradients.get(machine.weight_of.get(name, "")) for name in names)
+    return [value for value in held if value is not None]
+
+
+def at_fault(machine: Machine, rank: RankState, operator: Operator) -> Slot:
+    """The first operand that is not complete."""
+    return next((value for value in operands_of(machine, rank, operator) if value.leaves), None)
 
 
 def scope_of(pending: Pending) -> str:
-    """What a pending sum still ranges over."""
+    """What a pending sum lacks."""
     parts = []
     if (pending.low, pending.high) != (0, pending.size):
-        parts.append(f"indices {pending.low}:{pending.high} of {pending.size}")
+        parts.append(f"over a part of {pending.size} indices")
     if pending.one_replica:
-        parts.append("one data-parallel replica")
+        parts.append("over one data-parallel replica")
     if pending.one_micro_batch:
-        parts.append("one micro-batch")
+        parts.append("over one micro-batch")
     return " and ".join(parts)
 
 

@@ -11,7 +11,7 @@ from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import blame, name_of, tell
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange
 from tvlint.proof.groups import members_of, peer_of
-from tvlint.proof.lookup import assign, forward_term, operand_value
+from tvlint.proof.lookup import assign, forward_term, gradient_value, operand_value
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Value
 
@@ -28,7 +28,8 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
         for name in operator.outputs:
             assign(machine, rank, operator, name, None, operator.inputs)
         return
-    if len(operator.inputs) != 1 or len(operator.outputs) != 1:
+    giving = operator.kind is not Collective.BROADCAST or operator.root == rank.number
+    if len(operator.inputs) > 1 or len(operator.outputs) > 1 or (giving and not operator.inputs):
         tell(machine, rank, operator, Mismatch("unsupported-collective", "moves several tensors", refutes=False))
         for name in operator.outputs:
             assign(machine, rank, operator, name, None, operator.inputs)
@@ -40,19 +41,31 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     turn = machine.turns.get((rank.number, channel), 0)
     table = machine.waiting.setdefault((channel, turn), {})
     if rank.number not in table:
-        try:
-            value = operand_value(machine, rank, operator, operator.inputs[0])
-        except Mismatch as mismatch:
-            blame(machine, rank, operator, mismatch)
-            value = None
-        table[rank.number] = (operator, value)
+        table[rank.number] = (operator, _given(machine, rank, operator) if giving else None)
     if set(table) != set(members):
         raise Blocked
     if (channel, turn) not in machine.arrived:
         machine.arrived[channel, turn] = together(machine, rank, members, table)
     machine.turns[rank.number, channel] = turn + 1
     results = machine.arrived[channel, turn]
-    assign(machine, rank, operator, operator.outputs[0], results[rank.number] if results is not None else None, operator.inputs)
+    for name in operator.outputs:
+        if results is None:
+            assign(machine, rank, operator, name, None, operator.inputs)
+        elif rank.number in results:
+            assign(machine, rank, operator, name, results[rank.number], operator.inputs)
+
+
+def _given(machine: Machine, rank: RankState, operator: Communicate) -> Slot | str:
+    """What the rank puts in; "absent" for a gradient that nothing produces."""
+    name = operator.inputs[0]
+    tensor = machine.plan.tensors.get(name)
+    if tensor is not None and tensor.role is Role.GRADIENT and name not in machine.weight_of:
+        return gradient_value(machine, rank, operator, name)
+    try:
+        return operand_value(machine, rank, operator, operator.inputs[0])
+    except Mismatch as mismatch:
+        blame(machine, rank, operator, mismatch)
+        return None
 
 
 def chunked(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...]) -> Slot:
@@ -81,7 +94,7 @@ def declared_position(machine: Machine, operator: Communicate, value: Value, dim
 
 
 def together(
-    machine: Machine, rank: RankState, members: tuple[int, ...], table: Mapping[int, tuple[Communicate, Slot]]
+    machine: Machine, rank: RankState, members: tuple[int, ...], table: Mapping[int, tuple[Communicate, Slot | str]]
 ) -> dict[int, Slot] | None:
     first = table[members[0]][0]
     for other in members:
@@ -98,9 +111,17 @@ def together(
             )
             tell(machine, rank, first, mismatch, fatal=True)
             return None
-    if any(value is None for _, value in table.values()):
+    if all(value == "absent" for _, value in table.values()):
+        return {}
+    for member in members:
+        if table[member][1] == "absent":
+            text = "uses a gradient that {ranks} never compute, and other members of the group do"
+            tell(machine, machine.ranks[member], table[member][0], Mismatch("missing-value", text, refutes=True))
+            return None
+    givers = [member for member in members if first.kind is not Collective.BROADCAST or member == first.root]
+    if any(table[giver][1] is None for giver in givers):
         return None
-    given = {member: value for member, (_, value) in table.items() if value is not None}
+    given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}
     try:
         of = gradient_tag(machine, rank, first)
         claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
@@ -112,7 +133,8 @@ def together(
 
 
 def gradient_tag(machine: Machine, rank: RankState, operator: Communicate) -> int:
-    tensor = machine.plan.tensors.get(operator.inputs[0])
+    name = next(iter((*operator.inputs, *operator.outputs)), "")
+    tensor = machine.plan.tensors.get(name)
     return -1 if tensor is None or tensor.role is not Role.GRADIENT else forward_term(machine, rank, tensor.gradient_of)
 
 

@@ -54,8 +54,16 @@ def derive(
     """
     machine = Machine(world, plan, inputs, slots, total_slots, loss, dtypes, nearest, assume)
     machine.ranks = {rank: RankState(rank) for program in plan.programs for rank in program.ranks}
+    for tensor in plan.tensors.values():
+        if tensor.gradient:
+            machine.forward_of.setdefault(tensor.gradient, []).append(tensor.name)
+        if tensor.gradient_of and tensor.gradient_of not in machine.forward_of.get(tensor.name, ()):
+            machine.forward_of.setdefault(tensor.name, []).append(tensor.gradient_of)
     machine.weight_of = {
-        tensor.gradient: tensor.name for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT and tensor.gradient
+        gradient: name
+        for gradient, names in machine.forward_of.items()
+        for name in names
+        if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT
     }
     return _run(machine)
 
@@ -130,7 +138,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
 
 
 def _export(machine: Machine, rank: RankState, name: str, value: Slot, replaces: bool) -> None:
-    rank.environment[name] = value if replaces else accumulated(machine, rank, name, value, rank.environment)
+    rank.environment[name] = value if replaces else accumulated(machine, rank, name, value, rank.environment.get(name, ""))
 
 
 def _operate(machine: Machine, rank: RankState, segment: Segment, operator: Operator) -> None:

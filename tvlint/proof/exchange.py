@@ -28,7 +28,7 @@ def exchange(
     Raises Mismatch where the result is not a box of one value.
     """
     kind = operator.kind
-    pieces = [given[rank] for rank in members]
+    pieces = [given[rank] for rank in members if rank in given]
     if kind is Collective.ALL_REDUCE:
         total = _sum(world, operator, pieces, of)
         return dict.fromkeys(members, total)

@@ -79,9 +79,9 @@ def reduced(
     """Each rank's gradient of each weight (by the weight's name) after accumulation and all reducers."""
     held: dict[tuple[int, str], Slot] = {}
     for rank, tensor in weights_of(plan, derived):
-        if tensor.gradient not in derived.gradients[rank]:
+        if tensor.name not in derived.gradients[rank]:
             continue
-        value = derived.gradients[rank][tensor.gradient]
+        value = derived.gradients[rank][tensor.name]
         try:
             held[rank, tensor.name] = None if value is None else accumulated(world, value, micro_batches)
         except Mismatch as mismatch:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from tvlint.ir.plan import Operator, Role
+from tvlint.ir.plan import Backward, Compute, Operator, Role
 from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import tell
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.placed import parameter, region
 
 
-def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, held: Mapping[str, Slot]) -> Slot:
+def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:
+    """What `name` holds after `value` is produced; gradients add up. `before` is "" where nothing was produced yet."""
     tensor = machine.plan.tensors.get(name)
-    if name not in held or tensor is None or tensor.role is not Role.GRADIENT:
+    if isinstance(before, str) or tensor is None or tensor.role is not Role.GRADIENT:
         return value
-    before = held[name]
     if before is None or value is None:
         return None
     total = machine.world.values.gradient_sum(forward_term(machine, rank, tensor.gradient_of), (before, value))
     if total is None:
-        tell(
-            machine,
-            rank,
-            None,
-            Mismatch("mismatched-slices", f"adds gradients of different slices into `{name}`", refutes=True),
-        )
+        mismatch = Mismatch("mismatched-slices", f"adds gradients of different slices into `{name}`", refutes=True)
+        tell(machine, rank, None, mismatch)
     return total
 
 
@@ -84,26 +80,28 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
 
 
 def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot | str:
-    """The gradient `name`; "absent" where nothing produces it; the seed where it is the gradient of the loss."""
+    """The gradient `name`; "absent" where nothing produces it; the seed where it is the gradient of the loss.
+
+    The gradient of a part of the loss is that of the loss, since the parts are added.
+    """
     if name in rank.local:
         return rank.local[name]
-    tensor = machine.plan.tensors.get(name)
-    of = tensor.gradient_of if tensor is not None else ""
-    value = rank.environment.get(of) or rank.local.get(of)
-    if value is None or tensor is None:
-        return "absent"
-    if value.term == machine.loss or (machine.loss is None and of in returned(machine)):
-        shape = machine.world.terms.shape[value.term]
-        seed = machine.world.terms.term(("one", shape), (), shape, -1)
-        return machine.world.values.clean(seed, tuple((0, size) for size in shape))
+    for of in machine.forward_of.get(name, ()):
+        value = rank.environment.get(of) or rank.local.get(of)
+        if value is None:
+            continue
+        if value.term == machine.loss or (machine.loss is None and of in returned(machine)):
+            shape = machine.world.terms.shape[value.term]
+            seed = machine.world.terms.term(("one", shape), (), shape, -1)
+            return machine.world.values.clean(seed, tuple((0, size) for size in shape))
     return "absent"
 
 
 def operand_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and tensor.role is Role.GRADIENT:
-        if name in rank.gradients:
-            return rank.gradients[name]
+        if name in machine.weight_of and machine.weight_of[name] in rank.gradients:
+            return rank.gradients[machine.weight_of[name]]
         found = gradient_value(machine, rank, operator, name)
         if isinstance(found, str):
             raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
@@ -124,12 +122,19 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             was = machine.dtypes[value.term]
             mismatch = Mismatch("wrong-dtype", f"makes `{name}` as {tensor.dtype} where the reference has {was}", refutes=True)
             tell(machine, rank, operator, mismatch, fatal=True, expected=was, actual=tensor.dtype)
-    held = rank.gradients if name in machine.weight_of else rank.local
-    held[name] = value if name in inputs else accumulated(machine, rank, name, value, held)
-    if value is not None and value.leaves:
-        for leaf in value.leaves:
-            for pending in leaf.pending:
-                rank.carriers.setdefault(pending.origin, name)
+    weight = machine.weight_of.get(name)
+    if weight is not None:
+        rank.gradients[weight] = (
+            value if name in inputs else accumulated(machine, rank, name, value, rank.gradients.get(weight, ""))
+        )
+    else:
+        before = rank.local.get(name, "")
+        rank.local[name] = value if name in inputs else accumulated(machine, rank, name, value, before)
+    if value is not None and value.leaves and isinstance(operator, Compute | Backward):
+        follows = isinstance(operator, Compute) and operator.op.endswith((".identity", ".multiref"))
+        for pending in {entry for leaf in value.leaves for entry in leaf.pending}:
+            if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in inputs):
+                rank.carriers[pending.origin] = (name, operator)
 
 
 def returned(machine: Machine) -> set[str]:

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tvlint.ir.plan import Communicate, Plan, Segment
+from tvlint.ir.plan import Communicate, Operator, Plan, Segment
 from tvlint.ops.spec import Family
 from tvlint.proof.apply import World
 from tvlint.proof.nearest import Nearest
@@ -71,8 +71,10 @@ class RankState:
     local: dict[str, Slot] = field(default_factory=dict)
     segment: Segment | None = None
     trail: list[Any] = field(default_factory=list)
-    carriers: dict[int, str] = field(default_factory=dict)
-    consumers: dict[str, str] = field(default_factory=dict)
+    carriers: dict[int, tuple[str, Operator]] = field(default_factory=dict)
+    consumers: dict[str, tuple[str, Operator]] = field(default_factory=dict)
+    poisoned: set[int] = field(default_factory=set)
+    """Forward operators (by identity) that have no result because something before them went wrong."""
 
 
 @dataclass(slots=True)
@@ -95,9 +97,11 @@ class Machine:
     derived: Derived = field(default_factory=Derived)
     ranks: dict[int, RankState] = field(default_factory=dict)
     weight_of: dict[str, str] = field(default_factory=dict)
+    forward_of: dict[str, list[str]] = field(default_factory=dict)
+    """The tensors that a name is the gradient of."""
     parameters: dict[tuple[str, int], Value] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)
-    waiting: dict[Any, dict[int, tuple[Communicate, Slot]]] = field(default_factory=dict)
+    waiting: dict[Any, dict[int, tuple[Communicate, Slot | str]]] = field(default_factory=dict)
     arrived: dict[Any, dict[int, Slot] | None] = field(default_factory=dict)
     turns: dict[tuple[int, Any], int] = field(default_factory=dict)
     mail: dict[Any, deque[Slot]] = field(default_factory=dict)

@@ -37,10 +37,11 @@ class Nearest:
         head = terms.keys[term]
         near = [other for other in self._by_operands.get(operands, ()) if terms.shape[other] == terms.shape[term]]
         for other in near:
-            if terms.keys[other][:2] == head[:2]:
+            if terms.keys[other][:2] == head[:2] and terms.keys[other] != head:
                 expected, actual = _difference(terms.keys[other], head)
                 text = f"uses {actual} where the reference uses {expected}"
                 return Near(other, "other-constant", text, expected, actual)
+        near = [other for other in near if terms.keys[other][0] != head[0]]
         if len(near) == 1:
             expected, actual = str(terms.keys[near[0]][0]), str(head[0])
             text = f"applies `{actual}` where the reference applies `{expected}`"

@@ -11,7 +11,7 @@ from tvlint.ops.spec import Call, Family, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import Mismatch, forward_use, gradient_use, run
 from tvlint.proof.blame import blame, name_of, tell
-from tvlint.proof.lookup import assign, gradient_value, input_value, read
+from tvlint.proof.lookup import assign, gradient_value, input_value, operand_value
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
 from tvlint.proof.relation import Value
 from tvlint.proof.reshape import reshape, reshape_gradient
@@ -28,12 +28,15 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         results = forward(machine, rank, operator)
     except Mismatch as mismatch:
         blame(machine, rank, operator, mismatch)
+        rank.poisoned.add(id(operator))
         results = (None,) * len(operator.outputs)
     except UnsupportedError as error:
         tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
+        rank.poisoned.add(id(operator))
         results = (None,) * len(operator.outputs)
+    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
     for name, value in zip(operator.outputs, results, strict=True):
-        assign(machine, rank, operator, name, value, ())
+        assign(machine, rank, operator, name, value, names)
 
 
 def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:
@@ -43,11 +46,12 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     if spec is None:
         raise UnsupportedError(f"`{operator.op}` is not in the operator table")
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
-    values = tuple(read(machine, rank, operator, name) for name in names)
+    values = tuple(operand_value(machine, rank, operator, name) for name in names)
     for name, value in zip(names, values, strict=True):
-        if value is not None and not value.clean:
-            rank.consumers.setdefault(name, spec.name)
+        if value is not None and not value.clean and spec.family is not Family.IDENTITY:
+            rank.consumers.setdefault(name, (spec.name, operator))
     if any(value is None for value in values):
+        rank.poisoned.add(id(operator))
         return (None,) * len(operator.outputs)
     known = tuple(value for value in values if value is not None)
     key = (
@@ -132,7 +136,7 @@ def checked(
 def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     saved = rank.saved.get(id(operator.forward))
     if saved is None:
-        if forward_failed(machine, rank, operator):
+        if id(operator.forward) in rank.poisoned:
             for name in filter(None, operator.outputs):
                 assign(machine, rank, operator, name, None, ())
             return
@@ -151,7 +155,7 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         if isinstance(found, Value):
             gradients[position] = found
             if not found.clean:
-                rank.consumers.setdefault(name, f"backward of {saved.op}")
+                rank.consumers.setdefault(name, (saved.op, operator))
     check_gradient_names(machine, rank, operator)
     if not gradients:
         return
@@ -173,12 +177,6 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         if value != "absent":
             assert not isinstance(value, str)
             assign(machine, rank, operator, name, value, ())
-
-
-def forward_failed(machine: Machine, rank: RankState, operator: Backward) -> bool:
-    return any(name in rank.local or name in rank.environment for name in operator.forward.outputs) or any(
-        trouble.rank == rank.number for trouble in machine.derived.troubles
-    )
 
 
 def check_gradient_names(machine: Machine, rank: RankState, operator: Backward) -> None:

@@ -29,14 +29,17 @@ def micro_batches_of(plan: Plan) -> int:
 
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     """What keeps the micro-batches from being alike on some rank."""
+    found = False
     for program in plan.programs:
         for trouble in (
             *_counts(plan, program, micro_batches),
             *_values(plan, program),
             *_reducers_last(plan, program),
         ):
+            found = True
             yield from (_on(trouble, rank) for rank in program.ranks)
-    yield from _channels(plan)
+    if not found:
+        yield from _channels(plan)
 
 
 def _on(trouble: Trouble, rank: int) -> Trouble:

@@ -102,6 +102,18 @@ def test_a_schedule_is_drawn_as_it_can_run() -> None:
     assert [(x - first[0]) / unit for x in second] == [2, 4, 8, 10, 14]
 
 
+def test_a_pipeline_stage_waits_for_all_that_the_one_before_it_computes() -> None:
+    first, second = Cell(Phase.FORWARD, 0, 0), Cell(Phase.FORWARD, 1, 0)
+    moves = replace(first, computes=False)
+    lanes = (Lane((0,), (first, first, moves)), Lane((1,), (second,)))
+    for some in (lanes, lanes[::-1]):
+        drawing = schedule_drawing(replace(reports.OUTLINE, lanes=some))
+        starts = dict(
+            zip("abcd", sorted(float(x) for x in re.findall(r'<rect class="\w*" x="([\d.]+)"', drawing)), strict=True)
+        )
+        assert starts["c"] == starts["d"] == 2 * starts["b"] - starts["a"]
+
+
 def test_a_schedule_that_cannot_run_is_drawn_all_the_same() -> None:
     forward, backward = Cell(Phase.FORWARD, 0, 0), Cell(Phase.FORWARD, 1, 0)
     lanes = (Lane((0,), (Cell(Phase.BACKWARD, 0, 0), forward)), Lane((1,), (backward, Cell(Phase.BACKWARD, 1, 0))))

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.plan import Phase, Plan, Program
+from tvlint.ir.plan import Backward, Compute, Phase, Plan, Program
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One step of a lane: the phase, pipeline stage (-1: none) and micro-batch (-1: none) of the segment that is run."""
+    """One step of a lane: the phase, pipeline stage (-1: none) and micro-batch (-1: none) of the segment that is run.
+
+    `computes` is False for a segment that only moves data.
+    """
 
     phase: Phase
     pipeline_stage: int
     micro_batch: int
+    computes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +49,6 @@ def _lane(plan: Plan, program: Program) -> Lane:
     for step in program.steps:
         segment = plan.segments.get(step.segment)
         if segment is not None:
-            cells.append(Cell(segment.phase, segment.pipeline_stage, step.micro_batch))
+            computes = any(isinstance(operator, Compute | Backward) for operator in segment.operators)
+            cells.append(Cell(segment.phase, segment.pipeline_stage, step.micro_batch, computes))
     return Lane(program.ranks, tuple(cells))

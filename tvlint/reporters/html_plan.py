@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from html import escape
 from math import prod
@@ -103,9 +104,11 @@ def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: i
         yield f'<text class="axis" x="0" y="{top + 15}">{escape(names[index])}</text>'
         for cell, start in zip(lane.cells, row, strict=True):
             x, width = left + start * unit, _length(cell) * unit
-            label = str(cell.micro_batch) if cell.micro_batch >= 0 else ""
-            title = f"{cell.phase.value}, pipeline stage {cell.pipeline_stage}, micro-batch {cell.micro_batch}"
-            yield f'<rect class="{_STYLE.get(cell.phase, "")}" x="{x}" y="{top}" width="{width}" height="20" rx="2">'
+            label = str(cell.micro_batch) if cell.micro_batch >= 0 and cell.computes else ""
+            does = cell.phase.value if cell.computes else f"{cell.phase.value}, moves data only"
+            title = f"{does}, pipeline stage {cell.pipeline_stage}, micro-batch {cell.micro_batch}"
+            style = _STYLE.get(cell.phase, "") if cell.computes else ""
+            yield f'<rect class="{style}" x="{x}" y="{top}" width="{width}" height="20" rx="2">'
             yield f"<title>{title}</title></rect>"
             if label and len(label) * 7 <= width:
                 yield f'<text x="{x + width / 2:g}" y="{top + 14}" text-anchor="middle">{label}</text>'
@@ -128,7 +131,7 @@ def _first(lanes: list[Lane]) -> tuple[list[Lane], bool]:
 
 
 def _length(cell: Cell) -> int:
-    return _DURATION.get(cell.phase, 1)
+    return _DURATION.get(cell.phase, 1) if cell.computes else 1
 
 
 def _starts(lanes: list[Lane]) -> list[list[int]]:
@@ -137,21 +140,25 @@ def _starts(lanes: list[Lane]) -> list[list[int]]:
     A lane that waits for a step which never comes goes on as if it were there: order is for the rules to judge.
     """
     done: dict[tuple[Phase, int, int], int] = {}
-    expected = {(cell.phase, cell.pipeline_stage, cell.micro_batch) for lane in lanes for cell in lane.cells}
+    missing = Counter(_key(cell) for lane in lanes for cell in lane.cells if cell.computes)
     starts: list[list[int]] = [[] for _ in lanes]
     free = [0] * len(lanes)
     while any(len(starts[index]) < len(lane.cells) for index, lane in enumerate(lanes)):
         moved = False
         for index, lane in enumerate(lanes):
             while len(starts[index]) < len(lane.cells):
-                needs = [need for need in _needs(lane.cells[len(starts[index])]) if need in expected]
-                if any(need not in done for need in needs):
+                cell = lane.cells[len(starts[index])]
+                needs = _needs(cell)
+                if any(missing[need] > 0 for need in needs):
                     break
-                _run(lane, index, max([free[index], *(done[need] for need in needs)]), starts, free, done)
+                _run(lane, index, max([free[index], *(done.get(need, 0) for need in needs)]), starts, free, done)
+                missing[_key(cell)] -= cell.computes
                 moved = True
         if not moved:
             stuck = next(index for index, lane in enumerate(lanes) if len(starts[index]) < len(lane.cells))
+            cell = lanes[stuck].cells[len(starts[stuck])]
             _run(lanes[stuck], stuck, free[stuck], starts, free, done)
+            missing[_key(cell)] -= cell.computes
     return starts
 
 
@@ -161,13 +168,17 @@ def _run(
     cell = lane.cells[len(starts[index])]
     starts[index].append(start)
     free[index] = start + _length(cell)
-    key = (cell.phase, cell.pipeline_stage, cell.micro_batch)
-    done[key] = max(done.get(key, 0), free[index])
+    if cell.computes:
+        done[_key(cell)] = max(done.get(_key(cell), 0), free[index])
+
+
+def _key(cell: Cell) -> tuple[Phase, int, int]:
+    return cell.phase, cell.pipeline_stage, cell.micro_batch
 
 
 def _needs(cell: Cell) -> list[tuple[Phase, int, int]]:
     """The step of the neighbour pipeline stage that this one gets its input from."""
-    if cell.pipeline_stage < 0 or cell.micro_batch < 0:
+    if cell.pipeline_stage < 0 or cell.micro_batch < 0 or not cell.computes:
         return []
     if cell.phase is Phase.FORWARD:
         return [(Phase.FORWARD, cell.pipeline_stage - 1, cell.micro_batch)]

@@ -24,3 +24,13 @@ def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
     if re.search(r"\bimport nemo\b|\bnemo[./](?:collections|lightning|run)\b|\bnemo_run\b", text, re.IGNORECASE):
         return "nemo"
     return "megatron-lm"
+
+
+def framework_of_sections(keys: Iterable[str]) -> str:
+    """The framework that a YAML file with these top-level keys configures; Megatron-LM unless the keys say otherwise."""
+    names = set(keys)
+    if {"trainer", "exp_manager"} <= names or ({"trainer", "run"} <= names and "model" in names):
+        return "nemo"
+    if "modules" in names and ({"work_group", "exp_name"} & names):
+        return "primus"
+    return "megatron-lm"

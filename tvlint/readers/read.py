@@ -1,0 +1,92 @@
+"""The one entrance to the readers: what a file is, is told by its content."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from tvlint.ir.location import Location
+from tvlint.readers.document import Document, ReadError
+
+LARGEST = 4 << 30
+COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
+OPENS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
+NAMES_MEGATRON = re.compile(
+    rb"MODEL_ARGS|model[-_]parallel[-_]size|context[-_]parallel[-_]size|sequence[-_]parallel|"
+    rb"num[-_]attention[-_]heads|(?:micro|global)[-_]batch[-_]size"
+)
+
+
+def read(path: str, data: bytes | None = None) -> Document | None:
+    """The content of the file at `path`; None where it is nothing that tvlint reads.
+
+    `data` is the file's content where the caller already has it. Raises ReadError for a file that is of a kind that tvlint
+    reads and cannot be read as such, and for one that cannot be opened.
+    """
+    if data is None:
+        data = _content(path)
+    if data.startswith(COMPRESSED):
+        from tvlint.readers.compressed import decompress
+
+        data = decompress(data, path)
+    if data.startswith(b"\x80"):
+        return _pickle(path, data)
+    return _plan(path, data) or _configuration(path, data)
+
+
+def _content(path: str) -> bytes:
+    try:
+        information = os.stat(path)
+        if not stat.S_ISREG(information.st_mode):
+            raise ReadError("not a regular file", Location(path))
+        if information.st_size > LARGEST:
+            raise ReadError(
+                f"the file is {information.st_size} bytes long, more than the {LARGEST} that are read", Location(path)
+            )
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(path)) from error
+    except ValueError as error:
+        raise ReadError("the path holds a NUL character", Location(path.replace("\0", "?"))) from error
+
+
+def _pickle(path: str, data: bytes) -> Document | None:
+    """The plan in a pickle, or what is unsafe about a pickle that is none."""
+    from tvlint.readers import nnscaler_pickle
+    from tvlint.readers.inert_pickle import looks_like_pickle
+
+    if not looks_like_pickle(data):
+        return None
+    if nnscaler_pickle.is_nnscaler_plan(data):
+        return nnscaler_pickle.read(path, data)
+    findings = nnscaler_pickle.findings_only(path, data)
+    return Document(path, "pickle", findings=findings) if findings else None
+
+
+def _plan(path: str, data: bytes) -> Document | None:
+    json = OPENS_JSON.match(data) is not None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if json:
+        from tvlint.readers import plan_json
+
+        return plan_json.read(path, text) if plan_json.recognise(text) else None
+    from tvlint.readers import plan_text
+
+    return plan_text.read(path, text) if plan_text.recognise(text) else None
+
+
+def _configuration(path: str, data: bytes) -> Document | None:
+    if not NAMES_MEGATRON.search(data):
+        return None
+    from tvlint.readers import megatron_shell
+
+    if megatron_shell.recognise(data):
+        return megatron_shell.read(path, data)
+    from tvlint.readers import megatron_yaml
+
+    return megatron_yaml.read(path, data) if megatron_yaml.recognise(data) else None

@@ -200,7 +200,7 @@ def _plan(outline: Outline, report: Report, context: Context) -> str:
     timeline = schedule_drawing(outline)
     keys = "".join(f'<span class="key {style}"></span>{style}' for style in ("forward", "backward", "other"))
     schedule = (
-        f'<h4>Schedule</h4><p class="soft">{keys}; {counted(outline.micro_batches, "micro-batch")}; not to scale: a backward "
+        f'<h4>Schedule</h4><p class="soft">{keys}; {counted(outline.micro_batches, "micro-batch")}; not to scale: a backward '
         f"is drawn twice as long as a forward, all else half as long</p>{timeline}"
         if timeline
         else ""

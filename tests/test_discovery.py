@@ -74,7 +74,15 @@ def test_a_file_that_names_a_changed_one_changes_with_it(tree: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    [("configs", True), ("configs/", True), ("*.yaml", True), ("configs/*.yaml", True), ("old", True), ("config", False), ("a/*", False)],
+    [
+        ("configs", True),
+        ("configs/", True),
+        ("*.yaml", True),
+        ("configs/*.yaml", True),
+        ("old", True),
+        ("config", False),
+        ("a/*", False),
+    ],
 )
 def test_patterns(tree: Path, pattern: str, expected: bool) -> None:
     assert matches("configs/old/b.yaml", Project(tree), (pattern,)) is expected

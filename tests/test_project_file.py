@@ -71,7 +71,7 @@ def test_the_documented_file_uses_every_key_but_select_and_follows_the_schema() 
         ("severity = 3", "`severity` must be a table of rule and severity, not 3", 1, 1, ""),
         ("[severity]\n\nx = 'bad'", "`x` must be `error`, `warning` or `note`, not 'bad'", 3, 1, ""),
         ("[proof]\nreference = 'a'", "`proof` must be tables, each written as `[[proof]]`, not a dict", 1, 2, ""),
-        ("[[proof]]\nreference = 'a'\nparallel = ['b']\n[[proof]]\nreference = 'a'", "a `[[proof]]` needs `parallel`", 4, 3, ""),
+        ("[[proof]]\nreference = 'a'\nparallel = []\n[[proof]]\nreference = 'a'", "a `[[proof]]` needs `parallel`", 4, 3, ""),
     ],
 )
 def test_a_mistake_is_named_at_its_place(tmp_path: Path, text: str, message: str, line: int, column: int, help: str) -> None:

@@ -1,0 +1,132 @@
+"""The GitHub action: its shell steps, run with the files that a runner gives."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from shared import ROOT
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+STEPS = {step.get("name", step.get("uses")): step for step in ACTION["runs"]["steps"]}
+RUN = STEPS["Run tvlint"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step left behind."""
+
+    code: int
+    log: str
+    outputs: dict[str, str]
+    summary: str
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Path:
+    """A runner's folders: the workspace, and the place where the step before installed tvlint."""
+    (tmp_path / "workspace").mkdir()
+    commands = tmp_path / "temp" / "tvlint" / "bin"
+    commands.mkdir(parents=True)
+    shim = commands / "tvlint"
+    shim.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m tvlint "$@"\n')
+    shim.chmod(0o755)
+    (tmp_path / "workspace" / "train.sh").write_text((ROOT / "fixtures" / "tour" / "train.sh").read_text())
+    return tmp_path
+
+
+def run(runner: Path, **inputs: str) -> Step:
+    defaults = {name: str(entry.get("default", "")) for name, entry in ACTION["inputs"].items()}
+    values = defaults | {name.replace("_", "-"): value for name, value in inputs.items()}
+    passed = {
+        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda match: values[match[1]], expression)
+        for name, expression in RUN["env"].items()
+    }
+    files = {name: runner / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    for file in files.values():
+        file.write_text("")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_WORKSPACE": str(runner / "workspace"),
+        "RUNNER_TEMP": str(runner / "temp"),
+        **{name: str(file) for name, file in files.items()},
+        **passed,
+    }
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", RUN["run"]],
+        cwd=runner / "workspace", env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    written = files["GITHUB_OUTPUT"].read_text()
+    outputs = dict(re.findall(r"^([\w-]+)=(.*)$", written, re.MULTILINE))
+    outputs |= {name: value for name, _, value in re.findall(r"^([\w-]+)<<(.*)\n(.*)\n\2$", written, re.MULTILINE)}
+    return Step(done.returncode, done.stdout + done.stderr, outputs, files["GITHUB_STEP_SUMMARY"].read_text())
+
+
+def test_findings_become_annotations_a_summary_and_sarif_and_the_step_goes_on(runner: Path) -> None:
+    step = run(runner)
+    assert step.code == 0, step.log
+    assert step.outputs == {"exit-code": "1", "sarif": "./tvlint.sarif"}
+    assert re.search(r"^::error file=train\.sh,line=7,.*::47 layers", step.log, re.MULTILINE), step.log
+    assert "47 layers" in step.summary
+    assert "layers-not-divisible-by-pp" in (runner / "workspace" / "tvlint.sarif").read_text()
+
+
+def test_inputs_reach_the_command_and_never_the_shell(runner: Path) -> None:
+    folder = runner / "workspace" / "a $(touch ran) b"
+    folder.mkdir()
+    (runner / "workspace" / "train.sh").rename(folder / "train.sh")
+    (folder / "fine.sh").write_text("true\n")
+    paths = f"{folder.name}/train.sh\n{folder.name}/fine.sh\n"
+    step = run(runner, paths=paths, fail_on="note", prove="false", sarif="out.sarif")
+    assert step.outputs["exit-code"] == "1"
+    assert not list(runner.rglob("ran"))
+    step = run(runner, working_directory=folder.name, fail_on="$(touch ran)")
+    assert step.outputs["exit-code"] == "2"
+    assert not list(runner.rglob("ran"))
+
+
+@pytest.mark.parametrize(("code", "expected"), [("0", 0), ("1", 1), ("5", 5), ("", 3)])
+def test_the_last_step_fails_as_tvlint_did(code: str, expected: int) -> None:
+    assert list(STEPS)[-1] == "Fail on findings"
+    environment = {"TVLINT_CODE": code, "PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-e", "-c", STEPS["Fail on findings"]["run"]], env=environment)
+    assert done.returncode == expected
+
+
+def test_no_expression_stands_in_a_shell_step() -> None:
+    assert not [step for step in ACTION["runs"]["steps"] if "${{" in step.get("run", "")]
+
+
+def test_every_action_is_pinned_by_its_commit() -> None:
+    for page in ("action.yml", ".github/workflows/ci.yml"):
+        for used in re.findall(r"uses: (\S+)", (ROOT / page).read_text()):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", used), f"{page}: {used}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "page"), [("vendor.github-actions", "action.yml"), ("vendor.github-workflows", ".github/workflows/ci.yml")]
+)
+def test_the_schemas_of_github_accept_it(schema: str, page: str) -> None:
+    pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(ROOT / page)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_zizmor_finds_nothing() -> None:
+    zizmor = shutil.which("zizmor", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if zizmor is None:
+        pytest.skip("zizmor is not installed")
+    done = subprocess.run(
+        [zizmor, "--offline", "--no-progress", "--collect=all", "action.yml", ".github", ".pre-commit-hooks.yaml"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,259 @@
+"""The command line: outputs, exit codes, messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree
+from pathlib import Path
+
+import pytest
+from shared import ROOT
+
+import tvlint
+from tvlint.cli import main
+from tvlint.rulebook.pages import load_rules
+
+WRONG = """\
+torchrun --nproc-per-node 8 pretrain_gpt.py \\
+  --tensor-model-parallel-size 8 \\
+  --num-layers 24 --hidden-size 768 \\
+  --num-attention-heads 12 \\
+  --micro-batch-size 1 --global-batch-size 8
+"""
+RIGHT = WRONG.replace("heads 12", "heads 16")
+RULE = "heads-not-divisible-by-tp"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR", "TVLINT_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "wrong.sh").write_text(WRONG)
+    (tmp_path / "right.sh").write_text(RIGHT)
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    try:
+        return main(arguments)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else -1
+
+
+def test_a_wrong_script_exits_1_and_a_right_one_0(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "wrong.sh", "-o", "concise") == 1
+    assert capsys.readouterr().out.startswith("wrong.sh:4:25: error: 12 attention heads")
+    assert run("check", "right.sh") == 0
+
+
+def test_the_json_holds_findings_and_stdout_holds_nothing_else(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "-o", "json") == 1
+    said = capsys.readouterr()
+    report = json.loads(said.out)
+    assert [(finding["rule"], finding["path"], finding["line"]) for finding in report["findings"]] == [(RULE, "wrong.sh", 4)]
+    assert report["version"] == tvlint.__version__
+    assert said.err == ""
+
+
+def test_several_formats_at_once_and_files_are_whole(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "old.sarif").write_text("old")
+    (here / "old.sarif").chmod(0o600)
+    assert run("check", "wrong.sh", "-o", "concise", "-o", "sarif:old.sarif", "-o", "junit:junit.xml") == 1
+    assert RULE in capsys.readouterr().out
+    assert json.loads((here / "old.sarif").read_text())["version"] == "2.1.0"
+    assert (here / "old.sarif").stat().st_mode & 0o777 == 0o600
+    assert xml.etree.ElementTree.parse(here / "junit.xml").getroot().tag == "testsuites"
+    assert sorted(path.name for path in here.iterdir()) == ["junit.xml", "old.sarif", "right.sh", "wrong.sh"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["chekc"], "unknown command `chekc`\n  help: did you mean `check`?"),
+        (["wrong.sh"], "unknown command `wrong.sh`\n  help: did you mean `tvlint check wrong.sh`?"),
+        (["check", "--selct", "x"], "unknown argument `--selct`\n  help: did you mean `--select`?"),
+        (["check", "-o", "sarfi"], "unknown format `sarfi`\n  help: did you mean `sarif`?"),
+        (["check", "-o", "json:"], "`-o json:` names no file"),
+        (["check", "-o", "json", "-o", "text"], "only one format can go to the standard output"),
+        (["check", "-o", "json:a", "-o", "sarif:./a"], "two formats go to the same file"),
+        (["check", "-o", "json:no/such/folder"], "cannot write `no/such/folder`: no such file or directory"),
+        (["check", "--ignore", "heads-not-divisible-tp"], f"did you mean `{RULE}`?"),
+        (["check", "--world-size", "0"], "`0` is no positive number"),
+        (["check", "--config", "gone.toml"], "no project file `gone.toml`"),
+        (["explain", "heads_not_divisible_by_pt"], f"did you mean `{RULE}`?"),
+        (["explain", "sequence"], "one of `"),
+        (["prove", "a.plan"], "--reference"),
+        (["convert", "wrong.sh"], "wrong.sh: not a plan: a configuration"),
+        (["convert", "wrong.sh", "-o", "sarif"], "unknown format `sarif`"),
+    ],
+)
+def test_a_mistake_in_the_command_exits_2_and_says_what_was_meant(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert run(*arguments) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_the_project_file_decides(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "tvlint.toml").write_text(f"paths = ['wrong.sh']\n[severity]\n{RULE} = 'warning'\n")
+    assert run("check", "-o", "concise") == 0
+    assert "warning: 12 attention heads" in capsys.readouterr().out
+    assert run("check", "--fail-on", "warning") == 1
+    (here / "tvlint.toml").write_text(f"ignore = ['{RULE}']\nfail-on = 'note'\n")
+    assert run("check") == 0
+    (here / "tvlint.toml").write_text(f"[per-file-ignores]\n'wr*.sh' = ['{RULE}']\n")
+    assert run("check") == 0
+    assert run("check", "--select", "world-size-not-divisible") == 0
+
+
+def test_a_wrong_project_file_exits_2_in_every_format(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "tvlint.toml").write_text("ignore = [\n 'heads-not-divisible-by-tq']\n")
+    assert run("check", "-o", "json") == 2
+    [problem] = json.loads(capsys.readouterr().out)["problems"]
+    assert (problem["path"], problem["line"], problem["column"]) == ("tvlint.toml", 2, 2)
+    assert problem["help"] == f"did you mean `{RULE}`?"
+    assert run("config", "verify") == 2
+    (here / "tvlint.toml").write_text("[[proof]]\nreference = 'gone'\nparallel = []\n")
+    assert run("config", "verify", "-o", "concise") == 2
+    (here / "tvlint.toml").write_text("")
+    assert run("config", "verify") == 0
+
+
+def test_nothing_to_check_exits_4_except_for_a_hook(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "notes.md").write_text("nothing\n")
+    assert run("check", "notes.md") == 4
+    assert "`notes.md` is no configuration or plan" in capsys.readouterr().err
+    assert run("check", "--changed", "notes.md") == 0
+    assert run("check", "--changed") == 0
+    assert run("check", "notes.md", "right.sh") == 0
+    assert "notes.md" in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_exits_2(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "empty.sh").write_text("")
+    assert run("check", "empty.sh", "gone.sh", "wrong.sh", "-o", "concise") == 2
+    said = capsys.readouterr().out
+    assert "empty.sh:1:1: error: the file is empty" in said
+    assert "gone.sh:1:1: error: no such file or folder" in said
+    assert RULE in said
+
+
+def test_a_comment_silences_and_is_reported_when_it_does_not(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "wrong.sh").write_text(f"# tvlint: ignore[{RULE}] twelve it is\n{WRONG}")
+    assert run("check", "--fail-on", "note") == 0
+    (here / "right.sh").write_text(f"# tvlint: ignore[{RULE}] twelve it is\n{RIGHT}")
+    assert run("check", "--fail-on", "warning", "-o", "concise") == 1
+    assert "right.sh:1:1: warning: the comment ignores" in capsys.readouterr().out
+    assert run("check", "--fail-on", "warning", "--ignore", RULE) == 0
+
+
+def test_paths_start_at_the_repository_for_programs_and_here_for_people(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / ".git").mkdir()
+    (here / "sub").mkdir()
+    (here / "sub" / "train.sh").write_text(WRONG)
+    monkeypatch.chdir(here / "sub")
+    run("check", "train.sh", "../wrong.sh", "-o", "json")
+    assert {finding["path"] for finding in json.loads(capsys.readouterr().out)["findings"]} == {"sub/train.sh", "wrong.sh"}
+    run("check", "train.sh", "-o", "concise")
+    assert capsys.readouterr().out.startswith("train.sh:4:25:")
+
+
+def test_rules_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("rules", "-o", "json") == 0
+    listed = json.loads(capsys.readouterr().out)["rules"]
+    assert [rule["name"] for rule in listed] == [path.stem for path in sorted((ROOT / "rules").glob("*.md"))]
+    assert run("rules") == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(load_rules())
+    assert run("explain", RULE) == 0
+    assert "Why is this bad" in capsys.readouterr().out
+
+
+def test_an_internal_error_exits_3_and_asks_for_a_report(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh\nno")
+
+    monkeypatch.setattr("tvlint.cli.check.check", broken)
+    assert run("check", "right.sh") == 3
+    said = capsys.readouterr()
+    assert said.err.startswith("tvlint: internal error: ZeroDivisionError: oh no\n")
+    assert "please report it" in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+    assert run("check", "right.sh", "--traceback") == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interrupt_exits_130_in_silence(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tvlint.cli.check.check", interrupted)
+    assert run("check", "right.sh") == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tvlint", "check", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait(60) in (1, -signal.SIGPIPE)
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("color", "environment", "colored"),
+    [
+        ("auto", {}, False),
+        ("always", {"NO_COLOR": "1"}, True),
+        ("auto", {"FORCE_COLOR": "1"}, True),
+        ("never", {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colour_is_as_asked_or_as_the_environment_says(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    color: str,
+    environment: dict[str, str],
+    colored: bool,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    run("check", "wrong.sh", "--color", color)
+    assert ("\x1b[" in capsys.readouterr().out) is colored
+
+
+def test_a_locale_without_unicode_does_not_matter(here: Path) -> None:
+    (here / "wrong.sh").write_text(WRONG.replace("heads 12 ", "heads 12 --save \N{GREEK SMALL LETTER ALPHA} "), encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    command = [sys.executable, "-m", "tvlint", "check", "wrong.sh"]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=60)
+    assert done.returncode == 1
+    assert "--save \N{GREEK SMALL LETTER ALPHA}" in done.stdout.decode("utf-8")
+
+
+def test_help_shows_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    said = capsys.readouterr().out
+    assert "tvlint prove" in said
+    assert "exit codes:" in said
+    assert run() == 0
+    assert run("--version") == 0
+    assert capsys.readouterr().out.endswith(f"tvlint {tvlint.__version__}\n")

@@ -85,7 +85,7 @@ def _top(line: Line, draft: Draft, word: str) -> None:
             draft.once(line, word)
             draft.micro_batches = line.integer("number of micro-batches", 1, 2**24)
         case "communicator":
-            name = line.name("a communicator")
+            name = line.name("a communicator") if line.peek() != "over" or line.after() == "over" else ""
             if name in draft.communicators:
                 line.fail(f"communicator `{name}` is declared twice", index=start + 1)
             line.expect("over")

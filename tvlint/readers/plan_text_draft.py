@@ -43,6 +43,7 @@ class Draft:
         self.replication: Replication = Replication()
         self.micro_batches: int | None = None
         self.communicators: dict[str, Group] = {}
+        self.groups: list[Group] = []
         self.tensors: dict[str, Tensor] = {}
         self.declared_at: dict[str, int] = {}
         self.no_gradient: set[str] = set()
@@ -113,8 +114,10 @@ class Draft:
         return axis if self.replication.count > 1 and any(axis == own.name for own in self.mesh.axes) else ""
 
     def add_communicator(self, name: str, group: Group) -> None:
-        """Make `over name` mean `group`."""
-        self.communicators[name] = replace(group, name=name)
+        """Make `over name` mean `group`; an empty name is nothing to refer to."""
+        self.groups.append(replace(group, name=name))
+        if name:
+            self.communicators[name] = self.groups[-1]
 
     def add_tensor(self, line: Line, role: Role) -> None:
         """A tensor's declaration, after its first word."""

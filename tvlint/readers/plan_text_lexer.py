@@ -21,7 +21,8 @@ CONSTANTS: dict[str, Value] = {
     "None": None, "True": True, "False": False, "inf": float("inf"), "-inf": float("-inf"), "nan": float("nan"),
 }  # fmt: skip
 LARGEST = 2**64
-DEEPEST = 32
+MOST_DIGITS = 310
+DEEPEST = 96
 
 
 class Line:
@@ -146,7 +147,10 @@ class Line:
         if not token or not (token[-1].isdigit() or token[-1] == "."):
             self.fail(f"expected a constant, found {self.found()}", "strings stand in double quotes")
         if token.lstrip("+-").isdigit() and token.isascii():
-            return self.integer("number", -LARGEST, LARGEST)
+            if len(token) > MOST_DIGITS:
+                self.fail(f"a number of more than {MOST_DIGITS} digits")
+            self.index += 1
+            return int(token)
         try:
             number = float(token)
         except ValueError:

@@ -39,7 +39,7 @@ def assemble(draft: Draft) -> Plan:
     return Plan(
         draft.path, "plan-text", draft.mesh, tensors, segments, tuple(programs), draft.replication,
         draft.micro_batches if draft.micro_batches is not None else max(last + 1, 1),
-        tuple(draft.outputs), draft.loss, tuple(draft.communicators.values()), draft.name,
+        tuple(draft.outputs), draft.loss, tuple(draft.groups), draft.name,
     )  # fmt: skip
 
 
@@ -85,9 +85,6 @@ def _near(draft: Draft, section: Section) -> list[Section]:
     """The sections in which a backward operator of `section` looks for its forward operator first."""
     if section.header is not None:
         mirror = draft.segments.get(section.header.mirror)
-        if section.header.mirror and mirror is None:
-            index = section.line.tokens.index("mirror") + 1
-            section.line.fail_unknown("a segment of this plan", section.header.mirror, list(draft.segments), index)
         return [section, mirror] if mirror is not None else [section]
     names = dict.fromkeys(item.step.segment for item in section.items if isinstance(item, Run))
     return [section, *(draft.segments[name] for name in names if name in draft.segments)]

@@ -70,7 +70,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"{'loss' if name == plan.loss else 'output'} {words.name(name)}{shape}"
     if plan.loss and plan.loss not in plan.outputs:
         yield f"loss {words.name(plan.loss)}"
-    communicators = {group.name: group for group in plan.communicators}
+    communicators = {group.name: group for group in plan.communicators if group.name}
     around = Surroundings(plan.path, plan.mesh, communicators, annotate)
     yield from _body(plan, implicit, around)
 
@@ -92,7 +92,8 @@ def _head(plan: Plan) -> Iterator[str]:
     if plan.micro_batches != max(last + 1, 1):
         yield f"micro-batches {plan.micro_batches}"
     for group in plan.communicators:
-        yield f"communicator {words.name(group.name)} over {words.group(replace(group, name=''), plan.mesh, {})}"
+        name = f" {words.name(group.name)}" if group.name else ""
+        yield f"communicator{name} over {words.group(replace(group, name=''), plan.mesh, {})}"
 
 
 def _body(plan: Plan, implicit: frozenset[str], around: Surroundings) -> Iterator[str]:

@@ -15,7 +15,10 @@ DERIVED: Mapping[str, str] = {
     # megatron/training/arguments.py:588
     "effective_expert_tensor_parallel_size": "default(expert_tensor_parallel_size, tensor_model_parallel_size)",
     # megatron/core/parallel_state.py:870
-    "expert_grid_size": "effective_expert_tensor_parallel_size * expert_model_parallel_size * pipeline_model_parallel_size",
+    "expert_weight_shards": "1 if expert_tensor_parallel_num_weight_shards == none"
+    " else exact(expert_tensor_parallel_num_weight_shards, effective_expert_tensor_parallel_size)",
+    "expert_grid_size": "effective_expert_tensor_parallel_size * expert_model_parallel_size"
+    " * pipeline_model_parallel_size * expert_weight_shards",
     "minimum_world_size": "lcm(model_parallel_size, expert_grid_size)",
     # megatron/training/arguments.py:454; the ranks over which a batch is split, weight shards among them
     "data_parallel_size": "exact(world_size, model_parallel_size) * weight_shards",
@@ -28,6 +31,9 @@ DERIVED: Mapping[str, str] = {
     "effective_query_groups": "num_query_groups if group_query_attention else num_attention_heads",
     # megatron/training/arguments.py:940-996
     "has_uneven_split": "decoder_first_pipeline_num_layers != none or decoder_last_pipeline_num_layers != none",
+    "middle_removed": "(1 if decoder_first_pipeline_num_layers != none else 0)"
+    " + (1 if decoder_last_pipeline_num_layers != none else 0)",
+    "middle_layers": "num_layers - default(decoder_first_pipeline_num_layers, 0) - default(decoder_last_pipeline_num_layers, 0)",
     "layers_to_split": "num_layers + (1 if account_for_embedding_in_pipeline_split else 0)"
     " + (1 if account_for_loss_in_pipeline_split else 0)",
     "virtual_stages": "exact(layout_stages(pipeline_model_parallel_layout), pipeline_model_parallel_size)"
@@ -38,10 +44,13 @@ DERIVED: Mapping[str, str] = {
     "interleaved": "hybrid_layer_pattern == none and virtual_stages > 1",
     # megatron/core/model_parallel_config.py:600: the group of micro-batches that one virtual stage runs in a row
     "micro_batch_group": "default(microbatch_group_size_per_vp_stage, pipeline_model_parallel_size)",
-    # megatron/core/transformer/transformer_config.py:1440
-    "effective_ffn_hidden_size": "default(ffn_hidden_size, 4 * hidden_size)",
+    # megatron/training/arguments.py:1318
+    "effective_ffn_hidden_size": "ffn_hidden_size if ffn_hidden_size != none"
+    " else 8 * hidden_size // 192 * 64 if swiglu else 4 * hidden_size",
+    # megatron/training/arguments.py:608
+    "effective_recompute_granularity": "'selective' if recompute_activations else recompute_granularity",
     "effective_kv_channels": "default(kv_channels, exact(hidden_size, num_attention_heads))",
-    "has_experts": "num_experts != none",
+    "has_experts": "num_experts != none and num_experts > 0",
     # megatron/training/tokenizer: the vocabulary is padded to this multiple
     "vocabulary_multiple": "make_vocab_size_divisible_by * tensor_model_parallel_size",
     "padded_vocabulary": "multiple_above(vocab_size, vocabulary_multiple)",

@@ -13,7 +13,7 @@ from tvlint.rulebook.expression import parse
 from tvlint.rulebook.functions import show
 from tvlint.rulebook.template import fill, fill_known
 from tvlint.rulebook.values import Values
-from tvlint.rulebook.version import holds_for
+from tvlint.rulebook.version import holds_for, is_assumed
 
 ANY_FRAMEWORK = "any"
 
@@ -43,18 +43,22 @@ def _judge(rule: Rule, values: Values) -> Iterator[Finding | NotEvaluated]:
     if holds is True:
         return
     if holds is False:
-        yield _finding(rule, values)
+        yield _finding(rule, values, version_range)
         return
     reason = holds.reason if isinstance(holds, Unknown) else f"{show(holds)} is neither true nor false"
     yield NotEvaluated(rule.name, _whole(configuration), reason)
 
 
-def _finding(rule: Rule, values: Values) -> Finding:
+def _finding(rule: Rule, values: Values, version_range: str) -> Finding:
     given = [setting for name in rule.location if (setting := values.setting(name)) is not None]
     location = given[0].location if given else _whole(values.configuration)
     related = tuple(Related(_stands(setting), setting.location) for setting in given[1:])
     message = fill(rule.message, values.evaluate)
-    return Finding(rule.name, rule.severity, message, location, fill_known(rule.help, values.evaluate), related)
+    help = fill_known(rule.help, values.evaluate)
+    if is_assumed(version_range, values.configuration.version):
+        assumption = f"holds for {values.configuration.framework} {version_range}, taken as given"
+        help = f"{help} ({assumption})" if help else assumption
+    return Finding(rule.name, rule.severity, message, location, help, related)
 
 
 def _stands(setting: Setting) -> str:

@@ -10,7 +10,6 @@ from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.rulebook.layout import layout_count, layout_stages, parse_layout
 
 MAX_MAGNITUDE = 2**128
-_SUGGESTIONS = 3
 
 
 def is_number(value: SettingValue | Unknown) -> TypeGuard[int | float]:
@@ -106,6 +105,13 @@ def length(value: SettingValue) -> int:
     return len(value)
 
 
+def others(values: SettingValue, allowed: SettingValue) -> tuple[SettingValue, ...]:
+    """What `values` (a list, or one value) holds beyond the list `allowed`."""
+    if not isinstance(allowed, tuple):
+        raise ValueError(f"{show(allowed)} is not a list")
+    return tuple(value for value in (values if isinstance(values, tuple) else (values,)) if value not in allowed)
+
+
 def product(values: SettingValue) -> int:
     """The product of a list of integers."""
     if not isinstance(values, tuple):
@@ -135,6 +141,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": lambda *values: min(_numbers(values)),
     "multiple_above": multiple_above,
     "nearest_multiple": nearest_multiple,
+    "others": others,
     "product": product,
     "starts_with": lambda x, prefix: _text(x).startswith(_text(prefix)),
     "text": show,

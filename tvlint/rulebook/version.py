@@ -24,15 +24,21 @@ def bounds(version_range: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def holds_for(version_range: str, version: str) -> bool | Unknown:
-    """Whether `version` lies in the range; unknown where it is not known and the range needs it."""
+    """Whether `version` lies in the range; a version that is not known counts as the newest, so an upper bound is unknown."""
     needed = bounds(version_range)
     if not needed:
         return True
     read = _VERSION.match(version)
     if read is None:
-        return Unknown("the version of the framework is not known")
+        bounded = any(operator == "<" for operator, _ in needed)
+        return Unknown("the version of the framework is not known") if bounded else True
     own = _numbers(read[1])
     return all(own >= bound if operator == ">=" else own < bound for operator, bound in needed)
+
+
+def is_assumed(version_range: str, version: str) -> bool:
+    """Whether judging by the range took the newest version for granted."""
+    return bool(bounds(version_range)) and _VERSION.match(version) is None
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -1,0 +1,118 @@
+"""Every rule page follows the format, and every example on it says what it claims."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from tvlint.data import data_path
+from tvlint.findings import Finding, Severity
+from tvlint.megatron_options import names as option_names
+from tvlint.rule import Example, Rule, RuleKind
+from tvlint.rulebook.derived import DERIVED
+from tvlint.rulebook.expression import Call, Expression, names, parse
+from tvlint.rulebook.functions import FUNCTIONS
+from tvlint.rulebook.pages import load_rules, read_front_matter
+from tvlint.rulebook.template import expressions
+from tvlint.rulebook.version import bounds
+from tvlint.run.check import check
+from tvlint.run.discovery import Candidates
+from tvlint.run.project import Project
+
+RULES = load_rules()
+SCHEMA = json.loads((data_path("schemas") / "rule.schema.json").read_text(encoding="utf-8"))
+EXAMPLES = [
+    pytest.param(rule, example, id=f"{rule.name}:{example.line}") for rule in RULES.values() for example in rule.examples
+]
+PARALLEL_LAUNCH = frozenset({"world_size", "nnodes", "nproc_per_node"})
+SUFFIXES = {"sh": "sh", "yaml": "yaml", "plan": "plan", "json": "json", "csv": "csv", "base64": "pkl"}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_front_matter_is_yaml_and_follows_its_schema(rule: Rule) -> None:
+    head = Path(rule.path).read_text(encoding="utf-8").split("---\n")[1]
+    entries = read_front_matter(head.rstrip("\n"), rule.name)
+    assert yaml.safe_load(head) == entries
+    jsonschema.validate(entries, SCHEMA, jsonschema.Draft202012Validator)
+    for version_range in rule.frameworks.values():
+        bounds(version_range)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_page_says_what_why_and_shows_twins(rule: Rule) -> None:
+    headings = re.findall(r"^## (.*)$", rule.body, re.MULTILINE)
+    assert headings[:3] == ["What it does", "Why is this bad", "Example"]
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
+    assert any(example.valid for example in rule.examples)
+    assert any(not example.valid for example in rule.examples)
+    assert all(
+        len(line) <= 128 for line in Path(rule.path).read_text(encoding="utf-8").splitlines() if not line.startswith("H4s")
+    )
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind is RuleKind.CONFIG], ids=lambda rule: rule.name)
+def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
+    known = {*option_names(), *DERIVED, *PARALLEL_LAUNCH}
+    parts = [parse(text) for text in (rule.when, rule.require) if text]
+    parts += [*expressions(rule.message), *expressions(rule.help)]
+    used = [name for part in parts for name in names(part)]
+    assert {name for name in (*used, *rule.location) if name not in known and not name.startswith("env.")} == set()
+    assert {call.function for part in parts for call in calls(part)} <= {*FUNCTIONS, "set"}
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind is RuleKind.PLAN], ids=lambda rule: rule.name)
+def test_a_plan_rule_has_a_check(rule: Rule) -> None:
+    module = importlib.import_module(f"tvlint.checks.{rule.name.replace('-', '_')}")
+    assert callable(module.check)
+
+
+@pytest.mark.parametrize(("rule", "example"), EXAMPLES)
+def test_an_example_gives_what_its_page_says(rule: Rule, example: Example, tmp_path: Path) -> None:
+    assert example.language in SUFFIXES
+    found = findings(example, tmp_path)
+    if example.valid:
+        assert [finding for finding in found if finding.rule == rule.name or finding.severity is Severity.ERROR] == []
+        return
+    own = [finding for finding in found if finding.rule == rule.name]
+    assert {finding.rule for finding in found} == {rule.name, *filter(None, example.options.get("also", "").split(","))}
+    assert all(finding.severity is rule.severity for finding in own)
+    assert any(stands_at(finding, example) for finding in own), [finding.location for finding in own]
+    assert all("?" not in finding.message for finding in own)
+
+
+def stands_at(finding: Finding, example: Example) -> bool:
+    """Whether the finding is at the place that the example's info string states."""
+    place = finding.location
+    actual = {"line": str(place.line), "column": str(place.column), "pointer": place.pointer}
+    stated = {key: value for key, value in example.options.items() if key in actual}
+    assert stated or example.language in ("base64", "json"), "an invalid example states where its finding stands"
+    return all(actual[key] == value for key, value in stated.items())
+
+
+def findings(example: Example, folder: Path) -> tuple[Finding, ...]:
+    """All that a run of tvlint has to say of an example."""
+    path = folder / example.options.get("file", f"example.{SUFFIXES[example.language]}")
+    path.write_bytes(base64.b64decode(example.text) if example.language == "base64" else example.text.encode())
+    report, skipped = check(Candidates((str(path),), frozenset({str(path)})), RULES, RULES, Project(folder))
+    assert [problem.message for problem in report.problems] == []
+    assert skipped == (), "the example is not recognised"
+    return report.findings
+
+
+def calls(expression: Expression) -> Iterator[Call]:
+    """The calls in `expression`, nested ones too."""
+    if isinstance(expression, Call):
+        yield expression
+    for field in expression.__slots__:
+        value = getattr(expression, field)
+        for part in value if isinstance(value, tuple) else (value,):
+            if hasattr(part, "__slots__"):
+                yield from calls(part)

@@ -108,7 +108,8 @@ def _is_value(item: Item, known: Option | None) -> bool:
         return False
     one = known.arity is None
     return all(
-        all(isinstance(each, Word) and not flag_of(each) for each in words) and (len(words) == 1 or not one)
+        all(isinstance(each, Gap) or (isinstance(each, Word) and not flag_of(each)) for each in words)
+        and (len(words) == 1 or not one)
         for words in item.alternatives
     )
 

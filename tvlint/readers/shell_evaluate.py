@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tvlint.readers.shell_conditions import decide, matches
@@ -19,6 +20,7 @@ from tvlint.readers.shell_values import (
     Scalar,
     Source,
     Span,
+    Text,
     Value,
     Word,
     known_text,
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 STEPS = 400_000
 DEEPEST_CALL = 8
+UNSET_TEST = re.compile(r"\[\[?\s+-z\s+\"?\$\{?([A-Za-z_]\w*)(?::?-)?\}?\"?\s+\]\]?")
+PARSES_ARGUMENTS = re.compile(r"\$\{?#|\$\{?1\b|\bgetopts\b")
 READS = frozenset({"read", "mapfile", "readarray", "getopts"})
 DECLARES = frozenset({"export", "declare", "local", "typeset", "readonly"})
 
@@ -358,6 +362,11 @@ def _join_branches(state: State, branches: list[State], node: Node) -> None:
 
 def _if(state: State, node: Node) -> None:
     clauses = _clauses(node)
+    defaulted = _default_for(state, clauses)
+    if defaulted:
+        _statements(state, clauses[0][1])
+        _replaceable(state, defaulted)
+        return
     branches: list[State] = []
     for condition, body in clauses:
         decided = _condition(state, condition)
@@ -391,34 +400,43 @@ def _condition(state: State, condition: list[Node]) -> bool | None:
 
 def _clauses(node: Node) -> list[tuple[list[Node], list[Node]]]:
     """The (condition, body) pairs of an `if`; the condition of `else` is empty."""
-    condition: list[Node] = []
-    body: list[Node] = []
-    clauses: list[tuple[list[Node], list[Node]]] = []
-    inside = False
+    clauses = [_clause(node.children)]
     for child in node.children:
-        if child.type in ("elif_clause", "else_clause"):
-            clauses.append((condition, body))
-            condition, body = [], []
-            return clauses + _later_clauses(node, child)
-        if child.type == "then":
-            inside = True
-        elif child.is_named and child.type != "comment":
-            (body if inside else condition).append(child)
-    return [*clauses, (condition, body)]
-
-
-def _later_clauses(node: Node, first: Node) -> list[tuple[list[Node], list[Node]]]:
-    clauses: list[tuple[list[Node], list[Node]]] = []
-    for child in node.children:
-        if child.start_byte < first.start_byte or child.type not in ("elif_clause", "else_clause"):
-            continue
-        if child.type == "else_clause":
+        if child.type == "elif_clause":
+            clauses.append(_clause(child.children))
+        elif child.type == "else_clause":
             clauses.append(([], list(child.named_children)))
-            continue
-        then = next((place for place, each in enumerate(child.children) if each.type == "then"), 0)
-        condition = [each for each in child.children[:then] if each.is_named and each.type != "comment"]
-        clauses.append((condition, [each for each in child.children[then:] if each.is_named]))
     return clauses
+
+
+def _clause(children: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    then = next((place for place, each in enumerate(children) if each.type == "then"), len(children))
+    condition = [each for each in children[:then] if each.is_named and each.type != "comment"]
+    body = [each for each in children[then:] if each.is_named and each.type not in ("elif_clause", "else_clause")]
+    return condition, body
+
+
+def _default_for(state: State, clauses: list[tuple[list[Node], list[Node]]]) -> str:
+    """The variable that `if [ -z "$X" ]; then X=...; fi` gives a default, where the file does not set it before."""
+    if len(clauses) != 1 or len(clauses[0][0]) != 1:
+        return ""
+    match = UNSET_TEST.fullmatch(state.text(clauses[0][0][0]))
+    if match is None or match[1] in state.variables:
+        return ""
+    sets = any(
+        child.type == "variable_assignment" and state.text(child).startswith(match[1] + "=")
+        for node in clauses[0][1]
+        for child in (node, *node.children)
+    )
+    return match[1] if sets else ""
+
+
+def _replaceable(state: State, name: str) -> None:
+    """Note that the environment or an argument may replace the value of `name`."""
+    value = state.variables.get(name)
+    if isinstance(value, Scalar):
+        pieces = tuple(replace(piece, outside=True) if isinstance(piece, Text) else piece for piece in value.pieces)
+        state.variables[name] = Scalar(pieces)
 
 
 def _case(state: State, node: Node) -> None:
@@ -481,9 +499,23 @@ def _loop(state: State, node: Node) -> None:
     body = node.child_by_field_name("body")
     if body is None:
         return
-    for child in node.children_by_field_name("condition"):
+    conditions = node.children_by_field_name("condition")
+    for child in conditions:
         _statement(state, child)
+    before = dict(state.variables)
     _loop_body(state, node, body, None)
+    if any(PARSES_ARGUMENTS.search(state.text(child)) for child in conditions) and state.arguments is None:
+        _keep_defaults(state, before)
+
+
+def _keep_defaults(state: State, before: dict[str, Value]) -> None:
+    """After a loop over the script's arguments, variables hold what they held before, unless an argument replaces it."""
+    for name, value in before.items():
+        if state.variables.get(name) is value:
+            continue
+        if isinstance(value, Array) or known_text(value.pieces) is not None:
+            state.variables[name] = value
+            _replaceable(state, name)
 
 
 def _loop_body(state: State, node: Node, body: Node, looped: tuple[str, Value] | None) -> None:

@@ -241,12 +241,13 @@ def test_colour_is_as_asked_or_as_the_environment_says(
 
 
 def test_a_locale_without_unicode_does_not_matter(here: Path) -> None:
-    (here / "wrong.sh").write_text(WRONG.replace("heads 12 ", "heads 12 --save \N{GREEK SMALL LETTER ALPHA} "), encoding="utf-8")
+    alpha = "--save \N{GREEK SMALL LETTER ALPHA}"
+    (here / "wrong.sh").write_text(WRONG.replace("heads 12", f"heads 12 {alpha}"), encoding="utf-8")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
     command = [sys.executable, "-m", "tvlint", "check", "wrong.sh"]
     done = subprocess.run(command, env=environment, capture_output=True, timeout=60)
     assert done.returncode == 1
-    assert "--save \N{GREEK SMALL LETTER ALPHA}" in done.stdout.decode("utf-8")
+    assert alpha in done.stdout.decode("utf-8")
 
 
 def test_help_shows_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator
 from tvlint.proof.apply import Mismatch
@@ -19,16 +19,30 @@ def tell(
     fatal: bool = False,
     expected: str = "",
     actual: str = "",
+    cause: Hashable = None,
 ) -> None:
     segment = rank.segment.name if rank.segment else ""
     subject = name_of(operator) if operator is not None else ""
     message = f"{subject} on {{ranks}} {mismatch.message}".strip()
-    trouble = Trouble(mismatch.name, mismatch.refutes, message, rank.number, segment, subject, expected=expected, actual=actual)
+    if cause is None and operator is not None:
+        read = tuple(value.term for value in operands_of(machine, rank, operator))
+        cause = (mismatch.name, message, read) if read else None
+    trouble = Trouble(
+        mismatch.name,
+        mismatch.refutes,
+        message,
+        rank.number,
+        segment,
+        subject,
+        expected=expected,
+        actual=actual,
+        cause=cause,
+    )
     machine.derived.troubles.append(at(operator, segment, trouble) if operator is not None else trouble)
     machine.derived.fatal = machine.derived.fatal or fatal
 
 
-def blame(machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch) -> None:
+def blame(machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch, cause: Hashable = None) -> None:
     """Tell the mismatch where it comes from.
 
     A partial sum that arrives here is told once, at the operator that first took it for complete, on the ranks that made it.
@@ -37,12 +51,12 @@ def blame(machine: Machine, rank: RankState, operator: Operator, mismatch: Misma
     value = at_fault(machine, rank, operator)
     if value is None or not value.leaves:
         if not any(machine.world.terms.foreign(own.term) for own in operands_of(machine, rank, operator)):
-            tell(machine, rank, operator, mismatch)
+            tell(machine, rank, operator, mismatch, cause=cause)
         return
     pending = next(iter(sorted(entry for leaf in value.leaves for entry in leaf.pending)), None)
     makers = [] if pending is None else [state for state in machine.ranks.values() if pending.origin in state.carriers]
     if pending is None or not makers:
-        tell(machine, rank, operator, mismatch)
+        tell(machine, rank, operator, mismatch, cause=cause)
         return
     for maker in makers:
         _tell_partial(machine, maker, operator, mismatch, pending)
@@ -56,12 +70,14 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
     told = Trouble(
         "partial-used-as-complete",
         mismatch.refutes,
-        f"`{carrier}` on {{ranks}} is a partial sum of `{what}`, {scope}; {name_of(consumer)} uses it as complete",
+        f"{{subject}} on {{ranks}} is a partial sum of `{what}`, {scope}; {name_of(consumer)} uses it as complete",
         maker.number,
         operator=name_of(consumer),
         expected="a complete value",
         actual=f"a partial sum, {scope}",
         repair=f"sum `{carrier}` over the ranks that hold its parts after {name_of(producer)}",
+        subject=carrier,
+        cause=("partial", pending.origin, pending.name),
     )
     machine.derived.troubles.append(at(consumer, segment_of(machine, maker.number, consumer), told))
 

@@ -128,14 +128,14 @@ def together(
         return dict(exchange(machine.world, first, members, given, of, claimed))
     except Mismatch as mismatch:
         for member in members:
-            blame(machine, machine.ranks[member], table[member][0], mismatch)
+            blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)))
         return None
 
 
 def gradient_tag(machine: Machine, rank: RankState, operator: Communicate) -> int:
     name = next(iter((*operator.inputs, *operator.outputs)), "")
     tensor = machine.plan.tensors.get(name)
-    return -1 if tensor is None or tensor.role is not Role.GRADIENT else forward_term(machine, rank, tensor.gradient_of)
+    return -1 if tensor is None or tensor.role is not Role.GRADIENT else forward_term(machine, rank, name)
 
 
 def send(machine: Machine, rank: RankState, operator: Send) -> None:

@@ -18,20 +18,24 @@ def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, befor
         return value
     if before is None or value is None:
         return None
-    total = machine.world.values.gradient_sum(forward_term(machine, rank, tensor.gradient_of), (before, value))
+    total = machine.world.values.gradient_sum(forward_term(machine, rank, name), (before, value))
     if total is None:
         mismatch = Mismatch("mismatched-slices", f"adds gradients of different slices into `{name}`", refutes=True)
         tell(machine, rank, None, mismatch)
     return total
 
 
-def forward_term(machine: Machine, rank: RankState, name: str) -> int:
-    value = rank.local.get(name) or rank.environment.get(name)
-    if value is not None:
-        return value.term
-    if name in machine.plan.tensors and machine.plan.tensors[name].role is Role.WEIGHT:
-        found = held_parameter(machine, rank, name)
-        return found.term if found is not None else -1
+def forward_term(machine: Machine, rank: RankState, gradient: str) -> int:
+    """The term that the gradient `gradient` belongs to, as far as this rank knows it; -1 otherwise."""
+    for name in machine.forward_of.get(gradient, ()):
+        if name in rank.terms:
+            return rank.terms[name]
+        value = rank.local.get(name) or rank.environment.get(name)
+        if value is not None:
+            return value.term
+        if name in machine.plan.tensors and machine.plan.tensors[name].role is Role.WEIGHT:
+            found = held_parameter(machine, rank, name)
+            return found.term if found is not None else -1
     return -1
 
 
@@ -122,6 +126,8 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             was = machine.dtypes[value.term]
             mismatch = Mismatch("wrong-dtype", f"makes `{name}` as {tensor.dtype} where the reference has {was}", refutes=True)
             tell(machine, rank, operator, mismatch, fatal=True, expected=was, actual=tensor.dtype)
+    if value is not None and (tensor is None or tensor.role is not Role.GRADIENT):
+        rank.terms[name] = value.term
     weight = machine.weight_of.get(name)
     if weight is not None:
         rank.gradients[weight] = (
@@ -131,7 +137,8 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         before = rank.local.get(name, "")
         rank.local[name] = value if name in inputs else accumulated(machine, rank, name, value, before)
     if value is not None and value.leaves and isinstance(operator, Compute | Backward):
-        follows = isinstance(operator, Compute) and operator.op.endswith((".identity", ".multiref"))
+        forward = operator if isinstance(operator, Compute) else operator.forward
+        follows = forward.op.endswith((".identity", ".multiref"))
         for pending in {entry for leaf in value.leaves for entry in leaf.pending}:
             if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in inputs):
                 rank.carriers[pending.origin] = (name, operator)

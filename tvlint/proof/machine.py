@@ -73,6 +73,8 @@ class RankState:
     trail: list[Any] = field(default_factory=list)
     carriers: dict[int, tuple[str, Operator]] = field(default_factory=dict)
     consumers: dict[str, tuple[str, Operator]] = field(default_factory=dict)
+    terms: dict[str, int] = field(default_factory=dict)
+    """The terms of forward values by name; they only decide which gradient sums are told as one."""
     poisoned: set[int] = field(default_factory=set)
     """Forward operators (by identity) that have no result because something before them went wrong."""
 

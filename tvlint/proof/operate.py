@@ -126,6 +126,7 @@ def checked(
             operator=subject,
             expected=near.expected if near is not None else "",
             actual=near.actual if near is not None else "",
+            cause=("foreign", value.term),
         )
         segment = rank.segment.name if rank.segment else ""
         machine.derived.foreign.append(Foreign(at(operator, segment, trouble), value.term, near.term if near else None))
@@ -154,7 +155,7 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             return
         if isinstance(found, Value):
             gradients[position] = found
-            if not found.clean:
+            if not found.clean and saved.family is not Family.IDENTITY:
                 rank.consumers.setdefault(name, (saved.op, operator))
     check_gradient_names(machine, rank, operator)
     if not gradients:
@@ -180,18 +181,21 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
 
 
 def check_gradient_names(machine: Machine, rank: RankState, operator: Backward) -> None:
+    """Gradients stand in the places of what they are the gradients of."""
     operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
-    for position, name in enumerate(operator.outputs):
-        tensor = machine.plan.tensors.get(name)
-        if tensor is None or not tensor.gradient_of or position >= len(operands):
-            continue
-        if tensor.gradient_of != operands[position] and tensor.gradient_of in operands:
-            mismatch = Mismatch(
-                "swapped-gradients",
-                f"stores the gradient of `{operands[position]}` as `{name}`, the gradient of `{tensor.gradient_of}`",
-                refutes=True,
-            )
-            tell(machine, rank, operator, mismatch, expected=tensor.gradient_of, actual=str(operands[position]))
+    for names, places, what in (
+        (operator.inputs, operator.forward.outputs, "takes"),
+        (operator.outputs, operands, "stores"),
+    ):
+        for name, place in zip(names, places, strict=False):
+            tensor = machine.plan.tensors.get(name)
+            owners = machine.forward_of.get(name, ())
+            if tensor is None or place in owners or not any(owner in places for owner in owners):
+                continue
+            owner = next(owner for owner in owners if owner in places)
+            text = f"{what} `{name}`, the gradient of `{owner}`, as the gradient of `{place}`"
+            mismatch = Mismatch("swapped-gradients", text, refutes=True)
+            tell(machine, rank, operator, mismatch, expected=f"the gradient of `{place}`", actual=f"the gradient of `{owner}`")
 
 
 def vjp(

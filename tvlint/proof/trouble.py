@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tvlint.findings import Reason, Related
@@ -15,7 +15,8 @@ from tvlint.ir.ranks import describe
 class Trouble:
     """One thing that is wrong or undecided on one rank.
 
-    `message` tells it with `{ranks}` where the ranks go. Troubles that differ only in their rank are one reason.
+    `message` tells it with `{ranks}` where the ranks go and `{subject}` where the tensors go. Troubles with the same `cause`
+    are one reason; without a cause, those that differ only in their rank are.
     """
 
     name: str
@@ -29,6 +30,8 @@ class Trouble:
     expected: str = ""
     actual: str = ""
     repair: str = ""
+    subject: str = ""
+    cause: Hashable = None
 
 
 def at(operator: Operator, segment: str, trouble: Trouble) -> Trouble:
@@ -44,9 +47,9 @@ def source_of(operator: Operator) -> Location | None:
 
 def reasons(plan: Plan, troubles: Iterable[Trouble]) -> tuple[Reason, ...]:
     """The troubles as reasons, each once, with all its ranks, those that refute first."""
-    groups: dict[tuple[object, ...], list[Trouble]] = {}
+    groups: dict[Hashable, list[Trouble]] = {}
     for trouble in troubles:
-        key = (trouble.name, trouble.message, trouble.label, trouble.source, trouble.expected, trouble.actual)
+        key = trouble.cause or (trouble.name, trouble.message, trouble.label, trouble.source, trouble.expected)
         groups.setdefault(key, []).append(trouble)
     told = [_reason(plan, members) for members in groups.values()]
     return tuple(sorted(told, key=lambda reason: not reason.refutes))
@@ -66,7 +69,7 @@ def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:
     return Reason(
         name=first.name,
         refutes=first.refutes,
-        message=first.message.replace("{ranks}", describe(ranks, plan.mesh)),
+        message=first.message.replace("{ranks}", describe(ranks, plan.mesh)).replace("{subject}", _subjects(troubles)),
         location=location,
         ranks=ranks,
         operator=first.operator,
@@ -75,6 +78,11 @@ def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:
         repair=first.repair,
         related=related,
     )
+
+
+def _subjects(troubles: Sequence[Trouble]) -> str:
+    names = list(dict.fromkeys(trouble.subject for trouble in troubles if trouble.subject))
+    return ", ".join(f"`{name}`" for name in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def everywhere(plan: Plan, ranks: Iterable[int]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.plan import Collective, Communicate, Compute, Group, Operator, Peer, Receive, Send, Value
 from tvlint.readers.nnscaler_records import (
     Malformed,
+    Work,
     constant,
     fields,
     integer,
@@ -76,6 +77,7 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> 
     """
     own = fields(adapter, "an adapter")
     tensors = scope.tensors
+    tensors.work.spend(1)
     inputs = tensors.names(required(own, "_inputs", "an adapter"), "the inputs of an adapter")
     outputs = tensors.names(required(own, "_outputs", "an adapter"), "the outputs of an adapter")
     gradients = tensors.gradients(own["_outputs"])
@@ -105,7 +107,7 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> 
             else:
                 fresh = scope.fresh(name)
             results.append(fresh)
-        meaning = _Primitive(kind(prim), record, device, forward, source, label)
+        meaning = _Primitive(kind(prim), record, device, forward, source, label, tensors.work)
         operator = meaning.lower(operands, tuple(results), tuple(consumed) == tuple(produced))
         operators.append(operator)
         local.update(zip(produced, results, strict=True))
@@ -120,9 +122,13 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> 
 
 
 class _Primitive:
-    def __init__(self, kind_: str, record: dict[str, Any], device: int, forward: bool, source: Location, label: str) -> None:
+    def __init__(
+        self, kind_: str, record: dict[str, Any], device: int, forward: bool, source: Location, label: str, work: Work
+    ) -> None:
+        self.work = work
         self.kind = kind_
-        self.signature = printable(found) if isinstance(found := record.get("signature"), str) else ""
+        signature = record.get("signature")
+        self.signature = printable(signature) if isinstance(signature, str) else ""
         self.arguments = mapping(required(record, "kwargs", "a primitive"), f"the arguments of `{kind_}`")
         self.device = device
         self.forward = forward
@@ -148,6 +154,7 @@ class _Primitive:
 
     def _group(self) -> Group:
         ranks = integers(self.arguments.get("ranks"), f"the ranks of `{self.kind}`")
+        self.work.spend(len(ranks))
         if not ranks or len(set(ranks)) != len(ranks):
             raise Malformed(f"the ranks of `{self.kind}` are {ranks}")
         return Group(ranks=ranks)
@@ -188,7 +195,7 @@ class _Primitive:
 
     def _other(self, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Operator:
         attributes: dict[str, Value] = {
-            printable(name): constant(value) for name, value in self.arguments.items() if isinstance(name, str)
+            printable(name): constant(value, self.work) for name, value in self.arguments.items() if isinstance(name, str)
         }
         op = self.signature or f"nnscaler.ir.adapter.prim.{self.kind or 'unknown'}"
         return Compute(op, inputs, outputs, attributes, source=self.source, label=self.label)

@@ -17,6 +17,7 @@ from tvlint.readers.nnscaler_records import (
     kind,
     mapping,
     printable,
+    records_in,
     required,
     sequence,
     text,
@@ -50,6 +51,7 @@ class Operators:
         if held is not None:
             return held
         own = fields(operator, "an operator")
+        self._tensors.work.spend(1)
         name = self._tensors.name
         current = scope.current
         inputs: list[Operand] = []
@@ -60,11 +62,11 @@ class Operators:
                 found = name(value)
                 inputs.append(current.get(found, found) if current else found)
                 nesting.append("*")
-            elif isinstance(value, (list, tuple, dict)) and self._holds_tensor(value, 0):
+            elif isinstance(value, (list, tuple, dict)) and self._holds_tensor(value):
                 nested = True
-                nesting.append(self._unfold(value, inputs, scope, 0))
+                nesting.append(self._unfold(value, inputs, scope))
             else:
-                inputs.append(Literal(constant(value)))
+                inputs.append(Literal(constant(value, self._tensors.work)))
                 nesting.append("constant")
         outputs = [scope.of(found) for found in self._tensors.names(required(own, "_outputs", "an operator"), "the outputs")]
         attributes = self._keywords(own.get("_kwargs"), inputs, scope)
@@ -90,6 +92,7 @@ class Operators:
         gradient, its n-th output to the n-th tensor operand that has one. What is left over is appended.
         """
         own = fields(operator, "a backward operator")
+        self._tensors.work.spend(1)
         mirror = own.get("_mirror")
         if not kind(mirror):
             raise Malformed("a backward operator has no forward operator")
@@ -110,18 +113,8 @@ class Operators:
 
     def _slots(self, value: object, names: Sequence[str]) -> list[bool]:
         """Whether each tensor in a list, whose current names are `names`, has a gradient."""
-        found: list[bool] = []
-        pending = [value]
-        while pending:
-            item = pending.pop()
-            if isinstance(item, Record):
-                if len(found) < len(names) and self._holds_tensor(item, 0):
-                    found.append(self._tensors.has_gradient(item, names[len(found)]))
-            elif isinstance(item, (list, tuple)):
-                pending.extend(reversed(item))
-            elif isinstance(item, dict):
-                pending.extend(reversed(item.values()))
-        return found
+        records = records_in(value, self._tensors.work)
+        return [self._tensors.has_gradient(record, name) for record, name in zip(records, names, strict=False)]
 
     def _label(self, own: dict[str, Any]) -> str:
         number = integer(own.get("_id"), "the id of an operator")
@@ -140,42 +133,35 @@ class Operators:
         shared = True
         for key, item in mapping(value, "the keyword arguments of an operator").items():
             word = text(key, "a keyword argument")
-            if isinstance(item, (list, tuple, dict, Record)) and self._holds_tensor(item, 0):
+            if isinstance(item, (list, tuple, dict, Record)) and self._holds_tensor(item):
                 shared = False
                 if isinstance(item, Record):
                     found[word] = f"operand {len(inputs)}"
                     inputs.append(scope.of(self._tensors.name(item)))
                 else:
                     start = len(inputs)
-                    found[word] = (f"operands from {start}", self._unfold(item, inputs, scope, 0))
+                    found[word] = (f"operands from {start}", self._unfold(item, inputs, scope))
             else:
-                found[word] = constant(item)
+                found[word] = constant(item, self._tensors.work)
         if shared:
             self._attributes[id(value)] = found, value
         return found
 
-    def _holds_tensor(self, value: object, depth: int) -> bool:
-        if isinstance(value, Record):
-            return kind(value).startswith("IR") and "_id" in value.__dict__
-        if depth > 8:
-            raise Malformed("the operands of an operator are nested too deep")
-        if isinstance(value, (list, tuple)):
-            return any(self._holds_tensor(item, depth + 1) for item in value if not isinstance(item, (int, float, str)))
-        if isinstance(value, dict):
-            return self._holds_tensor(list(value.values()), depth)
-        return False
+    def _holds_tensor(self, value: object) -> bool:
+        return bool(records_in(value, self._tensors.work))
 
-    def _unfold(self, value: object, inputs: list[Operand], scope: Scope, depth: int) -> Value:
-        if len(inputs) > 10_000:
-            raise Malformed("an operator has more than 10000 operands")
+    def _unfold(self, value: object, inputs: list[Operand], scope: Scope) -> Value:
+        self._tensors.work.spend(1)
         if isinstance(value, Record):
             inputs.append(scope.of(self._tensors.name(value)))
             return "*"
         if isinstance(value, (list, tuple)):
-            return tuple([self._unfold(item, inputs, scope, depth + 1) for item in value])
+            return tuple([self._unfold(item, inputs, scope) for item in value])
         if isinstance(value, dict):
-            return tuple([(constant(key), self._unfold(item, inputs, scope, depth + 1)) for key, item in value.items()])
-        return constant(value)
+            return tuple(
+                [(constant(key, self._tensors.work), self._unfold(item, inputs, scope)) for key, item in value.items()]
+            )
+        return constant(value, self._tensors.work)
 
 
 def _placed(names: list[str], slots: list[bool]) -> tuple[str, ...]:

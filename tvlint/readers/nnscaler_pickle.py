@@ -40,11 +40,24 @@ from tvlint.ir.plan import Group, Plan, Replication, Segment
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle, without_collection
-from tvlint.readers.nnscaler_records import Malformed, described, fields, integer, integers, kind, mapping, required, sequence
+from tvlint.readers.nnscaler_records import (
+    Malformed,
+    Work,
+    described,
+    fields,
+    integer,
+    integers,
+    kind,
+    mapping,
+    required,
+    sequence,
+)
 from tvlint.readers.nnscaler_schedule import Schedule, schedule
 from tvlint.readers.unsafe_pickle import unsafe_calls
 
 FORMAT = "nnscaler-pickle"
+
+_LEAST_WORK = 1_000_000
 
 
 def is_nnscaler_plan(data: bytes) -> bool:
@@ -55,9 +68,10 @@ def is_nnscaler_plan(data: bytes) -> bool:
 def read(path: str, data: bytes) -> Document:
     """The plan in `data`, compressed or not. Raises `ReadError` when it is not one, or malformed."""
     with without_collection():
-        loaded = load(decompress(data, path), path, ("nnscaler.",))
+        unpacked = decompress(data, path)
+        loaded = load(unpacked, path, ("nnscaler.",))
         findings = tuple(unsafe_calls(loaded, path))
-        return Document(path, FORMAT, _plan(path, loaded), findings=findings)
+        return Document(path, FORMAT, _plan(path, loaded, Work(_LEAST_WORK + len(unpacked))), findings=findings)
 
 
 def findings_only(path: str, data: bytes) -> tuple[Finding, ...]:
@@ -65,7 +79,7 @@ def findings_only(path: str, data: bytes) -> tuple[Finding, ...]:
     return tuple(unsafe_calls(load(decompress(data, path), path), path))
 
 
-def _plan(path: str, loaded: Loaded) -> Plan:
+def _plan(path: str, loaded: Loaded, work: Work) -> Plan:
     try:
         if kind(loaded.root) != "ModuleCodeGen":
             raise Malformed(f"the pickle holds {described(loaded.root)}, not nnScaler's `ModuleCodeGen`")
@@ -80,14 +94,11 @@ def _plan(path: str, loaded: Loaded) -> Plan:
             raise Malformed(f"{ranks} ranks are more than can be handled")
         execution = fields(required(root, "execplan", "the plan"), "the execution plan")
         sequences = _sequences(execution, devices)
-        groups = tuple(
-            Group(ranks=integers(group, "a communication group"))
-            for group in sequence(root.get("comm_groups") or (), "the communication groups")
-        )
+        groups = _communicators(root.get("comm_groups") or (), work)
     except Malformed as error:
         raise ReadError(str(error), Location(path)) from None
     replicas = ranks // len(devices)
-    built = schedule(path, sequences, replicas)
+    built = schedule(path, sequences, replicas, work)
     try:
         outputs = tuple(built.tensors.names(execution.get("_outputs") or (), "the outputs of the plan"))
     except Malformed as error:
@@ -107,10 +118,20 @@ def _plan(path: str, loaded: Loaded) -> Plan:
     )
 
 
+def _communicators(value: object, work: Work) -> tuple[Group, ...]:
+    found = []
+    for group in sequence(value, "the communication groups"):
+        ranks = integers(group, "a communication group")
+        work.spend(1 + len(ranks))
+        found.append(Group(ranks=ranks))
+    return tuple(found)
+
+
 def _sequences(execution: dict[str, Any], devices: tuple[int, ...]) -> dict[int, list[Any]]:
     found = {}
+    known = frozenset(devices)
     for device, cells in mapping(required(execution, "_seq", "the execution plan"), "the sequences").items():
-        if integer(device, "a device") not in devices:
+        if integer(device, "a device") not in known:
             raise Malformed(f"device {device} has a sequence and is no plan device")
         found[device] = list(sequence(cells, f"the sequence of device {device}"))
     for device in devices:

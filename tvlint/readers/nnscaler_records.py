@@ -11,6 +11,7 @@ from tvlint.ir.plan import Value
 from tvlint.readers.inert_pickle import Opaque, Record, global_name
 
 _LONGEST_INTEGER = 128
+_MOST_NUMBERS = 1 << 20
 _MOST_PARTS = 10_000
 _DEEPEST = 32
 
@@ -19,6 +20,19 @@ _COMMENT = re.compile(r'File "([^"\n]*)", line (\d{1,9}),?(?: in [^,\n]*,?)?\s*(
 
 class Malformed(Exception):
     """Something in the pickle is not what nnScaler writes there."""
+
+
+class Work:
+    """How much of a file has been looked at, so that lists that share their parts cannot unfold without end."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def spend(self, amount: int) -> None:
+        """Count `amount` more things."""
+        self.left -= amount
+        if self.left < 0:
+            raise Malformed("the plan refers to itself more often than its size allows")
 
 
 def kind(value: object) -> str:
@@ -66,7 +80,31 @@ def integer(value: object, what: str, least: int = 0) -> int:
 
 def integers(value: object, what: str, least: int = 0) -> tuple[int, ...]:
     """A tuple of whole numbers."""
+    if len(sequence(value, what)) > _MOST_NUMBERS:
+        raise Malformed(f"{what} has more than {_MOST_NUMBERS} numbers")
     return tuple([integer(item, what, least) for item in sequence(value, what)])
+
+
+def records_in(value: object, work: Work) -> list[Record]:
+    """All nnScaler objects (`IR...`) in nested lists and dictionaries, in order."""
+    found: list[Record] = []
+    _collect(value, found, work, 0)
+    return found
+
+
+def _collect(value: object, found: list[Record], work: Work, depth: int) -> None:
+    if isinstance(value, Record):
+        if value.tv_kind.startswith("IR"):
+            found.append(value)
+        return
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    if not items:
+        return
+    if depth > _DEEPEST:
+        raise Malformed(f"a list of tensors has more than {_DEEPEST} levels")
+    work.spend(len(items))
+    for item in items:
+        _collect(item, found, work, depth + 1)
 
 
 def text(value: object, what: str) -> str:
@@ -91,7 +129,7 @@ def described(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def constant(value: object) -> Value:
+def constant(value: object, work: Work) -> Value:
     """An attribute or constant operand as a `Value`; classes become their names, other objects `<name>`."""
     if value is None or type(value) is bool or type(value) is float:
         return value
@@ -99,17 +137,19 @@ def constant(value: object) -> Value:
         return value
     if type(value) is str:
         return printable(value)
-    return _Constants().value(value, 0)
+    return _Constants(work).value(value, 0)
 
 
 class _Constants:
     """One conversion, bounded in size, because shared parts of a small file can unfold without end."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: Work) -> None:
         self.left = _MOST_PARTS
+        self.work = work
 
     def value(self, value: object, depth: int) -> Value:
         self.left -= 1
+        self.work.spend(1)
         if self.left < 0 or depth > _DEEPEST:
             raise Malformed(f"a constant has more than {_MOST_PARTS} parts or {_DEEPEST} levels")
         if value is None or isinstance(value, (bool, float)):

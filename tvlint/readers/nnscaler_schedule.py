@@ -23,7 +23,18 @@ from tvlint.ir.plan import (
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler_adapters import Scope, lower_adapter
 from tvlint.readers.nnscaler_operators import Operators
-from tvlint.readers.nnscaler_records import Malformed, Sources, described, fields, integer, integers, kind, required, sequence
+from tvlint.readers.nnscaler_records import (
+    Malformed,
+    Sources,
+    Work,
+    described,
+    fields,
+    integer,
+    integers,
+    kind,
+    required,
+    sequence,
+)
 from tvlint.readers.nnscaler_tensors import Tensors
 
 DATA_LOADER = "dataloader"
@@ -37,7 +48,7 @@ class Schedule:
 
     path: str
     replicas: int
-    tensors: Tensors = field(default_factory=Tensors)
+    tensors: Tensors
     segments: dict[str, Segment] = field(default_factory=dict)
     programs: list[Program] = field(default_factory=list)
     forward_cells: dict[int, list[int]] = field(default_factory=dict)
@@ -47,9 +58,9 @@ class Schedule:
     micro_batches: int = 1
 
 
-def schedule(path: str, sequences: dict[int, list[Any]], replicas: int) -> Schedule:
+def schedule(path: str, sequences: dict[int, list[Any]], replicas: int, work: Work) -> Schedule:
     """The programs of the devices, given what each runs. Raises `ReadError` at the place in the plan that is malformed."""
-    built = Schedule(path, replicas)
+    built = Schedule(path, replicas, Tensors(work))
     operators = Operators(built.tensors, Sources(path))
     for device in sorted(sequences):
         operators.begin_device()
@@ -84,6 +95,7 @@ class _Device:
         self.built.programs.append(Program((self.device,), tuple(steps)))
 
     def _step(self, use: Any) -> Step:
+        self.tensors.work.spend(1)
         cell = required(fields(use, "a step"), "_cell", "a step") if kind(use) == "ExeReuseCell" else use
         own = fields(cell, "a cell")
         number = integer(own.get("_id"), "the id of a cell")

@@ -7,22 +7,31 @@ from typing import Any
 
 from tvlint.ir.plan import Box, Role, Tensor
 from tvlint.readers.inert_pickle import Record
-from tvlint.readers.nnscaler_records import Malformed, described, dtype, fields, integer, integers, kind, printable, sequence
-
-_MOST_NAMES = 4096
-_DEEPEST = 16
+from tvlint.readers.nnscaler_records import (
+    Malformed,
+    Work,
+    described,
+    dtype,
+    fields,
+    integer,
+    integers,
+    kind,
+    printable,
+    records_in,
+    sequence,
+)
 
 
 class Tensors:
     """Declares every tensor record that it is asked to name."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: Work) -> None:
+        self.work = work
         self.declared: dict[str, Tensor] = {}
-        self._names: dict[tuple[Any, Any, Any], str] = {}
-        self._shapes: dict[str, object] = {}
+        self._names: dict[int, str] = {}
         self._boxes: dict[Box, Box] = {}
         self._gradient_of: dict[str, str] = {}
-        self._wholes: dict[int, tuple[str, tuple[int, ...], object]] = {}
+        self._wholes: dict[int, tuple[str, tuple[int, ...], str]] = {}
 
     def name(self, record: Any, role: Role = Role.ACTIVATION) -> str:
         """The name of a tensor record: `w<id>` for parameters and buffers, `g<id>` for gradients, else `t<id>`.
@@ -31,21 +40,26 @@ class Tensors:
         """
         try:
             own = record.__dict__
-            key = own["_id"], own["_is_grad"], own["_is_attr"]
-            name = self._names.get(key)
-        except (AttributeError, KeyError, TypeError):
+            number, is_gradient, is_attribute = own["_id"], own["_is_grad"], own["_is_attr"]
+        except (AttributeError, KeyError):
             return self._object(record)
+        if type(number) is not int or type(is_gradient) is not bool or type(is_attribute) is not bool:
+            raise Malformed("a tensor has no id, or does not say whether it is a gradient or an attribute")
+        key = number * 4 + 2 * is_gradient + is_attribute
+        name = self._names.get(key)
         if name is None:
             name = self._declare(own, key, role)
-        elif self._shapes[name] != own.get("_shape"):
-            raise Malformed(f"`{name}` is declared with two shapes")
+        else:
+            declared = self.declared[name]
+            if own.get("_shape") != declared.shape and integers(own.get("_shape"), f"the shape of `{name}`") != declared.shape:
+                raise Malformed(f"`{name}` is declared with two shapes")
+            if is_attribute and self._region(own, name) != declared.region:
+                raise Malformed(f"`{name}` is declared with two index maps")
         return name
 
     def names(self, value: object, what: str, role: Role = Role.ACTIVATION) -> list[str]:
         """The names of all tensors in a list, flattened; plain constants have no name and are left out."""
-        found: list[str] = []
-        self._flatten(sequence(value, what), found, role, 0)
-        return found
+        return [self.name(record, role) for record in records_in(sequence(value, what), self.work)]
 
     def has_gradient(self, record: Record, name: str) -> bool:
         """Whether a tensor record has a gradient; if so, `name`, its current name, is what that is the gradient of."""
@@ -56,12 +70,11 @@ class Tensors:
         return True
 
     def gradients(self, value: object) -> dict[str, str]:
-        """The gradient of each tensor record in a flat list, by name."""
+        """The gradient of each tensor record in a list, by name."""
         found = {}
-        for record in value if isinstance(value, (list, tuple)) else ():
-            if isinstance(record, Record):
-                gradient = record.__dict__.get("_grad")
-                found[self.name(record)] = "" if gradient is None else self.name(gradient)
+        for record in records_in(value, self.work):
+            gradient = record.__dict__.get("_grad")
+            found[self.name(record)] = "" if gradient is None else self.name(gradient)
         return found
 
     def version(self, name: str, count: int, gradient: str) -> str:
@@ -80,18 +93,6 @@ class Tensors:
                 self.declared[gradient] = replace(tensor, gradient_of=owner)
         return self.declared
 
-    def _flatten(self, value: object, found: list[str], role: Role, depth: int) -> None:
-        if isinstance(value, Record):
-            found.append(self.name(value, role))
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                self._flatten(item, found, role, depth + 1)
-        elif isinstance(value, dict):
-            for item in value.values():
-                self._flatten(item, found, role, depth + 1)
-        if depth > _DEEPEST or len(found) > _MOST_NAMES * 16:
-            raise Malformed("a list of tensors is nested too deep or too long")
-
     def _object(self, record: object) -> str:
         if not kind(record).startswith("IR"):
             raise Malformed(f"a tensor is {described(record)}")
@@ -102,22 +103,18 @@ class Tensors:
         self.declared.setdefault(name, Tensor(name, (), "object", Role.BUFFER))
         return name
 
-    def _declare(self, own: dict[str, Any], key: tuple[Any, Any, Any], role: Role) -> str:
-        number, is_gradient, is_attribute = key
+    def _declare(self, own: dict[str, Any], key: int, role: Role) -> str:
+        number, is_gradient, is_attribute = key // 4, bool(key & 2), bool(key & 1)
         integer(number, "the id of a tensor")
-        if type(is_gradient) is not bool or type(is_attribute) is not bool:
-            raise Malformed(f"tensor {number} does not say whether it is a gradient or an attribute")
         needs = own.get("_requires_grad") is True
         name = f"{'g' if is_gradient else 'w' if is_attribute else 't'}{number}"
-        shape = own.get("_shape")
-        sizes = integers(shape, f"the shape of `{name}`")
+        sizes = integers(own.get("_shape"), f"the shape of `{name}`")
         logical, whole = self._whole(own, is_attribute and not is_gradient, name)
         if is_gradient:
             role = Role.GRADIENT
         elif is_attribute:
             role = Role.WEIGHT if needs else Role.BUFFER
         self._names[key] = name
-        self._shapes[name] = shape
         self.declared[name] = Tensor(
             name,
             sizes,
@@ -155,7 +152,7 @@ class Tensors:
                 str(number),
             )
         label, sizes, number_text = held
-        return (label if named and label else str(number_text)), sizes
+        return (label if named and label else number_text), sizes
 
     def _region(self, own: dict[str, Any], name: str) -> Box | None:
         found = own.get("_indmap")

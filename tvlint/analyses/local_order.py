@@ -38,8 +38,12 @@ class _Issue:
 def hazards(plan: Plan) -> Iterator[Hazard]:
     """The hazards of all programs; the same place is named once, with the ranks of every program that has it."""
     merged: dict[tuple[str, str, int, str, tuple[str, int] | None], set[int]] = {}
-    for program in plan.programs:
-        walk = _Walk(plan, program)
+    asynchronous = frozenset(
+        name for name, segment in plan.segments.items()
+        if any(isinstance(operator, Wait) or handle_of(operator) for operator in segment.operators)
+    )
+    for program in plan.programs if asynchronous else ():
+        walk = _Walk(plan, program, asynchronous)
         for hazard in walk.run():
             key = (hazard.kind, hazard.segment, hazard.index, hazard.name, hazard.other)
             merged.setdefault(key, set()).update(program.ranks)
@@ -50,17 +54,14 @@ def hazards(plan: Plan) -> Iterator[Hazard]:
 class _Walk:
     """One pass over a program, with what is under way."""
 
-    def __init__(self, plan: Plan, program: Program) -> None:
+    def __init__(self, plan: Plan, program: Program, asynchronous: frozenset[str]) -> None:
         self.plan = plan
         self.program = program
+        self.asynchronous = asynchronous
         self.open: dict[str, list[_Issue]] = {}
         self.closed: dict[str, list[_Issue]] = {}
         self.writing: dict[object, _Issue] = {}
         self.reading: dict[object, list[_Issue]] = {}
-        self.asynchronous = {
-            name for name, segment in plan.segments.items()
-            if any(isinstance(operator, Wait) or handle_of(operator) for operator in segment.operators)
-        }
 
     def run(self) -> Iterator[Hazard]:
         for number, step in enumerate(self.program.steps):

@@ -14,7 +14,7 @@ SEVERITY = Severity.ERROR
 def check(facts: Facts) -> Iterator[Finding]:
     """Optimizer steps before the last backward or the reduction of a gradient; once per step."""
     found: dict[tuple[str, int], list[Early]] = {}
-    for each in early(facts.plan):
+    for each in facts.derived("early gradients", lambda: tuple(early(facts.plan))):
         if each.kind in ("update", "update-reduce"):
             found.setdefault((each.segment, each.index), []).append(each)
     for (segment, index), weights in found.items():

@@ -1,0 +1,80 @@
+"""How a collective changes a placement on the axes of its group."""
+
+from __future__ import annotations
+
+from tvlint.analyses.placed import AtRoot, On, is_whole
+from tvlint.ir.placement import Partial, Replicate, Shard
+from tvlint.ir.plan import Collective, Communicate
+
+
+def after(operator: Communicate, before: On, rank: int, gradient: bool) -> tuple[On, str]:
+    """The placement on one axis of the group, and the rule that is broken (empty: none).
+
+    `rank` is the number of dimensions of the operand; `gradient` says that the operand is a gradient, for which an average
+    over ranks is a matter of scale.
+    """
+    dim = operator.dim % rank if operator.dim is not None and rank and -rank <= operator.dim < rank else operator.dim
+    if operator.kind is Collective.ALL_REDUCE:
+        return _reduced(operator, before, Replicate(), gradient, "doubled-allreduce")
+    if operator.kind is Collective.REDUCE:
+        landed: On = None if operator.root is None else AtRoot(operator.root)
+        return _reduced(operator, before, landed, gradient, "doubled-allreduce")
+    if operator.kind is Collective.REDUCE_SCATTER:
+        scattered = None if dim is None else Shard(dim)
+        return _reduced(operator, before, scattered, gradient, "reduce-scatter-of-replicated")
+    if operator.kind in (Collective.ALL_GATHER, Collective.GATHER):
+        return _gathered(operator, before, dim, rank)
+    if operator.kind is Collective.ALL_TO_ALL:
+        return _exchanged(operator, before, dim, rank)
+    if operator.kind is Collective.BROADCAST:
+        return Replicate(), "broadcast-of-partial" if isinstance(before, Partial) else ""
+    if operator.kind in (Collective.CHUNK, Collective.SCATTER):
+        whole = is_whole(before) or isinstance(before, AtRoot)
+        return (Shard(dim) if whole and dim is not None else None), ""
+    return before, ""
+
+
+def _reduced(operator: Communicate, before: On, result: On, gradient: bool, doubled: str) -> tuple[On, str]:
+    reduce = operator.reduce or "sum"
+    if isinstance(before, Shard):
+        return None, "allreduce-of-shards"
+    if is_whole(before):
+        return (None, doubled) if reduce == "sum" else (result, "")
+    if isinstance(before, AtRoot):
+        return None, "root-only-result-used"
+    if not isinstance(before, Partial) or before.reduce == reduce:
+        return result, ""
+    if {before.reduce, reduce} == {"sum", "avg"}:
+        if gradient or before.reduce == "avg":
+            return result, ""
+        return None, "wrong-reduce-op"
+    return None, "wrong-reduce-op"
+
+
+def _gathered(operator: Communicate, before: On, dim: int | None, rank: int) -> tuple[On, str]:
+    result: On = Replicate()
+    if operator.kind is Collective.GATHER:
+        result = None if operator.root is None else AtRoot(operator.root)
+    if is_whole(before):
+        return None, "gather-of-unsharded"
+    if isinstance(before, Partial):
+        return None, "gather-of-partial"
+    if isinstance(before, AtRoot):
+        return None, "root-only-result-used"
+    if isinstance(before, Shard):
+        if dim is not None and rank and before.dim % rank != dim:
+            return None, "wrong-gather-dim"
+        if before.order or before.parts:
+            return None, ""
+    return result, ""
+
+
+def _exchanged(operator: Communicate, before: On, dim: int | None, rank: int) -> tuple[On, str]:
+    if operator.splits or operator.receive_splits or dim is None or operator.concat_dim is None or not rank:
+        return None, ""
+    joined = operator.concat_dim % rank
+    if isinstance(before, Partial):
+        return None, "gather-of-partial"
+    if isinstance(before, Shard) and not before.order and not before.parts:
+        return (Shard(dim), "") if before.dim % rank == joined else (None, "wrong-all-to-all-dim")
+    return None, ""

@@ -1,0 +1,24 @@
+"""Findings about placements: one per operator and rule, over all axes and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tvlint.analyses.facts import Facts
+from tvlint.analyses.placed import Defect
+from tvlint.analyses.placements import defects
+from tvlint.findings import Finding, Related, Severity
+
+
+def report(
+    facts: Facts, rule: str, severity: Severity, message: Callable[[Defect], str], help: Callable[[Defect], str]
+) -> Iterator[Finding]:
+    """The defects of `rule` as findings."""
+    for defect in defects(facts):
+        if defect.rule != rule:
+            continue
+        related: tuple[Related, ...] = ()
+        if defect.made is not None and defect.made != defect.where:
+            related = (Related(f"`{defect.name}` gets its placement here", facts.place(*defect.made)),)
+        ranks = facts.ranks_running(defect.where[0])
+        yield Finding(rule, severity, message(defect), facts.place(*defect.where), help(defect), related, ranks)

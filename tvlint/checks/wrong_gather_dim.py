@@ -1,0 +1,27 @@
+"""wrong-gather-dim: shards are gathered along another dimension than they are split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.facts import Facts
+from tvlint.analyses.placed import Defect
+from tvlint.analyses.placement_findings import report
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Gathers along a dimension that is not the sharded one."""
+    return report(facts, "wrong-gather-dim", SEVERITY, _message, _help)
+
+
+def _message(defect: Defect) -> str:
+    return (
+        f"{defect.operator} joins `{defect.name}` along another dimension than it is split over `{defect.axis}`: it is {defect.has}"
+    )
+
+
+def _help(_: Defect) -> str:
+    return "gather along the dimension that is sharded"

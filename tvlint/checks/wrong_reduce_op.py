@@ -1,0 +1,27 @@
+"""wrong-reduce-op: a partial value is reduced with another operation than it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.facts import Facts
+from tvlint.analyses.placed import Defect
+from tvlint.analyses.placement_findings import report
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Reductions with an operation that does not complete the value."""
+    return report(facts, "wrong-reduce-op", SEVERITY, _message, _help)
+
+
+def _message(defect: Defect) -> str:
+    return (
+        f"{defect.operator} takes the {defect.other} of `{defect.name}` over `{defect.axis}`, but it is {defect.has} there"
+    )
+
+
+def _help(_: Defect) -> str:
+    return "reduce with the operation that completes the value"

@@ -16,6 +16,7 @@ SPECS: tuple[OpSpec, ...] = (
 )
 
 _BY_NAME = {key: spec for spec in SPECS for key in (spec.name, *spec.signatures)}
+_BY_FUNCTION = {key.rsplit(".", 1)[-1]: spec for spec in reversed(SPECS) for key in spec.signatures}
 _REGISTERED = {spec.name: spec for spec in registered.SPECS}
 
 
@@ -23,6 +24,7 @@ _REGISTERED = {spec.name: spec for spec in registered.SPECS}
 def spec_of(op: str) -> OpSpec | None:
     """The meaning of the function `op`, by signature or canonical name; None when the table does not have it.
 
-    Operators that a model's author registered are found by the last part of their path.
+    A name without a module (`layer_norm`) is the function of that name. Operators that a model's author registered are found
+    by the last part of their path.
     """
-    return _BY_NAME.get(op) or _REGISTERED.get(op.rsplit(".", 1)[-1])
+    return _BY_NAME.get(op) or _REGISTERED.get(op.rsplit(".", 1)[-1]) or _BY_FUNCTION.get(op)

@@ -11,6 +11,7 @@ from tvlint.readers.shell_conditions import decide, matches
 from tvlint.readers.shell_expand import expand_text, expand_value, expand_words
 from tvlint.readers.shell_sources import find_sourced, sbatch_variables
 from tvlint.readers.shell_state import DEEPEST, Command, State, TooMuchWork, Trace
+from tvlint.readers.shell_syntax import parse
 from tvlint.readers.shell_values import (
     Array,
     Choice,
@@ -32,7 +33,7 @@ from tvlint.readers.shell_values import (
 from tvlint.readers.shell_words import merge
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Tree
+    from tree_sitter import Node
 
 STEPS = 400_000
 DEEPEST_CALL = 8
@@ -53,14 +54,6 @@ class Evaluation:
     heredocs: tuple[Span, ...]
     gave_up: bool
     has_error: bool
-
-
-def parse(source: Source) -> Tree:
-    """The syntax tree of `source`; wrong syntax gives error nodes, never an exception."""
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
-
-    return Parser(Language(tree_sitter_bash.language())).parse(source.data)
 
 
 def evaluate(source: Source) -> Evaluation:
@@ -361,6 +354,7 @@ def _join_branches(state: State, branches: list[State], node: Node) -> None:
 
 
 def _if(state: State, node: Node) -> None:
+    """A branch that is decided and leaves the script counts as undecided: nobody keeps a script that always leaves there."""
     clauses = _clauses(node)
     defaulted = _default_for(state, clauses)
     if defaulted:
@@ -372,12 +366,11 @@ def _if(state: State, node: Node) -> None:
         decided = _condition(state, condition)
         if decided is False:
             continue
-        if decided and not branches:
-            _statements(state, body)
-            return
-        branches.append(_branch(state, body))
-        if decided:
+        branch = _branch(state, body)
+        if decided and not branch.ended:
+            branches.append(branch)
             break
+        branches.append(branch)
     else:
         branches.append(state.fork())
     _join_branches(state, branches, node)
@@ -451,12 +444,11 @@ def _case(state: State, node: Node) -> None:
         decided = _any_matches(state, text, patterns)
         if decided is False:
             continue
-        if decided and not branches:
-            _statements(state, body)
-            return
-        branches.append(_branch(state, body))
-        if decided:
+        branch = _branch(state, body)
+        if decided and not branch.ended:
+            branches.append(branch)
             break
+        branches.append(branch)
     else:
         branches.append(state.fork())
     _join_branches(state, branches, node)
@@ -542,7 +534,7 @@ def _mentions(state: State, assignment: Node, name: str) -> bool:
 
 
 def _list(state: State, node: Node) -> None:
-    """`a && b` and `a || b`: the right side runs only where the left side decides so."""
+    """`a && b` and `a || b`: the right side runs only where the left side decides so, and leaving is never decided."""
     if len(node.children) != 3:
         _statements(state, node.children)
         return
@@ -552,10 +544,10 @@ def _list(state: State, node: Node) -> None:
         return
     decided = decide(state, left)
     runs = decided if operator.type == "&&" or decided is None else not decided
-    if runs:
-        _statement(state, right)
-    elif runs is None:
-        _join_branches(state, [_branch(state, [right]), state.fork()], node)
+    if runs is False:
+        return
+    branch = _branch(state, [right])
+    _join_branches(state, [branch] if runs and not branch.ended else [branch, state.fork()], node)
 
 
 def _pipeline(state: State, node: Node) -> None:

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.readers.shell_arithmetic import evaluate_arithmetic
 from tvlint.readers.shell_state import DEEPEST, State, as_scalar, directory_of
-from tvlint.readers.shell_values import Array, Gap, Hole, Item, Piece, Scalar, Span, Text, Value, Word, known_text, weight
+from tvlint.readers.shell_syntax import parse
+from tvlint.readers.shell_values import (
+    Array,
+    Gap,
+    Hole,
+    Item,
+    Piece,
+    Scalar,
+    Span,
+    Text,
+    Value,
+    Word,
+    known_text,
+    source_of,
+    weight,
+)
 from tvlint.readers.shell_words import join, split, split_value
 
 if TYPE_CHECKING:
@@ -304,10 +320,26 @@ def _substitution(state: State, node: Node) -> tuple[Piece, ...]:
     if len(text) < 300 and OWN_DIRECTORY.search(text) and "dirname" in text and not OWN_DIRECTORY_WORDS.sub("", text):
         climbs = re.search(r"(?:/\.\.)+", text)
         return (Text(directory_of(state.source) + (climbs[0] if climbs else ""), span, exact=False),)
+    if text.startswith("$((") and text.endswith("))"):
+        return _misread_arithmetic(state, text, span)
     echoed = re.fullmatch(r"\$\(\s*(?:echo|expr)\s+([^|;&`]*)\)", text, re.DOTALL)
     if echoed and "$(" not in echoed[1] and len(node.named_children) == 1 and node.named_children[0].type == "command":
         return _echo(state, node.named_children[0], text.lstrip("$( \t\n").startswith("expr"), span)
     return (Hole("depends on a command's output", span),)
+
+
+def _misread_arithmetic(state: State, text: str, span: Span) -> tuple[Piece, ...]:
+    """Arithmetic that the grammar takes for a subshell, as it does inside `${X:-...}`; read again on its own."""
+    state.spend(1 + len(text) // 16)
+    inner = state.fork()
+    inner.source = source_of(state.source.path, f"echo {text}".encode())
+    nodes = [parse(inner.source).root_node]
+    while nodes and nodes[0].type != "arithmetic_expansion":
+        nodes = [*nodes[1:], *nodes[0].children]
+    if not nodes:
+        return (Hole("depends on a command's output", span),)
+    pieces = _arithmetic(inner, nodes[0])
+    return tuple(replace(piece, span=span) for piece in pieces)
 
 
 def _echo(state: State, command: Node, computes: bool, span: Span) -> tuple[Piece, ...]:

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from tvlint.ir.location import Location
 
-HEAVIEST = 16_384
-"""A value that weighs more (about a megabyte of text) is given up as unknown."""
+HEAVIEST = 4096
+"""A value that weighs more (about 250 kilobytes of text) is given up as unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,273 @@
+"""Launch scripts: what is resolved, where it stands, and what stays unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.readers.document import ReadError
+from tvlint.readers.megatron_shell import read
+
+TAIL = " --num-layers 4 --micro-batch-size 1\n"
+
+
+def configurations(text: str, path: str = "train.sh") -> tuple[Configuration, ...]:
+    document = read(path, text.encode())
+    assert document is not None
+    return document.configurations
+
+
+def only(text: str, path: str = "train.sh") -> Configuration:
+    (configuration,) = configurations(text, path)
+    return configuration
+
+
+def tp(text: str) -> Setting:
+    return only(text).settings["tensor_model_parallel_size"]
+
+
+def place(setting: Setting) -> tuple[int | None, int | None, int | None]:
+    return setting.location.line, setting.location.column, setting.location.end_column
+
+
+def test_literal_flag_has_the_places_of_value_and_name() -> None:
+    setting = tp("torchrun pretrain_gpt.py \\\n  --tensor-model-parallel-size 8" + TAIL)
+    assert setting.value == 8
+    assert place(setting) == (2, 32, 33)
+    assert (setting.name_location.line, setting.name_location.column, setting.name_location.end_column) == (2, 3, 31)
+    assert setting.written == "--tensor-model-parallel-size"
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "where"),
+    [
+        ("TP=8\npython p.py --tensor-model-parallel-size $TP", 8, (1, 4, 5)),
+        ('TP="8"\npython p.py --tensor-model-parallel-size "${TP}"', 8, (1, 5, 6)),
+        ("TP=${1:-8}\npython p.py --tensor-model-parallel-size $TP", 8, (1, 9, 10)),
+        ("TP=${T:-$((2*4))}\npython p.py --tensor-model-parallel-size $TP", 8, (1, 9, 17)),
+        ("python p.py --tensor-model-parallel-size=8", 8, (1, 42, 43)),
+        ("python p.py --tensor_model_parallel_size 8", 8, (1, 42, 43)),
+        ("A=(--tensor-model-parallel-size 8)\npython p.py ${A[@]}", 8, (1, 33, 34)),
+        ('A=(\n  --x 1 # --y\n)\nA+=(--tensor-model-parallel-size 8)\npython p.py "${A[@]}"', 8, (4, 34, 35)),
+        ('A="--x 1 \\\n --tensor-model-parallel-size 8 \\\n"\npython p.py $A', 8, (2, 31, 32)),
+        ('A="--x 1"\nA+=" --tensor-model-parallel-size 8"\npython p.py $A', 8, (2, 35, 36)),
+        ('C="python p.py --tensor-model-parallel-size 8 --num-layers 2"\neval "$C"', 8, (1, 45, 46)),
+        ("C='python p.py --tensor-model-parallel-size 8 --num-layers 2'\neval $C", 8, (1, 45, 46)),
+        ('srun bash -c "python p.py --tensor-model-parallel-size 8"', 8, (1, 56, 57)),
+        ("export TP=8 PP=2\npython p.py --tensor-model-parallel-size $TP", 8, (1, 11, 12)),
+        (": ${TP:=8}\npython p.py --tensor-model-parallel-size $TP", 8, (1, 9, 10)),
+        ('if [ -z "$TP" ]; then\n TP=8\nfi\npython p.py --tensor-model-parallel-size $TP', 8, (2, 5, 6)),
+        ("M=a\ncase $M in a) TP=8;; *) TP=4;; esac\npython p.py --tensor-model-parallel-size $TP", 8, (2, 18, 19)),
+        ("M=a\nif [[ $M == b ]]; then TP=4; else TP=8; fi\npython p.py --tensor-model-parallel-size $TP", 8, (2, 38, 39)),
+        ("f() { local T=$1; python p.py --tensor-model-parallel-size $T; }\nf 8", 8, (2, 3, 4)),
+        ("é=1 # é\nT='é' TP=8\npython p.py --x 'é' --tensor-model-parallel-size 8", 8, (3, 50, 51)),
+        ("TP=4\nif [ $1 ]; then TP=8; exit 1; fi\npython p.py --tensor-model-parallel-size $TP", 4, (1, 4, 5)),
+        ("TP=8\nwhile [ $# -gt 0 ]; do TP=$1; shift; done\npython p.py --tensor-model-parallel-size $TP", 8, (1, 4, 5)),
+    ],
+)
+def test_a_value_stands_where_it_is_literally_written(text: str, value: int, where: tuple[int, int, int]) -> None:
+    setting = tp(text + "\n")
+    assert setting.value == value
+    assert place(setting) == where
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("python p.py --tensor-model-parallel-size $1", "depends on `$1`"),
+        ("python p.py --tensor-model-parallel-size $TP", "`TP` is not set in the file"),
+        ("TP=$(nproc)\npython p.py --tensor-model-parallel-size $TP", "depends on a command's output"),
+        (
+            "TP=2\nif [ $1 = x ]; then TP=4; fi\npython p.py --tensor-model-parallel-size $TP",
+            "set in an undecided branch at line 2",
+        ),
+        (
+            "for TP in 1 2; do\npython p.py --tensor-model-parallel-size $TP\ndone",
+            "takes several values in the loop at line 1",
+        ),
+        ("TP=$((8/0))\npython p.py --tensor-model-parallel-size $TP", "divides by zero"),
+        ("read TP\npython p.py --tensor-model-parallel-size $TP", "`TP` is set by `read`"),
+    ],
+)
+def test_what_only_a_run_can_tell_is_unknown(text: str, reason: str) -> None:
+    assert tp(text + "\n").value == Unknown(reason)
+
+
+def test_branches_that_agree_leave_the_value_known() -> None:
+    text = "if [ $1 ]; then TP=4; else TP=4; fi\npython p.py --tensor-model-parallel-size $TP\n"
+    assert tp(text).value == 4
+
+
+def test_an_option_of_an_undecided_branch_is_unknown_and_others_stay_default() -> None:
+    text = 'SP=""\nif [ $1 ]; then SP="--sequence-parallel"; fi\npython p.py --tensor-model-parallel-size 2 $SP --bf16\n'
+    configuration = only(text)
+    assert isinstance(configuration.settings["sequence_parallel"].value, Unknown)
+    assert configuration.settings["bf16"].value is True
+    assert configuration.complete
+
+
+@pytest.mark.parametrize("words", ["$@", '"$@"', "$EXTRA_ARGS", "${ARGS[@]}", "$(cat args.txt)"])
+def test_unknown_words_make_a_configuration_incomplete(words: str) -> None:
+    assert not only(f"python p.py --tensor-model-parallel-size 2 {words}\n").complete
+    assert only("python p.py --tensor-model-parallel-size 2\n").complete
+
+
+def test_a_source_that_is_not_found_makes_a_configuration_incomplete() -> None:
+    assert not only("source nowhere.sh\npython p.py --tensor-model-parallel-size 2\n").complete
+
+
+def test_the_last_of_several_wins_and_the_others_are_kept() -> None:
+    configuration = only("python p.py --tensor-model-parallel-size 2 --num-layers 4 --tensor-model-parallel-size 8\n")
+    assert configuration.settings["tensor_model_parallel_size"].value == 8
+    assert [setting.value for setting in configuration.overridden] == [2]
+
+
+def test_values_have_the_types_of_their_options() -> None:
+    text = (
+        "python p.py --tensor-model-parallel-size 2 --lr 1e-5 --num-layers x --no-masked-softmax-fusion --cp-comm-type p2p a2a"
+        " --pipeline-model-parallel-layout \"'Et*2|L'\" --bf16 --unheard-of 3\n"
+    )
+    settings = only(text).settings
+    assert settings["lr"].value == 1e-5
+    assert settings["num_layers"].value == "x"
+    assert settings["masked_softmax_fusion"].value is False
+    assert settings["cp_comm_type"].value == ("p2p", "a2a")
+    assert settings["pipeline_model_parallel_layout"].value == "'Et*2|L'"
+    assert settings["bf16"].value is True
+    assert settings["unheard_of"].value == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("torchrun --nproc_per_node=8 --nnodes 4 p.py", 32),
+        ("torchrun --nproc-per-node 8 p.py", 8),
+        ("G=8\nN=2\nD=(--nproc_per_node $G --nnodes $N)\ntorchrun ${D[@]} p.py", 16),
+        ("python -m torch.distributed.launch --nproc_per_node 4 --nnodes 2 p.py", 8),
+        ("#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=8\nsrun python p.py", 32),
+        ("#SBATCH -N 4\ntorchrun --nnodes $SLURM_NNODES --nproc_per_node 8 p.py", 32),
+        ("mpirun -np 16 python p.py", 16),
+    ],
+)
+def test_world_size_follows_from_the_launcher(text: str, value: int) -> None:
+    assert only(text + " --tensor-model-parallel-size 2" + TAIL).settings["world_size"].value == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torchrun --nproc_per_node ${GPUS:-8} --nnodes 2 p.py",
+        "WORLD_SIZE=4\npython p.py",
+        "torchrun --nnodes 1:4 --nproc_per_node 8 p.py",
+        "torchrun $DISTRIBUTED p.py",
+        "torchrun --nproc_per_node 8 --nnodes $WORLD_SIZE p.py",
+        "torchrun --nproc_per_node gpu p.py",
+    ],
+)
+def test_world_size_is_unknown_where_the_environment_decides(text: str) -> None:
+    assert isinstance(only(text + " --tensor-model-parallel-size 2" + TAIL).settings["world_size"].value, Unknown)
+
+
+def test_exported_variables_are_the_environment_of_the_launch() -> None:
+    text = "export CUDA_DEVICE_MAX_CONNECTIONS=1\nX=2\nNVTE_X=a python p.py --tensor-model-parallel-size 2\n"
+    environment = only(text).environment
+    assert {name: setting.value for name, setting in environment.items()} == {"CUDA_DEVICE_MAX_CONNECTIONS": 1, "NVTE_X": "a"}
+    assert place(environment["CUDA_DEVICE_MAX_CONNECTIONS"]) == (1, 36, 37)
+
+
+def test_several_launches_are_several_configurations() -> None:
+    text = "python a.py --tensor-model-parallel-size 2\npython b.py --tensor-model-parallel-size 4\n"
+    found = configurations(text)
+    assert [each.section for each in found] == ["line 1", "line 2"]
+    assert [each.settings["tensor_model_parallel_size"].value for each in found] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat <<EOF\npython p.py --tensor-model-parallel-size 2 --num-layers 3\nEOF\n",
+        "# python p.py --tensor-model-parallel-size 2\nls\n",
+        'echo "--tensor-model-parallel-size 2 --num-layers 2"\n',
+    ],
+)
+def test_text_that_runs_nothing_is_no_launch(text: str) -> None:
+    assert read("train.sh", text.encode()) is None
+
+
+def test_a_script_that_only_sets_option_lists_is_one_incomplete_configuration() -> None:
+    text = 'A="--num-layers 4 --num-attention-heads 8 --hidden-size 64"\nB=(--tensor-model-parallel-size 2)\n'
+    configuration = only(text)
+    assert not configuration.complete
+    assert configuration.settings["num_layers"].value == 4
+    assert configuration.settings["tensor_model_parallel_size"].value == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "framework"),
+    [
+        ("", "megatron-lm"),
+        ("export HCCL_CONNECT_TIMEOUT=1\n", "mindspeed"),
+    ],
+)
+def test_the_framework_is_named_where_the_script_tells(line: str, framework: str) -> None:
+    assert only(line + "python p.py --tensor-model-parallel-size 2\n").framework == framework
+
+
+def test_a_sourced_file_of_the_same_repository_is_followed(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "model.sh").write_text("TP=8\n")
+    text = 'D=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\nsource $D/conf/model.sh\n'
+    text += "python p.py --tensor-model-parallel-size $TP\n"
+    configuration = only(text, str(tmp_path / "train.sh"))
+    setting = configuration.settings["tensor_model_parallel_size"]
+    assert setting.value == 8
+    assert setting.location.path.endswith("model.sh")
+    assert configuration.complete
+
+
+def test_a_source_outside_the_repository_is_never_opened(tmp_path: Path) -> None:
+    (tmp_path / "outside.sh").write_text("TP=8\n")
+    inside = tmp_path / "repository"
+    (inside / ".git").mkdir(parents=True)
+    (inside / "link.sh").symlink_to(tmp_path / "outside.sh")
+    for target in ("../outside.sh", str(tmp_path / "outside.sh"), "link.sh"):
+        text = f"source {target}\npython p.py --tensor-model-parallel-size $TP\n"
+        setting = only(text, str(inside / "train.sh")).settings["tensor_model_parallel_size"]
+        assert isinstance(setting.value, Unknown)
+
+
+def test_a_script_that_sources_itself_ends(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("source ./train.sh\npython p.py --tensor-model-parallel-size 2\n")
+    assert configurations(script.read_text(), str(script))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A=x\n" + "A=$A$A\n" * 64 + "python p.py --tensor-model-parallel-size 2 $A\n",
+        "A=()\n" + 'A=("${A[@]}" "${A[@]}" x)\n' * 64 + "python p.py --tensor-model-parallel-size 2 ${A[@]}\n",
+        "A=x\n" + "if [ $1 ]; then A=a$A; else A=b$A; fi\n" * 64 + "python p.py --tensor-model-parallel-size 2 $A\n",
+        "python p.py --tensor-model-parallel-size 2 " + "$((" * 2000 + "1" + "))" * 2000 + "\n",
+        "python p.py --tensor-model-parallel-size 2 " + "${A:-" * 2000 + "1" + "}" * 2000 + "\n",
+        "if [ $1 ]; then\n" * 500 + "A=1\n" + "fi\n" * 500 + "python p.py --tensor-model-parallel-size 2\n",
+        "python p.py --tensor-model-parallel-size 2 $((9**9**9**9))\n",
+    ],
+)
+def test_values_that_would_explode_are_given_up(text: str) -> None:
+    assert configurations(text)
+
+
+def test_functions_that_call_each_other_without_end_are_given_up() -> None:
+    text = "f() { f; f; f; f; f; f; f; f; }\nf\npython p.py --tensor-model-parallel-size 2\n"
+    with pytest.raises(ReadError, match="too complex"):
+        configurations(text)
+
+
+def test_a_nul_byte_is_a_located_error() -> None:
+    with pytest.raises(ReadError) as caught:
+        read("train.sh", b"A=1\npython p.py --tensor-model-parallel-size 2\0\n")
+    assert caught.value.problem.location.line == 2

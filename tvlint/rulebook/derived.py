@@ -11,7 +11,7 @@ DERIVED: Mapping[str, str] = {
     # megatron/training/arguments.py:423 (the weight-shard axis of generalised tensor parallelism counts as a factor)
     "weight_shards": "1 if tensor_parallel_num_weight_shards == none"
     " else exact(tensor_parallel_num_weight_shards, tensor_model_parallel_size)",
-    "model_parallel_size": "tensor_model_parallel_size * pipeline_model_parallel_size * context_parallel_size * weight_shards",
+    "dense_grid_size": "tensor_model_parallel_size * pipeline_model_parallel_size * context_parallel_size * weight_shards",
     # megatron/training/arguments.py:588
     "effective_expert_tensor_parallel_size": "default(expert_tensor_parallel_size, tensor_model_parallel_size)",
     # megatron/core/parallel_state.py:870
@@ -19,9 +19,9 @@ DERIVED: Mapping[str, str] = {
     " else exact(expert_tensor_parallel_num_weight_shards, effective_expert_tensor_parallel_size)",
     "expert_grid_size": "effective_expert_tensor_parallel_size * expert_model_parallel_size"
     " * pipeline_model_parallel_size * expert_weight_shards",
-    "minimum_world_size": "lcm(model_parallel_size, expert_grid_size)",
+    "minimum_world_size": "lcm(dense_grid_size, expert_grid_size)",
     # megatron/training/arguments.py:454; the ranks over which a batch is split, weight shards among them
-    "data_parallel_size": "exact(world_size, model_parallel_size) * weight_shards",
+    "data_parallel_size": "exact(world_size, dense_grid_size) * weight_shards",
     "expert_data_parallel_size": "exact(world_size, expert_grid_size)",
     # megatron/training/arguments.py:703
     "batch_per_step": "micro_batch_size * data_parallel_size",
@@ -33,7 +33,8 @@ DERIVED: Mapping[str, str] = {
     "has_uneven_split": "decoder_first_pipeline_num_layers != none or decoder_last_pipeline_num_layers != none",
     "middle_removed": "(1 if decoder_first_pipeline_num_layers != none else 0)"
     " + (1 if decoder_last_pipeline_num_layers != none else 0)",
-    "middle_layers": "num_layers - default(decoder_first_pipeline_num_layers, 0) - default(decoder_last_pipeline_num_layers, 0)",
+    "middle_layers": "num_layers - default(decoder_first_pipeline_num_layers, 0)"
+    " - default(decoder_last_pipeline_num_layers, 0)",
     "layers_to_split": "num_layers + (1 if account_for_embedding_in_pipeline_split else 0)"
     " + (1 if account_for_loss_in_pipeline_split else 0)",
     "virtual_stages": "exact(layout_stages(pipeline_model_parallel_layout), pipeline_model_parallel_size)"
@@ -50,6 +51,7 @@ DERIVED: Mapping[str, str] = {
     # megatron/training/arguments.py:608
     "effective_recompute_granularity": "'selective' if recompute_activations else recompute_granularity",
     "effective_kv_channels": "default(kv_channels, exact(hidden_size, num_attention_heads))",
+    "trains": "set(train_iters) or set(train_samples)",
     "has_experts": "num_experts != none and num_experts > 0",
     # megatron/training/tokenizer: the vocabulary is padded to this multiple
     "vocabulary_multiple": "make_vocab_size_divisible_by * tensor_model_parallel_size",

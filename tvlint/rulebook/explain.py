@@ -23,11 +23,15 @@ def explain(rule: Rule, width: int) -> str:
         lines += ["", "Condition"]
         lines += _wrapped(f"when: {rule.when or 'always'}", width, "  ")
         lines += _wrapped(f"require: {rule.require}", width, "  ")
-    lines += ["", "Holds for"]
-    lines += [f"  {framework} {versions}".replace(" *", ", any version") for framework, versions in rule.frameworks.items()]
+    if rule.frameworks:
+        lines += ["", "Holds for", *(_range(*each) for each in rule.frameworks.items())]
     if rule.sources:
         lines += ["", "Sources", *(f"  {source}" for source in rule.sources)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _range(framework: str, versions: str) -> str:
+    return f"  {framework}, any version" if versions == "*" else f"  {framework} {versions}"
 
 
 def _body(text: str, width: int) -> Iterator[str]:

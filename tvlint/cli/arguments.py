@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -67,7 +68,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     _rules(commands)
     _config(commands)
     _refuse_unknown_command(argv, commands.choices)
-    options = parser.parse_args(argv)
+    options: argparse.Namespace = parser.parse_args(argv)
     if not hasattr(options, "run"):
         parser.print_help()
         raise SystemExit(0 if not argv else INPUT)
@@ -75,8 +76,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _refuse_unknown_command(argv: list[str], commands: Any) -> None:
-    import os
-
     if not argv or argv[0].startswith("-") or argv[0] in commands:
         return
     help = f"did you mean `tvlint check {argv[0]}`?" if os.path.exists(argv[0]) else did_you_mean(argv[0], commands)

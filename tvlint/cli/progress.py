@@ -57,6 +57,7 @@ class Progress:
             columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
             bar = Bar(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8)
             what, share = self._state
-            self._task = bar.add_task(what, completed=share, total=1.0)
+            self._task = bar.add_task(what, total=1.0)
+            bar.update(self._task, completed=share)
             bar.start()
             self._bar = bar

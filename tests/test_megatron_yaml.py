@@ -1,0 +1,157 @@
+"""YAML configurations of Megatron: blocks of options, snake_case sections, and what YAML hides."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvlint.findings import Severity
+from tvlint.ir.configuration import Configuration, Unknown
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.megatron_yaml import read
+
+
+def document(text: str) -> Document:
+    found = read("model.yaml", text.encode())
+    assert found is not None
+    return found
+
+
+def only(text: str) -> Configuration:
+    (configuration,) = document(text).configurations
+    return configuration
+
+
+def test_options_of_a_block_have_values_and_places() -> None:
+    text = "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\n"
+    configuration = only(text + "MODEL_ARGS:\n  --tensor-model-parallel-size: 2\n  --bf16: true\n")
+    setting = configuration.settings["tensor_model_parallel_size"]
+    assert setting.value == 2
+    assert (setting.location.line, setting.location.column, setting.location.end_column) == (4, 33, 34)
+    assert (setting.name_location.line, setting.name_location.column) == (4, 3)
+    assert configuration.settings["bf16"].value is True
+    assert configuration.environment["CUDA_DEVICE_MAX_CONNECTIONS"].value == 1
+    assert configuration.complete
+    assert configuration.section == "MODEL_ARGS"
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("--lr: 1e-5", "lr", 1e-5),
+        ('--lr: "1e-5"', "lr", 1e-5),
+        ("--num-layers: 010", "num_layers", 10),
+        ("--num-layers: 1:30", "num_layers", "1:30"),
+        ("--num-layers: many", "num_layers", "many"),
+        ("--bf16: false", "bf16", False),
+        ("--no-masked-softmax-fusion: true", "masked_softmax_fusion", False),
+        ('--cp-comm-type: "[p2p a2a]"', "cp_comm_type", ("p2p", "a2a")),
+        ("--cp-comm-type: [p2p, a2a]", "cp_comm_type", ("p2p", "a2a")),
+        ("--moe-layer-freq: ([0]*3+[1]*24)", "moe_layer_freq", "([0]*3+[1]*24)"),
+        ("--load: ${CHECKPOINT}", "load", Unknown("depends on a variable that is substituted later")),
+        ("--data-path: $DATA", "data_path", Unknown("depends on a variable that is substituted later")),
+        ("--brand-new: 3", "brand_new", 3),
+    ],
+)
+def test_values_are_what_the_command_line_gets(line: str, name: str, value: object) -> None:
+    found = only(f"MODEL_ARGS:\n  {line}\n").settings[name].value
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_further_blocks_inherit_through_merge_keys() -> None:
+    text = (
+        "BASE: &base\n  --num-layers: 4\n  --tensor-model-parallel-size: 1\n"
+        "MODEL_ARGS:\n  <<: *base\n"
+        "MODEL_ARGS_2:\n  <<: *base\n  --tensor-model-parallel-size: 2\n"
+    )
+    first, second = document(text).configurations
+    assert [first.section, second.section] == ["MODEL_ARGS", "MODEL_ARGS_2"]
+    assert [each.settings["tensor_model_parallel_size"].value for each in (first, second)] == [1, 2]
+    assert second.settings["num_layers"].location.line == 2
+    assert not document(text).findings
+
+
+def test_world_size_comes_from_the_environment_of_the_block() -> None:
+    text = "MODEL_ENV_VARS:\n  MODEL_ARGS:\n    GPUS_PER_NODE: 8\n    NNODES: 2\nMODEL_ARGS:\n  --num-layers: 2\n"
+    assert only(text).settings["world_size"].value == 16
+
+
+def test_a_duplicate_key_is_found_where_it_stands() -> None:
+    found = document("MODEL_ARGS:\n  --num-layers: 2\n  --bf16: true\n  --num-layers: 4\n")
+    (finding,) = found.findings
+    assert (finding.rule, finding.severity) == ("yaml-duplicate-key", Severity.WARNING)
+    assert (finding.location.line, finding.location.column) == (4, 3)
+    assert finding.related[0].location.line == 2
+    (configuration,) = found.configurations
+    assert configuration.settings["num_layers"].value == 4
+    assert [setting.value for setting in configuration.overridden] == [2]
+
+
+def test_every_parallel_section_is_a_configuration_of_its_own() -> None:
+    text = (
+        "actor:\n  megatron:\n    tensor_model_parallel_size: 4\n    pipeline_model_parallel_size: ${pp}\n    lr: 1e-5\n"
+        "ref:\n  megatron:\n    tensor_model_parallel_size: 2\n    sequence_parallel: yes\n"
+        "rollout:\n  tensor_model_parallel_size: 8\n"
+    )
+    actor, ref = document(text).configurations
+    assert [actor.section, ref.section] == ["actor.megatron", "ref.megatron"]
+    assert actor.settings["tensor_model_parallel_size"].value == 4
+    assert actor.settings["lr"].value == 1e-5
+    assert isinstance(actor.settings["pipeline_model_parallel_size"].value, Unknown)
+    assert ref.settings["sequence_parallel"].value is True
+    assert not actor.complete
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("010", 8), ("1_000", 1000), ("1:30", 90), ("null", None), ('"4"', "4"), ("08", 8), ("four", "four")],
+)
+def test_plain_words_have_the_types_of_yaml(written: str, value: object) -> None:
+    text = f"model:\n  tensor_model_parallel_size: {written}\n  sequence_parallel: true\n"
+    assert only(text).settings["tensor_model_parallel_size"].value == value
+
+
+def test_documents_are_told_apart() -> None:
+    text = "MODEL_ARGS: {--num-layers: 2}\n---\nMODEL_ARGS: {--num-layers: 4}\n"
+    assert [each.section for each in document(text).configurations] == ["MODEL_ARGS", "document 2/MODEL_ARGS"]
+
+
+def test_columns_count_code_points_and_line_ends_may_be_crlf() -> None:
+    setting = only("\ufeffMODEL_ARGS:\r\n  # ü\r\n  {'--tokenizer-model': 'ü', --num-layers: 4}\r\n").settings["num_layers"]
+    assert (setting.value, setting.location.line, setting.location.column) == (4, 3, 44)
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "message"),
+    [
+        (b"MODEL_ARGS:\n  --num-layers: \xff\n", 2, "not UTF-8"),
+        (b"MODEL_ARGS:\n\t--num-layers: 2\n", 2, "not valid YAML"),
+        (b"MODEL_ARGS:\n  --num-layers: 2\0\n", 2, "not valid YAML"),
+        (b"MODEL_ARGS: [\n", 2, "not valid YAML"),
+        (b"MODEL_ARGS:\n  <<: *nowhere\n", 2, "no anchor"),
+        (b"MODEL_ARGS: &a\n  <<: *a\n", 1, "circle"),
+        (b"MODEL_ARGS:\n  <<: 3\n", 2, "does not name a mapping"),
+        (b"MODEL_ARGS: " + b"[" * 100_000, 1, "nested deeper"),
+        (b"MODEL_ARGS:\n" + b"- " * 100_000, 2, "nested deeper"),
+        (b"MODEL_ARGS: " + b"{a: " * 100_000, 1, "nested deeper"),
+    ],
+)
+def test_what_cannot_be_read_is_a_located_error(data: bytes, line: int, message: str) -> None:
+    with pytest.raises(ReadError, match=message) as caught:
+        read("model.yaml", data)
+    assert caught.value.problem.location.line == line
+
+
+def test_aliases_of_aliases_are_bounded() -> None:
+    bomb = "a0: &a0 {--x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12))
+    with pytest.raises(ReadError, match="aliases expand"):
+        read("model.yaml", (bomb + "MODEL_ARGS: {<<: *a11}\n").encode())
+
+
+def test_a_cycle_of_values_is_read_once() -> None:
+    text = "model: &m\n  tensor_model_parallel_size: 2\n  sequence_parallel: true\n  self: *m\n  all: [*m, *m]\n"
+    assert only(text).section == "model"
+
+
+def test_a_template_is_not_judged() -> None:
+    assert read("model.yaml", b"{% if x %}\nmodel:\n  tensor_model_parallel_size: {{ tp }}\n{% endif %}\n") is None

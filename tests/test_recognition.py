@@ -1,0 +1,105 @@
+"""What a file is, is told by its content: what tvlint reads, and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tvlint.readers.document import ReadError
+from tvlint.readers.read import read
+
+READ = {
+    "megatron-shell": [
+        "#!/bin/bash\ntorchrun pretrain_gpt.py --tensor-model-parallel-size 2\n",
+        "#! /usr/bin/env bash\nset -e\npython p.py --tensor-model-parallel-size 2\n",
+        "torchrun --nproc-per-node 8 pretrain_gpt.py \\\n  --tensor-model-parallel-size 8 \\\n  --num-attention-heads 12\n",
+        "# a comment\nARGS=(--num-layers 2 --num-attention-heads 2)\npython p.py ${ARGS[@]}\n",
+        "\ufeffexport A=1\r\npython p.py --tensor-model-parallel-size 2\r\n",
+    ],
+    "megatron-yaml": [
+        "MODEL_ARGS:\n  --num-layers: 2\n",
+        "MODEL_ARGS: {--num-layers: 2}\n",
+        "{MODEL_ARGS: {--tensor-model-parallel-size: 2}, tensor_model_parallel_size: 1}\n",
+        "model:\n  tensor_model_parallel_size: 2\n  context_parallel_size: 1\n",
+    ],
+}
+LEFT_ALONE = [
+    "",
+    "\n",
+    "hello\n",
+    "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - args: [--tensor-model-parallel-size, '2']\n",
+    "on: push\njobs:\n  a:\n    steps:\n    - run: python p.py --tensor-model-parallel-size 2 --num-layers 3\n",
+    "services:\n  a:\n    command: python p.py --tensor-model-parallel-size 2\n",
+    "import argparse\nparser.add_argument('--tensor-model-parallel-size', type=int)\n",
+    "from dataclasses import dataclass\n\n@dataclass\nclass A:\n"
+    "    tensor_model_parallel_size: int = 1\n    sequence_parallel: bool = False\n",
+    "# Readme\n\nRun this:\n\n```sh\npython p.py --tensor-model-parallel-size 2\n```\n",
+    "Use --tensor-model-parallel-size 2 and --num-layers 4 to train\n",
+    "#!/usr/bin/env python3\nprint('--tensor-model-parallel-size 2')\n",
+    "#!/bin/bash\necho hello\n",
+    '{"tensor_model_parallel_size": 2}\n',
+    '{"name": "x"}\n',
+    "[tool.x]\nmicro_batch_size = 2\n",
+    "tensor_model_parallel_size: 2\n",
+]
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in READ.items() for text in texts])
+def test_a_file_is_what_its_content_says_whatever_its_name(kind: str, text: str) -> None:
+    for name in ("a.sh", "a.yaml", "a", "a.txt"):
+        document = read(name, text.encode())
+        assert document is not None
+        assert document.format == kind
+        assert document.path == name
+
+
+@pytest.mark.parametrize("text", LEFT_ALONE)
+def test_other_files_are_left_alone(text: str) -> None:
+    for name in ("a.sh", "a.yaml", "a.py"):
+        assert read(name, text.encode()) is None
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\x02\x01\x01\0\0", b"\x89PNG\r\n\x1a\n\0\0", b"\xff\xfe\x00a", bytes(range(256))])
+def test_binary_files_are_left_alone(data: bytes) -> None:
+    assert read("a.bin", data) is None
+
+
+def test_a_pickle_of_plain_data_is_left_alone() -> None:
+    assert read("a.pkl", pickle.dumps({"tensor_model_parallel_size": 2})) is None
+
+
+def test_a_file_is_read_from_the_disk(tmp_path: Path) -> None:
+    script = tmp_path / "train"
+    script.write_text(READ["megatron-shell"][0])
+    document = read(str(script))
+    assert document is not None
+    assert document.configurations[0].settings["tensor_model_parallel_size"].location.path == str(script)
+
+
+@pytest.mark.parametrize("name", ["missing.sh", ".", "nul\0.sh"])
+def test_a_path_that_cannot_be_read_is_an_error(name: str) -> None:
+    with pytest.raises(ReadError):
+        read(name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in its file system")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ReadError, match="regular"):
+        read(str(tmp_path / "pipe"))
+
+
+def test_a_configuration_is_read_without_the_heavy_libraries() -> None:
+    code = (
+        "import sys\nfrom tvlint.readers.read import read\n"
+        "assert read('a.sh', b'python p.py --tensor-model-parallel-size 2\\n') is not None\n"
+        "assert read('a.yaml', b'MODEL_ARGS: {--num-layers: 2}\\n') is not None\n"
+        "print(*sorted({'z3', 'numpy', 'networkx', 'jsonschema'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

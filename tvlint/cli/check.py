@@ -10,6 +10,7 @@ from tvlint.cli.progress import Progress
 from tvlint.cli.session import applying, deliver, note, outputs, project
 from tvlint.findings import Report, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.plan import Plan
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import check, joined, prove_project
 from tvlint.run.discovery import changed, discover
@@ -31,9 +32,10 @@ def run(options: argparse.Namespace) -> int:
         settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
     candidates = (changed if options.changed else discover)(tuple(options.paths), settings)
     with Progress() as progress:
-        report, skipped = check(candidates, rules, known, settings, progress)
+        plans: dict[str, Plan] = {}
+        report, skipped = check(candidates, rules, known, settings, progress, plans)
         if not options.no_prove and settings.proofs:
-            report = joined(report, prove_project(settings, progress))
+            report = joined(report, prove_project(settings, progress, plans))
     deliver(report, wanted, options, known)
     for path in skipped:
         note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")

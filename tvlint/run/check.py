@@ -39,16 +39,20 @@ def check(
     known: Mapping[str, Rule],
     project: Project,
     progress: Progress | None = None,
+    plans: dict[str, Plan] | None = None,
 ) -> tuple[Report, tuple[str, ...]]:
     """The report of the rules over the files, and the named files that hold nothing that tvlint reads.
 
-    `rules` are those that apply, `known` all that exist.
+    `rules` are those that apply, `known` all that exist. Plans that the project's proofs need are left in `plans`.
     """
     said = _Said(problems=list(candidates.problems))
+    needed = {path for pair in _pairs(project) for path in (pair.parallel, pair.reference)}
     for index, path in enumerate(candidates.files):
         if progress is not None:
             progress(f"checking {path}", index / len(candidates.files))
-        _check_file(path, path in candidates.named, rules, project, said)
+        plan = _check_file(path, path in candidates.named, rules, project, said)
+        if plan is not None and plans is not None and path in needed:
+            plans[path] = plan
 
     def judged(path: str, rule: str) -> bool:
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
@@ -65,14 +69,18 @@ def check(
     return report, tuple(said.skipped)
 
 
-def prove_project(project: Project, progress: Progress | None = None) -> Report:
-    """The verdicts of the project's `[[proof]]` pairs."""
+def prove_project(project: Project, progress: Progress | None, plans: Mapping[str, Plan]) -> Report:
+    """The verdicts of the project's `[[proof]]` pairs; `plans` are those that have been read already."""
     report = Report()
-    for pair in project.proofs:
-        reference = shown(project.folder / pair.reference)
-        for parallel in pair.parallel:
-            report = joined(report, prove_pair(Pair(shown(project.folder / parallel), reference, pair.assume), progress))
+    for pair in _pairs(project):
+        report = joined(report, prove_pair(pair, progress, plans))
     return report
+
+
+def _pairs(project: Project) -> Iterator[Pair]:
+    for proof in project.proofs:
+        for parallel in proof.parallel:
+            yield Pair(shown(project.folder / parallel), shown(project.folder / proof.reference), proof.assume)
 
 
 def joined(one: Report, two: Report) -> Report:
@@ -88,29 +96,30 @@ def joined(one: Report, two: Report) -> Report:
     )
 
 
-def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
+def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said) -> Plan | None:
     from tvlint.readers.read import read
 
     try:
         document = read(path)
     except ReadError as error:
         said.problems.append(error.problem)
-        return
+        return None
     except OSError as error:
         said.problems.append(Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(path)))
-        return
+        return None
     if document is None:
         if named and os.path.getsize(path) == 0:
             said.problems.append(Problem("the file is empty", Location(path)))
         elif named:
             said.skipped.append(path)
-        return
+        return None
     said.checked[path] = _kinds(document)
     said.findings += document.findings
     for configuration in document.configurations:
         _check_configuration(_as_project_says(configuration, project), rules, said)
     if document.plan is not None:
         _check_plan(document.plan, rules, said)
+    return document.plan
 
 
 def _kinds(document: Document) -> set[RuleKind]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 from tvlint.findings import Problem, Report, Verdict
@@ -26,10 +27,11 @@ class Pair:
     assume: frozenset[str] = frozenset()
 
 
-def prove_pair(pair: Pair, progress: Progress | None = None) -> Report:
+def prove_pair(pair: Pair, progress: Progress | None = None, known: Mapping[str, Plan] = MappingProxyType({})) -> Report:
     """The report of one proof: a verdict, or the problems of plans that cannot be read.
 
-    `seconds` of the verdict is wall time, reading included; `peak_bytes` the largest memory of this process so far.
+    `known` are plans that have been read already, by path. `seconds` of the verdict is wall time, with the reading that is
+    done here; `peak_bytes` is the largest memory of this process so far.
     """
     from tvlint.ir.outline import outline
     from tvlint.proof.prove import prove
@@ -40,7 +42,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None) -> Report:
     for path in (pair.parallel, pair.reference):
         if progress is not None:
             progress(f"reading {path}", 0.0)
-        found = read_plan(path)
+        found = known.get(path) or read_plan(path)
         if isinstance(found, Problem):
             problems.append(found)
         else:

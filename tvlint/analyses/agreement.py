@@ -38,10 +38,11 @@ def _disagreements(facts: Facts) -> Iterator[Disagreement]:
             if len(meeting.calls) < len(meeting.members):
                 for rank, call in meeting.calls.items():
                     incomplete.setdefault(rank, []).append(call)
-    for meetings in traffic.meetings.values():
-        found = _first(meetings, incomplete)
-        if found is not None:
-            yield found
+    found = [each for meetings in traffic.meetings.values() if (each := _first(meetings, incomplete)) is not None]
+    explained = {call.site for each in found if each.kind == "group" for call in (*each.ours, *each.theirs)}
+    for each in found:
+        if each.kind == "group" or not explained.intersection(call.site for call in (*each.ours, *each.theirs)):
+            yield each
 
 
 def called(facts: Facts, call: Call) -> str:

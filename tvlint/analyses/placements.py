@@ -32,6 +32,7 @@ from tvlint.ir.plan import (
     Step,
     Update,
 )
+from tvlint.ops.nonlinear import never_linear
 from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 
@@ -71,6 +72,7 @@ class _Walk:
         self.plan = facts.plan
         self.axes = tuple(axis.name for axis in self.plan.mesh.axes if axis.size > 1)
         self.program = program
+        self.rank = min(program.ranks, default=0)
         self.sent = sent
         self.found: list[Defect] = []
         self.values: dict[str, Placed] = {}
@@ -80,7 +82,7 @@ class _Walk:
         self.gradients = {tensor.gradient: name for name, tensor in self.plan.tensors.items() if tensor.gradient}
         self.gradients |= {name: tensor.gradient_of for name, tensor in self.plan.tensors.items() if tensor.gradient_of}
         self.communicated: set[str] = set()
-        self.rank = min(program.ranks, default=0)
+        self.reduced = self._reduced_weights()
 
     def run(self) -> None:
         done: set[str] = set()
@@ -91,6 +93,16 @@ class _Walk:
             done.add(step.segment)
             self._segment(step, segment)
         self._outputs()
+
+    def _reduced_weights(self) -> set[tuple[str, str]]:
+        """The weights that the program reduces somewhere, with the axes; their order is for other rules."""
+        found: set[tuple[str, str]] = set()
+        for name in {step.segment for step in self.program.steps if step.segment in self.plan.segments}:
+            for operator in self.plan.segments[name].operators:
+                if isinstance(operator, ReduceGradients):
+                    axes = self._axes_of(operator.group)
+                    found.update((weight, axis) for weight in operator.weights for axis in (self.axes if axes is None else axes))
+        return found
 
     def _segment(self, step: Step, segment: Segment) -> None:
         for inner, outer in zip(segment.inputs, step.inputs or segment.inputs, strict=False):
@@ -201,8 +213,7 @@ class _Walk:
                     self.values[str(operator.inputs[position])] = _UNKNOWN
         bound = self._bind(operator)
         if bound is None:
-            for name in operator.outputs:
-                self._store(name, {}, {})
+            self._unbound(operator)
             return
         spec, annotation, names = bound
         if spec.family is Family.RESHAPE:
@@ -215,6 +226,16 @@ class _Walk:
                 self._apply(results[position], names, name, spec.name)
             else:
                 self._store(name, {}, {})
+
+    def _unbound(self, operator: Compute) -> None:
+        """An operator without annotation: its results are unknown; it may still be known not to take partial values."""
+        first = operator.inputs[0] if operator.inputs else None
+        if never_linear(operator.op) and isinstance(first, str):
+            for axis in self.axes:
+                if isinstance(self._value(first).on.get(axis), Partial):
+                    self._say("partial-through-nonlinear", first, axis, operator.op.rsplit(".", 1)[-1])
+        for name in operator.outputs:
+            self._store(name, {}, {})
 
     def _reshape(self, operator: Compute, source: str) -> None:
         value, before = self._value(source), self._shape(source)
@@ -376,7 +397,7 @@ class _Walk:
                 value = self._value(gradient)
                 for axis in self.axes:
                     partial = isinstance(value.on.get(axis), Partial) and own.on.get(axis) is not None
-                    if partial and gradient not in self.communicated:
+                    if partial and gradient not in self.communicated and (weight, axis) not in self.reduced:
                         self._say("missing-gradient-reduction", gradient, axis, other=weight)
 
     def _outputs(self) -> None:

@@ -19,7 +19,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _message(defect: Defect) -> str:
     what = f"`{defect.other}`" if defect.other else "a constant"
-    return f"{defect.operator} adds {what} to `{defect.name}`, a partial value over `{defect.axis}`: once per rank of `{defect.axis}`"
+    axis = f"`{defect.axis}`"
+    return f"{defect.operator} adds {what} to `{defect.name}`, a partial value over {axis}: once per rank of {axis}"
 
 
 def _help(defect: Defect) -> str:

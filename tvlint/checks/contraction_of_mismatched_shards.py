@@ -19,7 +19,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _message(defect: Defect) -> str:
     return (
-        f"{defect.operator} sums over a dimension that `{defect.name}` splits over `{defect.axis}` and `{defect.other}` does not"
+        f"{defect.operator} sums over a dimension that `{defect.name}` splits over "
+        f"`{defect.axis}` and `{defect.other}` does not"
     )
 
 

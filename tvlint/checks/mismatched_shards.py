@@ -19,7 +19,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _message(defect: Defect) -> str:
     return (
-        f"{defect.operator} combines `{defect.name}`, {defect.has} over `{defect.axis}`, with `{defect.other}`, which is not split that way"
+        f"{defect.operator} combines `{defect.name}`, {defect.has} over "
+        f"`{defect.axis}`, with `{defect.other}`, which is not split that way"
     )
 
 

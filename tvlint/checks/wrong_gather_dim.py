@@ -19,7 +19,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _message(defect: Defect) -> str:
     return (
-        f"{defect.operator} joins `{defect.name}` along another dimension than it is split over `{defect.axis}`: it is {defect.has}"
+        f"{defect.operator} joins `{defect.name}` along another dimension than it is "
+        f"split over `{defect.axis}`: it is {defect.has}"
     )
 
 

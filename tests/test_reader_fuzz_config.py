@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from hypothesis import HealthCheck, given, settings
@@ -13,144 +14,21 @@ from tvlint.readers.megatron_shell import read as read_shell
 from tvlint.readers.megatron_yaml import read as read_yaml
 from tvlint.readers.read import read
 
-SHELL = [
-    "--tensor-model-parallel-size",
-    "--num-layers",
-    "--bf16",
-    "--cp-comm-type",
-    "8",
-    "$TP",
-    "${TP:-4}",
-    "${A[@]}",
-    '"${A[@]}"',
-    "$((TP*2))",
-    "$((1/0))",
-    "$1",
-    "$@",
-    "$(x)",
-    "TP=2",
-    "TP+=2",
-    "A=(",
-    "A+=(",
-    ")",
-    "(",
-    "{",
-    "}",
-    ";",
-    ";;",
-    "&",
-    "&&",
-    "||",
-    "|",
-    ">",
-    "<",
-    "<<",
-    "EOF",
-    "if",
-    "then",
-    "else",
-    "elif",
-    "fi",
-    "for",
-    "in",
-    "do",
-    "done",
-    "while",
-    "case",
-    "esac",
-    "*",
-    "function",
-    "f()",
-    "eval",
-    "source",
-    ".",
-    "export",
-    "torchrun",
-    "python",
-    "p.py",
-    "'",
-    '"',
-    "\\",
-    "#",
-    "$",
-    "${",
-    "$((",
-    "))",
-    "`",
-    "=",
-    "==",
-    "[",
-    "]",
-    "[[",
-    "]]",
-    "é",
-    "𝔸",
-    "\t",
-    "\r",
-    "\x00",
-    "!",
-    "-z",
-    "unset",
-    "shift",
-    "set",
-    "--",
-    "${!x}",
-    "${#x}",
-    "-n",
-]
-YAML = [
-    "MODEL_ARGS",
-    "MODEL_ARGS_2",
-    "ENV_VARS",
-    "--tensor-model-parallel-size",
-    "--bf16",
-    "tensor_model_parallel_size",
-    "sequence_parallel",
-    ":",
-    "-",
-    "[",
-    "]",
-    "{",
-    "}",
-    ",",
-    "&a",
-    "*a",
-    "<<",
-    "!",
-    "!!int",
-    "|",
-    ">",
-    "'",
-    '"',
-    "#",
-    "---",
-    "...",
-    "?",
-    "1e-5",
-    "010",
-    "1:30",
-    "yes",
-    "${x}",
-    "$x",
-    "true",
-    "~",
-    "é",
-    "𝔸",
-    "\t",
-    "\r",
-    "\x00",
-    "%",
-    "@",
-    "`",
-    "\x85",
-    "\u2028",
-]
+SHELL = """
+--tensor-model-parallel-size --num-layers --bf16 --cp-comm-type 8 $TP ${TP:-4} ${A[@]} "${A[@]}" $((TP*2)) $((1/0)) $1 $@ $(x)
+TP=2 TP+=2 A=( A+=( ) ( { } ; ;; & && || | > < << EOF if then else elif fi for in do done while case esac * function f() eval -n
+source . export torchrun python p.py ' " \\ # $ ${ $(( )) ` = == [ ] [[ ]] é 𝔸 \t \r \0 ! -z unset shift set -- ${!x} ${#x} exit
+"""
+YAML = """
+MODEL_ARGS MODEL_ARGS_2 ENV_VARS --tensor-model-parallel-size --bf16 tensor_model_parallel_size sequence_parallel : - [ ] { } ,
+&a *a << ! !!int | > ' " # --- ... ? 1e-5 010 1:30 yes ${x} $x true ~ é 𝔸 \t \r \0 % @ ` \x85 \u2028
+"""
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def text_of(words: list[str]) -> st.SearchStrategy[str]:
+def text_of(words: str) -> st.SearchStrategy[str]:
     separators = st.sampled_from([" ", "\n", "\n  ", "", " \\\n"])
-    return st.lists(st.tuples(st.sampled_from(words), separators), max_size=40).map(
+    return st.lists(st.tuples(st.sampled_from(re.split("[ \n]+", words)), separators), max_size=40).map(
         lambda parts: "".join(word + separator for word, separator in parts)
     )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.readers.shell_arithmetic import evaluate_arithmetic
+from tvlint.readers.shell_quotes import ansi_string, literal, unescaped
 from tvlint.readers.shell_state import DEEPEST, State, as_scalar, directory_of
 from tvlint.readers.shell_syntax import parse
 from tvlint.readers.shell_values import (
@@ -35,7 +36,6 @@ OWN_DIRECTORY = re.compile(r"(\$\{?0\}?|BASH_SOURCE)")
 OWN_DIRECTORY_WORDS = re.compile(
     r"""\b(cd|pwd|dirname|readlink|realpath|BASH_SOURCE|dev|null|f|P|e|m)\b|[\s$`"'(){}\[\]&;\-./<>0-9]"""
 )
-ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
 def expand_words(state: State, node: Node) -> list[Item]:
@@ -77,12 +77,12 @@ def expand(state: State, node: Node, quoted: bool) -> list[Part]:
         return [(Hole("nested too deeply", state.span(node)), not quoted)]
     if kind in ("word", "number", "extglob_pattern", "test_operator", "regex", "variable_name"):
         if node.child_count == 0:
-            return _unescaped(state, node.start_byte, node.end_byte, "\\", anything=True)
+            return unescaped(state, node.start_byte, node.end_byte, "\\", anything=True)
         return [(Hole("not understood", state.span(node)), not quoted)]
     if kind == "raw_string":
-        return [(_literal(state, node.start_byte + 1, node.end_byte - 1), False)]
+        return [(literal(state, node.start_byte + 1, node.end_byte - 1), False)]
     if kind == "ansi_c_string":
-        return [(_ansi(state, node), False)]
+        return [(ansi_string(state, node), False)]
     state.depth += 1
     try:
         return _expand_nested(state, node, quoted)
@@ -108,41 +108,8 @@ def _expand_nested(state: State, node: Node, quoted: bool) -> list[Part]:
     if kind == "process_substitution":
         return [(Hole("depends on a command's output", state.span(node)), False)]
     if node.child_count == 0 and not node.is_named:
-        return _unescaped(state, node.start_byte, node.end_byte, "\\", anything=True)
+        return unescaped(state, node.start_byte, node.end_byte, "\\", anything=True)
     return [(Hole("not understood", state.span(node)), not quoted)]
-
-
-def _literal(state: State, start: int, end: int) -> Text:
-    return Text(state.source.data[start:end].decode(), state.span_of(start, end))
-
-
-def _unescaped(state: State, start: int, end: int, special: str, anything: bool) -> list[Part]:
-    """The text between two bytes without its backslashes; in double quotes only some characters are escaped."""
-    data = state.source.data[start:end]
-    if b"\\" not in data:
-        return [(_literal(state, start, end), False)]
-    parts: list[Part] = []
-    begin = place = 0
-    while (place := data.find(b"\\", place)) != -1 and place + 1 < len(data):
-        following = data[place + 1 : place + 2]
-        if not anything and following not in b'$`"\\\n':
-            place += 2
-            continue
-        if place > begin:
-            parts.append((_literal(state, start + begin, start + place), False))
-        begin = place + 2 if following == b"\n" else place + 1
-        place += 2
-    if begin < len(data):
-        parts.append((_literal(state, start + begin, end), False))
-    return parts
-
-
-def _ansi(state: State, node: Node) -> Text:
-    raw = state.text(node)[2:-1]
-    if "\\" not in raw:
-        return _literal(state, node.start_byte + 2, node.end_byte - 1)
-    text = re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[0]), raw)
-    return Text(text, state.span(node), exact=False)
 
 
 def _string(state: State, node: Node) -> list[Part]:
@@ -155,11 +122,11 @@ def _string(state: State, node: Node) -> list[Part]:
         if child.child_count == 0 and not child.is_named:
             continue
         if child.start_byte > place:
-            parts.extend(_unescaped(state, place, child.start_byte, '$`"\\', anything=False))
+            parts.extend(unescaped(state, place, child.start_byte, '$`"\\', anything=False))
         parts.extend((piece, False) for piece, _ in expand(state, child, quoted=True))
         place = child.end_byte
     if place < end:
-        parts.extend(_unescaped(state, place, end, '$`"\\', anything=False))
+        parts.extend(unescaped(state, place, end, '$`"\\', anything=False))
     return parts or [(Text("", state.span(node)), False)]
 
 
@@ -281,11 +248,11 @@ def _operand(state: State, rest: list[Node], quoted: bool) -> list[Part]:
     place = rest[0].end_byte
     for child in rest[1:]:
         if child.start_byte > place:
-            parts.append((_literal(state, place, child.start_byte), not quoted))
+            parts.append((literal(state, place, child.start_byte), not quoted))
         if child.type == "}":
             break
-        literal = child.type in ("word", "number", "concatenation", "regex", "extglob_pattern")
-        parts.extend((piece, (splits or literal) and not quoted) for piece, splits in expand(state, child, quoted))
+        unquoted = child.type in ("word", "number", "concatenation", "regex", "extglob_pattern")
+        parts.extend((piece, (splits or unquoted) and not quoted) for piece, splits in expand(state, child, quoted))
         place = child.end_byte
     return parts
 

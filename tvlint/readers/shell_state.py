@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ class Trace:
     """What following the script has brought up so far, and the steps that are left."""
 
     steps: int
+    follow: Callable[[State, Node], None]
+    """Follows one statement; the statements that hold others come back through it."""
     commands: list[Command] = field(default_factory=list)
     unresolved_sources: list[Span] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
@@ -68,6 +71,16 @@ class State:
             self.depth,
             self.ended,
         )
+
+    def follow(self, node: Node) -> None:
+        """Follow one statement in this state, unless the script is left already."""
+        if not self.ended:
+            self.trace.follow(self, node)
+
+    def follow_all(self, nodes: Sequence[Node]) -> None:
+        """Follow statements one after another."""
+        for node in nodes:
+            self.follow(node)
 
     def span(self, node: Node) -> Span:
         return span_of_bytes(self.source, node.start_byte, node.end_byte)

@@ -13,7 +13,7 @@ from tvlint.ir.plan import Compute, Group, Operator, Phase, Plan, Program, Repli
 from tvlint.readers.plan_json_form import At, FormError
 from tvlint.readers.plan_json_operators import OperatorBuilder, integers
 
-MOST_RANKS = 2**24
+MOST_RANKS = 2**20
 
 
 def build(path: str, document: dict[str, Any]) -> Plan:
@@ -70,7 +70,12 @@ def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any]) -> Tenso
             builder.axis(axis, ((at, "placements"), axis))
             placements[axis] = _placement(own)
     part = integers(value.get("part", (0, 1)))
+    if part[0] >= part[1]:
+        raise FormError(f"part {part[0]} of {part[1]}, counted from 0", (at, "part"))
     region = value.get("region")
+    for index, (low, high) in enumerate(region or ()):
+        if low > high:
+            raise FormError(f"an interval from {low} to {high}", ((at, "region"), index))
     return Tensor(
         name, integers(value["shape"]), value["dtype"], Role(value["role"]), value.get("logical", ""),
         integers(value["whole"]) if "whole" in value else None,

@@ -17,6 +17,8 @@ _FIRST = re.compile(
     r"|(?:weight|input|buffer|tensor|output)[ \t]+\S+[ \t]+[a-z]+[0-9]\w*[ \t]*\[)"
 )
 
+_MOST_STEPS = 2**21
+
 
 def recognise(text: str) -> bool:
     """Whether the first statement of `text` is one of a plan."""
@@ -55,10 +57,12 @@ def _statement(line: Line, draft: Draft) -> None:
         if section.header is not None:
             line.fail("`run` stands in a program, not in a segment")
         section.items.extend(parse_run(line))
+        if len(section.items) > _MOST_STEPS:
+            line.fail(f"a program of more than {_MOST_STEPS} steps", index=0)
         return
     if word == "micro-batch" and line.after() not in ("=", ",", ":", "("):
         line.index += 1
-        section.items.append(line.integer("micro-batch", 0, 2**24))
+        section.items.append(line.integer("micro-batch", 0, 2**16 - 1))
         return
     section.items.extend(parse_operators(line, section.scope))
 
@@ -83,13 +87,13 @@ def _top(line: Line, draft: Draft, word: str) -> None:
             draft.set_replication(line)
         case "micro-batches":
             draft.once(line, word)
-            draft.micro_batches = line.integer("number of micro-batches", 1, 2**24)
+            draft.micro_batches = line.integer("number of micro-batches", 1, 2**20)
         case "communicator":
             name = line.name("a communicator") if line.peek() != "over" or line.after() == "over" else ""
             if name in draft.communicators:
                 line.fail(f"communicator `{name}` is declared twice", index=start + 1)
             line.expect("over")
-            group = parse_group(line, draft.mesh, draft.communicators)
+            group = parse_group(line, draft.scope())
             draft.add_communicator(name, group)
         case "output" | "loss":
             draft.add_output(line, word == "loss")

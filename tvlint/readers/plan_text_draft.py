@@ -18,7 +18,7 @@ from tvlint.readers.plan_text_types import parse_clauses, parse_tensor
 Item: TypeAlias = "Parsed | Run | int"
 """An operator, a step, or the micro-batch of the operators that follow."""
 
-MOST_RANKS = 2**24
+MOST_RANKS = 2**20
 MOST_AXES = 32
 
 
@@ -54,8 +54,9 @@ class Draft:
         self.segments: dict[str, Section] = {}
         self.programs: list[Section] = []
         self.section: Section | None = None
+        self.owner: dict[int, int] = {}
+        self._rank_lists: dict[str, tuple[int, ...]] = {}
         self._seen: dict[str, int] = {}
-        self._axes_used = 0
 
     def once(self, line: Line, word: str) -> None:
         """`word` may begin one line only."""
@@ -65,15 +66,20 @@ class Draft:
 
     def scope(self) -> Scope:
         """What the operators of a new section see."""
-        return Scope(self.mesh, self.communicators, self.declare)
+        return Scope(self.mesh, self.communicators, self.declare, self._rank_lists)
 
     def start(self, section: Section) -> None:
         """Everything up to the next section belongs to `section`."""
         self.section = section
         if section.header is not None:
             self.segments[section.header.name] = section
-        else:
-            self.programs.append(section)
+            return
+        for rank in section.ranks:
+            if rank in self.owner:
+                message = f"rank {rank} has a program already, in line {self.owner[rank]}"
+                section.line.fail(message, "a rank runs one program", 0)
+            self.owner[rank] = section.line.number
+        self.programs.append(section)
 
     def set_mesh(self, line: Line) -> None:
         """`dp=2 tp=2`."""

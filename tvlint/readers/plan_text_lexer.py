@@ -178,8 +178,8 @@ class Line:
                 self.tokens[self.index] = self.peek()[1:]
                 last = self.integer(what, first, most - 1)
             found.extend(range(first, last + 1))
-            if len(found) > 4 * most:
-                self.fail(f"lists more than {4 * most} {what}s")
+            if len(found) > most:
+                self.fail(f"lists more than {most} {what}s")
             if not self.accept(","):
                 return tuple(found)
 

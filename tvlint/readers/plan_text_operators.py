@@ -36,6 +36,7 @@ KINDS = {kind.value: kind for kind in Collective}
 REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 ALSO_COMPUTATIONS = ("broadcast", "reduce", "scatter", "gather", "chunk")
 """Collectives whose names are those of computations too; they are collectives where `over` follows."""
+MOST_LISTED = 2**22
 KEYWORDS = ["send", "recv", "wait", "record", "await", "reduce-gradients", "update"]
 ROLES = {
     "weight": Role.WEIGHT, "buffer": Role.BUFFER, "input": Role.INPUT, "tensor": Role.ACTIVATION,
@@ -68,6 +69,7 @@ class Scope:
     mesh: Mesh
     communicators: dict[str, Group]
     declare: Callable[[Line, int, Tensor, bool], None]
+    rank_lists: dict[str, tuple[int, ...]]
     computes: dict[str, Compute] = field(default_factory=dict)
 
 
@@ -162,7 +164,7 @@ def _peer(line: Line, mesh: Mesh) -> Peer:
         line.fail_unknown("an axis of the mesh", axis, [known.name for known in mesh.axes], line.index - 1)
     if line.peek()[:1] not in ("+", "-"):
         line.fail(f"expected steps along `{axis}`, found {line.found()}", f"for example `{axis}+1`")
-    offset = line.integer("offset", -mesh.size, mesh.size)
+    offset = line.integer("offset", -(2**31), 2**31)
     return Peer(None, axis, offset, line.accept("ring"))
 
 
@@ -263,7 +265,7 @@ def _backward(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
         )  # fmt: skip
     if not line.accept("of"):
         line.fail(f"expected `of` and the forward operator, found {line.found()}", "or name its result: `backward y (dy)`")
-    inner = Scope(scope.mesh, scope.communicators, scope.declare)
+    inner = Scope(scope.mesh, scope.communicators, scope.declare, scope.rank_lists)
     forward = _assignment(line, inner) if line.after() in ("=", ",", ":") else _right_side(line, inner, ())
     if not isinstance(forward, Compute):
         line.fail("`backward` is of a computation", "the backward of a collective is written as a collective", index)
@@ -314,7 +316,7 @@ def _collective_arguments(line: Line, found: dict[str, int | str | tuple[int, ..
             if key in ("dim", "concat-dim"):
                 found[key] = line.integer(key, -64, 64)
             elif key == "root":
-                found[key] = line.integer("root")
+                found[key] = line.integer("root", 0, 2**62)
             elif key in ("splits", "receive-splits"):
                 found[key] = line.integers("size")
             elif key == "dtype":
@@ -329,13 +331,29 @@ def _collective_arguments(line: Line, found: dict[str, int | str | tuple[int, ..
     return tuple(operands)
 
 
-def parse_group(line: Line, mesh: Mesh, communicators: dict[str, Group]) -> Group:
+def _ranks(line: Line, mesh: Mesh, known: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """A rank list; equal ones are one tuple, and all of them together are bounded."""
+    end = line.index
+    while line.tokens[end][:1].isdigit() or line.tokens[end][:1] in (",", "-"):
+        end += 1
+    text = " ".join(line.tokens[line.index : end])
+    if text in known:
+        line.index = end
+        return known[text]
+    if sum(map(len, known.values())) > MOST_LISTED:
+        line.fail(f"the plan's groups list more than {MOST_LISTED} ranks", "name axes, or declare communicators")
+    known[text] = line.rank_list("rank", max(mesh.size, 1))
+    return known[text]
+
+
+def parse_group(line: Line, scope: Scope) -> Group:
     """`tp`, `dp,cp`, `ranks 0,2`, a declared communicator, `world`, `self`; and `named NAME`."""
+    mesh, communicators = scope.mesh, scope.communicators
     known = [axis.name for axis in mesh.axes]
     group = Group()
     word = line.peek()
     if line.accept("ranks"):
-        group = Group(ranks=line.rank_list("rank", max(mesh.size, 1)))
+        group = Group(ranks=_ranks(line, mesh, scope.rank_lists))
     elif line.accept("world"):
         group = Group(tuple(known))
     elif not line.accept("self"):
@@ -381,7 +399,7 @@ def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses
             case "async":
                 clauses.handle = line.name("a handle")
             case "over":
-                clauses.group = parse_group(line, scope.mesh, scope.communicators)
+                clauses.group = parse_group(line, scope)
             case "as":
                 clauses.annotation = line.string("an annotation")
             case "tag":
@@ -412,11 +430,11 @@ def _source(line: Line) -> Location:
     for position in (0, 1):
         if not line.accept(":"):
             break
-        numbers[position] = line.integer("line" if position == 0 else "column", 0, 2**31)
+        numbers[position] = line.integer("line" if position == 0 else "column", 0, 2**62)
     if line.accept("to"):
-        numbers[2] = line.integer("line", 0, 2**31)
+        numbers[2] = line.integer("line", 0, 2**62)
         if line.accept(":"):
-            numbers[3] = line.integer("column", 0, 2**31)
+            numbers[3] = line.integer("column", 0, 2**62)
     pointer = line.string("a pointer") if line.accept("pointer") else ""
     text = line.string("a line of source") if line.peek()[:1] == '"' else ""
     return Location(path, numbers[0], numbers[1], numbers[2], numbers[3], pointer, text)

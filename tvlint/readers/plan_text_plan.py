@@ -19,7 +19,6 @@ EVERYWHERE = (Role.WEIGHT, Role.BUFFER, Role.STATE)
 def assemble(draft: Draft) -> Plan:
     """The plan that `draft` holds."""
     sections = [*draft.segments.values(), *draft.programs]
-    _check_ranks(draft)
     operators = _resolve(draft, sections)
     everything = [operator for section in sections for operator in _operators(operators[id(section)])]
     tensors = derive_tensors(draft.tensors, frozenset(draft.open_roles), everything, draft.mesh)
@@ -45,17 +44,6 @@ def assemble(draft: Draft) -> Plan:
 
 def _operators(items: list[Operator | Step | int]) -> list[Operator]:
     return [item for item in items if not isinstance(item, Step | int)]
-
-
-def _check_ranks(draft: Draft) -> None:
-    owner: dict[int, int] = {}
-    for section in draft.programs:
-        for rank in section.ranks:
-            if rank in owner:
-                section.line.fail(
-                    f"rank {rank} has a program already, in line {owner[rank]}", "a rank runs one program", index=0
-                )  # fmt: skip
-            owner[rank] = section.line.number
 
 
 def _resolve(draft: Draft, sections: list[Section]) -> dict[int, list[Operator | Step | int]]:

@@ -45,7 +45,7 @@ def parse_segment_header(line: Line) -> SegmentHeader:
     stage, mirror, checkpointed = -1, "", False
     while True:
         if line.accept("stage"):
-            stage = line.integer("pipeline stage", 0, 2**24)
+            stage = line.integer("pipeline stage", 0, 2**20)
         elif line.accept("mirror"):
             mirror = line.name("a segment")
         elif line.accept("checkpointed"):
@@ -81,7 +81,7 @@ def parse_run(line: Line) -> list[Run]:
     name = line.name("a segment")
     micro_batches: tuple[int, ...] = (-1,)
     if line.accept("micro-batch"):
-        micro_batches = line.rank_list("micro-batch", 2**20)
+        micro_batches = line.rank_list("micro-batch", 2**16)
     inputs = parse_names(line) if line.peek() == "(" else None
     outputs = parse_names(line) if line.accept("->") else None
     return [Run(Step(name, micro_batch, inputs, outputs), line, index) for micro_batch in micro_batches]

@@ -115,9 +115,9 @@ def parse_clauses(line: Line, mesh: Mesh) -> Claim:
             case "of":
                 _logical(line, claim)
             case "part":
-                index = line.integer("part", 0, 2**31)
+                index = line.integer("part", 0, 2**62)
                 line.expect("/")
-                claim.part = (index, line.integer("number of parts", index + 1, 2**31))
+                claim.part = (index, line.integer("number of parts", index + 1, 2**62))
             case "gradient":
                 claim.gradient = line.optional_name("the gradient's name")
             case "grad-of":

@@ -111,7 +111,11 @@ SPECS = (
     OpSpec("float", ("torch.Tensor.float",), _linear_unary()),
     OpSpec("half", ("torch.Tensor.half",), _linear_unary()),
     OpSpec("bfloat16", ("torch.Tensor.bfloat16",), _linear_unary()),
-    OpSpec("to", ("torch.Tensor.to", "torch.Tensor.type_as", "nnscaler.runtime.function.to"), _linear_unary("dtype", "dtype_or_device", "device")),
+    OpSpec(
+        "to",
+        ("torch.Tensor.to", "torch.Tensor.type_as", "nnscaler.runtime.function.to"),
+        _linear_unary("dtype", "dtype_or_device", "device"),
+    ),
     *(
         OpSpec(name, _torch(name), _unary())
         for name in ("rsqrt", "sqrt", "exp", "log", "sin", "cos", "tanh", "sigmoid", "relu", "silu", "abs")

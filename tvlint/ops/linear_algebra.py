@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, UnsupportedError, stars
 
 
 def _linear(call: Call) -> Bound:
@@ -14,7 +14,11 @@ def _linear(call: Call) -> Bound:
     names: tuple[tuple[str, ...], ...] = ((*rows, "k"), ("n", "k"))
     if len(call.inputs) == 2:
         return Bound(names, ((*rows, "n"),), frozenset({"k"}), linear=(frozenset({0}), frozenset({1})))
-    raise UnsupportedError("`linear` with a bias is not one product; write it as linear and add")
+    raise UnsupportedError("`linear` of more than three operands")
+
+
+def _biased(call: Call) -> Steps:
+    return (("linear", (0, 1)), ("add", (PREVIOUS, 2))) if len(call.inputs) == 3 else ()
 
 
 def _matmul(call: Call) -> Bound:
@@ -83,7 +87,7 @@ def _einsum(call: Call) -> Bound:
 
 
 SPECS = (
-    OpSpec("linear", ("torch.nn.functional.linear",), _linear),
+    OpSpec("linear", ("torch.nn.functional.linear",), _linear, steps=_biased),
     OpSpec("matmul", ("torch.matmul", "torch.Tensor.matmul", "torch.bmm", "torch.mm"), _matmul),
     OpSpec("embedding", ("nnscaler.runtime.function.embedding", "torch.nn.functional.embedding"), _embedding),
     OpSpec("einsum", ("torch.einsum", "nnscaler.runtime.function.einsum"), _einsum),

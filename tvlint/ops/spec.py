@@ -85,6 +85,12 @@ class Bound:
     """Outputs that depend on some operands only: output position -> operand positions. Absent: all of them."""
 
 
+Steps: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+"""Operators in sequence, each with the positions of its tensor operands; PREVIOUS is the result of the one before."""
+
+PREVIOUS = -1
+
+
 @dataclass(frozen=True, slots=True)
 class OpSpec:
     """What an operator means. `signatures` are the functions that frameworks emit for it."""
@@ -95,6 +101,8 @@ class OpSpec:
     family: Family = Family.INDEXED
     assumption: str = ""
     """What is taken on trust about it, for operators that a model's author registered."""
+    steps: Callable[[Call], Steps] | None = None
+    """For uses that are other operators in sequence: each entry names one and its operands; empty where the use is not."""
 
 
 def named(annotation: str) -> tuple[tuple[Names, ...], tuple[Names, ...], frozenset[str], frozenset[str]]:

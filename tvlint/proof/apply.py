@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -39,7 +39,11 @@ class World:
     slots: int
     many_replicas: bool
     many_micro_batches: bool
-    patterns: dict[int, Any] = field(default_factory=dict)
+
+    def logical_shape(self, value: Value, total_slots: int) -> tuple[int, ...]:
+        """The shape of the whole value, of which the local tensor is a box."""
+        slot = self.terms.slot[value.term]
+        return tuple(size * (total_slots if i == slot else 1) for i, size in enumerate(self.terms.shape[value.term]))
 
     def local_shape(self, value: Value) -> tuple[int, ...]:
         """The shape of the local tensor that `value` describes."""
@@ -65,6 +69,8 @@ def _indices(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str,
         for dim, name in enumerate(names):
             low, high = value.box[dim]
             if name == ONE:
+                if shape[dim] != 1 or dim == slot:
+                    raise Mismatch("mismatched-dimensions", "broadcasts a dimension that is split", refutes=False)
                 continue
             index = _Index(low, high, shape[dim], dim == slot)
             known = found.setdefault(name, index)
@@ -86,10 +92,15 @@ def _indices(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str,
     return found
 
 
-def canonical(tensors: Sequence[Names]) -> tuple[tuple[int, ...], ...]:
-    """The same names as numbers in order of appearance, so that the pattern does not depend on how names are chosen."""
+def canonical(tensors: Sequence[Names], sets: Sequence[frozenset[str]]) -> tuple[tuple[int, ...], ...]:
+    """The names as numbers in order of appearance, so that the pattern does not depend on how names are chosen.
+
+    After the tensors come the sets: which names are summed, averaged, and needed whole.
+    """
     numbers: dict[str, int] = {ONE: -1}
-    return tuple(tuple(numbers.setdefault(name, len(numbers) - 1) for name in names) for names in tensors)
+    pattern = [tuple(numbers.setdefault(name, len(numbers) - 1) for name in names) for names in tensors]
+    pattern.extend(tuple(sorted(numbers[name] for name in names if name in numbers)) for names in sets)
+    return tuple(pattern)
 
 
 def _contraction(world: World, term: int, names: frozenset[str], indices: Mapping[str, _Index]) -> frozenset[Pending]:
@@ -137,8 +148,8 @@ class Use:
     """Sizes of names of the result that no operand has."""
 
 
-def run(world: World, use: Use, total_slots: int, created: Callable[[int, tuple[int, ...]], None]) -> Value:
-    """The relation of the operator's result; `created` is told the term and its operands.
+def run(world: World, use: Use, total_slots: int) -> Value:
+    """The relation of the operator's result.
 
     Raises Mismatch where the result is not a linear contribution to what the operator computes on whole operands.
     """
@@ -156,7 +167,7 @@ def run(world: World, use: Use, total_slots: int, created: Callable[[int, tuple[
     order = list(range(len(real)))
     if use.commutative and real[0][2].term > real[1][2].term:
         order[0], order[1] = 1, 0
-    pattern = canonical([*(real[i][1] for i in order), use.result])
+    pattern = canonical([*(real[i][1] for i in order), use.result], (use.reduced, use.averaged, use.whole))
     operands = tuple(real[i][2].term for i in order)
     box, shape, slot = [], [], -1
     for dim, name in enumerate(use.result):
@@ -172,7 +183,6 @@ def run(world: World, use: Use, total_slots: int, created: Callable[[int, tuple[
             slot = dim
     extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in _names_of(real))
     term = world.terms.term((*use.head, pattern, extra), operands, tuple(shape), slot)
-    created(term, operands)
     pending = _contraction(world, term, use.reduced | use.averaged, indices)
     factor = _averaging(world, use.averaged, indices, total_slots)
     return _linear_result(world, use, real, order, term, tuple(box), factor, pending)

@@ -22,6 +22,9 @@ class Blocked(Exception):
 
 def communicate(machine: Machine, rank: RankState, operator: Communicate) -> None:
     members = members_of(machine.plan, operator.group, rank.number)
+    if machine.world.many_micro_batches and any(name in machine.weight_of for name in operator.outputs):
+        text = "reduces the gradient of a weight in every micro-batch"
+        tell(machine, rank, operator, Mismatch("reduced-per-micro-batch", text, refutes=False), fatal=True)
     if rank.number not in members:
         mismatch = Mismatch("wrong-group", f"runs in the group {list(members)}, which it is not in", refutes=True)
         tell(machine, rank, operator, mismatch, fatal=True)
@@ -147,7 +150,7 @@ def send(machine: Machine, rank: RankState, operator: Send) -> None:
     except Mismatch as mismatch:
         blame(machine, rank, operator, mismatch)
         value = None
-    channel = (rank.number, peer, operator.communicator, operator.tag)
+    channel = (rank.number, peer, operator.communicator)
     machine.mail.setdefault(channel, deque()).append(value)
 
 
@@ -155,7 +158,7 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
     peer = peer_of(machine.plan, operator.peer, rank.number)
     if peer is None:
         return
-    box = machine.mail.get((peer, rank.number, operator.communicator, operator.tag))
+    box = machine.mail.get((peer, rank.number, operator.communicator))
     if not box:
         raise Blocked
     assign(machine, rank, operator, operator.tensor, box.popleft(), (operator.tensor,))

@@ -105,12 +105,10 @@ def _stuck(machine: Machine, rank: RankState) -> None:
 
 
 def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Iterator[str]:
-    seen = set()
     classes = set()
     for step in steps:
-        if step.segment in seen:
+        if step.micro_batch > 0:
             continue
-        seen.add(step.segment)
         segment = machine.plan.segments[step.segment]
         rank.segment = segment
         outer_inputs = segment.inputs if step.inputs is None else step.inputs

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tvlint.ir.plan import Communicate, Operator, Plan, Segment
+from tvlint.ir.plan import Communicate, Compute, Operator, Plan, Segment
 from tvlint.ops.spec import Family
 from tvlint.proof.apply import World
 from tvlint.proof.nearest import Nearest
@@ -27,6 +27,8 @@ class Saved:
     family: Family
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
+    steps: tuple[tuple[Saved, tuple[int, ...]], ...] = ()
+    """For an operator that is others in sequence: what each of them keeps, and its operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class RankState:
     number: int
     environment: dict[str, Slot] = field(default_factory=dict)
     gradients: dict[str, Slot] = field(default_factory=dict)
-    saved: dict[int, Saved] = field(default_factory=dict)
+    saved: dict[tuple[str, ...], tuple[Compute, Saved]] = field(default_factory=dict)
+    """What forward operators keep, by the names of their outputs."""
     local: dict[str, Slot] = field(default_factory=dict)
     segment: Segment | None = None
     trail: list[Any] = field(default_factory=list)
@@ -75,8 +78,8 @@ class RankState:
     consumers: dict[str, tuple[str, Operator]] = field(default_factory=dict)
     terms: dict[str, int] = field(default_factory=dict)
     """The terms of forward values by name; they only decide which gradient sums are told as one."""
-    poisoned: set[int] = field(default_factory=set)
-    """Forward operators (by identity) that have no result because something before them went wrong."""
+    poisoned: set[tuple[str, ...]] = field(default_factory=set)
+    """Forward operators (by the names of their outputs) that have no result because something before them went wrong."""
 
 
 @dataclass(slots=True)

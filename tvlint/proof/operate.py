@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from tvlint.ir.plan import Backward, Compute, Literal, Phase, Role, Segment
-from tvlint.ops.spec import Call, Family, UnsupportedError
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Steps, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import Mismatch, forward_use, gradient_use, run
 from tvlint.proof.blame import blame, name_of, tell
@@ -28,11 +29,11 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         results = forward(machine, rank, operator)
     except Mismatch as mismatch:
         blame(machine, rank, operator, mismatch)
-        rank.poisoned.add(id(operator))
+        rank.poisoned.add(operator.outputs)
         results = (None,) * len(operator.outputs)
     except UnsupportedError as error:
         tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
-        rank.poisoned.add(id(operator))
+        rank.poisoned.add(operator.outputs)
         results = (None,) * len(operator.outputs)
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
     for name, value in zip(operator.outputs, results, strict=True):
@@ -51,7 +52,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
         if value is not None and not value.clean and spec.family is not Family.IDENTITY:
             rank.consumers.setdefault(name, (spec.name, operator))
     if any(value is None for value in values):
-        rank.poisoned.add(id(operator))
+        rank.poisoned.add(operator.outputs)
         return (None,) * len(operator.outputs)
     known = tuple(value for value in values if value is not None)
     key = (
@@ -64,11 +65,10 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     found = machine.results.get(key)
     if found is None:
         found = machine.results[key] = evaluated(machine, operator, spec, known)
-    bound, results = found
     if spec.assumption:
         machine.derived.assumptions.add(spec.assumption)
-    results = checked(machine, rank, operator, results, known)
-    rank.saved[id(operator)] = Saved(spec.name, bound, spec.family, known, results)
+    results = checked(machine, rank, operator, found.outputs, known)
+    rank.saved[operator.outputs] = (operator, found if results == found.outputs else replace(found, outputs=results))
     return results
 
 
@@ -77,28 +77,52 @@ def output_shapes(machine: Machine, operator: Compute) -> tuple[tuple[int, ...],
     return tuple(tensors[name].shape if name in tensors else () for name in operator.outputs)
 
 
-def evaluated(machine: Machine, operator: Compute, spec: Any, values: tuple[Value, ...]) -> tuple[Any, tuple[Slot, ...]]:
+def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
+    """The operator's results, with what its gradient needs."""
     shapes = iter(values)
     inputs = tuple(
-        operand if isinstance(operand, Literal) else machine.world.local_shape(next(shapes)) for operand in operator.inputs
+        operand if isinstance(operand, Literal) else machine.world.logical_shape(next(shapes), machine.total_slots)
+        for operand in operator.inputs
     )
     call = Call(operator.op, inputs, operator.attributes, output_shapes(machine, operator))
-    bound = spec.bind(call)
+    name = operator.op if spec.assumption else spec.name
+    steps = spec.steps(call) if spec.steps is not None else ()
+    if steps:
+        return in_sequence(machine, name, steps, values)
     if spec.family is Family.IDENTITY:
-        return bound, (values[0],) * len(operator.outputs)
+        return Saved(name, spec.bind(call), spec.family, values, (values[0],) * len(operator.outputs))
     if spec.family is Family.RESHAPE:
-        return bound, (reshape(machine.world, values[0], view_size(call, machine.world.local_shape(values[0]))),)
-    if len(bound.outputs) != len(operator.outputs):
-        raise UnsupportedError(f"`{operator.op}` with {len(operator.outputs)} outputs")
-    return bound, tuple(
-        run(
-            machine.world,
-            forward_use(spec.name, bound, output, values, free_sizes(bound, output, call)),
-            machine.total_slots,
-            ignore,
-        )
-        for output in range(len(operator.outputs))
+        result = reshape(machine.world, values[0], view_size(call, machine.world.local_shape(values[0])))
+        return Saved(name, spec.bind(call), spec.family, values, (result,))
+    return evaluated_once(machine, name, spec.bind(call), values, call)
+
+
+def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:
+    """The results of one annotated operator."""
+    if len(bound.outputs) != max(1, len(call.outputs)):
+        raise UnsupportedError(f"`{call.op}` with {len(call.outputs)} outputs")
+    results = tuple(
+        run(machine.world, forward_use(name, bound, i, values, free_sizes(bound, i, call)), machine.total_slots)
+        for i in range(len(bound.outputs))
     )
+    return Saved(name, bound, Family.INDEXED, values, results)
+
+
+def in_sequence(machine: Machine, name: str, steps: Steps, values: tuple[Value, ...]) -> Saved:
+    """The result of operators one after the other."""
+    done: list[tuple[Saved, tuple[int, ...]]] = []
+    for op, positions in steps:
+        spec = spec_of(op)
+        if spec is None:
+            raise AssertionError(f"the operator table has no `{op}`")
+        previous = done[-1][0].outputs[0] if done else None
+        operands = tuple(previous if i == PREVIOUS else values[i] for i in positions)
+        known = tuple(value for value in operands if value is not None)
+        shapes = tuple(machine.world.logical_shape(value, machine.total_slots) for value in known)
+        call = Call(op, shapes, {})
+        done.append((evaluated_once(machine, op, spec.bind(call), known, call), positions))
+    last = done[-1][0]
+    return Saved(name, None, Family.INDEXED, values, last.outputs, tuple(done))
 
 
 def checked(
@@ -135,9 +159,14 @@ def checked(
 
 
 def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
-    saved = rank.saved.get(id(operator.forward))
+    ran, saved = rank.saved.get(operator.forward.outputs, (None, None))
+    if saved is not None and ran is not operator.forward and not same_operator(ran, operator.forward):
+        mismatch = Mismatch("other-forward", "is the gradient of an operator that differs from the one that ran", refutes=False)
+        tell(machine, rank, operator, mismatch, fatal=True)
+        saved = None
+        rank.poisoned.add(operator.forward.outputs)
     if saved is None:
-        if id(operator.forward) in rank.poisoned:
+        if operator.forward.outputs in rank.poisoned:
             for name in filter(None, operator.outputs):
                 assign(machine, rank, operator, name, None, ())
             return
@@ -204,7 +233,7 @@ def vjp(
     if any(value is None for value in saved.inputs):
         return None
     inputs = tuple(value for value in saved.inputs if value is not None)
-    key = ("vjp", id(saved.bound), position, tuple(map(id, inputs)), tuple((i, id(g)) for i, g in gradients.items()))
+    key = ("vjp", id(saved), position, tuple(map(id, inputs)), tuple((i, id(g)) for i, g in gradients.items()))
     found = machine.results.get(key)
     if found is None:
         found = machine.results[key] = evaluated_vjp(machine, saved, inputs, position, gradients)
@@ -230,8 +259,43 @@ def evaluated_vjp(
         if result is None:
             raise UnsupportedError("a view that failed")
         return reshape_gradient(machine.world, inputs[0], result, gradients[0])
+    if saved.steps:
+        return vjp_in_sequence(machine, saved, position, gradients)
     use = gradient_use(saved.op, saved.bound, position, inputs, gradients)
-    return "absent" if use is None else run(machine.world, use, machine.total_slots, ignore)
+    return "absent" if use is None else run(machine.world, use, machine.total_slots)
+
+
+def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Value | str:
+    """The gradient of one operand of operators in sequence, the sum over the places where it is used."""
+    found: list[Value] = []
+    for step, positions in reversed(saved.steps):
+        inputs = tuple(value for value in step.inputs if value is not None)
+        for place, operand in enumerate(positions):
+            if operand == position:
+                value = evaluated_vjp(machine, step, inputs, place, gradients)
+                found.extend([value] if isinstance(value, Value) else [])
+        if PREVIOUS not in positions:
+            break
+        value = evaluated_vjp(machine, step, inputs, positions.index(PREVIOUS), gradients)
+        if not isinstance(value, Value):
+            break
+        gradients = {0: value}
+    if not found:
+        return "absent"
+    operand_term = next(value.term for i, value in enumerate(saved.inputs) if i == position and value is not None)
+    total = machine.world.values.gradient_sum(operand_term, found)
+    if total is None:
+        raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+    return total
+
+
+def same_operator(one: Compute | None, other: Compute) -> bool:
+    """Whether two operators compute the same from the same operands."""
+    return (
+        one is not None
+        and (one.op, one.inputs, one.outputs) == (other.op, other.inputs, other.outputs)
+        and (dict(one.attributes) == dict(other.attributes))
+    )
 
 
 def literals(operator: Compute) -> tuple[Any, ...]:
@@ -256,7 +320,3 @@ def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
 def free_sizes(bound: Any, output: int, call: Call) -> dict[str, int]:
     shape = call.outputs[output] if output < len(call.outputs) else ()
     return dict(zip(bound.outputs[output], shape, strict=False))
-
-
-def ignore(term: int, operands: tuple[int, ...]) -> None:
-    return None

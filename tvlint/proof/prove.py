@@ -13,6 +13,7 @@ from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.gradients import Expected, judge, judge_loss, reduced
 from tvlint.proof.machine import Derived, Foreign
 from tvlint.proof.nearest import Nearest
+from tvlint.proof.order import check_order
 from tvlint.proof.placed import Inputs, inputs_of, slot_dims
 from tvlint.proof.relation import Values
 from tvlint.proof.terms import Terms
@@ -85,7 +86,7 @@ def prove(
         return derived, troubles
 
     derived, troubles = attempt(None)
-    wiring = list(check_wiring(parallel, micro_batches))
+    wiring = list(check_wiring(parallel, micro_batches)) or list(check_order(parallel))
     verdict = replace(
         blank,
         assumptions=_assumptions(parallel, derived, assume),

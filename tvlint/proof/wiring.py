@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from tvlint.ir.plan import Backward, Communicate, Phase, Plan, Program, Receive, ReduceGradients, Segment, Send
+from tvlint.ir.plan import Backward, Communicate, Compute, Phase, Plan, Program, Receive, ReduceGradients, Segment, Send, Update
 from tvlint.proof.groups import members_of, peer_of
 from tvlint.proof.trouble import Trouble, at
+
+Entry: TypeAlias = tuple[object, int, int]
+"""One communication of a rank: which operator, for which micro-batch, with which tag."""
 
 _ONCE = (Phase.REDUCE, Phase.OPTIMIZER)
 
@@ -35,6 +39,7 @@ def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
             *_counts(plan, program, micro_batches),
             *_values(plan, program),
             *_reducers_last(plan, program),
+            *_updates_last(plan, program),
         ):
             found = True
             yield from (_on(trouble, rank) for rank in program.ranks)
@@ -196,11 +201,35 @@ def _reducers_last(plan: Plan, program: Program) -> Iterator[Trouble]:
                     yield at(reducer, where, Trouble("reduced-too-early", True, text, -1))
 
 
+def _updates_last(plan: Plan, program: Program) -> Iterator[Trouble]:
+    """A weight is updated after the last use of it and of its gradient."""
+    weight_of = {tensor.gradient: tensor.name for tensor in plan.tensors.values() if tensor.gradient}
+    updated: dict[str, tuple[str, Update]] = {}
+    told = set()
+    for step in program.steps:
+        for operator in plan.segments[step.segment].operators:
+            names: tuple[str, ...] = ()
+            if isinstance(operator, Update):
+                updated.update({name: (step.segment, operator) for name in operator.weights if name not in updated})
+            elif isinstance(operator, ReduceGradients):
+                names = operator.weights
+            elif isinstance(operator, Compute):
+                names = tuple(name for name in operator.inputs if isinstance(name, str))
+            elif isinstance(operator, Backward):
+                names = tuple(weight_of.get(name, "") for name in operator.outputs)
+            for name in names:
+                if name in updated and name not in told:
+                    told.add(name)
+                    where, update = updated[name]
+                    text = f"`{name}` on {{ranks}} is updated while it or its gradient is still in use"
+                    yield at(update, where, Trouble("updated-too-early", True, text, -1))
+
+
 def _channels(plan: Plan) -> Iterator[Trouble]:
     """Messages and collectives meet their counterparts of the same micro-batch, in the pattern of the first."""
-    sends: dict[object, list[tuple[object, int]]] = {}
-    receives: dict[object, list[tuple[object, int]]] = {}
-    collectives: dict[tuple[object, int], list[tuple[object, int]]] = {}
+    sends: dict[object, list[Entry]] = {}
+    receives: dict[object, list[Entry]] = {}
+    collectives: dict[tuple[object, int], list[Entry]] = {}
     members: dict[object, tuple[int, ...]] = {}
     for program in plan.programs:
         for rank in program.ranks:
@@ -213,13 +242,13 @@ def _channels(plan: Plan) -> Iterator[Trouble]:
                         if peer is None:
                             continue
                         if isinstance(operator, Send):
-                            sends.setdefault((rank, peer, operator.communicator, operator.tag), []).append(entry)
+                            sends.setdefault((rank, peer, operator.communicator), []).append((*entry, operator.tag))
                         else:
-                            receives.setdefault((peer, rank, operator.communicator, operator.tag), []).append(entry)
+                            receives.setdefault((peer, rank, operator.communicator), []).append((*entry, operator.tag))
                     elif isinstance(operator, Communicate) and operator.kind.value != "chunk":
                         group = members_of(plan, operator.group, rank)
                         members[group, operator.group.name] = group
-                        collectives.setdefault(((group, operator.group.name), rank), []).append(entry)
+                        collectives.setdefault(((group, operator.group.name), rank), []).append((*entry, 0))
     for channel in sorted({*sends, *receives}, key=str):
         yield from _paired(sends.get(channel, []), receives.get(channel, []), "message")
     for joined, group in members.items():
@@ -228,7 +257,7 @@ def _channels(plan: Plan) -> Iterator[Trouble]:
             yield from _paired(first, collectives.get((joined, rank), []), "collective")
 
 
-def _paired(one: list[tuple[object, int]], other: list[tuple[object, int]], what: str) -> Iterator[Trouble]:
+def _paired(one: list[Entry], other: list[Entry], what: str) -> Iterator[Trouble]:
     rank = _rank(one) if one else _rank(other)
     if len(one) != len(other):
         here, there = (_rank(one), _rank(other)) if one and other else (rank, -1)
@@ -236,7 +265,11 @@ def _paired(one: list[tuple[object, int]], other: list[tuple[object, int]], what
         yield Trouble(f"unmatched-{what}", True, text, here if there < 0 else there)
         return
     meets: dict[object, object] = {}
-    for (left, left_batch), (right, right_batch) in zip(one, other, strict=True):
+    for (left, left_batch, left_tag), (right, right_batch, right_tag) in zip(one, other, strict=True):
+        if left_tag != right_tag:
+            text = f"a {what} of {{ranks}} with tag {left_tag} meets one with tag {right_tag}"
+            yield Trouble(f"mispaired-{what}", True, text, rank)
+            return
         if left_batch != right_batch:
             text = f"a {what} of {{ranks}} for micro-batch {left_batch} meets one for micro-batch {right_batch}"
             yield Trouble("crossed-micro-batches", True, text, rank)
@@ -248,7 +281,7 @@ def _paired(one: list[tuple[object, int]], other: list[tuple[object, int]], what
             return
 
 
-def _rank(entries: list[tuple[object, int]]) -> int:
+def _rank(entries: list[Entry]) -> int:
     first = entries[0][0]
     assert isinstance(first, tuple)
     return int(first[0])

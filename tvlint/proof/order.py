@@ -1,0 +1,56 @@
+"""Why the values may be derived in any order: the plan runs to its end, and nothing is touched while it is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.facts import Facts
+from tvlint.analyses.streams import crossings
+from tvlint.ir.plan import Plan
+from tvlint.proof.trouble import Trouble, source_of
+
+_HARMLESS = ("never-waited", "waited-twice")
+
+
+def check_order(plan: Plan) -> Iterator[Trouble]:
+    """What keeps the plan from running as it was derived; sends are taken to wait for their receives."""
+    facts = Facts(plan)
+    for hazard in facts.hazards:
+        operator = plan.segments[hazard.segment].operators[hazard.index]
+        text = f"`{hazard.name}` on {{ranks}}: {hazard.kind.replace('-', ' ')}"
+        for rank in hazard.ranks:
+            yield Trouble(
+                hazard.kind,
+                hazard.kind not in _HARMLESS,
+                text,
+                rank,
+                hazard.segment,
+                source=source_of(operator),
+                label=operator.label,
+            )
+    for crossing in crossings(plan):
+        text = f"`{crossing.name}` on {{ranks}} is used on another stream than the one that makes it, without waiting"
+        for rank in crossing.ranks:
+            yield Trouble("cross-stream-access", True, text, rank, crossing.segment)
+    stores: dict[str, str] = {}
+    for tensor in plan.tensors.values():
+        if tensor.storage and stores.setdefault(tensor.storage, tensor.name) != tensor.name:
+            text = f"`{tensor.name}` and `{stores[tensor.storage]}` share the buffer `{tensor.storage}`"
+            yield Trouble("shared-storage", False, text, plan.programs[0].ranks[0])
+    if not facts.rendezvous.blocked:
+        return
+    stuck = facts.buffered.blocked or facts.rendezvous.blocked
+    certain = bool(facts.buffered.blocked)
+    name = "deadlock" if certain else "needs-buffered-sends"
+    text = "{ranks} wait for each other for ever" if certain else "{ranks} wait for each other unless sends are buffered"
+    for call in stuck:
+        yield Trouble(
+            name,
+            certain,
+            text,
+            call.rank,
+            call.site.segment,
+            source=source_of(call.operator),
+            label=call.operator.label,
+            cause=name,
+        )

@@ -84,6 +84,9 @@ def test_a_known_expression_has_its_value(text: str, expected: object) -> None:
         ("x or true", True),
         ("not (x and false)", True),
         ("2 if x else 2", 2),
+        ("known(x)", False),
+        ("known(1 // 0)", False),
+        ("known(none)", True),
     ],
 )
 def test_what_is_decided_anyway_is_known(text: str, expected: object) -> None:

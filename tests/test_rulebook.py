@@ -150,6 +150,18 @@ def test_no_derived_name_is_an_option_and_checkpoint_names_are() -> None:
     assert set(option_names()) >= KEPT_FROM_CHECKPOINT | TAKEN_FROM_CHECKPOINT
 
 
+def test_what_is_decided_without_the_unknown_is_told_without_it() -> None:
+    rules = {name: RULES[name] for name in ("global-batch-not-divisible", "sequence-not-divisible-by-tp")}
+    sequence: dict[str, SettingValue] = {"tensor_model_parallel_size": 8, "sequence_parallel": True, "seq_length": 2044}
+    batch: dict[str, SettingValue] = {"decrease_batch_size_if_needed": False, "micro_batch_size": 3, "global_batch_size": 16}
+    on_batch, on_sequence = said(configuration(complete=False, perform_rl_step=False, **sequence, **batch), rules)
+    assert isinstance(on_batch, Finding)
+    assert isinstance(on_sequence, Finding)
+    assert on_batch.message == "a global batch of 16 is not a multiple of the micro-batch 3"
+    assert on_batch.help == "use a global batch of 15 or 18"
+    assert on_sequence.message == "a sequence of 2044 tokens does not divide over 8 tensor-parallel ranks"
+
+
 def test_an_unstated_version_is_told_in_the_help() -> None:
     rules = {"rampup": RULES["rampup-batch-size-ignored"]}
     (found,) = said(configuration(rampup_batch_size=(8, 8, 100), global_batch_size=64), rules)

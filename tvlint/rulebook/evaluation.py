@@ -42,6 +42,8 @@ def evaluate_expression(expression: Expression, lookup: Lookup, is_set: Lookup) 
                 return _choose(_truth(value(condition)), lambda: value(then), lambda: value(otherwise))
             case Call("set", (Name(name),)):
                 return is_set(name)
+            case Call("known", (argument,)):
+                return not isinstance(value(argument), Unknown)
             case Call(function, arguments):
                 return _call(function, _all_known(tuple(value(argument) for argument in arguments)))
         raise TypeError(f"not an expression: {part!r}")

@@ -146,4 +146,4 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "starts_with": lambda x, prefix: _text(x).startswith(_text(prefix)),
     "text": show,
 }
-"""Every function by its name, `set` apart, which reads presence instead of a value."""
+"""Every function by its name, apart from `set` and `known`, which ask about their argument instead of taking its value."""

@@ -6,9 +6,10 @@ import re
 
 from tvlint.ir.plan import Plan, Role
 from tvlint.readers.document import Document
+from tvlint.readers.plan_text_clauses import parse_group
 from tvlint.readers.plan_text_draft import Draft, Section
 from tvlint.readers.plan_text_lexer import Line
-from tvlint.readers.plan_text_operators import ROLES, parse_group, parse_operators
+from tvlint.readers.plan_text_operators import ROLES, parse_operators
 from tvlint.readers.plan_text_plan import assemble
 from tvlint.readers.plan_text_sections import parse_program_header, parse_run, parse_segment_header
 

@@ -10,8 +10,9 @@ from typing import TypeAlias
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.placement import Placement
 from tvlint.ir.plan import Group, Replication, Role, Tensor
+from tvlint.readers.plan_text_clauses import Scope
 from tvlint.readers.plan_text_lexer import Line
-from tvlint.readers.plan_text_operators import Parsed, Scope
+from tvlint.readers.plan_text_operators import Parsed
 from tvlint.readers.plan_text_sections import Run, SegmentHeader
 from tvlint.readers.plan_text_types import parse_clauses, parse_tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import (
@@ -71,8 +71,6 @@ def _operator(
             if item.divisor != 1:
                 written["divisor"] = item.divisor
             return written
-        case _:
-            assert_never(item)
 
 
 def _add(written: dict[str, Any], **members: Any) -> None:

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tvlint.analyses.derived_tensors import derive_tensors, link_gradients
-from tvlint.analyses.implicit_segments import implicit_segments, reads, writes
-from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Plan, Program, Replication, Role, Segment, Step, Tensor
+from tvlint.analyses.derived_tensors import link_gradients
+from tvlint.analyses.implicit_segments import writes
+from tvlint.ir.plan import Backward, Compute, Operator, Plan, Program, Replication, Role, Segment, Step, Tensor
 from tvlint.reporters import plan_text_operators
 from tvlint.reporters import plan_text_words as words
+from tvlint.reporters.plan_text_omissions import PRODUCED, implied_segments, made_from_gradients, stated_tensors
 from tvlint.reporters.plan_text_operators import Surroundings
-
-_PRODUCED = (Role.ACTIVATION, Role.GRADIENT)
-_EVERYWHERE = (Role.WEIGHT, Role.BUFFER, Role.STATE)
 
 
 @dataclass(slots=True)
@@ -32,17 +30,17 @@ def write(plan: Plan) -> str:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    implicit = _implicit(plan)
+    implicit = implied_segments(plan)
     explicit = [segment for name, segment in plan.segments.items() if name not in implicit]
     operators = [operator for segment in explicit for operator in segment.operators]
     for program in plan.programs:
         operators += [operator for step in program.steps if step.segment in implicit
                       for operator in plan.segments[step.segment].operators]  # fmt: skip
-    stated = _stated(plan, operators)
+    stated = stated_tensors(plan, operators)
     linked, undecided = link_gradients(plan.tensors)
-    gradients = _made_from_gradients(plan, operators)
+    gradients = made_from_gradients(plan, operators)
     produced = {name for operator in operators for name in writes(operator)}
-    inline = {name for name in stated if plan.tensors[name].role in _PRODUCED and name in produced}
+    inline = {name for name in stated if plan.tensors[name].role in PRODUCED and name in produced}
     written: set[str] = set()
 
     def typed(tensor: Tensor) -> str:
@@ -244,97 +242,3 @@ def _run(step: Step, last: int) -> str:
     inputs = f" ({words.names(step.inputs)})" if step.inputs is not None else ""
     outputs = f" -> ({words.names(step.outputs)})" if step.outputs is not None else ""
     return f"  run {words.name(step.segment)}{micro_batch}{inputs}{outputs}"
-
-
-def _implicit(plan: Plan) -> frozenset[str]:
-    """The segments that need no line of their own, because the operators in the programs imply them."""
-    uses: dict[str, int] = {}
-    for program in plan.programs:
-        for step in program.steps:
-            uses[step.segment] = uses.get(step.segment, 0) + 1
-    plain = {
-        name for name, segment in plan.segments.items()
-        if uses.get(name) == 1 and segment.pipeline_stage < 0 and not segment.mirror and not segment.checkpointed
-        and segment.operators and not any(other.mirror == name for other in plan.segments.values())
-    }  # fmt: skip
-    everywhere = frozenset(tensor.name for tensor in plan.tensors.values() if tensor.role in _EVERYWHERE)
-    accumulated = frozenset(tensor.gradient for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT)
-    taken = set(plan.segments) - plain
-    for program in plan.programs:
-        for run, micro_batch in _runs(program, plain):
-            operators = [operator for step in run for operator in plan.segments[step.segment].operators]
-            parts = list(implicit_segments(operators, everywhere, accumulated, micro_batch))
-            if len(parts) != len(run):
-                return frozenset()
-            for step, part in zip(run, parts, strict=True):
-                segment = plan.segments[step.segment]
-                name = _free(part.phase.value, taken)
-                taken.add(name)
-                same = (segment.phase, segment.operators, segment.inputs, segment.outputs) == (
-                    part.phase, part.operators, part.inputs, part.outputs
-                )  # fmt: skip
-                if not same or name != segment.name or step != Step(name, part.micro_batch):
-                    return frozenset()
-    return frozenset(plain)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    number, candidate = 1, name
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}.{number}"
-    return candidate
-
-
-def _runs(program: Program, plain: set[str]) -> Iterator[tuple[list[Step], int]]:
-    """The stretches of steps that are written as bare operators, with the micro-batch in force."""
-    run: list[Step] = []
-    micro_batch = 0
-    for step in program.steps:
-        own = step.micro_batch if step.micro_batch >= 0 else micro_batch
-        if run and (step.segment not in plain or own != micro_batch):
-            yield run, micro_batch
-            run = []
-        if step.segment in plain:
-            micro_batch = own
-            run.append(step)
-    if run:
-        yield run, micro_batch
-
-
-def _made_from_gradients(plan: Plan, operators: list[Operator]) -> set[str]:
-    """Names that a reader takes for gradients unless it is told otherwise."""
-    found: set[str] = set()
-    for operator in operators:
-        if isinstance(operator, Backward):
-            found.update((*operator.inputs, *operator.outputs))
-        elif isinstance(operator, Compute | Communicate):
-            inputs = (plan.tensors.get(name) for name in reads(operator))
-            if any(tensor is not None and tensor.role is Role.GRADIENT for tensor in inputs):
-                found.update(operator.outputs)
-    return found
-
-
-def _stated(plan: Plan, operators: list[Operator]) -> set[str]:
-    """The tensors that are written out: those that the reader would not derive just so from the others."""
-    mentioned: set[str] = set()
-    for operator in operators:
-        mentioned.update(writes(operator))
-        if isinstance(operator, Backward):
-            mentioned.update(operator.inputs)
-    linked, undecided = link_gradients(plan.tensors)
-    stated = {
-        name: replace(tensor, gradient="") for name, tensor in plan.tensors.items()
-        if tensor.role not in _PRODUCED or name not in mentioned
-        or tensor.gradient != linked.get(name, "") or (name in undecided and not tensor.gradient)
-    }  # fmt: skip
-    for _ in range(4):
-        derived = derive_tensors(stated, frozenset(), operators, plan.mesh)
-        wrong = [
-            name for name, tensor in plan.tensors.items()
-            if name not in stated and derived.get(name) != replace(tensor, gradient="")
-        ]  # fmt: skip
-        if not wrong:
-            return set(stated)
-        stated.update((name, replace(plan.tensors[name], gradient="")) for name in wrong)
-    return set(plan.tensors)

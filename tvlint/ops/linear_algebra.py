@@ -14,7 +14,9 @@ def _linear(call: Call) -> Bound:
     names: tuple[tuple[str, ...], ...] = ((*rows, "k"), ("n", "k"))
     if len(call.inputs) == 2:
         return Bound(names, ((*rows, "n"),), frozenset({"k"}), linear=(frozenset({0}), frozenset({1})))
-    raise UnsupportedError("`linear` of more than three operands")
+    if len(call.inputs) > 3 or call.shape(2) != weight[:1]:
+        raise UnsupportedError(f"`linear` of {len(call.inputs)} operands")
+    return Bound((*names, ("n",)), ((*rows, "n"),), frozenset({"k"}))
 
 
 def _biased(call: Call) -> Steps:

@@ -59,6 +59,13 @@ def derive(
             machine.forward_of.setdefault(tensor.gradient, []).append(tensor.name)
         if tensor.gradient_of and tensor.gradient_of not in machine.forward_of.get(tensor.name, ()):
             machine.forward_of.setdefault(tensor.name, []).append(tensor.gradient_of)
+    for segment in plan.segments.values():
+        for operator in segment.operators:
+            if isinstance(operator, Backward):
+                machine.gradient_names.update(operator.outputs)
+                for name, of in zip(operator.inputs, operator.forward.outputs, strict=False):
+                    if name not in plan.tensors:
+                        machine.forward_of.setdefault(name, []).append(of)
     machine.weight_of = {
         gradient: name
         for gradient, names in machine.forward_of.items()

@@ -14,7 +14,8 @@ from tvlint.proof.placed import parameter, region
 def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:
     """What `name` holds after `value` is produced; gradients add up. `before` is "" where nothing was produced yet."""
     tensor = machine.plan.tensors.get(name)
-    if isinstance(before, str) or tensor is None or tensor.role is not Role.GRADIENT:
+    gradient = name in machine.gradient_names if tensor is None else tensor.role is Role.GRADIENT
+    if isinstance(before, str) or not gradient:
         return value
     if before is None or value is None:
         return None

@@ -104,6 +104,7 @@ class Machine:
     weight_of: dict[str, str] = field(default_factory=dict)
     forward_of: dict[str, list[str]] = field(default_factory=dict)
     """The tensors that a name is the gradient of."""
+    gradient_names: set[str] = field(default_factory=set)
     parameters: dict[tuple[str, int], Value] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)
     waiting: dict[Any, dict[int, tuple[Communicate, Slot | str]]] = field(default_factory=dict)

@@ -5,33 +5,35 @@ file is imported, looked up or evaluated: classes become `Record`s (attributes i
 `Opaque` that remembers what it was called with. The classes refuse to be changed, so that a `BUILD` on a class cannot reach
 another record. What a normal load would have called is kept in `Loaded.calls`.
 
-Hostile input ends in a `ReadError`: memory is bounded by an address space limit around the load (where the system has one; a
-scan of the opcodes elsewhere), and the load runs on a stack large enough for the deepest tuple that the file can hold,
-because hashing nested tuples recurses in C.
+Hostile input ends in a `ReadError`. Memory is bounded by an address space limit around the load (where the system has one; a
+scan of the opcodes elsewhere). Hashing nested tuples recurses in C and takes time that doubles with every level, out of reach
+of any check: the load runs on a stack large enough for the deepest tuple that the file can hold, and a file of up to 16 MiB is
+first loaded by a child process with limited time.
 """
 
 from __future__ import annotations
 
 import copyreg
-import gc
 import io
 import pickle
 import pickletools
 import struct
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tvlint.ir.location import Location
+from tvlint.readers.bounds import bounded_memory, limits_memory, on_stack, trial, without_collection
 from tvlint.readers.document import ReadError
 
 _TUPLE_OPCODES = (b"\x85", b"\x86", b"\x87", b"t")
 _FRAME_BYTES = 256
 _SMALLEST_STACK = 16 << 20
 _LARGEST_STACK = 2 << 30
+_TRIAL_BYTES = 16 << 20
+_TRIAL_SECONDS = 5
 _SMALLEST_BUDGET = 1 << 30
 _BUDGET_PER_BYTE = 40
 
@@ -163,11 +165,13 @@ def load(data: bytes, path: str, records: tuple[str, ...] = ()) -> Loaded:
     stack = max(_SMALLEST_STACK, depth * _FRAME_BYTES)
     if stack > _LARGEST_STACK:
         raise ReadError(f"{depth} tuples in one pickle are more than can be read safely", Location(path))
+    if not limits_memory():
+        _scan_sizes(data, path)
     unpickler = _InertUnpickler(io.BytesIO(data), records)
-    with without_collection(), _without_extensions(), _bounded_memory(data, path, stack):
-        outcome = _on_stack(unpickler.load, (stack + 0xFFFF) & ~0xFFFF)
-    if isinstance(outcome, ReadError):
-        raise outcome
+    with without_collection(), _without_extensions(), bounded_memory(stack + _budget(data)):
+        if len(data) <= _TRIAL_BYTES and (trouble := trial(lambda: _abandoned(data, records, stack), _TRIAL_SECONDS)):
+            raise ReadError(f"not a readable pickle: loading it {trouble}", Location(path))
+        outcome = on_stack(unpickler.load, stack)
     if isinstance(outcome, MemoryError):
         raise ReadError(
             f"pickle of {len(data)} bytes needs more memory than {_budget(data) >> 20} MiB",
@@ -183,6 +187,10 @@ def load(data: bytes, path: str, records: tuple[str, ...] = ()) -> Loaded:
         raise ReadError(f"{rest} bytes follow the end of the pickle", Location(path, pointer=f"byte {unpickler.position()}"))
     calls = tuple(Call(name, how) for name, how in unpickler.noted)
     return Loaded(outcome[0], tuple(unpickler.classes), calls)
+
+
+def _abandoned(data: bytes, records: tuple[str, ...], stack: int) -> None:
+    on_stack(_InertUnpickler(io.BytesIO(data), records).load, stack)
 
 
 class _InertUnpickler(pickle.Unpickler):
@@ -285,40 +293,6 @@ _SCALARS = {
 }
 
 
-def _on_stack(run: Callable[[], object], stack: int) -> tuple[object] | BaseException:
-    """What `run` returns, in a tuple, or what it raises; run on a stack of `stack` bytes."""
-    outcome: list[tuple[object] | BaseException] = []
-
-    def work() -> None:
-        try:
-            outcome.append((run(),))
-        except BaseException as error:
-            outcome.append(error.with_traceback(None))
-
-    before = threading.stack_size(stack)
-    try:
-        thread = threading.Thread(target=work, name="inert-pickle")
-        thread.start()
-    except (RuntimeError, MemoryError):
-        return MemoryError()
-    finally:
-        threading.stack_size(before)
-    thread.join()
-    return outcome[0] if outcome else MemoryError()
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Keep the garbage collector from walking millions of records that are all in use."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 @contextmanager
 def _without_extensions() -> Iterator[None]:
     """Hide the process-wide registry of extension codes, so that EXT opcodes are errors."""
@@ -338,39 +312,6 @@ def _budget(data: bytes) -> int:
     return max(_SMALLEST_BUDGET, _BUDGET_PER_BYTE * len(data))
 
 
-@contextmanager
-def _bounded_memory(data: bytes, path: str, stack: int) -> Iterator[None]:
-    """Let the process grow by the budget of `data` and no further."""
-    used = _address_space()
-    if used is None:
-        _scan_sizes(data, path)
-        yield
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    bound = used + stack + _budget(data)
-    for limit in (soft, hard):
-        if limit != resource.RLIM_INFINITY:
-            bound = min(bound, limit)
-    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _address_space() -> int | None:
-    """The bytes of address space in use, where the system tells and limits them."""
-    if not sys.platform.startswith("linux"):
-        return None
-    with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", encoding="ascii") as file:
-        import resource
-
-        return int(file.read().split()[0]) * resource.getpagesize()
-    return None
-
-
 def _scan_sizes(data: bytes, path: str) -> None:
     """Refuse a pickle whose opcodes ask for more than the file can hold."""
     try:
@@ -384,9 +325,9 @@ def _scan_sizes(data: bytes, path: str) -> None:
 
 
 def _printable(text: str) -> str:
-    return text if text.isascii() and text.isprintable() else text.encode("ascii", "backslashreplace").decode()
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _said(value: object) -> str:
-    text = _printable(str(value)) if not isinstance(value, bytes) else "bytes"
+    text = _printable(" ".join(str(value).split())) if not isinstance(value, bytes) else "bytes"
     return text[:200].rstrip(".") or type(value).__name__

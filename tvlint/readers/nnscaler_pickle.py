@@ -37,9 +37,10 @@ from tvlint.findings import Finding
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.plan import Group, Plan, Replication, Segment
+from tvlint.readers.bounds import without_collection
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError
-from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle, without_collection
+from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
 from tvlint.readers.nnscaler_records import (
     Malformed,
     Work,

@@ -8,6 +8,7 @@ from typing import Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import (
+    Backward,
     Collective,
     Communicate,
     Compute,
@@ -15,6 +16,7 @@ from tvlint.ir.plan import (
     Operator,
     Phase,
     Program,
+    Receive,
     ReduceGradients,
     Role,
     Segment,
@@ -231,9 +233,11 @@ class _Device:
 
 
 def _made(operator: Operator) -> tuple[str, ...]:
-    outputs: tuple[str, ...] = getattr(operator, "outputs", ())
-    received = getattr(operator, "tensor", "")
-    return (*outputs, received) if received else outputs
+    if isinstance(operator, Receive):
+        return (operator.tensor,)
+    if isinstance(operator, (Compute, Backward, Communicate)):
+        return operator.outputs
+    return ()
 
 
 def _word(cell: object) -> str:

@@ -1,0 +1,128 @@
+"""Bounds within which a reader runs code that is written in C and cannot be interrupted: memory, stack and time."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+
+def on_stack(run: Callable[[], object], stack: int) -> tuple[object] | BaseException:
+    """What `run` returns, in a tuple, or what it raises; run on a stack of `stack` bytes.
+
+    `MemoryError` when there is no room for such a stack.
+    """
+    outcome: list[tuple[object] | BaseException] = []
+
+    def work() -> None:
+        try:
+            outcome.append((run(),))
+        except BaseException as error:
+            outcome.append(error.with_traceback(None))
+
+    before = threading.stack_size((stack + 0xFFFF) & ~0xFFFF)
+    try:
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+    except (RuntimeError, MemoryError):
+        return MemoryError()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    return outcome[0] if outcome else MemoryError()
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Keep the garbage collector from walking millions of objects that are all in use."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def limits_memory() -> bool:
+    """Whether `bounded_memory` has an effect on this system."""
+    return _address_space() is not None
+
+
+@contextmanager
+def bounded_memory(growth: int) -> Iterator[None]:
+    """Let the process grow by `growth` bytes and no further: what needs more gets a `MemoryError`."""
+    used = _address_space()
+    if used is None:
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    bound = used + growth
+    for limit in (soft, hard):
+        if limit != resource.RLIM_INFINITY:
+            bound = min(bound, limit)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def trial(run: Callable[[], object], seconds: int) -> str:
+    """Run `run` in a child process first; empty when it comes to an end, otherwise what became of the child.
+
+    Exceptions are an end. Where a process cannot be forked nothing is tried.
+    """
+    if not hasattr(os, "fork"):
+        return ""
+    import resource
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGXCPU):
+                signal.signal(number, signal.SIG_DFL)
+            _limit_time(seconds)
+            run()
+        except BaseException:
+            os._exit(0)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        return ""
+    signalled = os.WTERMSIG(status)
+    if signalled in (signal.SIGXCPU, signal.SIGKILL):
+        return f"takes more than {seconds} seconds"
+    return f"overflows the stack ({signal.Signals(signalled).name})"
+
+
+def _limit_time(seconds: int) -> None:
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    bound = int(used.ru_utime + used.ru_stime) + seconds + 1
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if hard != resource.RLIM_INFINITY:
+        bound = min(bound, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (bound, hard))
+
+
+def _address_space() -> int | None:
+    """The bytes of address space in use, where the system tells and limits them."""
+    if not sys.platform.startswith("linux"):
+        return None
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", encoding="ascii") as file:
+        import resource
+
+        return int(file.read().split()[0]) * resource.getpagesize()
+    return None

@@ -62,6 +62,8 @@ def test_literal_flag_has_the_places_of_value_and_name() -> None:
         ("M=a\ncase $M in a) TP=8;; *) TP=4;; esac\npython p.py --tensor-model-parallel-size $TP", 8, (2, 18, 19)),
         ("M=a\nif [[ $M == b ]]; then TP=4; else TP=8; fi\npython p.py --tensor-model-parallel-size $TP", 8, (2, 38, 39)),
         ("f() { local T=$1; python p.py --tensor-model-parallel-size $T; }\nf 8", 8, (2, 3, 4)),
+        ('A=(--bf16)\nC="python p.py \\\n ${A[@]} \\\n --tensor-model-parallel-size 8"\neval $C', 8, (4, 31, 32)),
+        ('A=(--tensor-model-parallel-size 8)\nC="p.py --bf16 ${A[@]} ${A[@]} --fp16"\n$C', 8, (1, 33, 34)),
         ("é=1 # é\nT='é' TP=8\npython p.py --x 'é' --tensor-model-parallel-size 8", 8, (3, 50, 51)),
         ("TP=4\nif [ $1 ]; then TP=8; exit 1; fi\npython p.py --tensor-model-parallel-size $TP", 4, (1, 4, 5)),
         ("TP=8\nwhile [ $# -gt 0 ]; do TP=$1; shift; done\npython p.py --tensor-model-parallel-size $TP", 8, (1, 4, 5)),
@@ -209,6 +211,7 @@ def test_a_script_that_only_sets_option_lists_is_one_incomplete_configuration() 
     [
         ("", "megatron-lm"),
         ("export HCCL_CONNECT_TIMEOUT=1\n", "mindspeed"),
+        ("# runs nemo_run\n", "nemo"),
     ],
 )
 def test_the_framework_is_named_where_the_script_tells(line: str, framework: str) -> None:

@@ -37,9 +37,6 @@ class Arguments:
     settings: list[Setting] = field(default_factory=list)
     gaps: bool = False
     positional: list[Word] = field(default_factory=list)
-    spans: dict[int, Span] = field(default_factory=dict)
-    outside: set[int] = field(default_factory=set)
-    """Positions in `settings` whose value the environment may replace."""
 
 
 def flag_of(item: Item) -> str:
@@ -127,10 +124,7 @@ def _store(found: Arguments, known: Option | None, flag: str, name_span: Span, v
     else:
         span = _span(values)
         value = _value(known, values)
-    written = flag
-    if any(isinstance(piece, Text) and piece.outside for each in values if isinstance(each, Word) for piece in each.pieces):
-        found.outside.add(len(found.settings))
-    found.settings.append(Setting(name, value, written, location_of(span), location_of(name_span)))
+    found.settings.append(Setting(name, value, flag, location_of(span), location_of(name_span)))
 
 
 def _span(values: list[Item]) -> Span:

@@ -6,6 +6,22 @@ import re
 from collections.abc import Iterable
 
 MINDSPEED = re.compile(r"\bmindspeed\b|\bASCEND_\w+|\bHCCL_\w+|\btorch_npu\b", re.IGNORECASE)
+MINDSPEED_FLAGS = frozenset(
+    {
+        "--context-parallel-algo",
+        "--npu-deterministic",
+        "--reuse-fp32-param",
+        "--swap-attention",
+        "--use-ascend-mc2",
+        "--use-cp-send-recv-overlap",
+        "--use-fused-ring-attention-update",
+        "--use-fused-rmsnorm",
+        "--use-fused-rotary-pos-emb",
+        "--use-fused-swiglu",
+        "--use-mc2",
+    }
+)
+"""Options that only MindSpeed has."""
 SWIFT = frozenset({"megatron"})
 
 
@@ -13,9 +29,10 @@ def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
     """The framework that a launch of `program` with `flags` runs; Megatron-LM unless the script says otherwise."""
     if program in SWIFT:
         return "ms-swift"
-    if MINDSPEED.search(text):
+    written = set(flags)
+    if MINDSPEED.search(text) or written & MINDSPEED_FLAGS:
         return "mindspeed"
-    if "--deepspeed" in set(flags):
+    if "--deepspeed" in written:
         return "megatron-deepspeed"
     if re.search(r"\bprimus\b", text, re.IGNORECASE):
         return "primus"

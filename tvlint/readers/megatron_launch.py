@@ -10,11 +10,11 @@ from tvlint.readers.megatron_arguments import flag_of
 from tvlint.readers.shell_values import (
     Fork,
     Gap,
+    Hole,
     Item,
     Piece,
     Scalar,
     Span,
-    Text,
     Value,
     Word,
     after,
@@ -154,8 +154,6 @@ def _option_value(items: Sequence[Item], names: frozenset[str]) -> tuple[Piece, 
 
 
 def _hole(item: Gap | Fork) -> tuple[Piece, ...]:
-    from tvlint.readers.shell_values import Hole
-
     return (Hole(item.reason, item.span),)
 
 
@@ -173,8 +171,3 @@ def _value_after(items: Sequence[Item], names: tuple[str, ...]) -> tuple[Piece, 
             if not name.startswith("--") and text.startswith(name) and text[len(name) :].isdigit():
                 return after(item.pieces, len(name))
     return None
-
-
-def synthetic(text: str, span: Span) -> Text:
-    """Text that stands nowhere in the file but follows from `span`."""
-    return Text(text, span, False)

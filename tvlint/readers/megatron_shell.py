@@ -22,6 +22,7 @@ from tvlint.readers.shell_values import (
     Piece,
     Scalar,
     Span,
+    Text,
     Value,
     Word,
     known_text,
@@ -136,13 +137,11 @@ def _readings(evaluation: Evaluation, command: Command) -> Iterable[tuple[Item, 
         yield from commands_in(joined, lookup)
         return
     for item in command.words:
-        if isinstance(item, Word) and any(" --" in piece.text for piece in item.pieces if not hasattr(piece, "reason")):
+        if isinstance(item, Word) and any(isinstance(piece, Text) and " --" in piece.text for piece in item.pieces):
             yield from commands_in(item.pieces, lookup)
 
 
 def _blank(span: Span) -> Piece:
-    from tvlint.readers.shell_values import Text
-
     return Text(" ", span, False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,7 @@ class Evaluation:
     commands: tuple[Command, ...]
     variables: dict[str, Value]
     unresolved_sources: tuple[Span, ...]
-    heredocs: tuple[Span, ...]
     gave_up: bool
-    has_error: bool
 
 
 def evaluate(source: Source) -> Evaluation:
@@ -48,16 +46,13 @@ def evaluate(source: Source) -> Evaluation:
         _uncalled(state)
     except TooMuchWork:
         gave_up = True
-    heredocs = tuple(_heredocs(state, tree.root_node)) if b"<<" in source.data else ()
     trace = state.trace
     return Evaluation(
         source,
         tuple(trace.commands),
         state.variables,
         tuple(trace.unresolved_sources),
-        heredocs,
         gave_up,
-        tree.root_node.has_error,
     )
 
 
@@ -67,16 +62,6 @@ def _uncalled(state: State) -> None:
             inner = state.fork()
             inner.source, inner.ended, inner.calls = source, False, 1
             inner.follow(body)
-
-
-def _heredocs(state: State, node: Node) -> Iterable[Span]:
-    pending = [node]
-    while pending:
-        each = pending.pop()
-        if each.type == "heredoc_body":
-            yield state.span(each)
-        elif each.child_count:
-            pending.extend(each.children)
 
 
 def _statement(state: State, node: Node) -> None:

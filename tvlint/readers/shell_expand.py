@@ -121,8 +121,8 @@ def _string(state: State, node: Node) -> list[Part]:
             continue
         if child.child_count == 0 and not child.is_named:
             continue
-        if child.start_byte > place:
-            parts.extend(unescaped(state, place, child.start_byte, '$`"\\', anything=False))
+        if state.start(child) > place:
+            parts.extend(unescaped(state, place, state.start(child), '$`"\\', anything=False))
         parts.extend((piece, False) for piece, _ in expand(state, child, quoted=True))
         place = child.end_byte
     if place < end:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from tvlint.readers.shell_values import Array, Gap, Item, Scalar, Source, Span, Value, bounded, span_of_bytes
+from tvlint.readers.shell_values import Array, Gap, Item, Scalar, Source, Span, Value, Word, bounded, span_of_bytes
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+EXPANSIONS = frozenset({"expansion", "simple_expansion", "command_substitution", "arithmetic_expansion"})
+EXPANSION_OPENER = re.compile(rb"[$`]")
 DEEPEST = 60
 """Syntax nested deeper than this is not followed."""
 
@@ -83,13 +86,20 @@ class State:
             self.follow(node)
 
     def span(self, node: Node) -> Span:
-        return span_of_bytes(self.source, node.start_byte, node.end_byte)
+        return span_of_bytes(self.source, self.start(node), node.end_byte)
+
+    def start(self, node: Node) -> int:
+        """Where `node` begins; the grammar counts blanks before an expansion inside quotes as part of the expansion."""
+        if node.type not in EXPANSIONS:
+            return node.start_byte
+        opener = EXPANSION_OPENER.search(self.source.data, node.start_byte, node.end_byte)
+        return opener.start() if opener else node.start_byte
 
     def span_of(self, start: int, end: int) -> Span:
         return span_of_bytes(self.source, start, end)
 
     def text(self, node: Node) -> str:
-        return self.source.data[node.start_byte : node.end_byte].decode()
+        return self.source.data[self.start(node) : node.end_byte].decode()
 
     def spend(self, steps: int = 1) -> None:
         """Count work; a script that needs too much is given up."""
@@ -119,8 +129,6 @@ def as_scalar(value: Value) -> Scalar | None:
 
 
 def _first(value: Array) -> Scalar | None:
-    from tvlint.readers.shell_values import Word
-
     if not value.items:
         return Scalar(())
     first = value.items[0]

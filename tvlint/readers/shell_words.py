@@ -68,12 +68,12 @@ def _cut(piece: Text, word: list[Piece], items: list[Item]) -> None:
 
 
 def _ends_word(parts: Sequence[tuple[Piece, bool]], place: int) -> bool:
-    while place < len(parts) and isinstance(parts[place][0], Text) and not parts[place][0].text and parts[place][1]:  # type: ignore[union-attr]
-        place += 1
-    if place == len(parts):
-        return True
-    piece, splits = parts[place]
-    return splits and (not isinstance(piece, Text) or piece.text[0] in BLANKS)
+    for piece, splits in parts[place:]:
+        if not splits or not isinstance(piece, Text):
+            return splits
+        if piece.text:
+            return piece.text[0] in BLANKS
+    return True
 
 
 def _fork(choice: Choice) -> Fork:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-MINDSPEED = re.compile(r"\bmindspeed\b|\bASCEND_\w+|\bHCCL_\w+|\btorch_npu\b", re.IGNORECASE)
+MINDSPEED = re.compile(r"\bmindspeed(?:_|\b)|\bASCEND_\w+|\bHCCL_\w+|\btorch_npu\b", re.IGNORECASE)
 MINDSPEED_FLAGS = frozenset(
     {
         "--context-parallel-algo",
         "--npu-deterministic",
+        "--num-layer-list",
         "--reuse-fp32-param",
         "--swap-attention",
         "--use-ascend-mc2",

@@ -70,9 +70,9 @@ class _Walk:
     def __init__(self, facts: Facts, program: Program, sent: dict[tuple[str, int], Placed]) -> None:
         self.facts = facts
         self.plan = facts.plan
-        self.axes = tuple(axis.name for axis in self.plan.mesh.axes if axis.size > 1)
         self.program = program
         self.rank = min(program.ranks, default=0)
+        self.axes = _common_axes(facts, program)
         self.sent = sent
         self.found: list[Defect] = []
         self.values: dict[str, Placed] = {}
@@ -100,8 +100,8 @@ class _Walk:
         for name in {step.segment for step in self.program.steps if step.segment in self.plan.segments}:
             for operator in self.plan.segments[name].operators:
                 if isinstance(operator, ReduceGradients):
-                    axes = self._axes_of(operator.group)
-                    found.update((weight, axis) for weight in operator.weights for axis in (self.axes if axes is None else axes))
+                    axes = self._axes_of(operator.group) or self.axes
+                    found.update((weight, axis) for weight in operator.weights for axis in axes)
         return found
 
     def _segment(self, step: Step, segment: Segment) -> None:
@@ -410,6 +410,37 @@ class _Walk:
             for axis in self.axes:
                 if isinstance(value.on.get(axis), Partial) and axis not in _DATA_AXES:
                     self._say("missing-allreduce", name, axis, other="output")
+
+
+def _common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
+    """The axes along which ranks compute the same values, so that a placement means something there.
+
+    Along a pipeline axis ranks run different layers; there nothing is replicated, sharded or partial.
+    """
+    names = facts.derived("computed names", lambda: [_computed(facts, each) for each in facts.plan.programs])
+    mesh, fold = facts.plan.mesh, facts.fold
+    own = names[facts.plan.programs.index(program)]
+    rank = min(program.ranks, default=0)
+    found = []
+    for axis in mesh.axes:
+        if axis.size == 1 or rank >= mesh.size:
+            continue
+        others = {fold.program_of(other) for other in mesh.along(rank, (axis.name,))} - {None}
+        if all(2 * len(own & names[other]) >= len(own | names[other]) for other in others if other is not None):
+            found.append(axis.name)
+    return tuple(found)
+
+
+def _computed(facts: Facts, program: Program) -> frozenset[str]:
+    segments = {step.segment for step in program.steps if step.segment in facts.plan.segments}
+    return frozenset(
+        name
+        for segment in segments
+        for operator in facts.plan.segments[segment].operators
+        if isinstance(operator, Compute | Backward)
+        for name in operator.outputs
+        if name
+    )
 
 
 def _joined(left: Placed, right: Placed) -> Placed:

@@ -205,6 +205,22 @@ def test_an_interrupt_exits_130_in_silence(
     assert capsys.readouterr().err == ""
 
 
+def test_an_interrupt_ends_the_program_at_once_and_in_silence(here: Path) -> None:
+    program = (
+        "import time, tvlint.cli, tvlint.cli.check as command\n"
+        "command.check = lambda *_: (print('running', flush=True), time.sleep(60))\n"
+        "tvlint.cli.main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "check", "right.sh"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "running\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == -signal.SIGINT
+
+
 def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tvlint", "check", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

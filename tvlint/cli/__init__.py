@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -10,7 +11,13 @@ from tvlint import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code; nothing but a report ever goes to the standard output."""
+    """Run one command and give its exit code; nothing but a report ever goes to the standard output.
+
+    As a program (no `arguments`) it ends at once on Ctrl-C: a handler in Python would have to wait for the C code that reads a
+    large plan.
+    """
+    if arguments is None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if argv in (["--version"], ["-V"]):
         print(f"tvlint {__version__}")

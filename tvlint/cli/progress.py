@@ -55,9 +55,16 @@ class Progress:
             if self._timer is None:
                 return
             columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-            bar = Bar(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8)
+            console = Console(stderr=True)
+            console.show_cursor = _keep_cursor  # type: ignore[method-assign]
+            bar = Bar(*columns, console=console, transient=True, refresh_per_second=8)
             what, share = self._state
             self._task = bar.add_task(what, total=1.0)
             bar.update(self._task, completed=share)
             bar.start()
             self._bar = bar
+
+
+def _keep_cursor(show: bool = True) -> bool:
+    """A cursor that is never hidden needs no one to bring it back when Ctrl-C ends the process."""
+    return False

@@ -93,6 +93,7 @@ def prove_pairs(pairs: tuple[Pair, ...], jobs: int, progress: Progress | None = 
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import active_children, get_context
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with ProcessPoolExecutor(min(jobs, len(pairs)), get_context("spawn"), _leave_interrupts_to_the_parent) as pool:
         try:
             for index, report in enumerate(pool.map(prove_pair, pairs)):
@@ -103,6 +104,8 @@ def prove_pairs(pairs: tuple[Pair, ...], jobs: int, progress: Progress | None = 
             for child in active_children():
                 child.kill()
             raise
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 def _leave_interrupts_to_the_parent() -> None:

@@ -152,8 +152,10 @@ class Compute:
 class Backward:
     """The vector-Jacobian product of `forward`.
 
-    `inputs` are the gradients of the outputs of `forward` (empty string: that output has none), `outputs` the gradients of
-    its tensor operands, by the position of the operands that have one (empty string: not asked for).
+    `inputs` are the gradients of the outputs of `forward`, position by position (empty string: that output has none),
+    `outputs` the gradients of its operands that are tensors, literals not counted (empty string: not asked for). Names beyond
+    those positions are gradients that the plan gives too many. A gradient at the position of another tensor than the one in
+    its `gradient_of` is what the plan says, not what it should be.
     """
 
     forward: Compute

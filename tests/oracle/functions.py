@@ -1,0 +1,294 @@
+"""What operators compute, in NumPy; written down independently of the operator table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Attributes: TypeAlias = Mapping[str, Any]
+Forward: TypeAlias = Callable[[list[Any], Attributes], tuple[Array, ...]]
+
+
+class FailureError(Exception):
+    """The plan cannot be executed as it stands: the run would end with an error."""
+
+
+def rounded(value: Array, dtype: str) -> Array:
+    """`value` as a tensor of `dtype` holds it; float32 and wider are taken for real numbers."""
+    name = dtype.rsplit(".", 1)[-1]
+    if name.startswith(("int", "uint", "bool")):
+        return np.trunc(value)
+    bits = {"bfloat16": 8, "float16": 11, "half": 11}.get(name)
+    if bits is None:
+        return value
+    mantissa, exponent = np.frexp(value)
+    return np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent)
+
+
+def one_dim(attributes: Attributes, default: int = -1) -> int:
+    dim = attributes.get("dim", default)
+    return int(dim[0] if isinstance(dim, tuple) else dim)
+
+
+def axes(value: Array, attributes: Attributes) -> tuple[int, ...] | None:
+    dim = attributes.get("dim")
+    if dim is None:
+        return None
+    return tuple(int(d) % value.ndim for d in (dim if isinstance(dim, tuple) else (dim,)))
+
+
+def _linear(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    x, weight = values[:2]
+    bias = values[2] if len(values) > 2 else None
+    out = x @ weight.T
+    return (out if bias is None else out + bias,)
+
+
+def _matmul(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (np.asarray(values[0] @ values[1]),)
+
+
+def _add(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (values[0] + attributes.get("alpha", 1) * values[1],)
+
+
+def _sub(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (values[0] - attributes.get("alpha", 1) * values[1],)
+
+
+def _mul(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (values[0] * values[1],)
+
+
+def _div(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    if attributes.get("rounding_mode") is not None:
+        raise FailureError("`div` with a rounding mode is not a real function")
+    return (values[0] / values[1],)
+
+
+def _pow(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (np.power(values[0], values[1]),)
+
+
+def _sum(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    over = axes(values[0], attributes)
+    if over is None:
+        return (np.reshape(np.sum(values[0]), (1,)),)
+    return (np.sum(values[0], axis=over, keepdims=bool(attributes.get("keepdim", False))),)
+
+
+def _mean(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    over = axes(values[0], attributes)
+    count = values[0].size if over is None else prod(values[0].shape[d] for d in over)
+    return (_sum(values, attributes)[0] / count,)
+
+
+def softmax(value: Array, dim: int) -> Array:
+    shifted = np.exp(value - value.max(axis=dim, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=dim, keepdims=True))
+
+
+def _softmax(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    out = softmax(values[0], one_dim(attributes))
+    return (rounded(out, str(attributes["dtype"])) if attributes.get("dtype") else out,)
+
+
+def _log_softmax(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (np.log(softmax(values[0], one_dim(attributes))),)
+
+
+def sigmoid(value: Array) -> Array:
+    return np.asarray(1.0 / (1.0 + np.exp(-value)))
+
+
+GELU = np.sqrt(2.0 / np.pi)
+
+
+def _gelu(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    x = values[0]
+    return (0.5 * x * (1 + np.tanh(GELU * (x + 0.044715 * x**3))),)
+
+
+def _to(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (rounded(values[0], str(attributes.get("dtype_or_device", attributes.get("dtype", "")))),)
+
+
+def _multiref(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (values[0],) * int(attributes.get("times", 1))
+
+
+def _transpose(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (np.swapaxes(values[0], int(attributes["dim0"]), int(attributes["dim1"])),)
+
+
+def _permute(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (np.transpose(values[0], tuple(attributes["dims"])),)
+
+
+def _view(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    size = attributes["size"] if "size" in attributes else attributes["shape"]
+    return (np.reshape(values[0], tuple(size)),)
+
+
+def embedding_rows(ids: Array, weight: Array, attributes: Attributes) -> tuple[Array, Array]:
+    """The local row of every id, and which ids this shard has."""
+    start, stop = int(attributes.get("start", 0)), int(attributes.get("stop", len(weight)))
+    inside = (ids >= start) & (ids < stop)
+    rows = np.where(inside, ids - start, 0).astype(int)
+    if rows.size and rows.max() >= len(weight):
+        raise FailureError(f"`embedding` looks up row {rows.max()} of {len(weight)}")
+    return rows, inside
+
+
+def _embedding(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    rows, inside = embedding_rows(values[0], values[1], attributes)
+    return (values[1][rows] * inside[..., None],)
+
+
+def _layer_norm(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    x = values[0]
+    centred = x - x.mean(axis=-1, keepdims=True)
+    out = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + attributes.get("eps", 1e-5))
+    for position, combine in ((1, np.multiply), (2, np.add)):
+        if len(values) > position and values[position] is not None:
+            out = combine(out, values[position])
+    return (out,)
+
+
+def _rms_norm(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    x = values[0]
+    out = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + attributes.get("eps", 1e-5))
+    return (out * values[1] if len(values) > 1 and values[1] is not None else out,)
+
+
+def _cross_entropy(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    logits, labels = values
+    picked = -np.log(softmax(logits, 1))[np.arange(len(labels)), labels.astype(int)]
+    reduction = attributes.get("reduction", "mean")
+    if reduction == "none":
+        return (picked,)
+    return (np.reshape(picked.sum() / (len(labels) if reduction == "mean" else 1), (1,)),)
+
+
+def rotate(x: Array, angles: Array, direction: int) -> Array:
+    """Each pair (i, i + half) of the last dimension turned by the angle of its position."""
+    half = x.shape[-1] // 2
+    if angles.shape != (x.shape[1], half):
+        raise FailureError(f"rotary angles of shape {angles.shape} for {x.shape}")
+    cos, sin = np.cos(angles)[None, :, None, :], direction * np.sin(angles)[None, :, None, :]
+    return np.concatenate([x[..., :half] * cos - x[..., half:] * sin, x[..., :half] * sin + x[..., half:] * cos], -1)
+
+
+def _rotary(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return rotate(values[0], values[2], 1), rotate(values[1], values[2], 1)
+
+
+def _create_mask(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    length = values[0].shape[1]
+    return (np.where(np.tri(length) > 0, 0.0, -2.0)[None, None],)
+
+
+def _apply_mask(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    if values[0].shape[-2:] != values[1].shape[-2:]:
+        raise FailureError(f"a mask of shape {values[1].shape} for {values[0].shape}")
+    return (values[0] + values[1],)
+
+
+def gate(x: Array, weight: Array, attributes: Attributes) -> tuple[Array, Array, float]:
+    """The scores of all experts, the chosen experts of every row, and the scale of their weights."""
+    scores = sigmoid(x @ weight.T)
+    chosen = np.argsort(-scores, axis=1, kind="stable")[:, : int(attributes["topk"])]
+    opaque = float(attributes.get("n_groups") or 0) + 0.1 * float(attributes.get("topk_groups") or 0)
+    opaque += {"sigmoid": 0.0, "softmax": 0.5}.get(str(attributes.get("score_func")), 0.7)
+    return scores, chosen, float(attributes.get("route_scale", 1.0)) * (1.0 + opaque / 100.0)
+
+
+def _gate(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    scores, chosen, scale = gate(values[0], values[1], attributes)
+    return scale * np.take_along_axis(scores, chosen, 1), chosen.astype(float)
+
+
+def experts(attributes: Attributes, weight: Array) -> tuple[range, float]:
+    """The experts that the weights hold, and an opaque factor for the attribute that has no other meaning here."""
+    held = range(int(attributes["local_expert_start"]), int(attributes["local_expert_end"]))
+    if len(held) != len(weight):
+        raise FailureError(f"experts {held} with weights of {len(weight)}")
+    return held, 1.0 + int(attributes["n_routed_experts"]) / 1000.0
+
+
+def _grouped(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    x, weights, chosen, first, second, third = values
+    out = np.zeros_like(x)
+    held, factor = experts(attributes, first)
+    for local, expert in enumerate(held):
+        share = (weights * (chosen == expert)).sum(axis=1, keepdims=True)
+        a = x @ first[local].T
+        out = out + factor * share * ((a * sigmoid(a) * (x @ second[local].T)) @ third[local].T)
+    return (out,)
+
+
+def _elementwise(function: Callable[[Any], Any]) -> Forward:
+    return lambda values, attributes: (function(values[0]),)
+
+
+_SAME = _elementwise(lambda x: x)
+
+FORWARD: dict[str, Forward] = {
+    "linear": _linear,
+    "matmul": _matmul,
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "pow": _pow,
+    "sum": _sum,
+    "mean": _mean,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "rsqrt": _elementwise(lambda x: 1 / np.sqrt(x)),
+    "sqrt": _elementwise(np.sqrt),
+    "exp": _elementwise(np.exp),
+    "log": _elementwise(np.log),
+    "neg": _elementwise(np.negative),
+    "silu": _elementwise(lambda x: x * sigmoid(x)),
+    "gelu": _gelu,
+    "relu": _elementwise(lambda x: np.maximum(x, 0)),
+    "sigmoid": _elementwise(sigmoid),
+    "tanh": _elementwise(np.tanh),
+    "float": _SAME,
+    "contiguous": _SAME,
+    "identity": _SAME,
+    "clone": _SAME,
+    "to": _to,
+    "multiref": _multiref,
+    "transpose": _transpose,
+    "permute": _permute,
+    "view": _view,
+    "reshape": _view,
+    "embedding": _embedding,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "cross_entropy": _cross_entropy,
+    "apply_rotary_emb": _rotary,
+    "create_mask": _create_mask,
+    "apply_mask": _apply_mask,
+    "gate_fw": _gate,
+    "nnscaler_moe_gmm": _grouped,
+}
+"""By the last part of the emitted function's name."""
+
+
+def forward(op: str, values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    """The outputs of operator `op`; raises FailureError where running it would raise."""
+    function = FORWARD.get(op.rsplit(".", 1)[-1])
+    if function is None:
+        raise FailureError(f"no operator `{op}`")
+    try:
+        return function(values, attributes)
+    except (ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
+        raise FailureError(f"`{op}`: {error}") from error

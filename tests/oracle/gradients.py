@@ -1,0 +1,264 @@
+"""The vector-Jacobian products of the operators in `functions`; each is compared with finite differences by the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from oracle.functions import (
+    FORWARD,
+    GELU,
+    Array,
+    Attributes,
+    FailureError,
+    axes,
+    embedding_rows,
+    experts,
+    gate,
+    one_dim,
+    rotate,
+    sigmoid,
+    softmax,
+)
+
+Gradients: TypeAlias = "list[Array | None]"
+"""One per operand; None for constants and operands that no gradient reaches."""
+
+Rule: TypeAlias = Callable[[list[Any], tuple[Array, ...], list[Array], Attributes], Gradients]
+
+
+def folded(gradient: Array, operand: Any) -> Array | None:
+    """`gradient` summed over the dimensions along which `operand` was broadcast."""
+    if not isinstance(operand, np.ndarray):
+        return None
+    gradient = gradient.sum(axis=tuple(range(gradient.ndim - operand.ndim)))
+    repeated = tuple(d for d in range(operand.ndim) if operand.shape[d] == 1 and gradient.shape[d] != 1)
+    return np.asarray(gradient.sum(axis=repeated, keepdims=True)).reshape(operand.shape)
+
+
+def _linear(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    rows = g[0].reshape(-1, g[0].shape[-1])
+    found: Gradients = [g[0] @ v[1], rows.T @ v[0].reshape(-1, v[0].shape[-1])]
+    if len(v) > 2:
+        found.append(None if v[2] is None else rows.sum(axis=0))
+    return found
+
+
+def _matmul(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    x, y = v
+    if x.ndim == 1 or y.ndim == 1:
+        raise FailureError("the gradient of `matmul` with a vector is not written down")
+    return [folded(g[0] @ np.swapaxes(y, -1, -2), x), folded(np.swapaxes(x, -1, -2) @ g[0], y)]
+
+
+def _add(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [folded(g[0], v[0]), folded(a.get("alpha", 1) * g[0], v[1])]
+
+
+def _sub(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [folded(g[0], v[0]), folded(-a.get("alpha", 1) * g[0], v[1])]
+
+
+def _mul(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [folded(g[0] * v[1], v[0]), folded(g[0] * v[0], v[1])]
+
+
+def _div(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [folded(g[0] / v[1], v[0]), folded(-g[0] * v[0] / np.square(v[1]), v[1])]
+
+
+def _pow(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    base, exponent = v
+    to_exponent = None
+    if isinstance(exponent, np.ndarray):
+        to_exponent = folded(g[0] * out[0] * np.log(base), exponent)
+    return [folded(g[0] * exponent * np.power(base, exponent - 1), base), to_exponent]
+
+
+def _sum(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    over = axes(v[0], a)
+    if over is None:
+        return [np.broadcast_to(g[0].reshape(()), v[0].shape).copy()]
+    kept = tuple(1 if d in over else n for d, n in enumerate(v[0].shape))
+    return [np.broadcast_to(g[0].reshape(kept), v[0].shape).copy()]
+
+
+def _mean(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    over = axes(v[0], a)
+    count = v[0].size if over is None else prod(v[0].shape[d] for d in over)
+    spread = _sum(v, out, g, a)[0]
+    return [None if spread is None else spread / count]
+
+
+def _softmax(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    y = softmax(v[0], one_dim(a))
+    return [y * (g[0] - (g[0] * y).sum(axis=one_dim(a), keepdims=True))]
+
+
+def _log_softmax(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [g[0] - softmax(v[0], one_dim(a)) * g[0].sum(axis=one_dim(a), keepdims=True)]
+
+
+def _gelu_slope(x: Array) -> Array:
+    inner = np.tanh(GELU * (x + 0.044715 * x**3))
+    return np.asarray(0.5 * (1 + inner) + 0.5 * x * (1 - inner**2) * GELU * (1 + 3 * 0.044715 * x**2))
+
+
+def silu_slope(x: Array) -> Array:
+    s = sigmoid(x)
+    return np.asarray(s * (1 + x * (1 - s)))
+
+
+def _slope(function: Callable[[Any, Any], Any]) -> Rule:
+    return lambda v, out, g, a: [g[0] * function(v[0], out[0])]
+
+
+def _multiref(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [np.sum(np.stack(g), axis=0)]
+
+
+def _transpose(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [np.swapaxes(g[0], int(a["dim0"]), int(a["dim1"]))]
+
+
+def _permute(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [np.transpose(g[0], tuple(int(d) for d in np.argsort(a["dims"])))]
+
+
+def _view(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [g[0].reshape(v[0].shape)]
+
+
+def _embedding(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    rows, inside = embedding_rows(v[0], v[1], a)
+    padding = a.get("padding_idx")
+    if padding is not None:
+        inside = inside & (v[0] != padding)
+    to_weight = np.zeros_like(v[1])
+    np.add.at(to_weight, rows, g[0] * inside[..., None])
+    return [None, to_weight]
+
+
+def _rms_norm(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    x = v[0]
+    scale = 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + a.get("eps", 1e-5))
+    weight = v[1] if len(v) > 1 and v[1] is not None else None
+    inner = g[0] if weight is None else g[0] * weight
+    found: Gradients = [scale * inner - x * scale**3 * (inner * x).mean(axis=-1, keepdims=True)]
+    if len(v) > 1:
+        found.append(None if weight is None else folded(g[0] * x * scale, weight))
+    return found
+
+
+def _layer_norm(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    centred = v[0] - v[0].mean(axis=-1, keepdims=True)
+    scale = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + a.get("eps", 1e-5))
+    weight = v[1] if len(v) > 1 and v[1] is not None else None
+    inner = g[0] if weight is None else g[0] * weight
+    through = scale * inner - centred * scale**3 * (inner * centred).mean(axis=-1, keepdims=True)
+    found: Gradients = [through - through.mean(axis=-1, keepdims=True)]
+    if len(v) > 1:
+        found.append(None if weight is None else folded(g[0] * centred * scale, weight))
+    if len(v) > 2:
+        found.append(None if v[2] is None else folded(g[0], v[2]))
+    return found
+
+
+def _cross_entropy(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    logits, labels = v
+    reduction = a.get("reduction", "mean")
+    hit = np.zeros_like(logits)
+    hit[np.arange(len(labels)), labels.astype(int)] = 1
+    each = g[0][:, None] if reduction == "none" else g[0].reshape(()) / (len(labels) if reduction == "mean" else 1)
+    return [(softmax(logits, 1) - hit) * each, None]
+
+
+def _rotary(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [rotate(g[0], v[2], -1), rotate(g[1], v[2], -1), None]
+
+
+def _gate(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    scores, chosen, scale = gate(v[0], v[1], a)
+    to_scores = np.zeros_like(scores)
+    np.put_along_axis(to_scores, chosen, scale * g[0], 1)
+    inner = to_scores * scores * (1 - scores)
+    return [inner @ v[1], inner.T @ v[0]]
+
+
+def _grouped(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    x, weights, chosen, first, second, third = v
+    to = [np.zeros_like(each) for each in (x, weights, first, second, third)]
+    held, factor = experts(a, first)
+    for local, expert in enumerate(held):
+        here = chosen == expert
+        share = factor * (weights * here).sum(axis=1, keepdims=True)
+        one, two = x @ first[local].T, x @ second[local].T
+        hidden = one * sigmoid(one) * two
+        back = g[0] @ third[local]
+        to[1] += factor * here * (hidden * back).sum(axis=1, keepdims=True)
+        to_one, to_two = share * back * two * silu_slope(one), share * back * one * sigmoid(one)
+        to[0] += to_one @ first[local] + to_two @ second[local]
+        to[2][local], to[3][local] = to_one.T @ x, to_two.T @ x
+        to[4][local] = (share * g[0]).T @ hidden
+    return [to[0], to[1], None, to[2], to[3], to[4]]
+
+
+_SAME = _slope(lambda x, y: 1.0)
+
+BACKWARD: dict[str, Rule] = {
+    "linear": _linear,
+    "matmul": _matmul,
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "pow": _pow,
+    "sum": _sum,
+    "mean": _mean,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "rsqrt": _slope(lambda x, y: -0.5 * y**3),
+    "sqrt": _slope(lambda x, y: 0.5 / y),
+    "exp": _slope(lambda x, y: y),
+    "log": _slope(lambda x, y: 1 / x),
+    "neg": _slope(lambda x, y: -1.0),
+    "silu": _slope(lambda x, y: silu_slope(x)),
+    "gelu": _slope(lambda x, y: _gelu_slope(x)),
+    "relu": _slope(lambda x, y: (x > 0) * 1.0),
+    "sigmoid": _slope(lambda x, y: y * (1 - y)),
+    "tanh": _slope(lambda x, y: 1 - y**2),
+    "float": _SAME,
+    "contiguous": _SAME,
+    "identity": _SAME,
+    "clone": _SAME,
+    "to": _SAME,
+    "multiref": _multiref,
+    "transpose": _transpose,
+    "permute": _permute,
+    "view": _view,
+    "reshape": _view,
+    "embedding": _embedding,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "cross_entropy": _cross_entropy,
+    "apply_rotary_emb": _rotary,
+    "create_mask": lambda v, out, g, a: [None] * len(v),
+    "apply_mask": lambda v, out, g, a: [g[0], None],
+    "gate_fw": _gate,
+    "nnscaler_moe_gmm": _grouped,
+}
+assert BACKWARD.keys() == FORWARD.keys()
+
+
+def backward(op: str, values: list[Any], outputs: tuple[Array, ...], gradients: list[Array], attributes: Attributes) -> Gradients:
+    """The gradient of each operand of `op`, given those of its outputs."""
+    for output, gradient in zip(outputs, gradients, strict=True):
+        if gradient.shape != output.shape:
+            raise FailureError(f"`{op}`: a gradient of shape {gradient.shape} for an output of shape {output.shape}")
+    try:
+        return BACKWARD[op.rsplit(".", 1)[-1]](values, outputs, gradients, attributes)
+    except (ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
+        raise FailureError(f"gradient of `{op}`: {error}") from error

@@ -1,0 +1,488 @@
+"""Runs a plan, every rank of every replica, on small real numbers, and says whether two plans train the same model."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from oracle.functions import Array, FailureError, forward, rounded
+from oracle.gradients import backward
+from oracle.pieces import box_of, combine, cut, exchange, logical_array, start_value
+from tvlint.ir.plan import (
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Group,
+    Literal,
+    Operator,
+    Peer,
+    Phase,
+    Plan,
+    Receive,
+    ReduceGradients,
+    Role,
+    Segment,
+    Send,
+    Step,
+    Wait,
+)
+
+TOLERANCE = 1e-8
+
+
+class DeadlockError(Exception):
+    """No rank can go on."""
+
+
+@dataclass(slots=True)
+class Post:
+    """One side of a communication: complete once all sides are there."""
+
+    operator: Any
+    values: list[Array | None]
+    done: bool = False
+    results: list[Array | None] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one training step computes."""
+
+    gradients: dict[str, Array]
+    losses: dict[str, float]
+    claims: tuple[str, ...] = ()
+    """Statements of the plan that did not hold, though it ran."""
+
+
+class _Run:
+    def __init__(self, plan: Plan, batch: dict[str, tuple[int, ...]], below: int, seed: int, buffered: bool) -> None:
+        self.plan, self.batch, self.below, self.seed, self.buffered = plan, batch, below, seed, buffered
+        self.channels: dict[object, dict[int, deque[Post]]] = {}
+        self.accumulated: dict[int, dict[str, Array]] = {}
+        self.held: dict[int, set[str]] = {}
+        self.losses: dict[tuple[int, object], list[Array]] = {}
+        self.claims: set[str] = set()
+        self.progress = 0
+        self.weight_of = {t.gradient: n for n, t in plan.tensors.items() if t.role is Role.WEIGHT and t.gradient}
+        for name, tensor in plan.tensors.items():
+            target = plan.tensors.get(tensor.gradient_of)
+            if target is not None and target.role is Role.WEIGHT:
+                self.weight_of[name] = target.name
+        self.loss_gradients = self._loss_gradients()
+
+    def _loss_gradients(self) -> set[str]:
+        losses = {*self.plan.outputs, self.plan.loss}
+        for program in self.plan.programs:
+            for step in program.steps:
+                segment = self.plan.segments[step.segment]
+                for own, outside in zip(segment.outputs, step.outputs or segment.outputs, strict=False):
+                    if outside in losses:
+                        losses.add(own)
+        named = {name for name, tensor in self.plan.tensors.items() if tensor.gradient_of in losses}
+        return named | {self.plan.tensors[name].gradient for name in losses if name in self.plan.tensors} - {""}
+
+    def members(self, group: Group, rank: int, replica: int, everywhere: bool = False) -> tuple[int, ...]:
+        if group.name and not group.ranks and not group.axes:
+            group = next((each for each in self.plan.communicators if each.name == group.name), group)
+        if not group.ranks:
+            return self.plan.mesh.along(rank, group.axes)
+        replication = self.plan.replication
+        shifts = range(replication.count) if everywhere else (replica,)
+        return tuple(sorted({r + shift * replication.stride for r in group.ranks for shift in shifts}))
+
+    def peer(self, peer: Peer, rank: int, replica: int) -> int | None:
+        if peer.rank is not None:
+            return peer.rank + replica * self.plan.replication.stride
+        own = self.plan.mesh.coordinates(rank)
+        at, size = own[peer.axis] + peer.offset, self.plan.mesh.axis_size(peer.axis)
+        return self.plan.mesh.rank({**own, peer.axis: at % size}) if peer.wrap or 0 <= at < size else None
+
+    def post(self, channel: object, rank: int, post: Post, parties: tuple[int, ...]) -> Post:
+        self.progress += 1
+        queues = self.channels.setdefault(channel, {})
+        queues.setdefault(rank, deque()).append(post)
+        while all(queues.get(party) for party in parties):
+            posts = [queues[party].popleft() for party in parties]
+            self._complete(posts, parties)
+        return post
+
+    def _complete(self, posts: list[Post], parties: tuple[int, ...]) -> None:
+        first = posts[0].operator
+        if isinstance(first, Send | Receive):
+            send, receive = posts if isinstance(first, Send) else posts[::-1]
+            if not isinstance(send.operator, Send) or not isinstance(receive.operator, Receive):
+                raise FailureError("two sends or two receives meet")
+            if send.operator.tag != receive.operator.tag:
+                raise FailureError("a send and a receive of different tags meet")
+            receive.results = send.values
+        elif any(type(each.operator) is not type(first) for each in posts):
+            raise FailureError("a collective meets a reducer")
+        elif isinstance(first, Communicate):
+            columns = zip(*[each.values for each in posts], strict=True) if len({len(p.values) for p in posts}) == 1 else None
+            if columns is None:
+                raise FailureError("members give different numbers of tensors")
+            rows = [exchange([each.operator for each in posts], list(column), parties) for column in columns]
+            for index, each in enumerate(posts):
+                each.results = [row[index] for row in rows]
+        else:
+            if len({len(each.values) for each in posts}) > 1:
+                raise FailureError("reducers over different numbers of weights meet")
+            if len({(each.operator.reduce, each.operator.divisor) for each in posts}) > 1:
+                raise FailureError("reducers of different kinds meet")
+            for each in posts:
+                summed = [combine([v for v in column if v is not None], first.reduce) for column in zip(*[p.values for p in posts])]
+                each.results = [value / (first.divisor or 1) for value in summed]
+        for each in posts:
+            each.done = True
+
+    def rank(self, rank: int, replica: int, steps: tuple[Step, ...]) -> Iterator[None]:
+        outside: dict[object, Array] = {}
+        saved: dict[int, dict[str, Array]] = {}
+        handles: dict[str, tuple[Post, tuple[str, ...]]] = {}
+        weights: dict[str, Array] = {}
+        self.accumulated[rank], self.held[rank] = {}, set()
+        for step in steps:
+            segment = self.plan.segments[step.segment]
+            names_in = segment.inputs if step.inputs is None else step.inputs
+            names_out = segment.outputs if step.outputs is None else step.outputs
+            if len(names_in) != len(segment.inputs) or len(names_out) != len(segment.outputs):
+                raise FailureError(f"a step of `{segment.name}` names other values than it has")
+            before = [name if step.inputs is not None else (step.micro_batch, name) for name in names_in]
+            after = [name if step.outputs is not None else (step.micro_batch, name) for name in names_out]
+            body = {own: outside[key] for own, key in zip(segment.inputs, before, strict=True) if key in outside}
+            if segment.phase is Phase.DATA:
+                for own in segment.outputs:
+                    body[own] = self._data(own, replica, max(step.micro_batch, 0))
+            memory = saved.setdefault(step.micro_batch, {})
+            yield from self._body(segment, rank, replica, body, memory, weights, handles)
+            if segment.phase is not Phase.BACKWARD:
+                memory.update(body)
+            made = {name for operator in segment.operators for name in getattr(operator, "outputs", ())}
+            made |= {operator.tensor for operator in segment.operators if isinstance(operator, Receive)}
+            for own, key in zip(segment.outputs, after, strict=True):
+                if own not in body:
+                    if not self._is_gradient(own):
+                        raise FailureError(f"`{own}` leaves `{segment.name}` and is never made")
+                    continue
+                if key in outside and key not in before:
+                    self.claims.add("a value is made twice") if not self._is_gradient(own) else None
+                    outside[key] = outside[key] + body[own] if self._is_gradient(own) else body[own]
+                else:
+                    outside[key] = body[own]
+                name = key if isinstance(key, str) else key[1]
+                if name in self.plan.outputs or name == self.plan.loss:
+                    self.losses.setdefault((replica, key), []).append(body[own])
+            for own in made & self.weight_of.keys() & body.keys():
+                self._accumulate(rank, self.weight_of[own], body[own])
+
+    def _accumulate(self, rank: int, weight: str, value: Array) -> None:
+        if value.shape != self.plan.tensors[weight].shape:
+            raise FailureError(f"a gradient of shape {value.shape} for `{weight}`")
+        known = self.accumulated[rank].get(weight)
+        self.accumulated[rank][weight] = value if known is None else known + value
+
+    def _is_gradient(self, name: str) -> bool:
+        tensor = self.plan.tensors.get(name)
+        return tensor is not None and tensor.role is Role.GRADIENT
+
+    def _data(self, name: str, replica: int, micro_batch: int) -> Array:
+        tensor = self.plan.tensors[name]
+        logical = tensor.logical or tensor.name
+        whole = self.batch.get(logical)
+        if whole is None or len(whole) != len(tensor.shape):
+            raise FailureError(f"the reference has no data `{logical}`")
+        value = logical_array(logical, whole, tensor.dtype, self.below, self.seed)
+        slot = replica * self.plan.micro_batches + micro_batch
+        for dim, (size, local) in enumerate(zip(whole, tensor.shape, strict=True)):
+            if (slot + 1) * local > size and local != size:
+                raise FailureError(f"slot {slot} of `{logical}` lies outside the batch")
+            if local != size:
+                value = np.take(value, range(slot * local, (slot + 1) * local), axis=dim)
+        return rounded(value, tensor.dtype)
+
+    def _body(
+        self,
+        segment: Segment,
+        rank: int,
+        replica: int,
+        body: dict[str, Array],
+        memory: dict[str, Array],
+        weights: dict[str, Array],
+        handles: dict[str, tuple[Post, tuple[str, ...]]],
+    ) -> Iterator[None]:
+        def read(name: str, saved: bool = False) -> Array:
+            tensor = self.plan.tensors.get(name)
+            if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
+                self.held[rank].add(name)
+                if name not in weights:
+                    weights[name] = start_value(tensor, self.plan, rank, self.below, self.seed)
+                return weights[name]
+            if name in body:
+                return body[name]
+            if saved and name in memory:
+                return memory[name]
+            if name in self.loss_gradients and tensor is not None:
+                return np.ones(tensor.shape)
+            if self._is_gradient(name) and tensor is not None:
+                return np.zeros(tensor.shape)
+            raise FailureError(f"`{name}` is read in `{segment.name}` and not there")
+
+        def write(name: str, value: Array) -> None:
+            tensor = self.plan.tensors.get(name)
+            if tensor is not None and tensor.shape != value.shape:
+                self.claims.add(f"`{name}` has shape {value.shape}, declared {tensor.shape}")
+            if name in body and self._is_gradient(name):
+                if body[name].shape != value.shape:
+                    raise FailureError(f"`{name}` sums shapes {body[name].shape} and {value.shape}")
+                value = body[name] + value
+            elif name in body:
+                self.claims.add(f"`{name}` is made twice")
+            body[name] = value
+
+        def operands(operator: Compute, saved: bool) -> list[Any]:
+            return [o.value if isinstance(o, Literal) else read(o, saved) for o in operator.inputs]
+
+        def issue(operator: Operator) -> tuple[Post, tuple[str, ...]] | None:
+            return self._issue(operator, rank, replica, read)
+
+        for batch, run in groupby(segment.operators, key=lambda each: getattr(each, "batch", "")):
+            group = list(run)
+            if batch:
+                together = [found for each in group if (found := issue(each)) is not None]
+                for post, outputs in together:
+                    yield from self._await(post)
+                    self._deliver(post, outputs, write)
+                continue
+            for operator in group:
+                if isinstance(operator, Compute) and segment.phase is Phase.DATA:
+                    continue
+                if isinstance(operator, Compute):
+                    for name, value in zip(operator.outputs, self._forward(operator, operands(operator, False)), strict=True):
+                        write(name, value)
+                elif isinstance(operator, Backward):
+                    for name, value in self._backward(operator, operands(operator.forward, True), read):
+                        write(name, value)
+                elif isinstance(operator, Wait):
+                    if operator.handle not in handles:
+                        raise FailureError(f"nothing to wait for: `{operator.handle}`")
+                    post, outputs = handles.pop(operator.handle)
+                    yield from self._await(post)
+                    self._deliver(post, outputs, write)
+                elif isinstance(operator, ReduceGradients):
+                    yield from self._reduce(operator, rank, replica)
+                elif isinstance(operator, Communicate | Send | Receive):
+                    if isinstance(operator, Communicate) and operator.kind is Collective.CHUNK:
+                        members = self.members(operator.group, rank, replica)
+                        if rank not in members:
+                            raise FailureError(f"rank {rank} cuts for {members}")
+                        pieces = cut(read(operator.inputs[0]), operator.dim, len(members), operator.splits)
+                        write(operator.outputs[0], pieces[members.index(rank)])
+                        continue
+                    issued = issue(operator)
+                    if issued is None:
+                        continue
+                    if operator.handle:
+                        handles[operator.handle] = issued
+                        continue
+                    yield from self._await(issued[0])
+                    self._deliver(*issued, write)
+
+    def _forward(self, operator: Compute, values: list[Any]) -> tuple[Array, ...]:
+        found = forward(operator.op, values, operator.attributes)
+        if len(found) != len(operator.outputs):
+            raise FailureError(f"`{operator.op}` gives {len(found)} values, not {len(operator.outputs)}")
+        return found
+
+    def _backward(self, operator: Backward, values: list[Any], read: Any) -> Iterator[tuple[str, Array]]:
+        outputs = self._forward(operator.forward, values)
+        if len(operator.inputs) != len(outputs):
+            raise FailureError("a backward operator with another number of gradients")
+        incoming = [read(name) if name else np.zeros(y.shape) for name, y in zip(operator.inputs, outputs, strict=True)]
+        found = backward(operator.forward.op, values, outputs, incoming, operator.forward.attributes)
+        to_tensors = [g for g, o in zip(found, operator.forward.inputs, strict=True) if isinstance(o, str)]
+        if len(operator.outputs) > len(to_tensors):
+            raise FailureError("a backward operator with surplus gradients")
+        for name, gradient in zip(operator.outputs, to_tensors, strict=False):
+            if name and gradient is None:
+                raise FailureError(f"`{name}` does not exist")
+            if name:
+                yield name, gradient
+
+    def _issue(self, operator: Operator, rank: int, replica: int, read: Any) -> tuple[Post, tuple[str, ...]] | None:
+        if isinstance(operator, Send | Receive):
+            other = self.peer(operator.peer, rank, replica)
+            if other is None:
+                return None
+            sending = isinstance(operator, Send)
+            parties = (rank, other) if sending else (other, rank)
+            channel = ("p2p", parties, operator.communicator)
+            if sending and self.buffered:
+                post = Post(operator, [read(operator.tensor)])
+                self.post(channel, rank, post, parties)
+                return None
+            values = [read(operator.tensor)] if sending else []
+            if rank == other:
+                raise FailureError(f"rank {rank} sends to itself")
+            post = self.post(channel, rank, Post(operator, values), parties)
+            return post, () if sending else (operator.tensor,)
+        if isinstance(operator, Communicate):
+            members = self.members(operator.group, rank, replica)
+            if rank not in members:
+                raise FailureError(f"rank {rank} takes part in a collective of {members}")
+            values = [read(name) for name in operator.inputs] or [None]
+            post = self.post((members, operator.group.name), rank, Post(operator, list(values)), members)
+            return post, operator.outputs
+        raise FailureError("an operator that cannot be issued")
+
+    def _deliver(self, post: Post, outputs: tuple[str, ...], write: Any) -> None:
+        if isinstance(post.operator, Send):
+            return
+        for name, value in zip(outputs, post.results, strict=False):
+            if value is None:
+                raise FailureError(f"`{name}` receives nothing")
+            tensor = self.plan.tensors.get(name)
+            if isinstance(post.operator, Receive) and tensor is not None:
+                if tensor.shape != value.shape:
+                    raise FailureError(f"`{name}` of shape {tensor.shape} receives {value.shape}")
+                value = rounded(value, tensor.dtype)
+            write(name, value)
+
+    def _reduce(self, operator: ReduceGradients, rank: int, replica: int) -> Iterator[None]:
+        members = self.members(operator.group, rank, replica, operator.replicated)
+        if rank not in members:
+            raise FailureError(f"rank {rank} reduces over {members}")
+        for name in operator.weights:
+            self.held[rank].add(name)
+        own = self.accumulated[rank]
+        values: list[Array | None] = [own.get(name, np.zeros(self.plan.tensors[name].shape)) for name in operator.weights]
+        post = self.post((members, operator.group.name), rank, Post(operator, values), members)
+        yield from self._await(post)
+        own.update({name: value for name, value in zip(operator.weights, post.results, strict=True) if value is not None})
+
+    def _await(self, post: Post) -> Iterator[None]:
+        while not post.done:
+            yield
+        self.progress += 1
+
+
+def run(plan: Plan, batch: dict[str, tuple[int, ...]], below: int = 4, seed: int = 0, buffered: bool = False) -> Result:
+    """One training step of `plan`; `batch` gives the shapes of the whole data. Raises FailureError or DeadlockError.
+
+    Integers in the data are under `below`. `buffered` lets sends complete without their receive.
+    """
+    state = _Run(plan, batch, below, seed, buffered)
+    ranks = {}
+    for replica in range(plan.replication.count):
+        for program in plan.programs:
+            for rank in program.ranks:
+                at = rank + replica * plan.replication.stride
+                if at in ranks:
+                    raise FailureError(f"rank {at} has two programs")
+                ranks[at] = state.rank(at, replica, program.steps)
+    with np.errstate(all="ignore"):
+        _round_robin(state, ranks)
+    for queues in state.channels.values():
+        if any(queues.values()):
+            raise FailureError("a communication is never completed")
+    return Result(_gradients(state), _losses(state), tuple(sorted(state.claims)))
+
+
+def _round_robin(state: _Run, ranks: dict[int, Iterator[None]]) -> None:
+    waiting = dict(ranks)
+    while waiting:
+        before = (len(waiting), state.progress)
+        for rank, execution in list(waiting.items()):
+            if next(execution, "end") == "end":
+                del waiting[rank]
+        if waiting and before == (len(waiting), state.progress):
+            raise DeadlockError(f"ranks {tuple(waiting)} wait for ever")
+
+
+def _losses(state: _Run) -> dict[str, float]:
+    total = 0.0
+    for values in state.losses.values():
+        if any(not np.allclose(value, values[0], rtol=TOLERANCE, atol=0) for value in values):
+            raise FailureError("ranks disagree about the loss")
+        total += float(np.sum(values[0]))
+    return {"loss": total, "slots": len(state.losses)} if state.losses else {}
+
+
+def _gradients(state: _Run) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    covered: dict[str, Array] = {}
+    for rank, names in state.held.items():
+        for name in sorted(names):
+            tensor = state.plan.tensors[name]
+            if tensor.role is not Role.WEIGHT:
+                continue
+            whole, box = box_of(tensor, state.plan, rank)
+            logical, place = tensor.logical or name, tuple(slice(low, high) for low, high in box)
+            own = state.accumulated[rank].get(name, np.zeros(tensor.shape))
+            target = found.setdefault(logical, np.zeros(whole))
+            if target.shape != whole:
+                raise FailureError(f"`{logical}` has two shapes")
+            known = covered.setdefault(logical, np.zeros(whole, bool))
+            scale = max(1e-30, float(np.abs(target).max()), float(np.abs(own).max()))
+            if np.any(np.abs(target[place] - own)[known[place]] > TOLERANCE * scale):
+                raise FailureError(f"ranks hold different gradients of `{logical}`")
+            target[place], known[place] = own, True
+    for logical, known in covered.items():
+        if not known.all():
+            raise FailureError(f"`{logical}` is not covered by the ranks")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`outcome` is `equal`, `different`, `fails` or `deadlocks`; `difference` is the first one, in words."""
+
+    outcome: str
+    difference: str = ""
+    claims: tuple[str, ...] = ()
+
+
+def batch_of(reference: Plan) -> tuple[dict[str, tuple[int, ...]], int]:
+    """The shapes of the whole data by logical name, and the bound of its integers."""
+    inputs = {t.logical or t.name: t.shape for t in reference.tensors.values() if t.role is Role.INPUT}
+    bounds = [
+        (tensor.whole or tensor.shape)[0]
+        for segment in reference.segments.values()
+        for operator in segment.operators
+        if isinstance(operator, Compute) and operator.op.endswith("embedding")
+        and (tensor := reference.tensors[str(operator.inputs[1])])
+    ]
+    return inputs, min(bounds, default=4)
+
+
+def compare(reference: Plan, parallel: Plan, seed: int = 0, buffered: bool = False) -> Comparison:
+    """Whether one step of `parallel` gives the gradients and the loss of one step of `reference`."""
+    batch, below = batch_of(reference)
+    expected = run(reference, batch, below, seed)
+    try:
+        actual = run(parallel, batch, below, seed, buffered)
+    except FailureError as error:
+        return Comparison("fails", str(error))
+    except DeadlockError as error:
+        return Comparison("deadlocks", str(error))
+    return Comparison(*(_difference(expected, actual)), actual.claims)
+
+
+def _difference(expected: Result, actual: Result) -> tuple[str, str]:
+    for name, gradient in expected.gradients.items():
+        own = actual.gradients.get(name)
+        if own is None or own.shape != gradient.shape:
+            return "different", f"no gradient of `{name}`"
+        error = float(np.max(np.abs(own - gradient)))
+        if not error <= TOLERANCE * max(1e-30, float(np.abs(gradient).max())):
+            return "different", f"gradient of `{name}` is off by {error:.3g}"
+    if actual.gradients.keys() - expected.gradients.keys():
+        return "different", f"surplus weights {sorted(actual.gradients.keys() - expected.gradients.keys())}"
+    if not actual.losses or not np.isclose(expected.losses["loss"], actual.losses["loss"], rtol=TOLERANCE, atol=0):
+        return "different", f"loss {actual.losses.get('loss')} instead of {expected.losses['loss']}"
+    return "equal", ""

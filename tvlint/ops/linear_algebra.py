@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tvlint.ir.plan import Literal
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, UnsupportedError, stars
 
 
 def _linear(call: Call) -> Bound:
     call.reject_unknown("bias")
+    if len(call.inputs) == 3 and call.inputs[2] == Literal(None):
+        call = replace(call, inputs=call.inputs[:2])
     operands, weight = call.shape(0), call.shape(1)
     if not operands or len(weight) != 2 or operands[-1] != weight[1]:
         raise UnsupportedError(f"`linear` of shapes {operands} and {weight}")
@@ -20,7 +25,8 @@ def _linear(call: Call) -> Bound:
 
 
 def _biased(call: Call) -> Steps:
-    return (("linear", (0, 1)), ("add", (PREVIOUS, 2))) if len(call.inputs) == 3 else ()
+    biased = len(call.inputs) == 3 and call.inputs[2] != Literal(None)
+    return (("linear", (0, 1)), ("add", (PREVIOUS, 2))) if biased else ()
 
 
 def _matmul(call: Call) -> Bound:

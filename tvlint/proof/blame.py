@@ -10,6 +10,9 @@ from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Pending, Value
 from tvlint.proof.trouble import Trouble, at
 
+_PARTIAL = ("partial-used-as-complete", "gathers-partial-sums")
+"""Mismatches that a partial sum causes by arriving where it does."""
+
 
 def tell(
     machine: Machine,
@@ -49,7 +52,7 @@ def blame(machine: Machine, rank: RankState, operator: Operator, mismatch: Misma
     What follows from a value that the reference does not compute is not told again.
     """
     value = at_fault(machine, rank, operator)
-    if value is None or not value.leaves:
+    if value is None or not value.leaves or mismatch.name not in _PARTIAL:
         if not any(machine.world.terms.foreign(own.term) for own in operands_of(machine, rank, operator)):
             tell(machine, rank, operator, mismatch, cause=cause)
         return

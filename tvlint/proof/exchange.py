@@ -58,8 +58,12 @@ def _dim(operator: Communicate, value: Value) -> int:
 
 
 def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) -> Value:
+    if operator.reduce in ("max", "min") and all(piece is pieces[0] and not piece.leaves for piece in pieces):
+        return pieces[0]
     if operator.reduce not in ("", "sum", "avg"):
-        raise Mismatch("reduce-operator", f"reduces with `{operator.reduce}`", refutes=False)
+        wrong = operator.reduce in ("max", "min") and any(piece.leaves for piece in pieces)
+        what = " of partial sums, which have to be added" if wrong else ""
+        raise Mismatch("reduce-operator", f"takes the `{operator.reduce}`{what}", refutes=wrong)
     if any(piece.box != pieces[0].box for piece in pieces):
         raise Mismatch("mismatched-slices", "sums different slices of a value", refutes=True)
     terms = {piece.term for piece in pieces}

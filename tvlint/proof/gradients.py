@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, product
 
+from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan, ReduceGradients, Role, Tensor
 from tvlint.proof.apply import Mismatch, World
 from tvlint.proof.blame import scope_of
 from tvlint.proof.groups import members_of
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.placed import region
-from tvlint.proof.relation import Leaf, Value
+from tvlint.proof.relation import Leaf, Pending, Value
 from tvlint.proof.trouble import Trouble, at
 
 
@@ -255,13 +256,42 @@ def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected) -
             yield Trouble("other-outputs", False, text, rank)
             continue
         for name, term in zip(names, expected.losses, strict=False):
-            value = environment[name]
+            value = _returned(world, plan, derived, rank, name)
             if value is not None and value.term == term and _one_slot(value):
                 continue
-            refutes = value is not None and value.term == term
-            yield Trouble("other-output", refutes, f"`{name}`, which {{ranks}} return, is not what the reference returns", rank)
+            yield _wrong_output(name, rank, term, value)
     if plan.outputs and not returned:
         yield Trouble("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
+
+
+def _returned(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
+    """What `rank` returns as `name`, summed over the axes on which the plan declares it a partial sum."""
+    tensor = plan.tensors.get(name)
+    placements = (tensor.placements if tensor is not None else None) or {}
+    axes = tuple(axis for axis, placement in placements.items() if placement == Partial("sum"))
+    value = derived.environments[rank][name]
+    if not axes or value is None:
+        return value
+    parts = [derived.environments.get(member, {}).get(name) for member in plan.mesh.along(rank, axes)]
+    whole = [part for part in parts if part is not None]
+    return world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
+
+
+def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
+    subject = f"`{name}`, which {{ranks}} return,"
+    if value is None:
+        return Trouble("undecided-output", False, f"{subject} depends on something that is wrong or undecided before", rank)
+    if value.term != term:
+        return Trouble("other-output", False, f"{subject} is not the expression that the reference returns", rank)
+    pending = sorted(entry for leaf in value.leaves for entry in leaf.pending if not _whole(entry))
+    if pending:
+        lacks = scope_of(pending[0]._replace(one_replica=False, one_micro_batch=False))
+        return Trouble("incomplete-output", True, f"{subject} is a partial sum, {lacks}", rank)
+    return Trouble("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
+
+
+def _whole(entry: Pending) -> bool:
+    return (entry.low, entry.high) == (0, entry.size)
 
 
 def _one_slot(value: Value) -> bool:
@@ -270,4 +300,4 @@ def _one_slot(value: Value) -> bool:
         return True
     if len(value.leaves) != 1 or value.leaves[0].coefficient != 1:
         return False
-    return all((entry.low, entry.high) == (0, entry.size) for entry in value.leaves[0].pending)
+    return all(_whole(entry) for entry in value.leaves[0].pending)

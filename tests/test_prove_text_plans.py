@@ -1,0 +1,134 @@
+"""Verdicts on small plans in plan text: what is proved, what is refuted, and what stays unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvlint.findings import Outcome, Verdict
+from tvlint.proof.prove import prove
+from tvlint.readers.plan_text import read
+
+REFERENCE = """
+plan "mlp"
+weight w1 f32[16,8]
+weight b1 f32[16]
+weight w2 f32[8,16]
+input  x  f32[8,8]
+loss l
+program
+  h = linear(x, w1, b1)
+  a = gelu(h)
+  y = linear(a, w2)
+  s = softmax(y, dim=1)
+  l = sum(s)
+  ds = backward l (grad(l))
+  dy = backward s (ds)
+  da, grad(w2) = backward y (dy)
+  dh = backward a (da)
+  _, grad(w1), grad(b1) = backward h (dh)
+"""
+
+PARALLEL = """
+plan "tensor- and data-parallel mlp"
+mesh dp=2 tp=2
+weight w1 f32[16,8] tp:S(0)
+weight b1 f32[16]   tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input  x  f32[8,8]  dp:S(0)
+loss l
+program
+  h = linear(x, w1, b1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+  s = softmax(y, dim=1)
+  l0 = sum(s)
+  l = all-reduce(l0) over dp
+  ds = backward l0 (grad(l))
+  dy = backward s (ds)
+  da, grad(w2) = backward p (dy)
+  dh = backward a (da)
+  _, grad(w1), grad(b1) = backward h (dh)
+  reduce-gradients w1, b1, w2 over dp
+"""
+
+
+def verdict_on(parallel: str, reference: str = REFERENCE) -> Verdict:
+    plans = [read(path, text).plan for path, text in (("parallel.plan", parallel), ("reference.plan", reference))]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    return prove(plans[0], plans[1])
+
+
+def test_the_parallel_mlp_is_proved() -> None:
+    verdict = verdict_on(PARALLEL)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        ("y = all-reduce(p) over tp", "y = identity(p)", "partial-used-as-complete"),
+        ("y = all-reduce(p) over tp", "y0 = all-reduce(p) over tp\n  y = all-reduce(y0) over tp", "scaled-value"),
+        ("y = all-reduce(p) over tp", "y = all-reduce(p) over dp", "mismatched-slices"),
+        ("y = all-reduce(p) over tp", "y = all-reduce max(p) over tp", "reduce-operator"),
+        ("softmax(y, dim=1)", "softmax(y, dim=0)", "split-dimension"),
+        ("a = gelu(h)", "a = relu(h)", "other-operator"),
+        ("weight b1 f32[16]   tp:S(0)", "weight b1 f32[16]", "mismatched-slices"),
+        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, w2 over dp", "incomplete-gradient"),
+        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp divide 2", "scaled-gradient"),
+        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp,tp", "mismatched-slices"),
+        ("_, grad(w1), grad(b1) = backward h (dh)", "_, grad(w1), _ = backward h (dh)", "missing-gradient"),
+        ("l = all-reduce(l0) over dp", "l = identity(l0)", "incomplete-output"),
+        ("input  x  f32[8,8]  dp:S(0)", "input  x  f32[8,8]", "scaled-gradient"),
+    ],
+)
+def test_one_wrong_line_is_not_proved_and_says_why(before: str, after: str, name: str) -> None:
+    assert before in PARALLEL
+    verdict = verdict_on(PARALLEL.replace(before, after))
+    assert verdict.outcome is not Outcome.PROVED
+    assert name in [reason.name for reason in verdict.reasons]
+
+
+def test_a_softmax_along_another_dimension_is_another_value() -> None:
+    swapped = REFERENCE.replace("dim=1", "dim=0")
+    verdict = verdict_on(swapped)
+    assert verdict.outcome is not Outcome.PROVED
+
+
+def test_an_operator_that_is_not_in_the_table_is_unknown() -> None:
+    unknown = [text.replace("gelu(h)", "mystery(h)") for text in (PARALLEL, REFERENCE)]
+    verdict = verdict_on(*unknown)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert {reason.name for reason in verdict.reasons} >= {"unsupported-operator"}
+
+
+def test_operands_of_a_commutative_operator_may_be_exchanged() -> None:
+    reference = REFERENCE.replace("a = gelu(h)", "g = gelu(h)\n  a = mul(g, h)").replace(
+        "dh = backward a (da)", "dg, dh = backward a (da)\n  dh = backward g (dg)"
+    )
+    parallel = PARALLEL.replace("a = gelu(h)", "g = gelu(h)\n  a = mul(h, g)").replace(
+        "dh = backward a (da)", "dh, dg = backward a (da)\n  dh = backward g (dg)"
+    )
+    verdict = verdict_on(parallel, reference)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+def test_a_deadlocked_plan_is_refuted() -> None:
+    reference = "weight w f32[4,4]\ninput x f32[4,4]\nloss l\nprogram\n  y = linear(x, w)\n  l = sum(y)\n" + (
+        "  dy = backward l (grad(l))\n  _, grad(w) = backward y (dy)\n"
+    )
+    parallel = (
+        "mesh pp=2\nweight w f32[4,4]\ninput x f32[4,4]\nloss l\nprogram\n  y = linear(x, w)\n"
+        "  recv z: f32[4,4] from pp+1 ring\n  send y to pp+1 ring\n  l = sum(y)\n"
+        "  dy = backward l (grad(l))\n  _, grad(w) = backward y (dy)\n"
+    )
+    verdict = verdict_on(parallel, reference)
+    assert verdict.outcome is Outcome.REFUTED
+    assert {"deadlock", "never-completes"} & {reason.name for reason in verdict.reasons}
+
+
+def test_a_loss_that_is_declared_partial_is_proved_as_the_sum_of_its_parts() -> None:
+    declared = PARALLEL.replace("loss l\n", "loss l f32[] dp:P\n").replace("l = all-reduce(l0) over dp", "l = identity(l0)")
+    verdict = verdict_on(declared)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]

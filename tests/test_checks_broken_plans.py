@@ -11,7 +11,7 @@ from tvlint.readers import nnscaler_pickle
 DEFECTS = {
     "br2": {"use-before-definition"},
     "br6": {"mismatched-message"},
-    "br14": {"missing-collective-member"},
+    "br14": {"unbalanced-backward"},
     "br14r": {"reducer-before-last-backward"},
     "unbroken-control": set(),
 }

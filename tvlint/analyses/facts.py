@@ -62,6 +62,11 @@ class Facts:
             operator = self.plan.segments[segment].operators[index]
         return operator.source or Location(self.plan.path, pointer=f"segment {segment}/operator {index}")
 
+    def start(self, segment: str) -> Location:
+        """Where a segment begins: the place of its first operator."""
+        operators = self.plan.segments[segment].operators
+        return self.place(segment, 0, operators[0]) if operators else Location(self.plan.path, pointer=f"segment {segment}")
+
     def site(self, site: Site) -> Location:
         """Where the operator of `site` stands."""
         return self.place(site.segment, site.index, site.operator)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.operands import writes
-from tvlint.ir.plan import Plan, Program, ReduceGradients, Update
+from tvlint.analyses.operands import reads, writes
+from tvlint.ir.plan import Backward, Plan, Program, ReduceGradients, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +67,48 @@ def _early(plan: Plan, program: Program, produced: dict[str, list[tuple[int, str
             yield Early(kind, name, index, weight, final[3], program.ranks, (final[2], final[1]))
         elif kind == "update" and weight in reduced and (at, index) < reduced[weight][:2]:
             yield Early("update-reduce", name, index, weight, -1, program.ranks, (reduced[weight][2], reduced[weight][1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """`weight` gets gradients on the ranks `first` and `second`, in different segments, and nothing adds them up."""
+
+    weight: str
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    update: tuple[str, int]
+    produced: tuple[str, int]
+
+
+def tied(plan: Plan) -> Iterator[Tied]:
+    """Weights whose gradient different operators of different programs produce, and that both update unreduced."""
+    owners = weight_gradients(plan)
+    made: dict[str, dict[int, tuple[str, int]]] = {}
+    forwards: dict[tuple[str, int], str] = {}
+    updates: dict[str, dict[int, tuple[str, int]]] = {}
+    touched: set[str] = set()
+    for number, program in enumerate(plan.programs):
+        for name in dict.fromkeys(step.segment for step in program.steps):
+            segment = plan.segments.get(name)
+            for index, operator in enumerate(segment.operators) if segment is not None else ():
+                if isinstance(operator, Backward):
+                    for gradient in operator.outputs:
+                        if gradient in owners:
+                            made.setdefault(owners[gradient], {})[number] = (name, index)
+                            forwards[name, index] = ",".join(operator.forward.outputs) + operator.forward.op
+                elif isinstance(operator, Update):
+                    for weight in operator.weights:
+                        updates.setdefault(weight, {})[number] = (name, index)
+                elif isinstance(operator, ReduceGradients):
+                    touched.update(operator.weights)
+                else:
+                    touched.update(owners[read] for read in reads(operator) if read in owners)
+    for weight, places in made.items():
+        both = [number for number in places if number in updates.get(weight, {})]
+        if weight in touched or len(both) < 2:
+            continue
+        first = both[0]
+        other = next((number for number in both[1:] if forwards[places[number]] != forwards[places[first]]), None)
+        if other is not None:
+            ranks = plan.programs[first].ranks, plan.programs[other].ranks
+            yield Tied(weight, *ranks, updates[weight][other], places[other])

@@ -78,3 +78,18 @@ def _exchanged(operator: Communicate, before: On, dim: int | None, rank: int) ->
     if isinstance(before, Shard) and not before.order and not before.parts:
         return (Shard(dim), "") if before.dim % rank == joined else (None, "wrong-all-to-all-dim")
     return None, ""
+
+
+def faulty_splits(operator: Communicate, shape: tuple[int, ...], members: int) -> str:
+    """What is wrong with the sizes that an all-to-all sends and receives, in words; empty: nothing."""
+    for what, splits in (("splits", operator.splits), ("receive-splits", operator.receive_splits)):
+        if splits and len(splits) != members:
+            return f"{len(splits)} {what} for {members} ranks"
+    dim = operator.dim if operator.dim is not None else 0
+    if not -len(shape) <= dim < len(shape):
+        return ""
+    if operator.splits and sum(operator.splits) != shape[dim]:
+        return f"splits {list(operator.splits)} add up to {sum(operator.splits)}, the dimension has {shape[dim]}"
+    if not operator.splits and shape[dim] % members:
+        return f"a dimension of {shape[dim]} for {members} ranks"
+    return ""

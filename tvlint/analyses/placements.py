@@ -7,13 +7,15 @@ annotations; an operator that the table does not know gives an unknown placement
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from tvlint.analyses.calls import Call as CommunicationCall
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.placed import AtRoot, Defect, On, Placed, Where, is_whole, same, words
-from tvlint.analyses.placed_communicate import after
+from tvlint.analyses.placed_communicate import after, faulty_splits
 from tvlint.analyses.placed_compute import Form, Wrong, forms, gradient_form, on_axis
+from tvlint.analyses.placed_opaque import over_shards
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ir.plan import (
@@ -234,6 +236,12 @@ class _Walk:
             for axis in self.axes:
                 if isinstance(self._value(first).on.get(axis), Partial):
                     self._say("partial-through-nonlinear", first, axis, operator.op.rsplit(".", 1)[-1])
+        names = [name for name in operator.inputs if not isinstance(name, Literal)]
+        ranks = [len(self._shape(name) or ()) for name in names]
+        for axis in self.axes:
+            rule, at = over_shards(operator, [self._value(name).on.get(axis) for name in names], ranks)
+            if rule:
+                self._say(rule, names[at], axis, operator.op.rsplit(".", 1)[-1])
         for name in operator.outputs:
             self._store(name, {}, {})
 
@@ -330,6 +338,11 @@ class _Walk:
             rank = len(tensor.shape) if tensor is not None else 0
             gradient = tensor is not None and tensor.role is Role.GRADIENT
             on: dict[str, On] = {} if axes is None else dict(value.on)
+            if operator.kind is Collective.ALL_TO_ALL and axes is not None and tensor is not None:
+                members = prod(self.plan.mesh.axis_size(axis) for axis in axes)
+                fault = faulty_splits(operator, tensor.shape, members) if members > 1 else ""
+                if fault:
+                    self._say("wrong-all-to-all-splits", source, axes[0] if axes else "", operator.kind.value, fault)
             for axis in axes or ():
                 if axis not in self.axes:
                     continue
@@ -437,7 +450,7 @@ def _computed(facts: Facts, program: Program) -> frozenset[str]:
         name
         for segment in segments
         for operator in facts.plan.segments[segment].operators
-        if isinstance(operator, Compute | Backward)
+        if isinstance(operator, Compute | Backward | Communicate)
         for name in operator.outputs
         if name
     )

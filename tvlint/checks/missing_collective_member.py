@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tvlint.analyses.agreement import called, disagreements
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.runs import uneven_backwards
 from tvlint.findings import Finding, Severity
 from tvlint.ir.ranks import describe
 
@@ -13,13 +14,14 @@ SEVERITY = Severity.ERROR
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Collectives that some member of the group runs fewer times than the others."""
+    """Collectives that some member of the group runs fewer times than the others; not where a whole backward is missing."""
     seen = set()
+    unbalanced = {rank for found in uneven_backwards(facts.plan) for rank in found.ranks}
     for found in disagreements(facts):
         if found.kind != "absent":
             continue
         call = found.ours[0]
-        if call.site in seen:
+        if call.site in seen or unbalanced.intersection(found.absent):
             continue
         seen.add(call.site)
         yield Finding(

@@ -45,6 +45,7 @@ def _outside(facts: Facts) -> Iterator[Finding]:
     for call in facts.traffic.outside:
         if isinstance(call.operator, (Communicate, ReduceGradients)):
             found.setdefault(call.site, []).append(call)
+    yield from _rootless(facts)
     for site, calls in found.items():
         ranks = tuple(sorted({call.rank for call in calls}))
         yield Finding(
@@ -56,6 +57,27 @@ def _outside(facts: Facts) -> Iterator[Finding]:
             (),
             facts.fold.everywhere(ranks),
         )
+
+
+def _rootless(facts: Facts) -> Iterator[Finding]:
+    seen: set[Site] = set()
+    for meetings in facts.traffic.meetings.values():
+        for call in (call for meeting in meetings for call in meeting.calls.values()):
+            operator = call.operator
+            if not isinstance(operator, Communicate) or operator.root is None or call.site in seen:
+                continue
+            if operator.root in call.members or operator.group.axes:
+                continue
+            seen.add(call.site)
+            yield Finding(
+                "wrong-collective-group",
+                SEVERITY,
+                f"the root of `{_name(call)}` is rank {operator.root}, but it runs over {describe(call.members)}",
+                facts.site(call.site),
+                "name a root of the group",
+                (),
+                facts.fold.everywhere((call.rank,)),
+            )
 
 
 def _strangers(facts: Facts) -> Iterator[Finding]:

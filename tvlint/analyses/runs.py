@@ -1,0 +1,57 @@
+"""How often every segment runs for every micro-batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.ir.plan import Phase, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """On `ranks`, `segment` runs `times` times for `micro_batch`, its forward segment `expected` times."""
+
+    segment: str
+    forward: str
+    micro_batch: int
+    times: int
+    expected: int
+    ranks: tuple[int, ...]
+
+
+def uneven_backwards(plan: Plan) -> Iterator[Count]:
+    """Backward segments that run more or less often for a micro-batch than the forward segment they mirror."""
+    mirrors: dict[str, list[str]] = {}
+    for name, segment in plan.segments.items():
+        if segment.phase is Phase.BACKWARD and segment.mirror in plan.segments:
+            mirrors.setdefault(segment.mirror, []).append(name)
+    for program in plan.programs:
+        runs = Counter((step.segment, step.micro_batch) for step in program.steps)
+        used = {name for name, _ in runs}
+        for forward, backwards in mirrors.items():
+            own = [name for name in backwards if name in used]
+            if len(own) != 1 or forward not in used:
+                continue
+            batches = sorted({batch for name, batch in runs if name in (forward, own[0])})
+            for batch in batches:
+                if runs[own[0], batch] != runs[forward, batch]:
+                    yield Count(own[0], forward, batch, runs[own[0], batch], runs[forward, batch], program.ranks)
+
+
+def repeated(plan: Plan) -> Iterator[Count]:
+    """Forward segments that run more than once for a micro-batch, without being recomputed."""
+    for program in plan.programs:
+        for (name, batch), times in Counter((step.segment, step.micro_batch) for step in program.steps).items():
+            segment = plan.segments.get(name)
+            if times > 1 and batch >= 0 and segment is not None and segment.phase is Phase.FORWARD and not segment.checkpointed:
+                yield Count(name, name, batch, times, 1, program.ranks)
+
+
+def out_of_range(plan: Plan) -> Iterator[Count]:
+    """Runs for micro-batches that the plan does not have."""
+    for program in plan.programs:
+        for name, batch in dict.fromkeys((step.segment, step.micro_batch) for step in program.steps):
+            if batch >= plan.micro_batches:
+                yield Count(name, name, batch, 1, 0, program.ranks)

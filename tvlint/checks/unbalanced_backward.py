@@ -1,0 +1,34 @@
+"""unbalanced-backward: a micro-batch has a forward without its backward, or two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.facts import Facts
+from tvlint.analyses.runs import uneven_backwards
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Micro-batches for which a forward segment and its backward run unequally often; once per segment and ranks."""
+    seen = set()
+    for found in uneven_backwards(facts.plan):
+        if (found.segment, found.ranks) in seen:
+            continue
+        seen.add((found.segment, found.ranks))
+        yield Finding(
+            "unbalanced-backward",
+            SEVERITY,
+            f"`{found.forward}` runs {_times(found.expected)} for micro-batch {found.micro_batch} on {facts.who(found.ranks)}, "
+            f"but its backward `{found.segment}` {_times(found.times)}",
+            facts.start(found.segment),
+            "run every backward exactly once for every micro-batch that ran forward",
+            (),
+            facts.fold.everywhere(found.ranks),
+        )
+
+
+def _times(count: int) -> str:
+    return {0: "not at all", 1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -72,7 +72,7 @@ def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:
         message=first.message.replace("{ranks}", describe(ranks, plan.mesh)).replace("{subject}", _subjects(troubles)),
         location=location,
         ranks=ranks,
-        operator=first.operator,
+        operator=first.operator.strip("`"),
         expected=first.expected,
         actual=first.actual,
         repair=first.repair,

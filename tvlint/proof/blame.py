@@ -36,7 +36,7 @@ def tell(
         message,
         rank.number,
         segment,
-        subject,
+        bare_name(operator) if operator is not None else "",
         expected=expected,
         actual=actual,
         cause=cause,
@@ -75,7 +75,7 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
         mismatch.refutes,
         f"{{subject}} on {{ranks}} is a partial sum of `{what}`, {scope}; {name_of(consumer)} uses it as complete",
         maker.number,
-        operator=name_of(consumer),
+        operator=bare_name(consumer),
         expected="a complete value",
         actual=f"a partial sum, {scope}",
         repair=f"sum `{carrier}` over the ranks that hold its parts after {name_of(producer)}",
@@ -130,3 +130,8 @@ def name_of(operator: Operator) -> str:
     if isinstance(operator, Communicate):
         return f"`{operator.kind.value}`"
     return f"`{type(operator).__name__.lower()}`"
+
+
+def bare_name(operator: Operator) -> str:
+    """The operator's name without marks."""
+    return name_of(operator).replace("`", "")

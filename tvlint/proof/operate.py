@@ -11,7 +11,7 @@ from tvlint.ir.plan import Backward, Compute, Literal, Phase, Role, Segment
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Steps, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import Mismatch, forward_use, gradient_use, run
-from tvlint.proof.blame import blame, name_of, tell
+from tvlint.proof.blame import bare_name, blame, name_of, tell
 from tvlint.proof.lookup import assign, gradient_value, input_value, operand_value
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
 from tvlint.proof.relation import Value
@@ -147,7 +147,7 @@ def checked(
             False,
             f"{subject} on {{ranks}} {text}",
             rank.number,
-            operator=subject,
+            operator=bare_name(operator),
             expected=near.expected if near is not None else "",
             actual=near.actual if near is not None else "",
             cause=("foreign", value.term),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -45,7 +46,16 @@ def prove(
     piece of every weight after reduction equals that of the reference, and so do the returned values. Refuted comes with a
     structural fact or a number; whatever could not be decided is Unknown.
     """
-    tell = progress or (lambda text, share: None)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _proved(parallel, reference, assume, progress or (lambda text, share: None))
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _proved(parallel: Plan, reference: Plan, assume: frozenset[str], tell: Callable[[str, float], None]) -> Verdict:
     blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
     gap = _unpaired(parallel, reference)
     if gap is not None:

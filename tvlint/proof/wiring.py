@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvlint.ir.plan import Backward, Communicate, Compute, Phase, Plan, Program, Receive, ReduceGradients, Segment, Send, Update
+from tvlint.ir.plan import Communicate, Phase, Plan, Program, Receive, Segment, Send
+from tvlint.proof.finality import Finals
 from tvlint.proof.groups import members_of, peer_of
-from tvlint.proof.trouble import Trouble, at
+from tvlint.proof.trouble import Trouble
 
 Entry: TypeAlias = tuple[object, int, int]
 """One communication of a rank: which operator, for which micro-batch, with which tag."""
@@ -34,12 +35,12 @@ def micro_batches_of(plan: Plan) -> int:
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     """What keeps the micro-batches from being alike on some rank."""
     found = False
+    finals = Finals(plan)
     for program in plan.programs:
         for trouble in (
             *_counts(plan, program, micro_batches),
             *_values(plan, program),
-            *_reducers_last(plan, program),
-            *_updates_last(plan, program),
+            *finals.troubles(program),
         ):
             found = True
             yield from (_on(trouble, rank) for rank in program.ranks)
@@ -177,66 +178,21 @@ def _of_other_forward(
     return None
 
 
-def _reducers_last(plan: Plan, program: Program) -> Iterator[Trouble]:
-    """Gradients are complete when they are reduced."""
-    waiting: dict[str, tuple[str, ReduceGradients]] = {}
-    weight_of = {tensor.gradient: tensor.name for tensor in plan.tensors.values() if tensor.gradient}
-    told = set()
-    for step in program.steps:
-        segment = plan.segments[step.segment]
-        for operator in segment.operators:
-            if isinstance(operator, ReduceGradients):
-                waiting.update(dict.fromkeys(operator.weights, (segment.name, operator)))
-            elif isinstance(operator, Backward) and waiting:
-                for name in operator.outputs:
-                    weight = weight_of.get(name, "")
-                    if weight not in waiting or weight in told:
-                        continue
-                    told.add(weight)
-                    where, reducer = waiting[weight]
-                    text = (
-                        f"the gradients of `{where}` on {{ranks}} are reduced before the backward of micro-batch "
-                        f"{step.micro_batch} adds to them"
-                    )
-                    yield at(reducer, where, Trouble("reduced-too-early", True, text, -1))
-
-
-def _updates_last(plan: Plan, program: Program) -> Iterator[Trouble]:
-    """A weight is updated after the last use of it and of its gradient."""
-    weight_of = {tensor.gradient: tensor.name for tensor in plan.tensors.values() if tensor.gradient}
-    updated: dict[str, tuple[str, Update]] = {}
-    told = set()
-    for step in program.steps:
-        for operator in plan.segments[step.segment].operators:
-            names: tuple[str, ...] = ()
-            if isinstance(operator, Update):
-                updated.update({name: (step.segment, operator) for name in operator.weights if name not in updated})
-            elif isinstance(operator, ReduceGradients):
-                names = operator.weights
-            elif isinstance(operator, Compute):
-                names = tuple(name for name in operator.inputs if isinstance(name, str))
-            elif isinstance(operator, Backward):
-                names = tuple(weight_of.get(name, "") for name in operator.outputs)
-            for name in names:
-                if name in updated and name not in told:
-                    told.add(name)
-                    where, update = updated[name]
-                    text = f"`{name}` on {{ranks}} is updated while it or its gradient is still in use"
-                    yield at(update, where, Trouble("updated-too-early", True, text, -1))
-
-
 def _channels(plan: Plan) -> Iterator[Trouble]:
     """Messages and collectives meet their counterparts of the same micro-batch, in the pattern of the first."""
     sends: dict[object, list[Entry]] = {}
     receives: dict[object, list[Entry]] = {}
     collectives: dict[tuple[object, int], list[Entry]] = {}
     members: dict[object, tuple[int, ...]] = {}
+    talking = {
+        name: [(i, own) for i, own in enumerate(segment.operators) if isinstance(own, Send | Receive | Communicate)]
+        for name, segment in plan.segments.items()
+    }
     for program in plan.programs:
         for rank in program.ranks:
             for step in program.steps:
-                segment = plan.segments[step.segment]
-                for index, operator in enumerate(segment.operators):
-                    entry = ((rank, segment.name, index), step.micro_batch)
+                for index, operator in talking[step.segment]:
+                    entry = ((rank, step.segment, index), step.micro_batch)
                     if isinstance(operator, Send | Receive):
                         peer = peer_of(plan, operator.peer, rank)
                         if peer is None:

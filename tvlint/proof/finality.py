@@ -1,0 +1,73 @@
+"""Gradients are final when they are reduced, and weights are no longer needed when they are updated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tvlint.ir.plan import Backward, Compute, Operator, Plan, Program, ReduceGradients, Role, Update
+from tvlint.proof.trouble import Trouble, at
+
+
+@dataclass(frozen=True, slots=True)
+class _Touches:
+    """What one operator does to weights: reduces, updates, adds to their gradients, or reads them."""
+
+    operator: Operator
+    reduces: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+
+
+class Finals:
+    """The touches of every segment, found once."""
+
+    def __init__(self, plan: Plan) -> None:
+        weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
+        owner = {plan.tensors[name].gradient: name for name in weights if plan.tensors[name].gradient}
+        owner.update({name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of in weights})
+        updates = any(isinstance(own, Update) for segment in plan.segments.values() for own in segment.operators)
+        self._segments = {
+            name: tuple(touch for own in segment.operators if (touch := _touches(own, weights, owner, updates)) is not None)
+            for name, segment in plan.segments.items()
+        }
+
+    def troubles(self, program: Program) -> Iterator[Trouble]:
+        """Weights that are reduced before their gradients are complete, or updated before their last use."""
+        reduced: dict[str, tuple[str, Operator]] = {}
+        updated: dict[str, tuple[str, Operator]] = {}
+        told = set()
+        for step in program.steps:
+            for touch in self._segments[step.segment]:
+                for name in touch.adds:
+                    if name in reduced and name not in told:
+                        told.add(name)
+                        where, reducer = reduced[name]
+                        text = (
+                            f"the gradients of `{where}` on {{ranks}} are reduced before the backward of micro-batch "
+                            f"{step.micro_batch} adds to them"
+                        )
+                        yield at(reducer, where, Trouble("reduced-too-early", True, text, -1))
+                for name in (*touch.adds, *touch.reads, *touch.reduces):
+                    if name in updated and name not in told:
+                        told.add(name)
+                        where, update = updated[name]
+                        text = f"`{name}` on {{ranks}} is updated while it or its gradient is still in use"
+                        yield at(update, where, Trouble("updated-too-early", True, text, -1))
+                reduced.update(dict.fromkeys(touch.reduces, (step.segment, touch.operator)))
+                updated.update(dict.fromkeys(touch.updates, (step.segment, touch.operator)))
+
+
+def _touches(operator: Operator, weights: set[str], owner: Mapping[str, str], updates: bool) -> _Touches | None:
+    if isinstance(operator, ReduceGradients):
+        return _Touches(operator, reduces=operator.weights)
+    if isinstance(operator, Update):
+        return _Touches(operator, updates=operator.weights)
+    if isinstance(operator, Backward):
+        adds = tuple(owner[name] for name in operator.outputs if name in owner)
+        return _Touches(operator, adds=adds) if adds else None
+    if updates and isinstance(operator, Compute):
+        reads = tuple(name for name in operator.inputs if isinstance(name, str) and name in weights)
+        return _Touches(operator, reads=reads) if reads else None
+    return None

@@ -22,7 +22,8 @@ def test_ranks_that_do_the_same_are_walked_once() -> None:
 
 
 def test_an_axis_that_a_peer_names_is_not_folded() -> None:
-    facts = Facts(_plan("mesh dp=4 pp=2\ninput x f32[4,8]\nprogram\n  send x to pp+1 batch b\n  recv y: f32[4,8] from pp-1 batch b\n"))
+    text = "mesh dp=4 pp=2\ninput x f32[4,8]\nprogram\n  send x to pp+1 batch b\n  recv y: f32[4,8] from pp-1 batch b\n"
+    facts = Facts(_plan(text))
     assert facts.fold.present == (0, 1)
     assert [call.rank for calls in facts.traffic.calls.values() for call in calls] == [0, 1]
     assert facts.rendezvous.blocked == ()

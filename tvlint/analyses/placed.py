@@ -42,6 +42,7 @@ class Defect:
     operator: str = ""
     other: str = ""
     made: Where | None = None
+    ranks: tuple[int, ...] = ()
 
 
 def is_whole(placement: On) -> bool:

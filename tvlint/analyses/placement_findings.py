@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tvlint.analyses.claims import claim_defects
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import Defect
 from tvlint.analyses.placements import defects
@@ -14,11 +15,13 @@ def report(
     facts: Facts, rule: str, severity: Severity, message: Callable[[Defect], str], help: Callable[[Defect], str]
 ) -> Iterator[Finding]:
     """The defects of `rule` as findings."""
-    for defect in defects(facts):
+    for defect in (*defects(facts), *claim_defects(facts)):
         if defect.rule != rule:
             continue
         related: tuple[Related, ...] = ()
         if defect.made is not None and defect.made != defect.where:
             related = (Related(f"`{defect.name}` gets its placement here", facts.place(*defect.made)),)
-        ranks = facts.ranks_running(defect.where[0])
-        yield Finding(rule, severity, message(defect), facts.place(*defect.where), help(defect), related, ranks)
+        ranks = facts.fold.everywhere(defect.ranks) if defect.ranks else facts.ranks_running(defect.where[0])
+        text = message(defect).replace(f"`{defect.axis}`", defect.axis) if defect.ranks else message(defect)
+        advice = help(defect).replace(f"`{defect.axis}`", defect.axis) if defect.ranks else help(defect)
+        yield Finding(rule, severity, text, facts.place(*defect.where), advice, related, ranks)

@@ -15,6 +15,7 @@ SEVERITY = Severity.ERROR
 def check(facts: Facts) -> Iterator[Finding]:
     """Pairs of send and receive that differ in shape, dtype, value or micro-batch; once per pair of operators."""
     seen = set()
+    values: set[str] = set()
     for sends, _ in facts.traffic.channels.values():
         for send in sends:
             receive = send.partner
@@ -24,6 +25,10 @@ def check(facts: Facts) -> Iterator[Finding]:
             if not difference:
                 continue
             seen.add((send.site, receive.site))
+            logical = _logical(facts, send)
+            if logical and logical in values:
+                continue
+            values.add(logical)
             assert isinstance(send.operator, Send)
             assert isinstance(receive.operator, Receive)
             yield Finding(
@@ -37,6 +42,13 @@ def check(facts: Facts) -> Iterator[Finding]:
                 (Related("it is sent here", facts.call(send)),),
                 facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
             )
+
+
+def _logical(facts: Facts, send: Call) -> str:
+    """The value that is sent, where the plan says; pieces of one value that are crossed are one mistake."""
+    assert isinstance(send.operator, Send)
+    tensor = facts.plan.tensors.get(send.operator.tensor)
+    return tensor.logical if tensor is not None and tensor.region is not None else ""
 
 
 def _difference(facts: Facts, send: Call, receive: Call) -> str:

@@ -22,6 +22,8 @@ def _message(defect: Defect) -> str:
         return f"`{defect.name}` is a partial value over `{defect.axis}`, but the plan claims it complete"
     if defect.other == "output":
         return f"output `{defect.name}` is a partial value over `{defect.axis}`"
+    if defect.operator == "identity":
+        return f"`{defect.name}` is one of several addends, but `{defect.other}` is claimed complete without a sum"
     with_other = f" with `{defect.other}`" if defect.other and defect.other != defect.name else ""
     return f"`{defect.name}` is a partial value over `{defect.axis}`, but {defect.operator} uses it{with_other} as complete"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests")]
 
 from oracle.generate import random_pair
-from oracle.interpret import compare
+from oracle.judge import truth
 from oracle.mutate import mutants
 from tvlint.proof.prove import prove
 
@@ -34,19 +34,18 @@ def main() -> int:
         for number, mutant in enumerate(mutants(pair.parallel)):
             if number % arguments.every != seed % arguments.every:
                 continue
-            truth = compare(pair.reference, mutant.plan)
+            found = truth(pair, mutant)
             try:
                 verdict = prove(mutant.plan, pair.reference)
                 said, why = verdict.outcome.value, "; ".join(f"{r.name}: {r.message}" for r in verdict.reasons[:2])
             except Exception as error:
                 said, why = "crash", repr(error)
-            right = "equal" if truth.outcome == "equal" and not truth.claims else "ill-formed" if truth.claims else "wrong"
-            right = "wrong" if truth.outcome != "equal" else right
+            right = found.label
             table[mutant.kind][f"{right} {said}"] += 1
             odd = said == "crash" or (right == "wrong" and said == "proved") or (right == "equal" and said == "refuted")
             if arguments.show and odd:
                 print(f"{right} but {said}: seed {seed} ({pair.name}), mutant {number}: {mutant.kind}: {mutant.description}")
-                print(f"    ran: {truth.outcome} {truth.difference} {truth.claims}; proof: {why[:300]}", flush=True)
+                print(f"    ran: {found.reason}; proof: {why[:300]}", flush=True)
     columns = sorted({column for row in table.values() for column in row})
     print(f"{'kind':36}" + "".join(f"{column:>20}" for column in columns))
     for kind, row in sorted(table.items()):

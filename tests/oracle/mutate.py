@@ -318,7 +318,8 @@ def _of_steps(plan: Plan) -> Iterator[Mutant]:
                 for field in ("inputs", "outputs", "micro_batch"):
                     if getattr(other, field):
                         wired = replace(step, **{field: getattr(other, field)})
-                        yield made("micro-batch-wiring", f"{what}: {field} of {other.micro_batch}", [*steps[:at], wired, *steps[at + 1 :]])
+                        kind = "claim" if field == "micro_batch" and plan.segments[step.segment].phase is not Phase.DATA else "micro-batch-wiring"
+                        yield made(kind, f"{what}: {field} of {other.micro_batch}", [*steps[:at], wired, *steps[at + 1 :]])
                 yield made("micro-batch-wiring", f"{what}: is {other.micro_batch}", [*steps[:at], other, *steps[at + 1 :]])
 
 

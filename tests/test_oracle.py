@@ -1,0 +1,158 @@
+"""The oracle itself: its gradients are those of its functions, its collectives and its errors are what they should be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle.functions import FORWARD, forward
+from oracle.generate import Way, pair, random_pair
+from oracle.gradients import backward
+from oracle.interpret import compare
+from oracle.mutate import mutants
+
+from tvlint.ir.plan import Group, Peer, Plan, Program, Send
+
+NUMBERS = np.random.default_rng(5)
+
+
+def _real(*shape: int) -> Any:
+    return NUMBERS.uniform(0.4, 1.6, shape)
+
+
+GATE = {"score_func": "sigmoid", "bias": None, "n_groups": 2, "topk_groups": 1, "topk": 2, "route_scale": 2.5}
+EXPERTS = {"n_routed_experts": 4, "local_expert_start": 1, "local_expert_end": 3}
+CHOSEN = np.array([[0.0, 1.0], [2.0, 3.0], [1.0, 2.0]])
+CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
+    ("linear", [_real(2, 3, 4), _real(5, 4)], {"bias": None}, (0, 1)),
+    ("linear", [_real(3, 4), _real(5, 4), _real(5)], {}, (0, 1, 2)),
+    ("matmul", [_real(2, 3, 4), _real(2, 4, 5)], {}, (0, 1)),
+    ("matmul", [_real(2, 3, 4), _real(4, 5)], {}, (0, 1)),
+    ("add", [_real(2, 3), _real(3)], {"alpha": 2}, (0, 1)),
+    ("sub", [_real(2, 1), _real(2, 3)], {"alpha": 3}, (0, 1)),
+    ("mul", [_real(2, 3, 4), _real(2, 3, 1)], {}, (0, 1)),
+    ("div", [_real(2, 3), _real(3)], {}, (0, 1)),
+    ("pow", [_real(2, 3), 3], {}, (0,)),
+    ("pow", [_real(2, 3), _real(2, 3)], {}, (0, 1)),
+    ("sum", [_real(2, 3)], {}, (0,)),
+    ("sum", [_real(2, 3, 2)], {"dim": (0, 2)}, (0,)),
+    ("mean", [_real(2, 3)], {"dim": (1,), "keepdim": True}, (0,)),
+    ("softmax", [_real(2, 3)], {"dim": -1}, (0,)),
+    ("log_softmax", [_real(2, 3)], {"dim": 0}, (0,)),
+    ("gelu", [_real(2, 3) - 1], {}, (0,)),
+    ("silu", [_real(2, 3) - 1], {}, (0,)),
+    ("multiref", [_real(2, 3)], {"times": 3}, (0,)),
+    ("to", [_real(2, 3)], {"dtype_or_device": "float32"}, (0,)),
+    ("transpose", [_real(2, 3, 4)], {"dim0": 0, "dim1": 2}, (0,)),
+    ("permute", [_real(2, 3, 4)], {"dims": (2, 0, 1)}, (0,)),
+    ("view", [_real(2, 6)], {"size": (4, -1)}, (0,)),
+    ("reshape", [_real(2, 6)], {"shape": (3, 4)}, (0,)),
+    ("embedding", [np.array([[0.0, 3.0], [5.0, 3.0]]), _real(3, 2)], {"start": 2, "stop": 5}, (1,)),
+    ("layer_norm", [_real(2, 4), _real(4), _real(4)], {}, (0, 1, 2)),
+    ("rms_norm", [_real(2, 4), _real(4)], {}, (0, 1)),
+    ("cross_entropy", [_real(3, 4), np.array([0.0, 3.0, 1.0])], {}, (0,)),
+    ("cross_entropy", [_real(3, 4), np.array([0.0, 3.0, 1.0])], {"reduction": "sum"}, (0,)),
+    ("apply_rotary_emb", [_real(2, 3, 2, 4), _real(2, 3, 2, 4), _real(3, 2)], {}, (0, 1)),
+    ("create_mask", [_real(2, 3), _real(2, 3, 4)], {}, ()),
+    ("apply_mask", [_real(2, 2, 3, 3), _real(1, 1, 3, 3)], {}, (0,)),
+    ("gate_fw", [_real(3, 4), _real(4, 4)], GATE, (0, 1)),
+    ("nnscaler_moe_gmm", [_real(3, 4), _real(3, 2), CHOSEN, _real(2, 2, 4), _real(2, 2, 4), _real(2, 4, 2)], EXPERTS, (0, 1, 3, 4, 5)),
+    *[(name, [_real(2, 3)], {}, (0,)) for name in ("rsqrt", "sqrt", "exp", "log", "neg", "relu", "sigmoid", "tanh")],
+    *[(name, [_real(2, 3)], {}, (0,)) for name in ("float", "contiguous", "identity", "clone")],
+]
+
+
+def test_every_operator_has_a_case() -> None:
+    assert {case[0] for case in CASES} == set(FORWARD)
+
+
+@pytest.mark.parametrize(("op", "values", "attributes", "differentiable"), CASES, ids=[case[0] for case in CASES])
+def test_gradients_are_finite_differences(op: str, values: list[Any], attributes: dict[str, Any], differentiable: tuple[int, ...]) -> None:
+    outputs = forward(op, values, attributes)
+    incoming = [NUMBERS.uniform(-1, 1, output.shape) for output in outputs]
+    if op == "gate_fw":
+        incoming[1] = np.zeros_like(incoming[1])
+    found = backward(op, values, outputs, incoming, attributes)
+
+    def total(changed: list[Any]) -> float:
+        return sum(float((g * y).sum()) for g, y in zip(incoming, forward(op, changed, attributes), strict=True))
+
+    for position in differentiable:
+        gradient = found[position]
+        assert gradient is not None
+        assert gradient.shape == values[position].shape
+        for index in np.ndindex(*values[position].shape):
+            step = np.zeros_like(values[position])
+            step[index] = 1e-6
+            up = [value + step if i == position else value for i, value in enumerate(values)]
+            down = [value - step if i == position else value for i, value in enumerate(values)]
+            assert (total(up) - total(down)) / 2e-6 == pytest.approx(gradient[index], rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_generated_plans_train_the_model_of_their_reference(seed: int) -> None:
+    made = random_pair(seed)
+    found = compare(made.reference, made.parallel)
+    assert (found.outcome, found.claims) == ("equal", ()), (made.name, found.difference)
+
+
+SMALL = pair("mlp", Way(dp=2, pp=2, tp=2, nm=2), seed=3)
+
+
+def _program(plan: Plan, at: int, program: Program) -> Plan:
+    return replace(plan, programs=(*plan.programs[:at], program, *plan.programs[at + 1 :]))
+
+
+def test_a_step_that_is_left_out_is_noticed() -> None:
+    program = SMALL.parallel.programs[0]
+    steps = tuple(step for step in program.steps if not (step.segment.endswith("/backward") and step.micro_batch == 1))
+    outcome = compare(SMALL.reference, _program(SMALL.parallel, 0, replace(program, steps=steps))).outcome
+    assert outcome in ("different", "fails", "deadlocks")
+
+
+def test_a_send_without_its_receive_deadlocks() -> None:
+    program = SMALL.parallel.programs[2]
+    steps = tuple(step for step in program.steps if not (step.segment.endswith("/receive") and step.micro_batch == 1))
+    assert compare(SMALL.reference, _program(SMALL.parallel, 2, replace(program, steps=steps))).outcome in ("deadlocks", "fails")
+
+
+def test_two_ranks_that_send_to_each_other_first_are_safe_only_with_buffers() -> None:
+    made = pair("mlp", Way(pp=2, nm=2), seed=1)
+    program = made.parallel.programs[1]
+    steps = list(program.steps)
+    at = next(i for i, step in enumerate(steps) if step.segment == "device 1/send gradient")
+    assert steps[at - 1].segment == "device 1/receive"
+    steps[at - 1 : at + 1] = [steps[at], steps[at - 1]]
+    crossed = _program(made.parallel, 1, replace(program, steps=tuple(steps)))
+    assert compare(made.reference, crossed).outcome == "deadlocks"
+    assert compare(made.reference, crossed, buffered=True).outcome == "equal"
+
+
+def test_a_send_to_the_wrong_rank_does_not_pass() -> None:
+    name = "device 0/send"
+    segment = SMALL.parallel.segments[name]
+    wrong = tuple(replace(o, peer=Peer(3)) if isinstance(o, Send) else o for o in segment.operators)
+    plan = replace(SMALL.parallel, segments={**SMALL.parallel.segments, name: replace(segment, operators=wrong)})
+    assert compare(SMALL.reference, plan).outcome in ("deadlocks", "fails")
+
+
+def test_the_order_of_ranks_in_a_group_means_nothing() -> None:
+    segments = {
+        name: replace(
+            segment,
+            operators=tuple(
+                replace(o, group=Group(ranks=o.group.ranks[::-1])) if hasattr(o, "group") else o for o in segment.operators
+            ),
+        )
+        for name, segment in SMALL.parallel.segments.items()
+    }
+    assert compare(SMALL.reference, replace(SMALL.parallel, segments=segments)).outcome == "equal"
+
+
+def test_most_mutants_are_wrong_and_some_are_not() -> None:
+    made = pair("mlp", Way(tp=2, nm=2), seed=2)
+    outcomes = [compare(made.reference, mutant.plan).outcome for mutant in list(mutants(made.parallel))[::7]]
+    assert outcomes.count("equal") > 3
+    assert sum(outcome != "equal" for outcome in outcomes) > len(outcomes) / 2

@@ -236,6 +236,10 @@ class _InertUnpickler(pickle.Unpickler):
             cls: type = _Sealed("InertDict", (InertDict,), namespace)
             make = _ignoring(dict.__new__, cls)
             return cls
+        if full == "dill._dill._create_namedtuple":
+            made = _Sealed("Opaque", (Opaque,), {**namespace, "tv_name": "collections.namedtuple"})
+            make = _answering(made)
+            return _Sealed("Opaque", (Opaque,), namespace)
         if self.records and full.startswith(self.records):
             cls = _Sealed(namespace["tv_kind"], (Record,), namespace)
             make = _ignoring(object.__new__, cls)
@@ -247,6 +251,10 @@ class _InertUnpickler(pickle.Unpickler):
 
 def _ignoring(new: Callable[..., object], cls: type) -> Callable[[tuple[object, ...]], object]:
     return lambda args: new(cls)
+
+
+def _answering(answer: object) -> Callable[[tuple[object, ...]], object]:
+    return lambda args: answer
 
 
 def _remembering(cls: type) -> Callable[[tuple[object, ...]], object]:

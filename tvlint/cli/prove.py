@@ -19,8 +19,9 @@ def run(options: argparse.Namespace) -> int:
     assume = frozenset(name.strip() for text in options.assume for name in text.split(",") if name.strip())
     pairs = tuple(Pair(parallel, options.reference, assume) for parallel in options.parallel)
     report = Report()
+    options.plans = {}
     with Progress() as progress:
-        for proved in prove_pairs(pairs, options.jobs, progress):
+        for proved in prove_pairs(pairs, options.jobs, progress, options.plans):
             report = joined(report, proved)
     deliver(report, wanted, options, load_rules())
     return exit_code(report, Severity.ERROR)

@@ -73,7 +73,7 @@ def prove_project(project: Project, progress: Progress | None, plans: Mapping[st
     """The verdicts of the project's `[[proof]]` pairs; `plans` are those that have been read already."""
     report = Report()
     for pair in _pairs(project):
-        report = joined(report, prove_pair(pair, progress, plans))
+        report = joined(report, prove_pair(pair, progress, dict(plans)))
     return report
 
 

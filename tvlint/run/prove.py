@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TypeAlias
 
 from tvlint.findings import Problem, Report, Verdict
@@ -27,11 +26,11 @@ class Pair:
     assume: frozenset[str] = frozenset()
 
 
-def prove_pair(pair: Pair, progress: Progress | None = None, known: Mapping[str, Plan] = MappingProxyType({})) -> Report:
+def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None) -> Report:
     """The report of one proof: a verdict, or the problems of plans that cannot be read.
 
-    `known` are plans that have been read already, by path. `seconds` of the verdict is wall time, with the reading that is
-    done here; `peak_bytes` is the largest memory of this process so far.
+    `known` are plans that have been read already, by path, and gets those that are read here. `seconds` of the verdict is
+    wall time, with the reading that is done here; `peak_bytes` is the largest memory of this process so far.
     """
     from tvlint.ir.outline import outline
     from tvlint.proof.prove import prove
@@ -42,11 +41,13 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: Mapping[str,
     for path in (pair.parallel, pair.reference):
         if progress is not None:
             progress(f"reading {path}", 0.0)
-        found = known.get(path) or read_plan(path)
+        found = (known or {}).get(path) or read_plan(path)
         if isinstance(found, Problem):
             problems.append(found)
-        else:
-            plans.append(found)
+            continue
+        plans.append(found)
+        if known is not None:
+            known[path] = found
     if problems:
         return Report(problems=tuple(problems))
     parallel, reference = plans
@@ -84,11 +85,20 @@ def peak_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def prove_pairs(pairs: tuple[Pair, ...], jobs: int, progress: Progress | None = None) -> Iterator[Report]:
-    """The report of each pair, in order; with more than one job, that many at a time in processes of their own."""
+def prove_pairs(
+    pairs: tuple[Pair, ...], jobs: int, progress: Progress | None = None, plans: dict[str, Plan] | None = None
+) -> Iterator[Report]:
+    """The report of each pair, in order; with more than one job, that many at a time in processes of their own.
+
+    `plans` holds what was read, by path: a reference is read once for all its pairs, and whoever owns the mapping decides
+    when the last plans are let go of, which takes seconds for large ones.
+    """
     if jobs == 1 or len(pairs) == 1:
+        held: dict[str, Plan] = {} if plans is None else plans
         for pair in pairs:
-            yield prove_pair(pair, progress)
+            for path in [path for path in held if path not in (pair.parallel, pair.reference)]:
+                del held[path]
+            yield prove_pair(pair, progress, held)
         return
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import active_children, get_context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -92,15 +93,21 @@ def traffic(plan: Plan, fold: Fold) -> Traffic:
     """Unrolls the communications of every walked rank and pairs them.
 
     The k-th send on a channel pairs with the k-th receive of the same tag; the k-th collective of each member on a
-    communicator meets.
+    communicator meets. The collector is kept out: nothing made here is garbage.
     """
     sites = sites_of(plan)
     found = Traffic({}, {}, {}, [])
-    for rank in fold.present:
-        index = fold.program_of(rank)
-        if index is not None:
-            found.calls[rank] = _unroll(plan, fold, sites, rank, index, found)
-    _pair(found)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for rank in fold.present:
+            index = fold.program_of(rank)
+            if index is not None:
+                found.calls[rank] = _unroll(plan, fold, sites, rank, index, found)
+        _pair(found)
+    finally:
+        if collecting:
+            gc.enable()
     return found
 
 

@@ -7,6 +7,7 @@ annotations; an operator that the table does not know gives an unknown placement
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from tvlint.analyses.calls import Call as CommunicationCall
@@ -40,6 +41,7 @@ from tvlint.ops.table import spec_of
 
 _TRUSTED = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
 _DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_shard"})
+_REDUCES = frozenset({"allreduce-of-shards", "doubled-allreduce", "reduce-scatter-of-replicated"})
 _UNKNOWN = Placed({})
 
 
@@ -213,6 +215,9 @@ class _Walk:
             for position in operator.in_place:
                 if 0 <= position < len(operator.inputs) and not isinstance(operator.inputs[position], Literal):
                     self.values[str(operator.inputs[position])] = _UNKNOWN
+        if len(operator.inputs) == 3 and isinstance(operator.inputs[2], str) and _is_linear(operator):
+            self._biased(operator, operator.inputs[2])
+            return
         bound = self._bind(operator)
         if bound is None:
             self._unbound(operator)
@@ -228,6 +233,18 @@ class _Walk:
                 self._apply(results[position], names, name, spec.name)
             else:
                 self._store(name, {}, {})
+
+    def _biased(self, operator: Compute, bias: str) -> None:
+        """A linear with a bias: the product, to which the bias is added on every rank."""
+        self._compute(replace(operator, inputs=operator.inputs[:2]))
+        for name in operator.outputs:
+            value = self._value(name)
+            on = dict(value.on)
+            for axis in self.axes:
+                if isinstance(on.get(axis), Partial) and is_whole(self._value(bias).on.get(axis)):
+                    self._say("bias-added-to-partial", name, axis, "linear", bias)
+                    on[axis] = None
+            self.values[name] = Placed(on, value.origin)
 
     def _unbound(self, operator: Compute) -> None:
         """An operator without annotation: its results are unknown; it may still be known not to take partial values."""
@@ -347,6 +364,12 @@ class _Walk:
                 if axis not in self.axes:
                     continue
                 on[axis], rule = after(operator, value.on.get(axis), rank, gradient)
+                others = [other for other in self.axes if other not in (axes or ())]
+                elsewhere = [other for other in others if isinstance(value.on.get(other), Partial)]
+                if rule in _REDUCES and elsewhere:
+                    self._say("wrong-collective-group", source, elsewhere[0], operator.kind.value, axis)
+                    on = {}
+                    break
                 if rule:
                     self._say(rule, source, axis, operator.kind.value, operator.reduce or "sum")
             origin = {axis: place for axis, place in value.origin.items() if isinstance(on.get(axis), Partial)}
@@ -423,6 +446,11 @@ class _Walk:
             for axis in self.axes:
                 if isinstance(value.on.get(axis), Partial) and axis not in _DATA_AXES:
                     self._say("missing-allreduce", name, axis, other="output")
+
+
+def _is_linear(operator: Compute) -> bool:
+    spec = spec_of(operator.op)
+    return spec is not None and spec.name == "linear"
 
 
 def _common_axes(facts: Facts, program: Program) -> tuple[str, ...]:

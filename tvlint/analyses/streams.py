@@ -41,6 +41,7 @@ def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
     events: dict[str, dict[str, int]] = {}
     handles: dict[str, dict[str, int]] = {}
     writers: dict[object, tuple[str, int, str, int]] = {}
+    pending: dict[object, str] = {}
     readers: dict[object, dict[str, tuple[int, str, int]]] = {}
     for step in program.steps:
         segment = plan.segments.get(step.segment)
@@ -56,6 +57,7 @@ def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
             if isinstance(operator, Wait):
                 for each in {*clocks, stream}:
                     _join(clocks.setdefault(each, {}), handles.get(operator.handle, {}))
+                pending = {key: handle for key, handle in pending.items() if handle != operator.handle}
                 continue
             now[stream] = now.get(stream, 0) + 1
             handle = handle_of(operator)
@@ -66,7 +68,7 @@ def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
             for name in reads(operator):
                 key = _key(plan, name, step.micro_batch)
                 written = writers.get(key)
-                if written is not None and written[0] != stream and clock.get(written[0], 0) < written[1]:
+                if written is not None and key not in pending and written[0] != stream and clock.get(written[0], 0) < written[1]:
                     yield Crossing(step.segment, index, name, stream, written[0], written[2:], False, program.ranks)
                 readers.setdefault(key, {})[stream] = (now[stream], step.segment, index)
             for name in {*writes(operator), *overwritten(operator)}:
@@ -75,6 +77,9 @@ def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
                     if other != stream and clock.get(other, 0) < at and name not in reads(operator):
                         yield Crossing(step.segment, index, name, stream, other, (where, position), True, program.ranks)
                 writers[key] = (stream, now[stream], step.segment, index)
+                pending.pop(key, None)
+                if handle:
+                    pending[key] = handle
                 readers.pop(key, None)
 
 

@@ -13,15 +13,18 @@ SEVERITY = Severity.ERROR
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Pairs of send and receive that differ in shape, dtype, value or micro-batch; once per pair of operators."""
+    """Pairs of send and receive that differ in shape, dtype, value or micro-batch; once per channel and pair of operators."""
     seen = set()
     values: set[str] = set()
-    for sends, _ in facts.traffic.channels.values():
+    for sends, receives in facts.traffic.channels.values():
+        crossed = _crossed(facts, sends, receives)
         for send in sends:
             receive = send.partner
             if receive is None or (send.site, receive.site) in seen:
                 continue
-            difference = _difference(facts, send, receive)
+            difference = _difference(facts, send, receive) or (
+                "each is the name of another message between these ranks" if send in crossed else ""
+            )
             if not difference:
                 continue
             seen.add((send.site, receive.site))
@@ -42,6 +45,26 @@ def check(facts: Facts) -> Iterator[Finding]:
                 (Related("it is sent here", facts.call(send)),),
                 facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
             )
+            break
+
+
+def _crossed(facts: Facts, sends: list[Call], receives: list[Call]) -> set[Call]:
+    """Sends of values of the sender's own that arrive under the name of another value that it sends to the same rank."""
+    given = {send.operator.tensor for send in sends if isinstance(send.operator, Send)}
+    taken = {receive.operator.tensor for receive in receives if isinstance(receive.operator, Receive)}
+    if len(given & taken) < 2:
+        return set()
+    own = facts.traffic.calls.get(sends[0].rank, [])
+    passed_on = {call.operator.tensor for call in own if isinstance(call.operator, Receive)}
+    names = (given & taken) - passed_on
+    found = set()
+    for send in sends:
+        if send.partner is None or not isinstance(send.operator, Send) or not isinstance(send.partner.operator, Receive):
+            continue
+        sent, taken_as = send.operator.tensor, send.partner.operator.tensor
+        if sent != taken_as and {sent, taken_as} <= names:
+            found.add(send)
+    return found
 
 
 def _logical(facts: Facts, send: Call) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from tvlint.analyses.agreement import disagreements
 from tvlint.analyses.calls import Call, Site
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.placed import Defect
+from tvlint.analyses.placement_findings import report
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.plan import Communicate, ReduceGradients
 from tvlint.ir.ranks import describe
@@ -18,6 +20,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     """Groups without their own rank, with ranks that do not exist, and groups on which members differ."""
     yield from _outside(facts)
     yield from _strangers(facts)
+    yield from report(facts, "wrong-collective-group", SEVERITY, _other_axis, _over_other_axis)
     seen: set[tuple[object, ...]] = set()
     for found in disagreements(facts):
         if found.kind != "group":
@@ -38,6 +41,14 @@ def check(facts: Facts) -> Iterator[Finding]:
             (Related(f"rank {ours.rank} runs it here", facts.call(ours)),),
             facts.fold.everywhere(tuple(sorted({ours.rank, theirs.rank}))),
         )
+
+
+def _other_axis(defect: Defect) -> str:
+    return f"{defect.operator} reduces `{defect.name}` over `{defect.other}`, but it is partial over `{defect.axis}`"
+
+
+def _over_other_axis(defect: Defect) -> str:
+    return f"run it over `{defect.axis}`"
 
 
 def _outside(facts: Facts) -> Iterator[Finding]:

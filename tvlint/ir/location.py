@@ -11,7 +11,8 @@ class Location:
 
     Lines and columns are 1-based and count Unicode code points; `end_column` is exclusive. `pointer` names the place inside
     a file that has no lines of its own (`device 2/segment 153/operator 34`, or a JSON pointer). `text` is the source line
-    when the artefact itself carries it (nnScaler stores the model's line per operator).
+    when the artefact itself carries it (nnScaler stores the model's line per operator). `origin` is the place that the place
+    was generated from (the model's line of a line of generated code).
     """
 
     path: str
@@ -21,3 +22,4 @@ class Location:
     end_column: int | None = None
     pointer: str = ""
     text: str = ""
+    origin: Location | None = None

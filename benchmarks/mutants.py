@@ -1,6 +1,6 @@
 """Breaks generated plans in every way of the family, runs each, and compares what the proof says; prints a table by kind.
 
-    python benchmarks/mutants.py [--seeds FIRST:LAST] [--every N] [--show]
+python benchmarks/mutants.py [--seeds FIRST:LAST] [--every N] [--show]
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests")]
 
-from oracle.generate import random_pair
-from oracle.judge import truth
-from oracle.mutate import mutants
-from tvlint.proof.prove import prove
+from oracle.generate import random_pair  # noqa: E402
+from oracle.judge import truth  # noqa: E402
+from oracle.mutate import mutants  # noqa: E402
+
+from tvlint.proof.prove import prove  # noqa: E402
 
 
 def main() -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from oracle.compare import compare
 from oracle.generate import random_pair
-from oracle.interpret import compare
 
 from tvlint.findings import Outcome
 from tvlint.proof.prove import prove

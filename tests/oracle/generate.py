@@ -84,7 +84,14 @@ class _Export:
         self.made: dict[tuple[int, int], Trace] = {}
 
     def segment(
-        self, rank: int, what: str, phase: Phase, inputs: tuple[str, ...], outputs: tuple[str, ...], operators: list[Operator], stage: int = -1
+        self,
+        rank: int,
+        what: str,
+        phase: Phase,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        operators: list[Operator],
+        stage: int = -1,
     ) -> str:
         name = f"device {rank}/{what}"
         mirror = f"device {rank}/forward" if what == "backward" else ""
@@ -211,8 +218,8 @@ class _Export:
             return name
         tensor, other = self.tensors[name], f"{name}@{batch}"
         if other not in self.tensors:
-            links = {key: f"{value}@{batch}" for key in ("gradient", "gradient_of") if (value := getattr(tensor, key))}
-            self.tensors[other] = replace(tensor, name=other, **links)
+            gradient, of = (f"{link}@{batch}" if link else "" for link in (tensor.gradient, tensor.gradient_of))
+            self.tensors[other] = replace(tensor, name=other, gradient=gradient, gradient_of=of)
         return other
 
     def losses(self, index: int) -> None:

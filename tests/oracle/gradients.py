@@ -34,9 +34,9 @@ def folded(gradient: Array, operand: Any) -> Array | None:
     """`gradient` summed over the dimensions along which `operand` was broadcast."""
     if not isinstance(operand, np.ndarray):
         return None
-    gradient = gradient.sum(axis=tuple(range(gradient.ndim - operand.ndim)))
+    gradient = np.asarray(gradient.sum(axis=tuple(range(gradient.ndim - operand.ndim))))
     repeated = tuple(d for d in range(operand.ndim) if operand.shape[d] == 1 and gradient.shape[d] != 1)
-    return np.asarray(gradient.sum(axis=repeated, keepdims=True)).reshape(operand.shape)
+    return np.asarray(gradient.sum(axis=repeated, keepdims=True).reshape(operand.shape))
 
 
 def _linear(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
@@ -253,7 +253,9 @@ BACKWARD: dict[str, Rule] = {
 assert BACKWARD.keys() == FORWARD.keys()
 
 
-def backward(op: str, values: list[Any], outputs: tuple[Array, ...], gradients: list[Array], attributes: Attributes) -> Gradients:
+def backward(
+    op: str, values: list[Any], outputs: tuple[Array, ...], gradients: list[Array], attributes: Attributes
+) -> Gradients:
     """The gradient of each operand of `op`, given those of its outputs."""
     for output, gradient in zip(outputs, gradients, strict=True):
         if gradient.shape != output.shape:

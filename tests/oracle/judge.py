@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oracle.compare import compare
 from oracle.generate import Pair
-from oracle.interpret import compare
-from oracle.mutate import Mutant
+from oracle.mutant import Mutant
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """`label`: `wrong` (computes something else, or ends in an error), `equal`, or `undecided` where running does not settle it.
+    """`label`: `wrong` (another result, or an error), `equal`, or `undecided` where running does not settle it.
 
     Undecided are mutants that compute the right numbers against a statement of their own (a declared shape, a value made
     twice), and those that hang only when sends have no buffer.

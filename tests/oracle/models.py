@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from oracle.trace import Trace
 from tvlint.ir.plan import Collective
@@ -54,8 +54,10 @@ def mlp_layer(number: int, random: Random, tp: int, width: int = 4) -> Layer:
 
     def build(trace: Trace, x: str, _: str) -> str:
         first, second = f"layer{number}.first", f"layer{number}.second"
-        rows: dict[str, Any] = {}
-        bias = lambda dim=None, shares=(): trace.weight(f"{first}.bias", (hidden,), dim, shares) if biased else None  # noqa: E731
+
+        def bias(dim: int | None = None, shares: tuple[int, ...] = ()) -> str | None:
+            return trace.weight(f"{first}.bias", (hidden,), dim, shares) if biased else None
+
         if style == "columns-rows":
             x = trace.entered(x)
             hidden_value = linear(trace, x, trace.weight(first, (hidden, width), 0, sizes), bias(0, sizes))
@@ -80,7 +82,6 @@ def mlp_layer(number: int, random: Random, tp: int, width: int = 4) -> Layer:
         if twice:
             one, two = trace.copies(y, 2)
             y = trace.op("torch.add", (two, one), trace.shape(y), alpha=1)
-        del rows
         y = linear(trace, y, trace.weight(first, (hidden, width)), bias())
         y = trace.op(activation, (y,), trace.shape(y))
         y = linear(trace, y, trace.weight(second, (width, hidden)))
@@ -115,7 +116,12 @@ def llama_layer(number: int, random: Random, tp: int) -> Layer:
         own = heads // trace.tp
         full, flat = (batch, length, own, size), (batch, length, own * size)
         q, k, v = (
-            trace.op("torch.Tensor.view", (linear(trace, y, trace.weight(f"{name}.{part}", (heads * size, hidden), 0)),), full, size=full)
+            trace.op(
+                "torch.Tensor.view",
+                (linear(trace, y, trace.weight(f"{name}.{part}", (heads * size, hidden), 0)),),
+                full,
+                size=full,
+            )
             for part in "qkv"
         )
         angles = trace.buffer("angles", (length, size // 2))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from oracle.mutant import Mutant, alike, with_operators
+from oracle.mutate_schedule import of_interface, of_order, of_plan, of_steps, of_tensors
 from tvlint.ir.plan import (
     Backward,
     Collective,
@@ -19,22 +21,9 @@ from tvlint.ir.plan import (
     Plan,
     Receive,
     ReduceGradients,
-    Role,
     Segment,
     Send,
-    Step,
-    Tensor,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A plan with one mistake; `kind` is the family, `description` the place."""
-
-    kind: str
-    description: str
-    plan: Plan
-
 
 SIGNATURES = {
     "torch.add": "torch.sub",
@@ -62,19 +51,11 @@ def mutants(plan: Plan) -> Iterator[Mutant]:
     """Every single mutation of `plan`, lazily, in a fixed order."""
     for segment in plan.segments.values():
         yield from _of_operators(plan, segment)
-        yield from _of_order(plan, segment)
-        yield from _of_interface(plan, segment)
-    yield from _of_steps(plan)
-    yield from _of_tensors(plan)
-    yield from _of_plan(plan)
-
-
-def _with_segment(plan: Plan, segment: Segment) -> Plan:
-    return replace(plan, segments={**plan.segments, segment.name: segment})
-
-
-def _with_operators(plan: Plan, segment: Segment, operators: list[Operator]) -> Plan:
-    return _with_segment(plan, replace(segment, operators=tuple(operators)))
+        yield from of_order(plan, segment)
+        yield from of_interface(plan, segment)
+    yield from of_steps(plan)
+    yield from of_tensors(plan)
+    yield from of_plan(plan)
 
 
 def _with_compute(plan: Plan, segment: Segment, at: int, new: Compute) -> Plan:
@@ -98,23 +79,38 @@ def _of_operators(plan: Plan, segment: Segment) -> Iterator[Mutant]:
         what = f"{segment.name}/operator {at} {_called(operator)}"
         if segment.phase is Phase.DATA:
             continue
-        yield Mutant("drop", what, _with_operators(plan, segment, operators[:at] + operators[at + 1 :]))
-        yield Mutant("duplicate", what, _with_operators(plan, segment, [*operators[: at + 1], *operators[at:]]))
+        yield Mutant("drop", what, with_operators(plan, segment, operators[:at] + operators[at + 1 :]))
+        yield Mutant("duplicate", what, with_operators(plan, segment, [*operators[: at + 1], *operators[at:]]))
         for kind, how, new in _changed(plan, operator):
             where = f"{what}: {how}"
-            yield Mutant(kind, where, _with_operators(plan, segment, [*operators[:at], new, *operators[at + 1 :]]))
+            yield Mutant(kind, where, with_operators(plan, segment, [*operators[:at], new, *operators[at + 1 :]]))
         if isinstance(operator, Compute):
             for kind, how, new_compute in _changed_compute(plan, operator):
                 yield Mutant(kind, f"{what}: {how}", _with_compute(plan, segment, at, new_compute))
-            if kind_of_gradient(plan, operator):
-                group = next((o.group for s in plan.segments.values() for o in s.operators if isinstance(o, Communicate)), None)
-                if group is not None:
-                    added = Communicate(Collective.ALL_REDUCE, operator.inputs[:1], operator.outputs, group, "sum")  # type: ignore[arg-type]
-                    yield Mutant("collective-added", what, _with_operators(plan, segment, [*operators[:at], added, *operators[at + 1 :]]))
+        yield from _of_insertions(plan, segment, at)
 
 
-def kind_of_gradient(plan: Plan, operator: Compute) -> bool:
-    return bool(operator.inputs) and operator.op.endswith("identity") and isinstance(operator.inputs[0], str)
+def _of_insertions(plan: Plan, segment: Segment, at: int) -> Iterator[Mutant]:
+    """A collective, a factor or a change of precision too many behind the operator."""
+    operator = segment.operators[at]
+    outputs = getattr(operator, "outputs", ())
+    group = next((o.group for o in segment.operators if isinstance(o, Communicate)), None)
+    for i, name in enumerate(outputs):
+        if not name:
+            continue
+        between = replace(plan.tensors[name], name=f"{name}.before", gradient="")
+        first = replace(operator, outputs=(*outputs[:i], between.name, *outputs[i + 1 :]))  # type: ignore[call-arg]
+        added: dict[str, Operator] = {
+            "rescale": Compute("torch.mul", (between.name, Literal(2)), (name,)),
+            "precision": Compute("nnscaler.runtime.function.to", (between.name,), (name,), {"dtype_or_device": "bfloat16"}),
+        }
+        if group is not None:
+            added["collective-added"] = Communicate(Collective.ALL_REDUCE, (between.name,), (name,), group, "sum")
+        for kind, second in added.items():
+            longer = (*segment.operators[:at], first, second, *segment.operators[at + 1 :])
+            changed = with_operators(plan, segment, list(longer))
+            changed = replace(changed, tensors={**plan.tensors, between.name: between})
+            yield Mutant(kind, f"{segment.name}/operator {at} {_called(operator)}: behind {name}", changed)
 
 
 def _called(operator: Operator) -> str:
@@ -132,7 +128,7 @@ def _changed(plan: Plan, operator: Operator) -> Iterator[tuple[str, str, Operato
         for rank in _other_ranks(plan, (operator.peer.rank,)):
             yield "retarget-peer", f"peer {rank}", replace(operator, peer=Peer(rank))
         yield "tag", "tag 7", replace(operator, tag=7)
-        for name in _alike(plan, operator.tensor):
+        for name in alike(plan, operator.tensor):
             yield "rewire", f"{operator.tensor} -> {name}", replace(operator, tensor=name)
     elif isinstance(operator, ReduceGradients):
         yield from _changed_reducer(plan, operator)
@@ -143,23 +139,6 @@ def _changed(plan: Plan, operator: Operator) -> Iterator[tuple[str, str, Operato
 def _other_ranks(plan: Plan, without: tuple[int | None, ...]) -> list[int]:
     ranks = sorted(rank for program in plan.programs for rank in program.ranks)
     return [rank for rank in [*ranks, ranks[-1] + 1] if rank not in without]
-
-
-def _alike(plan: Plan, name: str, limit: int = 2) -> list[str]:
-    """Other tensors of the same device, role and shape."""
-    own = plan.tensors[name]
-    device = name.removeprefix("g.").split(".")[0]
-    found = [
-        other.name
-        for other in plan.tensors.values()
-        if other.role is own.role
-        and other.shape == own.shape
-        and other.name != name
-        and "@" not in other.name
-        and other.name.removeprefix("g.").split(".")[0] == device
-    ]
-    later = [each for each in found if each > name]
-    return [*found[:1], *later[:1]][:limit]
 
 
 def _changed_collective(plan: Plan, operator: Communicate) -> Iterator[tuple[str, str, Operator]]:
@@ -186,11 +165,15 @@ def _changed_collective(plan: Plan, operator: Communicate) -> Iterator[tuple[str
         if kind is not operator.kind:
             reduce = "sum" if "reduce" in kind.value else ""
             dim = operator.dim if operator.dim is not None else 0
-            yield "kind", kind.value, replace(operator, kind=kind, reduce=reduce, dim=None if kind is Collective.ALL_REDUCE else dim)
+            yield (
+                "kind",
+                kind.value,
+                replace(operator, kind=kind, reduce=reduce, dim=None if kind is Collective.ALL_REDUCE else dim),
+            )
     if len(operator.inputs) == len(operator.outputs) == 1:
         same = Compute("nnscaler.runtime.function.identity", operator.inputs, operator.outputs)
         yield "collective-dropped", "identity", same
-    for name in _alike(plan, operator.inputs[0]):
+    for name in alike(plan, operator.inputs[0]):
         yield "rewire", f"{operator.inputs[0]} -> {name}", replace(operator, inputs=(name,))
 
 
@@ -222,14 +205,14 @@ def _changed_backward(plan: Plan, operator: Backward) -> Iterator[tuple[str, str
         if not name:
             continue
         yield "gradient-dropped", f"input {i}", replace(operator, inputs=(*inputs[:i], "", *inputs[i + 1 :]))
-        for other in _alike(plan, name):
+        for other in alike(plan, name):
             yield "rewire", f"{name} -> {other}", replace(operator, inputs=(*inputs[:i], other, *inputs[i + 1 :]))
         for j in range(i + 1, len(inputs)):
             twice = list(inputs)
             twice[j] = name
             yield "gradient-doubled", f"input {i} for {j}", replace(operator, inputs=tuple(twice))
     for i, name in enumerate(outputs):
-        for other in _alike(plan, name, 1) if name else ():
+        for other in alike(plan, name, 1) if name else ():
             yield "rewire", f"{name} -> {other}", replace(operator, outputs=(*outputs[:i], other, *outputs[i + 1 :]))
     for kind, how, forward in _changed_compute(plan, operator.forward):
         yield f"{kind} (backward only)", how, replace(operator, forward=forward)
@@ -244,7 +227,7 @@ def _changed_compute(plan: Plan, operator: Compute) -> Iterator[tuple[str, str, 
                 for value in (operand.value * 2, operand.value + 1, -operand.value, 0):
                     yield "constant", f"{operand.value} -> {value}", replace(operator, inputs=(*before, Literal(value), *after))
             continue
-        for other in _alike(plan, operand):
+        for other in alike(plan, operand):
             yield "rewire", f"{operand} -> {other}", replace(operator, inputs=(*before, other, *after))
     if len(inputs) > 1:
         yield "operands-swapped", "", replace(operator, inputs=(inputs[1], inputs[0], *inputs[2:]))
@@ -257,10 +240,23 @@ def _changed_compute(plan: Plan, operator: Compute) -> Iterator[tuple[str, str, 
         scaled = replace(operator, op="torch.mul", inputs=(inputs[0], Literal(2)))
         yield "rescale", "twice", scaled
     yield "attribute", "an unknown keyword", replace(operator, attributes={**operator.attributes, "scale_by": 2})
+    for low, high in (("start", "stop"), ("local_expert_start", "local_expert_end")):
+        if low in operator.attributes:
+            start, stop = (operator.attributes[key] for key in (low, high))
+            assert isinstance(start, int)
+            assert isinstance(stop, int)
+            for shift in (1, stop - start, -start):
+                moved = {**operator.attributes, low: start + shift, high: stop + shift}
+                if shift:
+                    yield "range", f"{start}:{stop} by {shift}", replace(operator, attributes=moved)
     for key, old in operator.attributes.items():
         for new in _other_values(key, old):
             yield "attribute", f"{key}: {old} -> {new}", replace(operator, attributes={**operator.attributes, key: new})
-        yield "attribute", f"without {key}", replace(operator, attributes={k: v for k, v in operator.attributes.items() if k != key})
+        yield (
+            "attribute",
+            f"without {key}",
+            replace(operator, attributes={k: v for k, v in operator.attributes.items() if k != key}),
+        )
 
 
 def _other_values(key: str, old: Any) -> list[Any]:
@@ -269,96 +265,14 @@ def _other_values(key: str, old: Any) -> list[Any]:
     if isinstance(old, int | float):
         return [old + 1, old - 1, old * 2, 0]
     if isinstance(old, tuple) and key in ("size", "shape"):
-        return [(*old[1:], old[0]), tuple(v * 2 if i == 0 else v for i, v in enumerate(old)), (-1, *old[1:]), (old[0], -1, *old[2:])]
+        return [
+            (*old[1:], old[0]),
+            tuple(v * 2 if i == 0 else v for i, v in enumerate(old)),
+            (-1, *old[1:]),
+            (old[0], -1, *old[2:]),
+        ]
     if isinstance(old, tuple):
         return [tuple(v - 1 for v in old)]
     if isinstance(old, str):
         return ["bfloat16", "float16", "int32"] if "dtype" in key else ["softmax"]
     return [1] if key in ("padding_idx", "rounding_mode") else []
-
-
-def _of_order(plan: Plan, segment: Segment) -> Iterator[Mutant]:
-    operators = list(segment.operators)
-    for at in range(len(operators) - 1):
-        swapped = [*operators[:at], operators[at + 1], operators[at], *operators[at + 2 :]]
-        yield Mutant("reorder", f"{segment.name}/operators {at} and {at + 1}", _with_operators(plan, segment, swapped))
-
-
-def _of_interface(plan: Plan, segment: Segment) -> Iterator[Mutant]:
-    for i, name in enumerate(segment.outputs):
-        for other in _alike(plan, name, 1):
-            outputs = (*segment.outputs[:i], other, *segment.outputs[i + 1 :])
-            yield Mutant("interface", f"{segment.name}: {name} -> {other}", _with_segment(plan, replace(segment, outputs=outputs)))
-    for i, name in enumerate(segment.inputs):
-        for other in _alike(plan, name, 1):
-            inputs = (*segment.inputs[:i], other, *segment.inputs[i + 1 :])
-            yield Mutant("interface", f"{segment.name}: {name} -> {other}", _with_segment(plan, replace(segment, inputs=inputs)))
-
-
-def _of_steps(plan: Plan) -> Iterator[Mutant]:
-    for number, program in enumerate(plan.programs):
-        steps = list(program.steps)
-
-        def made(kind: str, what: str, new: list[Step], number: int = number) -> Mutant:
-            programs = list(plan.programs)
-            programs[number] = replace(programs[number], steps=tuple(new))
-            return Mutant(kind, f"ranks {programs[number].ranks}: {what}", replace(plan, programs=tuple(programs)))
-
-        for at, step in enumerate(steps):
-            what = f"step {at} {step.segment} micro-batch {step.micro_batch}"
-            yield made("step-drop", what, steps[:at] + steps[at + 1 :])
-            yield made("step-duplicate", what, [*steps[: at + 1], *steps[at:]])
-            rest = steps[:at] + steps[at + 1 :]
-            for to in sorted({0, at + 1, at + 3, len(rest)} - {at}):
-                if to <= len(rest):
-                    yield made("step-move", f"{what} to {to}", [*rest[:to], step, *rest[to:]])
-            for other in steps:
-                if other.segment != step.segment or other.micro_batch == step.micro_batch:
-                    continue
-                for field in ("inputs", "outputs", "micro_batch"):
-                    if getattr(other, field):
-                        wired = replace(step, **{field: getattr(other, field)})
-                        kind = "claim" if field == "micro_batch" and plan.segments[step.segment].phase is not Phase.DATA else "micro-batch-wiring"
-                        yield made(kind, f"{what}: {field} of {other.micro_batch}", [*steps[:at], wired, *steps[at + 1 :]])
-                yield made("micro-batch-wiring", f"{what}: is {other.micro_batch}", [*steps[:at], other, *steps[at + 1 :]])
-
-
-def _of_tensors(plan: Plan) -> Iterator[Mutant]:
-    logicals = [t.logical for t in plan.tensors.values() if t.role is Role.WEIGHT]
-
-    def made(kind: str, what: str, new: Tensor) -> Mutant:
-        return Mutant(kind, f"{new.name}: {what}", replace(plan, tensors={**plan.tensors, new.name: new}))
-
-    for tensor in plan.tensors.values():
-        if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT):
-            yield made("dtype", "bfloat16", replace(tensor, dtype="bfloat16"))
-        if tensor.role in (Role.ACTIVATION, Role.GRADIENT) and tensor.shape and "@" not in tensor.name:
-            yield made("claim", "shape", replace(tensor, shape=(tensor.shape[0] + 1, *tensor.shape[1:])))
-        if tensor.role is not Role.WEIGHT or tensor.region is None or tensor.whole is None:
-            continue
-        for dim, ((low, high), size) in enumerate(zip(tensor.region, tensor.whole, strict=True)):
-            for shift in (low - high, high - low, 1, -1):
-                if 0 <= low + shift and high + shift <= size:
-                    region = (*tensor.region[:dim], (low + shift, high + shift), *tensor.region[dim + 1 :])
-                    yield made("region", f"dim {dim} by {shift}", replace(tensor, region=region))
-        yield made("region", "half of a sum", replace(tensor, part=(0, 2)))
-        for other in logicals:
-            target = next(t for t in plan.tensors.values() if t.logical == other)
-            if other != tensor.logical and target.whole == tensor.whole:
-                yield made("weight", f"is {other}", replace(tensor, logical=other))
-                break
-
-
-def _of_plan(plan: Plan) -> Iterator[Mutant]:
-    replication = plan.replication
-    if replication.count > 1:
-        yield Mutant("plan", "one replica less", replace(plan, replication=replace(replication, count=replication.count - 1)))
-    yield Mutant("plan", "one replica more", replace(plan, replication=replace(replication, count=replication.count + 1, stride=16)))
-    if len(plan.outputs) > 1:
-        yield Mutant("plan", "one output less", replace(plan, outputs=plan.outputs[:-1]))
-    for at in range(len(plan.programs)):
-        yield Mutant("plan", f"without program {at}", replace(plan, programs=plan.programs[:at] + plan.programs[at + 1 :]))
-    for at in range(len(plan.programs) - 1):
-        one, two = plan.programs[at], plan.programs[at + 1]
-        swapped = (replace(one, ranks=two.ranks), replace(two, ranks=one.ranks))
-        yield Mutant("plan", f"programs {at} and {at + 1} swapped", replace(plan, programs=plan.programs[:at] + swapped + plan.programs[at + 2 :]))

@@ -22,7 +22,7 @@ def logical_array(name: str, shape: tuple[int, ...], dtype: str, below: int, see
     random = np.random.default_rng([zlib.crc32(name.encode()), seed])
     if is_integer(dtype):
         return random.integers(0, below, shape).astype(float)
-    return random.uniform(0.3, 1.0, shape) * random.choice([-1.0, 1.0], shape)
+    return np.asarray(random.uniform(0.3, 1.0, shape) * random.choice([-1.0, 1.0], shape))
 
 
 def box_of(tensor: Tensor, plan: Plan, rank: int) -> tuple[tuple[int, ...], Box]:
@@ -91,7 +91,7 @@ def exchange(operators: Sequence[Communicate], values: Sequence[Array | None], m
         return [None] * count
     root = None
     if kind in (Collective.BROADCAST, Collective.REDUCE, Collective.SCATTER, Collective.GATHER):
-        if own.root not in members:
+        if own.root is None or own.root not in members:
             raise FailureError(f"the root {own.root} is not one of {tuple(members)}")
         root = list(members).index(own.root)
     if kind in (Collective.BROADCAST, Collective.SCATTER):

@@ -148,7 +148,8 @@ class Trace:
     def rename(self, old: str, new: str) -> None:
         """`old`, which the last operator made, is called `new`."""
         last = self.forward[-1]
-        assert isinstance(last, Compute | Communicate) and last.outputs == (old,)
+        assert isinstance(last, Compute | Communicate)
+        assert last.outputs == (old,)
         renamed = replace(last, outputs=(new,))
         self.forward[-1] = renamed
         entry = self.tape[-1][0]
@@ -162,7 +163,7 @@ class Trace:
         """The operators of the backward segment."""
         found: list[Operator] = []
         for operator, _ in reversed(self.tape):
-            if not isinstance(operator, Compute) or operator.inputs[0] in self.tensors and self._is_gradient(operator):
+            if not isinstance(operator, Compute) or (operator.inputs[0] in self.tensors and self._is_gradient(operator)):
                 found.append(operator)
                 continue
             incoming = tuple(self.tensors[name].gradient for name in operator.outputs)

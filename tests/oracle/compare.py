@@ -1,0 +1,68 @@
+"""Says, by running both, whether two plans train the same model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.functions import FailureError
+from oracle.interpret import DeadlockError
+from oracle.step import TOLERANCE, Result, run
+from tvlint.ir.plan import Compute, Plan, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`outcome` is `equal`, `different`, `fails` or `deadlocks`; `difference` is the first one, in words."""
+
+    outcome: str
+    difference: str = ""
+    claims: tuple[str, ...] = ()
+
+
+def batch_of(reference: Plan) -> tuple[dict[str, tuple[int, ...]], int]:
+    """The shapes of the whole data by logical name, and the bound of its integers."""
+    inputs = {t.logical or t.name: t.shape for t in reference.tensors.values() if t.role is Role.INPUT}
+    bounds = [
+        (tensor.whole or tensor.shape)[0]
+        for segment in reference.segments.values()
+        for operator in segment.operators
+        if isinstance(operator, Compute)
+        and operator.op.endswith("embedding")
+        and (tensor := reference.tensors[str(operator.inputs[1])])
+    ]
+    return inputs, min(bounds, default=4)
+
+
+def compare(reference: Plan, parallel: Plan, seed: int = 0, buffered: bool = False) -> Comparison:
+    """Whether a step of `parallel` gives the gradients and the loss of a step of `reference`, for three draws of numbers."""
+    batch, below = batch_of(reference)
+    found = Comparison("equal")
+    for each in (seed, seed + 1, seed + 2):
+        expected = run(reference, batch, below, each)
+        try:
+            actual = run(parallel, batch, below, each, buffered)
+        except FailureError as error:
+            return Comparison("fails", str(error))
+        except DeadlockError as error:
+            return Comparison("deadlocks", str(error))
+        found = Comparison(*_difference(expected, actual), actual.claims)
+        if found.outcome != "equal" or found.claims:
+            break
+    return found
+
+
+def _difference(expected: Result, actual: Result) -> tuple[str, str]:
+    for name, gradient in expected.gradients.items():
+        own = actual.gradients.get(name)
+        if own is None or own.shape != gradient.shape:
+            return "different", f"no gradient of `{name}`"
+        error = float(np.max(np.abs(own - gradient)))
+        if not error <= TOLERANCE * max(1e-30, float(np.abs(gradient).max())):
+            return "different", f"gradient of `{name}` is off by {error:.3g}"
+    if actual.gradients.keys() - expected.gradients.keys():
+        return "different", f"surplus weights {sorted(actual.gradients.keys() - expected.gradients.keys())}"
+    if not actual.losses or not np.isclose(expected.losses["loss"], actual.losses["loss"], rtol=TOLERANCE, atol=0):
+        return "different", f"loss {actual.losses.get('loss')} instead of {expected.losses['loss']}"
+    return "equal", ""

@@ -1,0 +1,92 @@
+"""One training step of a plan, as numbers: its reduced gradients and its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.functions import Array, FailureError
+from oracle.interpret import DeadlockError, Run
+from oracle.pieces import box_of
+from tvlint.ir.plan import Plan, Role
+
+TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one training step computes."""
+
+    gradients: dict[str, Array]
+    losses: dict[str, float]
+    claims: tuple[str, ...] = ()
+    """Statements of the plan that did not hold, though it ran."""
+
+
+def run(plan: Plan, batch: dict[str, tuple[int, ...]], below: int = 4, seed: int = 0, buffered: bool = False) -> Result:
+    """One training step of `plan`; `batch` gives the shapes of the whole data. Raises FailureError or DeadlockError.
+
+    Integers in the data are under `below`. `buffered` lets sends complete without their receive.
+    """
+    state = Run(plan, batch, below, seed, buffered)
+    ranks = {}
+    for replica in range(plan.replication.count):
+        for program in plan.programs:
+            for rank in program.ranks:
+                at = rank + replica * plan.replication.stride
+                if at in ranks:
+                    raise FailureError(f"rank {at} has two programs")
+                ranks[at] = state.rank(at, replica, program.steps)
+    with np.errstate(all="ignore"):
+        _round_robin(state, ranks)
+    for queues in state.channels.values():
+        if any(queues.values()):
+            raise FailureError("a communication is never completed")
+    return Result(_gradients(state), _losses(state), tuple(sorted(state.claims)))
+
+
+def _round_robin(state: Run, ranks: dict[int, Iterator[None]]) -> None:
+    waiting = dict(ranks)
+    while waiting:
+        before = (len(waiting), state.progress)
+        for rank, execution in list(waiting.items()):
+            if next(execution, "end") == "end":
+                del waiting[rank]
+        if waiting and before == (len(waiting), state.progress):
+            raise DeadlockError(f"ranks {tuple(waiting)} wait for ever")
+
+
+def _losses(state: Run) -> dict[str, float]:
+    total = 0.0
+    for values in state.losses.values():
+        if any(not np.allclose(value, values[0], rtol=TOLERANCE, atol=0) for value in values):
+            raise FailureError("ranks disagree about the loss")
+        total += float(np.sum(values[0]))
+    return {"loss": total, "slots": len(state.losses)} if state.losses else {}
+
+
+def _gradients(state: Run) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    covered: dict[str, Array] = {}
+    for rank, names in state.held.items():
+        for name in sorted(names):
+            tensor = state.plan.tensors[name]
+            if tensor.role is not Role.WEIGHT:
+                continue
+            whole, box = box_of(tensor, state.plan, rank)
+            logical, place = tensor.logical or name, tuple(slice(low, high) for low, high in box)
+            own = state.accumulated[rank].get(name, np.zeros(tensor.shape))
+            target = found.setdefault(logical, np.zeros(whole))
+            if target.shape != whole:
+                raise FailureError(f"`{logical}` has two shapes")
+            known = covered.setdefault(logical, np.zeros(whole, bool))
+            scale = max(1e-30, float(np.abs(target).max()), float(np.abs(own).max()))
+            if np.any(np.abs(target[place] - own)[known[place]] > TOLERANCE * scale):
+                raise FailureError(f"ranks hold different gradients of `{logical}`")
+            target[place], known[place] = own, True
+    for logical, known in covered.items():
+        if not known.all():
+            raise FailureError(f"`{logical}` is not covered by the ranks")
+    return found

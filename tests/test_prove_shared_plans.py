@@ -118,3 +118,18 @@ def test_a_parallel_plan_is_no_reference() -> None:
     verdict = prove(plan("good", name), plan("good", name))
     assert verdict.outcome is Outcome.UNKNOWN
     assert [reason.name for reason in verdict.reasons] == ["parallel-reference"]
+
+
+@pytest.mark.parametrize(
+    ("name", "repair"),
+    [
+        ("br1", "all-reduce `t550` over ranks 0-1 after `identity`"),
+        ("br5b", "all-reduce `g749` over ranks 2-3 after `identity`"),
+        ("br7", "use 1e-05 instead of 2 in `add`"),
+        ("br11", "exchange `g719` and `g718` in backward of `apply_rotary_emb`"),
+    ],
+)
+def test_a_single_change_that_makes_the_plan_prove_is_named(name: str, repair: str) -> None:
+    verdict = verdict_on(name)
+    assert verdict.reasons[0].repair == repair
+    assert len(verdict.reasons) == (2 if name == "br11" else 1)

@@ -8,7 +8,7 @@ from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator
 from tvlint.proof.apply import Mismatch
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Pending, Value
-from tvlint.proof.trouble import Trouble, at
+from tvlint.proof.trouble import Fix, Sum, Trouble, at
 
 _PARTIAL = ("partial-used-as-complete", "gathers-partial-sums")
 """Mismatches that a partial sum causes by arriving where it does."""
@@ -23,6 +23,7 @@ def tell(
     expected: str = "",
     actual: str = "",
     cause: Hashable = None,
+    fix: Fix | None = None,
 ) -> None:
     segment = rank.segment.name if rank.segment else ""
     subject = name_of(operator) if operator is not None else ""
@@ -40,6 +41,7 @@ def tell(
         expected=expected,
         actual=actual,
         cause=cause,
+        fix=fix,
     )
     machine.derived.troubles.append(at(operator, segment, trouble) if operator is not None else trouble)
     machine.derived.fatal = machine.derived.fatal or fatal
@@ -78,9 +80,9 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
         operator=bare_name(consumer),
         expected="a complete value",
         actual=f"a partial sum, {scope}",
-        repair=f"sum `{carrier}` over the ranks that hold its parts after {name_of(producer)}",
         subject=carrier,
         cause=("partial", pending.origin, pending.name),
+        fix=Sum(carrier, producer),
     )
     machine.derived.troubles.append(at(consumer, segment_of(machine, maker.number, consumer), told))
 

@@ -140,8 +140,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
     if value is not None and value.leaves and isinstance(operator, Compute | Backward):
         forward = operator if isinstance(operator, Compute) else operator.forward
         follows = forward.op.endswith((".identity", ".multiref"))
+        read = inputs if isinstance(operator, Compute) else operator.inputs
         for pending in {entry for leaf in value.leaves for entry in leaf.pending}:
-            if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in inputs):
+            if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in read):
                 rank.carriers[pending.origin] = (name, operator)
 
 

@@ -17,6 +17,8 @@ class Near:
     text: str
     expected: str
     actual: str
+    difference: tuple[Any, Any] | None = None
+    """The two constants, where the difference is one constant."""
 
 
 class Nearest:
@@ -40,7 +42,7 @@ class Nearest:
             if terms.keys[other][:2] == head[:2] and terms.keys[other] != head:
                 expected, actual = _difference(terms.keys[other], head)
                 text = f"uses {actual} where the reference uses {expected}"
-                return Near(other, "other-constant", text, expected, actual)
+                return Near(other, "other-constant", text, str(expected), str(actual), (expected, actual))
         near = [other for other in near if terms.keys[other][0] != head[0]]
         if len(near) == 1:
             expected, actual = str(terms.keys[near[0]][0]), str(head[0])
@@ -49,12 +51,13 @@ class Nearest:
         return None
 
 
-def _difference(expected: tuple[Any, ...], actual: tuple[Any, ...]) -> tuple[str, str]:
+def _difference(expected: tuple[Any, ...], actual: tuple[Any, ...]) -> tuple[Any, Any]:
     """The part in which two heads of the same operator differ."""
-    left, right = expected[2:], actual[2:]
+    left: Any = expected[2:]
+    right: Any = actual[2:]
     while isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
         differing = [i for i, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
         if len(differing) != 1:
             break
         left, right = left[differing[0]], right[differing[0]]
-    return str(left), str(right)
+    return left, right

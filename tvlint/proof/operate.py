@@ -16,7 +16,7 @@ from tvlint.proof.lookup import assign, gradient_value, input_value, operand_val
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
 from tvlint.proof.relation import Value
 from tvlint.proof.reshape import reshape, reshape_gradient
-from tvlint.proof.trouble import Trouble, at
+from tvlint.proof.trouble import Constant, Exchange, Trouble, at
 
 
 def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:
@@ -151,11 +151,18 @@ def checked(
             expected=near.expected if near is not None else "",
             actual=near.actual if near is not None else "",
             cause=("foreign", value.term),
+            fix=constant_of(operator, near.difference) if near is not None and near.difference is not None else None,
         )
         segment = rank.segment.name if rank.segment else ""
         machine.derived.foreign.append(Foreign(at(operator, segment, trouble), value.term, near.term if near else None))
         replaced.append(machine.world.values.retermed(value, near.term) if near is not None else value)
     return tuple(replaced)
+
+
+def constant_of(operator: Compute | Backward, difference: tuple[Any, Any]) -> Constant | None:
+    """The change that gives a forward operator the reference's constant."""
+    expected, actual = difference
+    return Constant(operator, actual, expected) if isinstance(operator, Compute) else None
 
 
 def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
@@ -224,7 +231,16 @@ def check_gradient_names(machine: Machine, rank: RankState, operator: Backward) 
             owner = next(owner for owner in owners if owner in places)
             text = f"{what} `{name}`, the gradient of `{owner}`, as the gradient of `{place}`"
             mismatch = Mismatch("swapped-gradients", text, refutes=True)
-            tell(machine, rank, operator, mismatch, expected=f"the gradient of `{place}`", actual=f"the gradient of `{owner}`")
+            other = next((name for name in names if place in machine.forward_of.get(name, ())), "")
+            tell(
+                machine,
+                rank,
+                operator,
+                mismatch,
+                expected=f"the gradient of `{place}`",
+                actual=f"the gradient of `{owner}`",
+                fix=Exchange(operator, (name, other)) if other else None,
+            )
 
 
 def vjp(

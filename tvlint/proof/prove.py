@@ -17,6 +17,7 @@ from tvlint.proof.nearest import Nearest
 from tvlint.proof.order import check_order
 from tvlint.proof.placed import Inputs, inputs_of, slot_dims
 from tvlint.proof.relation import Values
+from tvlint.proof.repair import repair
 from tvlint.proof.terms import Terms
 from tvlint.proof.trouble import Trouble, reasons
 from tvlint.proof.wiring import check_wiring, micro_batches_of
@@ -31,6 +32,10 @@ _ALWAYS = (
     "the data loader gives replica r, micro-batch m its own slice of the global batch, the same to all ranks of a replica",
     "weights with equal full names start equal, and so do constants",
 )
+
+
+_CONSEQUENCES = ("other-operator", "gathers-different-values", "sum-of-different-values")
+"""Gaps that a mistake made elsewhere leaves behind; told only where no mistake was found."""
 
 
 def prove(
@@ -49,13 +54,15 @@ def prove(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _proved(parallel, reference, assume, progress or (lambda text, share: None))
+        return _proved(parallel, reference, assume, progress or (lambda text, share: None), repairs=True)
     finally:
         if collecting:
             gc.enable()
 
 
-def _proved(parallel: Plan, reference: Plan, assume: frozenset[str], tell: Callable[[str, float], None]) -> Verdict:
+def _proved(
+    parallel: Plan, reference: Plan, assume: frozenset[str], tell: Callable[[str, float], None], repairs: bool
+) -> Verdict:
     blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
     gap = _unpaired(parallel, reference)
     if gap is not None:
@@ -110,9 +117,19 @@ def _proved(parallel: Plan, reference: Plan, assume: frozenset[str], tell: Calla
     told = [*wiring, *derived.troubles, *_different(terms, derived.foreign)]
     if not any(trouble.refutes for trouble in told):
         told = [*told, *troubles]
+    if any(trouble.refutes for trouble in told):
+        told = [trouble for trouble in told if trouble.refutes or trouble.name not in _CONSEQUENCES]
     found = reasons(parallel, told)
     outcome = Outcome.REFUTED if any(reason.refutes for reason in found) else Outcome.UNKNOWN
-    return replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
+    verdict = replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
+    if not repairs or sum(reason.refutes for reason in found) == 0:
+        return verdict
+
+    def proves(changed: Plan) -> bool:
+        return _proved(changed, reference, assume, tell, repairs=False).outcome is Outcome.PROVED
+
+    words = repair(parallel, told, proves)
+    return replace(verdict, reasons=(replace(found[0], repair=words), *found[1:])) if words else verdict
 
 
 def _first(plan: Plan) -> int:

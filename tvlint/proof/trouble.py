@@ -4,11 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from tvlint.findings import Reason, Related
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Operator, Plan
+from tvlint.ir.plan import Backward, Compute, Operator, Plan
 from tvlint.ir.ranks import describe
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A change to try: sum `tensor` over some ranks right after `producer`."""
+
+    tensor: str
+    producer: Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A change to try: `expected` in the place of `actual` in `operator`."""
+
+    operator: Compute
+    actual: Any
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A change to try: the gradients that `operator` takes (or gives), in the places of what they are the gradients of."""
+
+    operator: Backward
+    names: tuple[str, str]
+
+
+Fix: TypeAlias = Sum | Constant | Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +61,7 @@ class Trouble:
     repair: str = ""
     subject: str = ""
     cause: Hashable = None
+    fix: Fix | None = None
 
 
 def at(operator: Operator, segment: str, trouble: Trouble) -> Trouble:

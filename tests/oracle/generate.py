@@ -103,7 +103,10 @@ class _Export:
         shape = (self.way.rows, LENGTH) if sequences else (self.way.rows, 4)
         region = tuple((0, size) for size in shape)
         dtype = "int64" if sequences else "float32"
-        self.tensors["data"] = Tensor("data", shape, dtype, Role.INPUT, "data", shape, region)
+        gradient = "" if sequences else "g.data"
+        self.tensors["data"] = Tensor("data", shape, dtype, Role.INPUT, "data", shape, region, gradient=gradient)
+        if gradient:
+            self.tensors[gradient] = Tensor(gradient, shape, dtype, Role.GRADIENT, gradient_of="data")
         return "data"
 
     def stage(self, stage: int, index: int, layers: tuple[Layer, ...]) -> None:

@@ -93,13 +93,15 @@ def _of_operators(plan: Plan, segment: Segment) -> Iterator[Mutant]:
 def _of_insertions(plan: Plan, segment: Segment, at: int) -> Iterator[Mutant]:
     """A collective, a factor or a change of precision too many behind the operator."""
     operator = segment.operators[at]
-    outputs = getattr(operator, "outputs", ())
+    if not isinstance(operator, Compute | Backward | Communicate):
+        return
+    outputs = operator.outputs
     group = next((o.group for o in segment.operators if isinstance(o, Communicate)), None)
     for i, name in enumerate(outputs):
         if not name:
             continue
         between = replace(plan.tensors[name], name=f"{name}.before", gradient="")
-        first = replace(operator, outputs=(*outputs[:i], between.name, *outputs[i + 1 :]))  # type: ignore[call-arg]
+        first: Operator = replace(operator, outputs=(*outputs[:i], between.name, *outputs[i + 1 :]))
         added: dict[str, Operator] = {
             "rescale": Compute("torch.mul", (between.name, Literal(2)), (name,)),
             "precision": Compute("nnscaler.runtime.function.to", (between.name,), (name,), {"dtype_or_device": "bfloat16"}),

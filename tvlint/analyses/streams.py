@@ -68,7 +68,8 @@ def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
             for name in reads(operator):
                 key = _key(plan, name, step.micro_batch)
                 written = writers.get(key)
-                if written is not None and key not in pending and written[0] != stream and clock.get(written[0], 0) < written[1]:
+                known = written is None or key in pending or written[0] == stream or clock.get(written[0], 0) >= written[1]
+                if written is not None and not known:
                     yield Crossing(step.segment, index, name, stream, written[0], written[2:], False, program.ranks)
                 readers.setdefault(key, {})[stream] = (now[stream], step.segment, index)
             for name in {*writes(operator), *overwritten(operator)}:

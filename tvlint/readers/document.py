@@ -8,6 +8,7 @@ from tvlint.findings import Finding, Problem
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
+from tvlint.ir.schedule import Schedule
 
 
 class ReadError(Exception):
@@ -20,10 +21,11 @@ class ReadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One file's content: a plan or configurations, and what the reader itself found wrong."""
+    """One file's content: a plan, a pipeline schedule or configurations, and what the reader itself found wrong."""
 
     path: str
     format: str
     plan: Plan | None = None
     configurations: tuple[Configuration, ...] = ()
     findings: tuple[Finding, ...] = ()
+    schedule: Schedule | None = None

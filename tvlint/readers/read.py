@@ -77,7 +77,11 @@ def _plan(path: str, data: bytes) -> Document | None:
         return plan_json.read(path, text) if plan_json.recognise(text) else None
     from tvlint.readers import plan_text
 
-    return plan_text.read(path, text) if plan_text.recognise(text) else None
+    if plan_text.recognise(text):
+        return plan_text.read(path, text)
+    from tvlint.readers import schedule_csv
+
+    return schedule_csv.read(path, text) if schedule_csv.recognise(text) else None
 
 
 def _configuration(path: str, data: bytes) -> Document | None:

@@ -1,0 +1,183 @@
+"""Pipeline schedules as CSV of `torch.distributed.pipelining`: a row a rank, a cell an action, a blank cell an idle slot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tvlint.findings import Finding, Severity
+from tvlint.ir.location import Location
+from tvlint.ir.schedule import COMPUTE, WITHOUT_MICRO_BATCH, Action, ActionKind, Row, Schedule
+from tvlint.readers.document import Document, ReadError
+
+MAXIMAL_CELLS = 500_000
+MAXIMAL_RANKS = 20_000
+SAMPLE = 1 << 16
+MAXIMAL_SHOWN = 40
+"""Characters of an unreadable cell that a message repeats."""
+MAXIMAL_FINDINGS = 20
+"""Unreadable cells that are reported one by one."""
+
+_KINDS = "|".join(sorted((kind.value for kind in ActionKind if kind is not ActionKind.OVERLAP), key=len, reverse=True))
+_ACTION = re.compile(rf"([0-9]+)({_KINDS}|BW)([0-9]*)")
+_OVERLAP = re.compile(r"\(([^()]*)\)OVERLAP_F_B")
+_LINE = re.compile(r"\r\n|\n|\r")
+_LARGEST = 999_999
+_OLD = {"B": "I", "BW": "B"}
+"""What the letters of releases before December 2024 are called today."""
+
+
+def recognise(text: str) -> bool:
+    """Whether most cells at the beginning of `text` are actions."""
+    cells = [cell.strip().strip('"') for cell in re.split(r"[,\r\n]", text[:SAMPLE])]
+    if len(text) > SAMPLE:
+        cells.pop()
+    filled = [cell for cell in cells if cell]
+    actions = sum(1 for cell in filled if _looks_like_action(cell))
+    return actions >= 2 and actions * 2 >= len(filled)
+
+
+def _looks_like_action(cell: str) -> bool:
+    match = _ACTION.fullmatch(cell)
+    if match is None:
+        return _OVERLAP.fullmatch(cell) is not None
+    return match[2] == "BW" or bool(match[3]) != (ActionKind(match[2]) in WITHOUT_MICRO_BATCH)
+
+
+def read(path: str, text: str) -> Document:
+    """The schedule in `text`, with a finding for each cell that is no action; raises ReadError where it is too large."""
+    cells = text.count(",") + text.count("\n") + text.count("\r")
+    if cells > MAXIMAL_CELLS:
+        raise ReadError(f"the schedule has {cells:,} cells, more than the {MAXIMAL_CELLS:,} that are read", Location(path))
+    lines = _LINE.split(text)
+    if lines[-1] == "":
+        lines.pop()
+    if len(lines) > MAXIMAL_RANKS:
+        raise ReadError(f"the schedule has {len(lines):,} rows, more than the {MAXIMAL_RANKS:,} that are read", Location(path))
+    reading = _Reading(path, old=re.search(r"[0-9]BW[0-9]", text) is not None)
+    rows = tuple(
+        Row(tuple(reading.row(line, number)), Location(path, number, 1, number, len(line) + 1))
+        for number, line in enumerate(lines, 1)
+    )
+    schedule = Schedule(path, rows, reading.unreadable)
+    reading.idle(schedule)
+    return Document(path, "schedule-csv", schedule=schedule, findings=tuple(reading.said()))
+
+
+@dataclass
+class _Reading:
+    """What comes up while the cells are read."""
+
+    path: str
+    old: bool
+    unreadable: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    olds: list[tuple[str, Location]] = field(default_factory=list)
+    blanks: list[Location] = field(default_factory=list)
+
+    def row(self, line: str, number: int) -> Iterator[Action]:
+        """The actions of one row."""
+        start = 1
+        for cell in line.split(","):
+            text = cell.strip()
+            column = start + len(cell) - len(cell.lstrip())
+            start += len(cell) + 1
+            location = Location(self.path, number, column, number, column + len(text))
+            if len(text) > 1 and text[0] == text[-1] == '"':
+                text = text[1:-1].strip()
+            if not text:
+                self.blanks.append(location)
+                continue
+            action = self.overlap(text, location) if text[0] == "(" else self.action(text, location)
+            if action is None:
+                self.unreadable += 1
+            else:
+                yield action
+
+    def action(self, text: str, location: Location) -> Action | None:
+        """The action that `text` is; with a finding, the one that `text` begins with, or None."""
+        match = _ACTION.match(text)
+        if match is None:
+            self.wrong(text, location, "is no action", "write <stage><kind><micro-batch>, such as `0F3` or `1SEND_F0`")
+            return None
+        stage, name, micro_batch = match.groups()
+        if len(stage) > 6 or len(micro_batch) > 6:
+            self.wrong(text, location, f"has a number above {_LARGEST:,}", "number stages and micro-batches from 0")
+            return None
+        if name == "BW" or (self.old and name in _OLD):
+            self.olds.append((text, location))
+            name = _OLD[name]
+        kind = ActionKind(name)
+        alone = kind in WITHOUT_MICRO_BATCH
+        if match.end() < len(text):
+            help = f"PyTorch reads `{match[0]}` and ignores the rest; separate actions with commas"
+            self.wrong(text, location, f"has `{_short(text[match.end() :])}` after the action `{match[0]}`", help)
+        elif alone and micro_batch:
+            help = f"write `{stage}{kind.value}`"
+            self.wrong(text, location, f"names a micro-batch, but `{kind.value}` is about all of them", help)
+        elif not alone and not micro_batch:
+            self.wrong(text, location, f"names no micro-batch, which `{kind.value}` needs", f"write it: `{text}0`")
+        if alone or micro_batch:
+            return Action(kind, int(stage), -1 if alone else int(micro_batch), location)
+        return None
+
+    def overlap(self, text: str, location: Location) -> Action | None:
+        """The overlap of a forward and a backward that `text` is, or None with a finding."""
+        match = _OVERLAP.fullmatch(text)
+        help = "write `(<stage>F<micro-batch>;<stage>B<micro-batch>)OVERLAP_F_B`"
+        if match is None:
+            self.wrong(text, location, "is no overlap of two actions", help)
+            return None
+        members = [self.action(part.strip(), location) for part in match[1].split(";") if part.strip()]
+        if any(member is None for member in members):
+            return None
+        known = [member for member in members if member is not None]
+        kinds = [member.kind for member in known]
+        if kinds.count(ActionKind.FORWARD) != 1 or len(kinds) != 2 or not set(kinds) & _BACKWARD:
+            self.wrong(text, location, "does not overlap one forward with one backward", help)
+            return None
+        return Action(ActionKind.OVERLAP, -1, -1, location, tuple(known))
+
+    def wrong(self, text: str, location: Location, what: str, help: str) -> None:
+        """Report a cell."""
+        self.findings.append(_unreadable(f"`{_short(text)}` {what}", location, help))
+
+    def idle(self, schedule: Schedule) -> None:
+        """Report blank cells of a schedule in which every step is spelled out."""
+        if not self.blanks or not schedule.communicates:
+            return
+        filled = {row.location.line for row in schedule.ranks if row.actions}
+        inside = [location for location in self.blanks if location.line in filled]
+        if inside:
+            more = f" ({len(inside)} of them)" if len(inside) > 1 else ""
+            help = "delete it; only schedules without communication may have idle slots"
+            self.findings.append(_unreadable(f"a blank cell in a schedule with communication{more}", inside[0], help))
+
+    def said(self) -> Iterator[Finding]:
+        """All findings, the unreadable cells cut to the first."""
+        yield from self.findings[:MAXIMAL_FINDINGS]
+        if len(self.findings) > MAXIMAL_FINDINGS:
+            more = len(self.findings) - MAXIMAL_FINDINGS
+            yield _unreadable(f"{more:,} more cells are no actions", self.findings[MAXIMAL_FINDINGS].location, "")
+        if self.olds:
+            text, location = next((old for old in self.olds if "BW" in old[0]), self.olds[0])
+            yield Finding(
+                "schedule-old-spelling",
+                Severity.ERROR,
+                f"`{_short(text)}` is the spelling of an old PyTorch, in which `BW` is the whole backward and `B` its input "
+                f"gradient ({len(self.olds):,} cells)",
+                location,
+                "write `I` for `B` and `B` for `BW`; today's PyTorch reads another schedule",
+            )
+
+
+_BACKWARD = COMPUTE - {ActionKind.FORWARD, ActionKind.OVERLAP}
+
+
+def _unreadable(message: str, location: Location, help: str) -> Finding:
+    return Finding("schedule-unreadable-action", Severity.ERROR, message, location, help)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAXIMAL_SHOWN else text[: MAXIMAL_SHOWN - 1] + "…"

@@ -132,3 +132,49 @@ def test_a_loss_that_is_declared_partial_is_proved_as_the_sum_of_its_parts() -> 
     declared = PARALLEL.replace("loss l\n", "loss l f32[] dp:P\n").replace("l = all-reduce(l0) over dp", "l = identity(l0)")
     verdict = verdict_on(declared)
     assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+FOLDED = """
+plan "folded replicas"
+mesh dp=2 tp=2
+replicate dp
+weight w1 f32[16,8] tp:S(0)
+weight b1 f32[16]   tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input  x  f32[4,8]
+loss l
+program ranks 0,1
+  h = linear(x, w1, b1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+  s = softmax(y, dim=1)
+  l0 = sum(s)
+  l = all-reduce(l0) over dp
+  ds = backward l0 (grad(l))
+  dy = backward s (ds)
+  da, grad(w2) = backward p (dy)
+  dh = backward a (da)
+  _, grad(w1), grad(b1) = backward h (dh)
+  reduce-gradients w1, b1, w2 over dp
+"""
+
+
+def test_replicas_that_are_folded_are_proved_like_replicas_that_are_written_out() -> None:
+    verdict = verdict_on(FOLDED)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        ("w1, b1, w2 over dp", "w1, w2 over dp", "incomplete-gradient"),
+        ("w1, b1, w2 over dp", "w1, b1, w2 over dp divide 2", "scaled-gradient"),
+        ("input  x  f32[4,8]", "input  x  f32[2,8]", "other-batch"),
+        ("y = all-reduce(p) over tp", "y = all-reduce(p) over tp,dp", "scaled-value"),
+    ],
+)
+def test_one_wrong_line_of_a_folded_plan_is_not_proved(before: str, after: str, name: str) -> None:
+    verdict = verdict_on(FOLDED.replace(before, after))
+    assert verdict.outcome is not Outcome.PROVED
+    assert name in [reason.name for reason in verdict.reasons]

@@ -9,8 +9,8 @@ from typing import Any
 from tvlint.ir.plan import Collective, Communicate, Receive, Role, Send
 from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import blame, name_of, tell
-from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange
-from tvlint.proof.groups import members_of, peer_of
+from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange, over_replicas
+from tvlint.proof.groups import members_of, peer_of, spans_replicas
 from tvlint.proof.lookup import assign, forward_term, gradient_value, operand_value
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Value
@@ -121,6 +121,11 @@ def together(
             text = "uses a gradient that {ranks} never compute, and other members of the group do"
             tell(machine, machine.ranks[member], table[member][0], Mismatch("missing-value", text, refutes=True))
             return None
+    spanning = spans_replicas(machine.plan, first.group)
+    if spanning and (first.kind is not Collective.ALL_REDUCE or first.reduce not in ("", "sum")):
+        mismatch = Mismatch("across-replicas", "exchanges values between folded replicas", refutes=False)
+        tell(machine, rank, first, mismatch, fatal=True)
+        return None
     givers = [member for member in members if first.kind is not Collective.BROADCAST or member == first.root]
     if any(table[giver][1] is None for giver in givers):
         return None
@@ -128,7 +133,9 @@ def together(
     try:
         of = gradient_tag(machine, rank, first)
         claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
-        return dict(exchange(machine.world, first, members, given, of, claimed))
+        results = exchange(machine.world, first, members, given, of, claimed)
+        count = machine.plan.replication.count if spanning else 1
+        return {member: over_replicas(machine.world, value, count) for member, value in results.items()}
     except Mismatch as mismatch:
         for member in members:
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)))
@@ -145,6 +152,7 @@ def send(machine: Machine, rank: RankState, operator: Send) -> None:
     peer = peer_of(machine.plan, operator.peer, rank.number)
     if peer is None:
         return
+    _check_peer(machine, rank, operator, peer)
     try:
         value = operand_value(machine, rank, operator, operator.tensor)
     except Mismatch as mismatch:
@@ -158,7 +166,19 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
     peer = peer_of(machine.plan, operator.peer, rank.number)
     if peer is None:
         return
+    if peer not in machine.ranks:
+        _check_peer(machine, rank, operator, peer)
+        assign(machine, rank, operator, operator.tensor, None, (operator.tensor,))
+        return
     box = machine.mail.get((peer, rank.number, operator.communicator))
     if not box:
         raise Blocked
     assign(machine, rank, operator, operator.tensor, box.popleft(), (operator.tensor,))
+
+
+def _check_peer(machine: Machine, rank: RankState, operator: Send | Receive, peer: int) -> None:
+    if peer in machine.ranks:
+        return
+    folded = machine.plan.replication.count > 1
+    mismatch = Mismatch("unknown-peer", f"names rank {peer}, which is not a rank of this replica", refutes=not folded)
+    tell(machine, rank, operator, mismatch, fatal=True)

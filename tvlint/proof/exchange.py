@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tvlint.ir.plan import Collective, Communicate
 from tvlint.proof.apply import Mismatch, World
-from tvlint.proof.relation import Value
+from tvlint.proof.relation import Leaf, Value
 
 DECLARED_PIECE_ORDER = "declared-piece-order"
 
@@ -120,3 +120,19 @@ def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], me
         received = [chunk(world, piece, split, i, len(members)) for piece in pieces]
         result[rank] = _concatenate(world, received, joined, members, reorder=False)
     return result
+
+
+def over_replicas(world: World, value: Value, replicas: int) -> Value:
+    """The sum over all replicas of a value derived for one."""
+    if replicas == 1:
+        return value
+    leaves: list[Leaf] = []
+    for leaf in world.values.leaves_of(value):
+        one = [entry for entry in leaf.pending if entry.one_replica]
+        if len(one) > 1:
+            raise Mismatch("ambiguous-sum", "is summed over replicas in more than one way", refutes=False)
+        if not one:
+            leaves.append(leaf._replace(coefficient=leaf.coefficient * replicas))
+            continue
+        leaves.append(leaf._replace(pending=(leaf.pending - {one[0]}) | {one[0]._replace(one_replica=False)}))
+    return world.values.of_leaves(value.term, value.box, leaves)

@@ -11,10 +11,11 @@ from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan, ReduceGradients, Role, Tensor
 from tvlint.proof.apply import Mismatch, World
 from tvlint.proof.blame import scope_of
-from tvlint.proof.groups import members_of
+from tvlint.proof.exchange import over_replicas
+from tvlint.proof.groups import members_of, spans_replicas
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.placed import region
-from tvlint.proof.relation import Leaf, Pending, Value
+from tvlint.proof.relation import Pending, Value
 from tvlint.proof.trouble import Trouble, at
 
 
@@ -41,22 +42,6 @@ def accumulated(world: World, value: Value, micro_batches: int) -> Value:
             continue
         pending = (leaf.pending - {one[0]}) | {one[0]._replace(one_micro_batch=False)}
         leaves.append(leaf._replace(pending=pending))
-    return world.values.of_leaves(value.term, value.box, leaves)
-
-
-def over_replicas(world: World, value: Value, replicas: int) -> Value:
-    """The sum over all replicas of a value derived for one."""
-    if replicas == 1:
-        return value
-    leaves: list[Leaf] = []
-    for leaf in world.values.leaves_of(value):
-        one = [entry for entry in leaf.pending if entry.one_replica]
-        if len(one) > 1:
-            raise Mismatch("ambiguous-sum", "is summed over replicas in more than one way", refutes=False)
-        if not one:
-            leaves.append(leaf._replace(coefficient=leaf.coefficient * replicas))
-            continue
-        leaves.append(leaf._replace(pending=(leaf.pending - {one[0]}) | {one[0]._replace(one_replica=False)}))
     return world.values.of_leaves(value.term, value.box, leaves)
 
 
@@ -161,7 +146,7 @@ def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, value
     if total is None:
         raise Mismatch("mismatched-slices", "sums gradients of different slices", refutes=True)
     count = len(values)
-    if operator.replicated:
+    if operator.replicated or spans_replicas(plan, operator.group):
         total = over_replicas(world, total, plan.replication.count)
         count *= plan.replication.count
     divisor = (operator.divisor or 1) * (count if operator.reduce == "avg" else 1)

@@ -6,10 +6,22 @@ from tvlint.ir.plan import Group, Peer, Plan
 
 
 def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
-    """The ranks of `group` as `rank` sees it, ascending; a rank that is written twice counts once."""
+    """The ranks of `group` as `rank` sees it, ascending; a rank that is written twice counts once.
+
+    Of a group that spans replicas these are the members in the rank's own replica.
+    """
     if group.ranks:
         return tuple(sorted(set(group.ranks)))
-    return plan.mesh.along(rank, group.axes)
+    return plan.mesh.along(rank, tuple(axis for axis in group.axes if not _folded(plan, axis)))
+
+
+def spans_replicas(plan: Plan, group: Group) -> bool:
+    """Whether the group goes along the axis on which replicas are folded."""
+    return any(_folded(plan, axis) for axis in group.axes)
+
+
+def _folded(plan: Plan, axis: str) -> bool:
+    return plan.replication.count > 1 and axis == plan.replication.axis
 
 
 def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:

@@ -1,0 +1,110 @@
+"""Whatever stands in a plan, checks answer with findings, never with an exception; and broken communication is noticed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from tests.correct_programs import PROGRAMS
+from tests.plan_findings import findings_of_plan
+from tvlint.analyses.operands import reads
+from tvlint.ir.plan import Collective, Communicate, Group, Operator, Peer, Plan, Program, Receive, Send, Step
+from tvlint.readers import plan_text
+
+_VALUES: dict[str, list[Any]] = {
+    "inputs": [(), ("nowhere",), ("x", "x", "x", "x")],
+    "outputs": [(), ("nowhere",), ("x",), ("x", "y", "z")],
+    "group": [Group(ranks=(99,)), Group(ranks=(0, 1, 1)), Group(axes=("no-axis",)), Group(name="nobody"), Group(ranks=(-1, 0))],
+    "peer": [Peer(rank=77), Peer(rank=-1), Peer(axis="no-axis", offset=1), Peer(rank=0)],
+    "dim": [None, -9, 9, -1],
+    "concat_dim": [None, 7, -3],
+    "root": [None, 5, -1],
+    "splits": [(1, 2, 3), (-1,)],
+    "handle": ["", "h0", "other"],
+    "stream": ["", "side"],
+    "kind": list(Collective),
+    "reduce": ["", "max", "avg", "nonsense"],
+    "in_place": [(5,), (-1,)],
+    "weights": [(), ("nowhere",)],
+    "tensor": ["nowhere", "x"],
+    "tag": [0, 3],
+    "batch": ["", "b"],
+    "event": ["e"],
+    "op": ["torch.nothing", "softmax", "view", "add"],
+}
+
+
+def _plan(name: str) -> Plan:
+    plan = plan_text.read(name, PROGRAMS[name]).plan
+    assert plan is not None
+    return plan
+
+
+def _with_operators(plan: Plan, segment: str, operators: tuple[Operator, ...]) -> Plan:
+    return replace(plan, segments={**plan.segments, segment: replace(plan.segments[segment], operators=operators)})
+
+
+def _garbled(plan: Plan, chance: random.Random) -> Plan:
+    name = chance.choice([name for name, segment in plan.segments.items() if segment.operators])
+    operators = list(plan.segments[name].operators)
+    at = chance.randrange(len(operators))
+    known = [each.name for each in fields(operators[at]) if each.name in _VALUES]
+    chosen = chance.choice(known)
+    operators[at] = replace(operators[at], **{chosen: chance.choice(_VALUES[chosen])})
+    garbled = _with_operators(plan, name, tuple(operators))
+    if chance.random() < 0.3:
+        first = garbled.programs[0]
+        steps = chance.choice([(), (Step("nowhere"),), first.steps * 2, tuple(reversed(first.steps))])
+        garbled = replace(garbled, programs=(Program(chance.choice([first.ranks, (), (99,)]), steps), *garbled.programs[1:]))
+    return garbled
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_garbled_plan_gives_findings_only(name: str) -> None:
+    chance = random.Random(name)
+    plan = _plan(name)
+    for _ in range(40):
+        plan_or_again = _garbled(plan, chance)
+        for finding in findings_of_plan(_garbled(plan_or_again, chance)):
+            assert finding.message
+            assert finding.message[0] != finding.message[0].upper() or not finding.message[0].isalpha()
+
+
+def _without_each_communication() -> list[tuple[str, str, int]]:
+    """Messages, and all-reduces whose result goes on into operators that the table knows."""
+    found = []
+    for name in PROGRAMS:
+        if "by hand" in name or "loss" in name:
+            continue
+        read = {used for segment in _plan(name).segments.values() for each in segment.operators for used in reads(each)}
+        for segment in _plan(name).segments.values():
+            for index, operator in enumerate(segment.operators):
+                message = isinstance(operator, (Send, Receive)) and not operator.peer.wrap
+                sums = isinstance(operator, Communicate) and operator.kind is Collective.ALL_REDUCE
+                if message or (sums and isinstance(operator, Communicate) and operator.outputs[0] in read):
+                    found.append((name, segment.name, index))
+    return found
+
+
+@pytest.mark.parametrize(("name", "segment", "index"), _without_each_communication())
+def test_a_communication_that_is_left_out_is_noticed(name: str, segment: str, index: int) -> None:
+    plan = _plan(name)
+    operators = list(plan.segments[segment].operators)
+    operator = operators[index]
+    if isinstance(operator, Communicate):
+        source, result = operator.inputs[0], operator.outputs[0]
+        renamed = [_reading(other, result, source) for other in operators[:index] + operators[index + 1 :]]
+        mutant = _with_operators(plan, segment, tuple(renamed))
+    else:
+        mutant = _with_operators(plan, segment, tuple(operators[:index] + operators[index + 1 :]))
+    assert findings_of_plan(mutant) != []
+
+
+def _reading(operator: Operator, old: str, new: str) -> Operator:
+    inputs = getattr(operator, "inputs", None)
+    if inputs is None or old not in inputs:
+        return operator
+    return replace(operator, inputs=tuple(new if name == old else name for name in inputs))  # type: ignore[call-arg]

@@ -14,6 +14,7 @@ from tvlint.ir.plan import (
     Communicate,
     Compute,
     Operator,
+    Phase,
     Plan,
     Receive,
     Record,
@@ -60,6 +61,8 @@ def derive(
         if tensor.gradient_of and tensor.gradient_of not in machine.forward_of.get(tensor.name, ()):
             machine.forward_of.setdefault(tensor.name, []).append(tensor.gradient_of)
     for segment in plan.segments.values():
+        if segment.phase is Phase.DATA:
+            machine.loaded.update(segment.outputs)
         for operator in segment.operators:
             if isinstance(operator, Backward):
                 machine.gradient_names.update(operator.outputs)

@@ -23,7 +23,7 @@ from tvlint.proof.trouble import Trouble, at
 class Expected:
     """The reference's gradient of every weight, by full name, and its losses."""
 
-    gradients: Mapping[str, int]
+    gradients: Mapping[str, Value]
     shapes: Mapping[str, tuple[int, ...]]
     losses: tuple[int, ...]
 
@@ -186,7 +186,7 @@ def judge(
             yield Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
 
 
-def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, term: int, value: Slot | str) -> Iterator[Trouble]:
+def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
     subject = f"the gradient of `{name}` on {{ranks}}"
     if value is None:
         yield Trouble("undecided-gradient", False, f"{subject} depends on something that is wrong or undecided before", rank)
@@ -198,21 +198,22 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, term: int,
         yield Trouble("gradient-of-another-slice", True, f"{subject} is that of another slice than the weight's", rank)
         return
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
-    if value.term != term:
+    if value.term != right.term:
         yield Trouble("other-gradient", False, f"{subject} is not the expression that the reference computes", rank)
     elif pending:
         text = f"{subject} is a partial sum over {scope_of(pending[0])} that nothing completes"
         yield Trouble("incomplete-gradient", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
     elif value.leaves:
         yield Trouble("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)
-    elif value.coefficient != 1:
+    elif value.coefficient != right.coefficient:
+        factor = Fraction(value.coefficient) / right.coefficient
         yield Trouble(
             "scaled-gradient",
             True,
-            f"{subject} is {value.coefficient} times the reference's",
+            f"{subject} is {factor} times the reference's",
             rank,
             expected="1",
-            actual=str(value.coefficient),
+            actual=str(factor),
         )
 
 

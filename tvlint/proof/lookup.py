@@ -79,7 +79,7 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
         return held_parameter(machine, rank, name)
-    if tensor is not None and tensor.role is Role.INPUT:
+    if tensor is not None and tensor.role is Role.INPUT and name not in machine.loaded:
         return input_value(machine, rank, name)
     raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
 

@@ -105,6 +105,8 @@ class Machine:
     forward_of: dict[str, list[str]] = field(default_factory=dict)
     """The tensors that a name is the gradient of."""
     gradient_names: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
+    """Inputs that the plan loads in a segment of its own; others are there from the start."""
     parameters: dict[tuple[str, int], Value] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)
     waiting: dict[Any, dict[int, tuple[Communicate, Slot | str]]] = field(default_factory=dict)

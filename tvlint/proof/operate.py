@@ -65,8 +65,9 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     found = machine.results.get(key)
     if found is None:
         found = machine.results[key] = evaluated(machine, operator, spec, known)
-    if spec.assumption:
-        machine.derived.assumptions.add(spec.assumption)
+    assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
+    if assumption:
+        machine.derived.assumptions.add(assumption)
     results = checked(machine, rank, operator, found.outputs, known)
     rank.saved[operator.outputs] = (operator, found if results == found.outputs else replace(found, outputs=results))
     return results
@@ -335,4 +336,4 @@ def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
 
 def free_sizes(bound: Any, output: int, call: Call) -> dict[str, int]:
     shape = call.outputs[output] if output < len(call.outputs) else ()
-    return dict(zip(bound.outputs[output], shape, strict=False))
+    return {**dict(zip(bound.outputs[output], shape, strict=False)), **bound.sizes}

@@ -172,8 +172,8 @@ def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Tro
             name = tensor.logical or tensor.name
             shapes[name] = tensor.whole if tensor.whole is not None else tensor.shape
             value = held.get((rank, tensor.name))
-            if value is not None and value.clean:
-                gradients[name] = value.term
+            if value is not None and not value.leaves and value.coefficient != 0:
+                gradients[name] = value
             elif (rank, tensor.name) in held:
                 troubles.append(
                     Trouble("reference-gradient", False, f"the reference's gradient of `{name}` is not whole", rank)

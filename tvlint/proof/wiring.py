@@ -214,6 +214,8 @@ def _channels(plan: Plan) -> Iterator[Trouble]:
 
 
 def _paired(one: list[Entry], other: list[Entry], what: str) -> Iterator[Trouble]:
+    if not one and not other:
+        return
     rank = _rank(one) if one else _rank(other)
     if len(one) != len(other):
         here, there = (_rank(one), _rank(other)) if one and other else (rank, -1)

@@ -94,7 +94,7 @@ def test_a_value_stands_where_it_is_literally_written(text: str, value: int, whe
     ],
 )
 def test_what_only_a_run_can_tell_is_unknown(text: str, reason: str) -> None:
-    assert tp(text + "\n").value == Unknown(reason)
+    assert tp(text + "\n").value == Unknown(reason, given=True)
 
 
 def test_branches_that_agree_leave_the_value_known() -> None:
@@ -275,3 +275,20 @@ def test_a_nul_byte_is_a_located_error() -> None:
     with pytest.raises(ReadError) as caught:
         read("train.sh", b"A=1\npython p.py --tensor-model-parallel-size 2\0\n")
     assert caught.value.problem.location.line == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("python p.py --tensor-model-parallel-size 2 --save $1", True),
+        ('python p.py --tensor-model-parallel-size 2 --save "$DIR/x"', True),
+        ("if [ $1 ]; then S=a; else S=b; fi\npython p.py --tensor-model-parallel-size 2 --save $S", True),
+        ("if [ $1 ]; then S='--save a'; else S='--save b'; fi\npython p.py --tensor-model-parallel-size 2 $S", True),
+        ("if [ $1 ]; then S='--save a'; fi\npython p.py --tensor-model-parallel-size 2 $S", False),
+        ("python p.py --tensor-model-parallel-size 2 --save", False),
+    ],
+)
+def test_an_option_that_surely_stands_is_given_whatever_its_value(text: str, given: bool) -> None:
+    value = only(text + "\n").settings["save"].value
+    assert isinstance(value, Unknown)
+    assert value.given is given

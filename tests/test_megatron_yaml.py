@@ -47,8 +47,8 @@ def test_options_of_a_block_have_values_and_places() -> None:
         ('--cp-comm-type: "[p2p a2a]"', "cp_comm_type", ("p2p", "a2a")),
         ("--cp-comm-type: [p2p, a2a]", "cp_comm_type", ("p2p", "a2a")),
         ("--moe-layer-freq: ([0]*3+[1]*24)", "moe_layer_freq", "([0]*3+[1]*24)"),
-        ("--load: ${CHECKPOINT}", "load", Unknown("depends on a variable that is substituted later")),
-        ("--data-path: $DATA", "data_path", Unknown("depends on a variable that is substituted later")),
+        ("--load: ${CHECKPOINT}", "load", Unknown("depends on a variable that is substituted later", given=True)),
+        ("--data-path: $DATA", "data_path", Unknown("depends on a variable that is substituted later", given=True)),
         ("--brand-new: 3", "brand_new", 3),
     ],
 )

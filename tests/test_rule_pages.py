@@ -61,7 +61,7 @@ def test_the_page_says_what_why_and_shows_twins(rule: Rule) -> None:
 def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
     known = {*option_names(), *DERIVED, *PARALLEL_LAUNCH}
     parts = [parse(text) for text in (rule.when, rule.require) if text]
-    parts += [*expressions(rule.message), *expressions(rule.help)]
+    parts += [*expressions(rule.message), *expressions(rule.help), *expressions(rule.unknown)]
     used = [name for part in parts for name in names(part)]
     assert {name for name in (*used, *rule.location) if name not in known and not name.startswith("env.")} == set()
     assert {call.function for part in parts for call in calls(part)} <= {*FUNCTIONS, "set", "known"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,13 @@ def configuration(
     *, complete: bool = True, framework: str = "megatron-lm", version: str = "", **settings: SettingValue | Unknown
 ) -> Configuration:
     """Settings written one a line, in order, from line 1 on."""
+    return configured(settings, complete, framework, version)
+
+
+def configured(
+    settings: Mapping[str, SettingValue | Unknown], complete: bool = True, framework: str = "megatron-lm", version: str = ""
+) -> Configuration:
+    """The same of a mapping."""
     places = {name: Location(HOLDER, line, 20) for line, name in enumerate(settings, start=1)}
     return Configuration(
         HOLDER,
@@ -245,3 +253,22 @@ print(sorted({"z3", "numpy", "networkx", "jsonschema", "yaml", "tree_sitter"} & 
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent
     )
     assert ran.stdout.strip() == "[]"
+
+
+def test_an_unknown_world_size_names_its_minimum() -> None:
+    rules = {"size": RULES["world-size-not-divisible"]}
+    sizes: dict[str, SettingValue | Unknown] = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 4, "expert_model_parallel_size": 8}
+    sizes |= {"world_size": Unknown("depends on $1"), "expert_tensor_parallel_size": 1}
+    (result,) = said(configured(sizes), rules)
+    assert isinstance(result, NotEvaluated)
+    assert result.reason == "`world_size`: depends on $1; these sizes need a multiple of 32 ranks"
+    (result,) = said(configured({**sizes, "tensor_model_parallel_size": Unknown("depends on $2")}), rules)
+    assert isinstance(result, NotEvaluated)
+    assert "multiple" not in result.reason
+
+
+def test_what_is_surely_given_is_set_although_its_value_is_unknown() -> None:
+    rules = {"save": RULES["save-without-interval"]}
+    assert isinstance(said(configuration(save=Unknown("depends on $1")), rules)[0], NotEvaluated)
+    (finding,) = said(configuration(save=Unknown("depends on $1", given=True)), rules)
+    assert isinstance(finding, Finding)

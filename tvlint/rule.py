@@ -49,6 +49,8 @@ class Rule:
     require: str = ""
     message: str = ""
     help: str = ""
+    unknown: str = ""
+    """Template: what can be said all the same where the rule is not evaluated; left out where it holds an unknown value."""
     location: tuple[str, ...] = ()
     """Settings whose place the finding takes: the first that the file sets; the others become related places."""
     frameworks: Mapping[str, str] = field(default_factory=dict)

@@ -13,9 +13,13 @@ SettingValue: TypeAlias = "int | float | str | bool | None | tuple[SettingValue,
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that cannot be read statically, and why (`depends on $1`, `set in an undecided branch`)."""
+    """A value that cannot be read statically, and why (`depends on $1`, `set in an undecided branch`).
+
+    `given` says that the setting surely has a value other than none, whatever it is (`--save $DIR`).
+    """
 
     reason: str
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,10 +139,10 @@ def _value(known: Option | None, values: list[Item]) -> SettingValue | Unknown:
     texts: list[str] = []
     for each in values:
         if not isinstance(each, Word):
-            return Unknown(each.reason)
+            return Unknown(each.reason, given=True)
         text = known_text(each.pieces)
         if text is None:
-            return Unknown(unknown_reason(each.pieces))
+            return Unknown(unknown_reason(each.pieces), given=True)
         texts.append(text)
     if known is None:
         return typed(None, texts[0]) if len(texts) == 1 else tuple(typed(None, text) for text in texts)
@@ -163,7 +163,12 @@ def _undecided(found: Arguments, fork: Fork) -> None:
         if len(settings) == len(last) and all(_equal(each.value, first.value) for each in settings):
             found.settings.append(first)
             continue
-        found.settings.append(Setting(name, Unknown(fork.reason), first.written, first.location, first.name_location))
+        unknown = Unknown(fork.reason, given=len(settings) == len(last) and all(_given(each.value) for each in settings))
+        found.settings.append(Setting(name, unknown, first.written, first.location, first.name_location))
+
+
+def _given(value: SettingValue | Unknown) -> bool:
+    return value.given if isinstance(value, Unknown) else value is not None
 
 
 def _equal(one: object, other: object) -> bool:

@@ -159,7 +159,7 @@ def _argument_value(known: Option | None, flag: str, value: YamlScalar) -> Setti
     """The value as the command line gets it: the text between the quotes; brackets around it make a list of words."""
     text = value.text.strip()
     if INTERPOLATED.search(text):
-        return Unknown("depends on a variable that is substituted later")
+        return Unknown("depends on a variable that is substituted later", given=known is None or known.kind == "store")
     if known is not None and known.kind != "store":
         sets = not flag.startswith("--no-") if known.kind == "boolean" else known.kind == "true"
         return sets if text in ("true", "True", "") else not sets if text in ("false", "False") else text

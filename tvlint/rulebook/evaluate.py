@@ -46,7 +46,8 @@ def _judge(rule: Rule, values: Values) -> Iterator[Finding | NotEvaluated]:
         yield _finding(rule, values, version_range)
         return
     reason = holds.reason if isinstance(holds, Unknown) else f"{show(holds)} is neither true nor false"
-    yield NotEvaluated(rule.name, _whole(configuration), reason)
+    known = fill_known(rule.unknown, values.evaluate)
+    yield NotEvaluated(rule.name, _whole(configuration), f"{reason}; {known}" if known else reason)
 
 
 def _finding(rule: Rule, values: Values, version_range: str) -> Finding:

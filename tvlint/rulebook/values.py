@@ -41,7 +41,9 @@ class Values:
         setting = self.setting(name)
         if setting is not None:
             value = setting.value
-            return Unknown(f"`{name}`: {value.reason}") if isinstance(value, Unknown) else value is not None
+            if not isinstance(value, Unknown):
+                return value is not None
+            return value.given or Unknown(f"`{name}`: {value.reason}")
         if name.startswith(ENVIRONMENT):
             return Unknown(f"`{name}` may be set outside the file")
         return False if self.configuration.complete else Unknown(f"`{name}` may be set elsewhere")

@@ -25,6 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0:10", help="the generated pairs, FIRST:LAST")
     parser.add_argument("--every", type=int, default=1, help="take every N-th mutant only")
+    parser.add_argument("--number", type=int, help="take this mutant of each pair only")
     parser.add_argument("--show", action="store_true", help="list every disagreement")
     arguments = parser.parse_args()
     first, last = map(int, arguments.seeds.split(":"))
@@ -33,7 +34,8 @@ def main() -> int:
     for seed in range(first, last):
         pair = random_pair(seed)
         for number, mutant in enumerate(mutants(pair.parallel)):
-            if number % arguments.every != seed % arguments.every:
+            chosen = number % arguments.every == seed % arguments.every
+            if not (chosen if arguments.number is None else number == arguments.number):
                 continue
             found = truth(pair, mutant)
             try:

@@ -137,11 +137,11 @@ def _view(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
 
 def embedding_rows(ids: Array, weight: Array, attributes: Attributes) -> tuple[Array, Array]:
     """The local row of every id, and which ids this shard has."""
-    start, stop = int(attributes.get("start", 0)), int(attributes.get("stop", len(weight)))
+    start, stop = int(attributes["start"]), int(attributes["stop"])
+    if stop - start != len(weight):
+        raise FailureError(f"`embedding` of rows {start} to {stop} with a weight of {len(weight)}")
     inside = (ids >= start) & (ids < stop)
     rows = np.where(inside, ids - start, 0).astype(int)
-    if rows.size and rows.max() >= len(weight):
-        raise FailureError(f"`embedding` looks up row {rows.max()} of {len(weight)}")
     return rows, inside
 
 
@@ -283,11 +283,48 @@ FORWARD: dict[str, Forward] = {
 """By the last part of the emitted function's name."""
 
 
+KEYWORDS = frozenset(
+    {
+        "alpha",
+        "bias",
+        "dim",
+        "dim0",
+        "dim1",
+        "dims",
+        "dtype",
+        "dtype_or_device",
+        "eps",
+        "inplace",
+        "keepdim",
+        "local_expert_end",
+        "local_expert_start",
+        "n_groups",
+        "n_routed_experts",
+        "padding_idx",
+        "reduction",
+        "rounding_mode",
+        "route_scale",
+        "score_func",
+        "shape",
+        "size",
+        "start",
+        "stop",
+        "times",
+        "topk",
+        "topk_groups",
+        "_stacklevel",
+    }
+)
+"""Every keyword that some operator knows; any other one makes a call fail."""
+
+
 def forward(op: str, values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
     """The outputs of operator `op`; raises FailureError where running it would raise."""
     function = FORWARD.get(op.rsplit(".", 1)[-1])
     if function is None:
         raise FailureError(f"no operator `{op}`")
+    if not attributes.keys() <= KEYWORDS:
+        raise FailureError(f"`{op}` has no keyword {sorted(attributes.keys() - KEYWORDS)}")
     try:
         return function(values, attributes)
     except (ValueError, IndexError, TypeError, KeyError, AttributeError) as error:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from oracle.mutant import Mutant, alike, with_operators, with_segment
 from tvlint.ir.plan import (
-    Phase,
     Plan,
     Role,
     Segment,
@@ -59,11 +58,7 @@ def of_steps(plan: Plan) -> Iterator[Mutant]:
                 for field in ("inputs", "outputs", "micro_batch"):
                     if getattr(other, field):
                         wired = replace(step, **{field: getattr(other, field)})
-                        kind = (
-                            "claim"
-                            if field == "micro_batch" and plan.segments[step.segment].phase is not Phase.DATA
-                            else "micro-batch-wiring"
-                        )
+                        kind = "claim" if field == "micro_batch" else "micro-batch-wiring"
                         yield made(kind, f"{what}: {field} of {other.micro_batch}", [*steps[:at], wired, *steps[at + 1 :]])
                 yield made("micro-batch-wiring", f"{what}: is {other.micro_batch}", [*steps[:at], other, *steps[at + 1 :]])
 

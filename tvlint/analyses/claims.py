@@ -59,6 +59,12 @@ def _identities(facts: Facts) -> Iterator[Defect]:
             before, after = tensors.get(source), tensors.get(operator.outputs[0])
             if before is None or after is None or before.role is not Role.ACTIVATION or before.logical != after.logical:
                 continue
+            if before.region is not None and after.region is not None and before.region != after.region:
+                ranks = facts.ranks_running(segment.name)
+                yield Defect(
+                    "unfounded-claim", (segment.name, index), source, describe(ranks), _box(before.region), "identity",
+                    _box(after.region), None, ranks,
+                )  # fmt: skip
             if before.part[1] > 1 and after.part == (0, 1):
                 axis = describe(facts.ranks_running(segment.name), facts.plan.mesh)
                 yield Defect(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import reads, writes
-from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Send
 
 _GIVEN = (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT)
 
@@ -56,7 +56,8 @@ def _in_body(plan: Plan, segment: Segment) -> Iterator[tuple[int, str, tuple[str
                 continue
             later = first.get(name)
             tensor = plan.tensors.get(name)
-            if later is None and (segment.phase is not Phase.FORWARD or tensor is None or tensor.role is Role.GRADIENT):
+            optional = segment.phase is not Phase.FORWARD or tensor is None or tensor.role is Role.GRADIENT
+            if later is None and optional and not isinstance(operator, Send):
                 continue
             seen.add(name)
             yield index, name, None if later is None else (segment.name, later)
@@ -67,19 +68,22 @@ def _between_steps(plan: Plan, program: Program) -> Iterator[tuple[str, int, str
     """Inputs of steps that only a later step of the program produces, or that no step of it produces."""
     produced: set[tuple[str, int]] = set()
     ever: dict[tuple[str, int], str] = {}
-    names: set[str] = set()
+    loaded: set[str] = set()
     for step in program.steps:
         segment = plan.segments.get(step.segment)
         for name in step.outputs or (segment.outputs if segment else ()):
             ever.setdefault((name, step.micro_batch), step.segment)
-            names.add(name)
+            if segment is not None and segment.phase is Phase.DATA:
+                loaded.add(name)
     for step in program.steps:
         segment = plan.segments.get(step.segment)
         if segment is None:
             continue
         outer = step.inputs if step.inputs is not None else segment.inputs
         for inner, name in zip(segment.inputs, outer, strict=False):
-            if (name, step.micro_batch) in produced or (name, -1) in produced or _given(plan, name) or _given(plan, inner):
+            if {(name, step.micro_batch), (name, -1)} & produced or _is_weight(plan, name):
+                continue
+            if name not in loaded and (_given(plan, name) or _given(plan, inner)):
                 continue
             tensor = plan.tensors.get(name) or plan.tensors.get(inner)
             if step.micro_batch < 0 or tensor is None:
@@ -93,6 +97,11 @@ def _between_steps(plan: Plan, program: Program) -> Iterator[tuple[str, int, str
                 yield step.segment, index, inner, step.micro_batch, later
         for name in step.outputs if step.outputs is not None else segment.outputs:
             produced.add((name, step.micro_batch))
+
+
+def _is_weight(plan: Plan, name: str) -> bool:
+    tensor = plan.tensors.get(name)
+    return tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE)
 
 
 def _given(plan: Plan, name: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import reads, writes
-from tvlint.ir.plan import Backward, Plan, Program, ReduceGradients, Update
+from tvlint.ir.plan import Backward, Plan, Program, ReduceGradients, Role, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ def weight_gradients(plan: Plan) -> dict[str, str]:
     """Gradient name -> weight, for every gradient of a weight."""
     found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient}
     found |= {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of}
-    return found
+    weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
+    return {name: owner for name, owner in found.items() if owner in weights}
 
 
 def early(plan: Plan) -> Iterator[Early]:
@@ -112,3 +113,37 @@ def tied(plan: Plan) -> Iterator[Tied]:
         if other is not None:
             ranks = plan.programs[first].ranks, plan.programs[other].ranks
             yield Tied(weight, *ranks, updates[weight][other], places[other])
+
+
+@dataclass(frozen=True, slots=True)
+class Unreduced:
+    """The gradients of `weights`, which `ranks` produce at `produced`, are not reduced over the replicas; others are."""
+
+    weights: tuple[str, ...]
+    ranks: tuple[int, ...]
+    produced: tuple[str, int]
+
+
+def unreduced(plan: Plan) -> Iterator[Unreduced]:
+    """Programs of a replicated plan that leave out weights which the plan's way would be to reduce over the replicas."""
+    if plan.replication.count < 2:
+        return
+    owners = weight_gradients(plan)
+    reducers: dict[int, set[str]] = {}
+    made: dict[int, dict[str, tuple[str, int]]] = {}
+    for number, program in enumerate(plan.programs):
+        for name in dict.fromkeys(step.segment for step in program.steps):
+            segment = plan.segments.get(name)
+            for index, operator in enumerate(segment.operators) if segment is not None else ():
+                if isinstance(operator, ReduceGradients) and operator.replicated:
+                    reducers.setdefault(number, set()).update(operator.weights)
+                elif isinstance(operator, Backward):
+                    for gradient in operator.outputs:
+                        if gradient in owners:
+                            made.setdefault(number, {}).setdefault(owners[gradient], (name, index))
+    if not reducers:
+        return
+    for number, places in made.items():
+        missing = tuple(weight for weight in places if weight not in reducers.get(number, set()))
+        if missing:
+            yield Unreduced(missing, plan.programs[number].ranks, places[missing[0]])

@@ -37,12 +37,16 @@ class Wrong:
 
 
 def forms(bound: Bound, constant: bool) -> Iterator[Form]:
-    """The contraction of every output."""
+    """The contraction of every output.
+
+    A table that is looked up in by indices may be split over its rows: each rank gives what it holds and zero for the rest.
+    """
+    rows = frozenset(bound.indices.values())
     for position, output in enumerate(bound.outputs):
         used = bound.row_wise.get(position, frozenset(range(len(bound.operands))))
         unused = frozenset(range(len(bound.operands))) - used
         yield Form(
-            bound.operands, output, bound.reduced, bound.averaged, bound.whole, bound.linear,
+            bound.operands, output, bound.reduced | rows, bound.averaged, bound.whole - rows, bound.linear,
             bound.shape_only | unused, constant,
         )  # fmt: skip
 

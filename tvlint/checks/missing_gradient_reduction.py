@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.gradients import unreduced
 from tvlint.analyses.placed import Defect
 from tvlint.analyses.placement_findings import report
 from tvlint.findings import Finding, Severity
@@ -14,7 +15,19 @@ SEVERITY = Severity.ERROR
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Weights that are updated while their gradient is partial over an axis."""
-    return report(facts, "missing-gradient-reduction", SEVERITY, _message, _help)
+    yield from report(facts, "missing-gradient-reduction", SEVERITY, _message, _help)
+    for found in unreduced(facts.plan):
+        more = f" (and {len(found.weights) - 1} more)" if len(found.weights) > 1 else ""
+        axis = facts.plan.replication.axis
+        yield Finding(
+            "missing-gradient-reduction",
+            SEVERITY,
+            f"the gradient of `{found.weights[0]}`{more} is not reduced over `{axis}` on {facts.who(found.ranks)}",
+            facts.place(*found.produced),
+            f"reduce it over `{axis}`, as the plan does with others",
+            (),
+            facts.fold.everywhere(found.ranks),
+        )
 
 
 def _message(defect: Defect) -> str:

@@ -35,12 +35,12 @@ from typing import Any
 
 from tvlint.findings import Finding
 from tvlint.ir.location import Location
-from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.plan import Group, Plan, Replication, Segment
 from tvlint.readers.bounds import without_collection
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
+from tvlint.readers.nnscaler_mesh import mesh_of
 from tvlint.readers.nnscaler_records import (
     Malformed,
     Work,
@@ -53,7 +53,7 @@ from tvlint.readers.nnscaler_records import (
     required,
     sequence,
 )
-from tvlint.readers.nnscaler_schedule import Schedule, schedule
+from tvlint.readers.nnscaler_schedule import schedule
 from tvlint.readers.unsafe_pickle import unsafe_calls
 
 FORMAT = "nnscaler-pickle"
@@ -104,7 +104,7 @@ def _plan(path: str, loaded: Loaded, work: Work) -> Plan:
         outputs = tuple(built.tensors.names(execution.get("_outputs") or (), "the outputs of the plan"))
     except Malformed as error:
         raise ReadError(str(error), Location(path)) from None
-    mesh, stages = _mesh(built, replicas)
+    mesh, stages = mesh_of(built.forward_cells, built.groups, replicas)
     return Plan(
         path,
         FORMAT,
@@ -138,40 +138,6 @@ def _sequences(execution: dict[str, Any], devices: tuple[int, ...]) -> dict[int,
     for device in devices:
         found.setdefault(device, [])
     return found
-
-
-def _mesh(built: Schedule, replicas: int) -> tuple[Mesh, dict[int, int]]:
-    """The mesh and the pipeline stage of every device; without stages when the devices do not form equal ones."""
-    devices = sorted(built.forward_cells)
-    groups = _stage_members(built, devices)
-    size = len(devices) // len(groups)
-    if groups != [devices[start : start + size] for start in range(0, len(devices), size)]:
-        return Mesh((Axis("dp", replicas), Axis("device", len(devices)))), {}
-    stages = {device: stage for stage, members in enumerate(groups) for device in members}
-    return Mesh((Axis("dp", replicas), Axis("pp", len(groups)), Axis("tp", size))), stages
-
-
-def _stage_members(built: Schedule, devices: list[int]) -> list[list[int]]:
-    """The devices of each pipeline stage: those that run one forward segment, or share a collective or a reducer."""
-    leader = {device: device for device in devices}
-
-    def find(device: int) -> int:
-        while leader[device] != device:
-            leader[device] = device = leader[leader[device]]
-        return device
-
-    shared: dict[int, int] = {}
-    for device, cells in built.forward_cells.items():
-        for cell in cells:
-            leader[find(device)] = find(shared.setdefault(cell, device))
-    for group in {group for groups in built.groups.values() for group in groups}:
-        members = [rank for rank in group if rank in leader]
-        for member in members[1:]:
-            leader[find(member)] = find(members[0])
-    found: dict[int, list[int]] = {}
-    for device in devices:
-        found.setdefault(find(device), []).append(device)
-    return sorted(found.values())
 
 
 def _staged(segment: Segment, stages: dict[int, int]) -> Segment:

@@ -1,0 +1,154 @@
+"""Shapes and dtypes of what a segment computes, derived from the operator table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import TypeAlias
+
+from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Operator, Receive
+from tvlint.ops.spec import ONE, Bound, Call, Family, UnsupportedError
+from tvlint.ops.table import spec_of
+
+Kind: TypeAlias = tuple[tuple[int, ...], str]
+"""Shape and dtype; an empty dtype is not known."""
+
+_CASTS = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "long": "int64",
+    "int": "int32",
+    "bool": "bool",
+}
+_ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
+
+
+class Contradiction(Exception):
+    """The shapes of the operands do not fit the operator."""
+
+
+def bound_of(operator: Compute, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> Bound | None:
+    """The annotation of one use of an operator; None where the table or the operands do not give one."""
+    spec = spec_of(operator.op)
+    shapes = _operands(operator, known)
+    if spec is None or shapes is None:
+        return None
+    try:
+        return spec.bind(Call(operator.op, shapes, operator.attributes, (scalar,) * len(operator.outputs)))
+    except UnsupportedError:
+        return None
+
+
+def _operands(operator: Compute, known: Mapping[str, Kind]) -> tuple[tuple[int, ...] | Literal, ...] | None:
+    shapes: list[tuple[int, ...] | Literal] = []
+    for operand in operator.inputs:
+        if isinstance(operand, Literal):
+            shapes.append(operand)
+        elif operand in known:
+            shapes.append(known[operand][0])
+        else:
+            return None
+    return tuple(shapes)
+
+
+def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> dict[str, Kind]:
+    """Shape and dtype of what `operator` makes, as far as they follow; raises Contradiction where nothing can fit.
+
+    `scalar` is the shape of a sum over everything, which nnScaler has written in two ways.
+    """
+    if isinstance(operator, Communicate):
+        return _communicated(operator, known)
+    if not isinstance(operator, Compute) or isinstance(operator, Receive):
+        return {}
+    spec = spec_of(operator.op)
+    shapes = _operands(operator, known)
+    if spec is None or shapes is None:
+        return {}
+    call = Call(operator.op, shapes, operator.attributes, (scalar,) * len(operator.outputs))
+    try:
+        bound = spec.bind(call)
+    except UnsupportedError as error:
+        raise Contradiction(str(error)) from None
+    dtype = _dtype(operator, bound, known)
+    if spec.family is Family.IDENTITY:
+        return dict.fromkeys(operator.outputs, (call.shape(0), dtype))
+    if spec.family is Family.RESHAPE:
+        return dict.fromkeys(operator.outputs, (_viewed(call), dtype))
+    if len(bound.outputs) != len(operator.outputs):
+        raise Contradiction(f"`{operator.op}` has {len(operator.outputs)} outputs")
+    sizes = _sizes(operator.op, bound, [shape for shape in shapes if not isinstance(shape, Literal)])
+    found: dict[str, Kind] = {}
+    for name, names in zip(operator.outputs, bound.outputs, strict=True):
+        shape: list[int] = []
+        for one in names:
+            if one not in sizes and not shape:
+                break
+            shape.append(sizes.setdefault(one, shape[-1] if shape else 1))
+        if len(shape) == len(names):
+            found[name] = tuple(shape), dtype
+    return found
+
+
+def _sizes(op: str, bound: Bound, shapes: list[tuple[int, ...]]) -> dict[str, int]:
+    sizes = {ONE: 1}
+    for names, shape in zip(bound.operands, shapes, strict=False):
+        for one, size in zip(names, shape, strict=False):
+            if one != ONE and sizes.setdefault(one, size) != size:
+                raise Contradiction(f"`{op}` of shapes {', '.join(map(str, shapes))}")
+    return sizes
+
+
+def _viewed(call: Call) -> tuple[int, ...]:
+    before = call.shape(0)
+    size = call.attributes.get("size", call.attributes.get("shape"))
+    if size is None:
+        literals = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
+        size = literals[0] if len(literals) == 1 and isinstance(literals[0], tuple) else tuple(literals)
+    sizes = [n for n in size if isinstance(n, int)] if isinstance(size, tuple) else []
+    known = prod(n for n in sizes if n != -1)
+    total = prod(before)
+    if not sizes or sizes.count(-1) > 1 or known <= 0 or total % known or (-1 not in sizes and known != total):
+        raise Contradiction(f"a view of shape {before} as {size}")
+    return tuple(total // known if n == -1 else n for n in sizes)
+
+
+def _dtype(operator: Compute, bound: Bound, known: Mapping[str, Kind]) -> str:
+    for word in ("dtype", "dtype_or_device"):
+        given = operator.attributes.get(word)
+        if isinstance(given, str) and given.removeprefix("torch.") in _ORDER:
+            return given.removeprefix("torch.")
+    cast = _CASTS.get(operator.op.rsplit(".", 1)[-1])
+    if cast:
+        return cast
+    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    kept = [
+        known[name][1]
+        for position, name in enumerate(names)
+        if position not in bound.zero_gradient and position not in bound.shape_only
+    ]
+    if not kept or not all(dtype in _ORDER for dtype in kept):
+        return ""
+    return max(kept, key=_ORDER.index)
+
+
+def _communicated(operator: Communicate, known: Mapping[str, Kind]) -> dict[str, Kind]:
+    if len(operator.inputs) != 1 or len(operator.outputs) != 1 or operator.inputs[0] not in known:
+        return {}
+    shape, dtype = known[operator.inputs[0]]
+    count = len(operator.group.ranks)
+    sizes = list(shape)
+    dim = operator.dim
+    for where in (dim, operator.concat_dim):
+        if where is not None and where >= len(sizes):
+            raise Contradiction(f"dim {where} of a tensor of shape {shape}")
+    if operator.kind is Collective.ALL_GATHER and dim is not None:
+        sizes[dim] *= count
+    elif operator.kind in (Collective.CHUNK, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL) and dim is not None:
+        if sizes[dim] % count:
+            raise Contradiction(f"shape {shape} in {count} pieces of dim {dim}")
+        sizes[dim] //= count
+        if operator.kind is Collective.ALL_TO_ALL and operator.concat_dim is not None:
+            sizes[operator.concat_dim] *= count
+    return {operator.outputs[0]: (tuple(sizes), dtype)}

@@ -41,7 +41,9 @@ def forms(bound: Bound, constant: bool) -> Iterator[Form]:
 
     A table that is looked up in by indices may be split over its rows: each rank gives what it holds and zero for the rest.
     """
-    rows = frozenset(bound.indices.values())
+    linear = {position for group in bound.linear for position in group}
+    holders = {name: {at for at, names in enumerate(bound.operands) if name in names} for name in bound.indices.values()}
+    rows = frozenset(name for name, at in holders.items() if at and at <= linear)
     for position, output in enumerate(bound.outputs):
         used = bound.row_wise.get(position, frozenset(range(len(bound.operands))))
         unused = frozenset(range(len(bound.operands))) - used

@@ -219,7 +219,7 @@ class _Walk:
             self._biased(operator, operator.inputs[2])
             return
         bound = self._bind(operator)
-        if bound is None:
+        if bound is None or self._over_shards(operator):
             self._unbound(operator)
             return
         spec, annotation, names = bound
@@ -253,14 +253,20 @@ class _Walk:
             for axis in self.axes:
                 if isinstance(self._value(first).on.get(axis), Partial):
                     self._say("partial-through-nonlinear", first, axis, operator.op.rsplit(".", 1)[-1])
+        for rule, name, axis in self._over_shards(operator):
+            self._say(rule, name, axis, operator.op.rsplit(".", 1)[-1])
+        for name in operator.outputs:
+            self._store(name, {}, {})
+
+    def _over_shards(self, operator: Compute) -> list[tuple[str, str, str]]:
         names = [name for name in operator.inputs if not isinstance(name, Literal)]
         ranks = [len(self._shape(name) or ()) for name in names]
+        found = []
         for axis in self.axes:
             rule, at = over_shards(operator, [self._value(name).on.get(axis) for name in names], ranks)
             if rule:
-                self._say(rule, names[at], axis, operator.op.rsplit(".", 1)[-1])
-        for name in operator.outputs:
-            self._store(name, {}, {})
+                found.append((rule, names[at], axis))
+        return found
 
     def _reshape(self, operator: Compute, source: str) -> None:
         value, before = self._value(source), self._shape(source)
@@ -294,7 +300,9 @@ class _Walk:
             rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
         if rule == "whole":
             families = {"softmax": "softmax-over-shards", "norm": "norm-over-shards", "entropy": "loss-over-shards"}
-            rule = next((named for part, named in families.items() if part in operator), "mismatched-shards")
+            rule = next((named for part, named in families.items() if part in operator), "")
+            if not rule:
+                return
         renamed = {
             "constant": "bias-added-to-partial",
             "nonlinear": "partial-through-nonlinear",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import pi, sqrt
 
 from tvlint.ir.plan import Literal, Value
-from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, Shape, UnsupportedError, stars
+from tvlint.ops.field import Array, Field
+from tvlint.ops.named_arrays import aligned, every_name, spread
+from tvlint.ops.spec import ONE, Bound, Call, Evaluate, Names, OpSpec, Shape, UnsupportedError, stars
 
 
 def _broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
@@ -76,8 +79,9 @@ def _power(call: Call) -> Bound:
 def _unary(*attributes: str) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
         call.reject_unknown("inplace", *attributes)
-        if len(call.inputs) != 1:
-            raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+        if call.attributes.get("inplace"):
+            raise UnsupportedError(f"`{call.op}` overwrites its operand")
+        call.expect(1)
         names = stars(len(call.shape(0)))
         return Bound((names,), (names,), attributes=tuple(call.attributes.get(name) for name in attributes))
 
@@ -91,34 +95,215 @@ def _linear_unary(*attributes: str) -> Callable[[Call], Bound]:
         literals = tuple(operand.value for operand in call.inputs[1:] if isinstance(operand, Literal))
         if len(literals) != len(call.inputs) - 1:
             raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} tensors")
-        given = tuple(call.attributes.get(name) for name in attributes)
-        return Bound((names,), (names,), linear=(frozenset({0}),), attributes=(*given, *literals))
+        given = (*(call.attributes.get(name) for name in attributes), *literals)
+        linear = () if any(holds_whole_numbers(value) for value in given) else (frozenset({0}),)
+        return Bound((names,), (names,), linear=linear, attributes=given)
 
     return bind
+
+
+def holds_whole_numbers(dtype: Value) -> bool:
+    """Whether `dtype` names a type that a real number is rounded to: casting to it is not linear."""
+    return isinstance(dtype, str) and dtype.rsplit(".", 1)[-1].startswith(
+        ("int", "uint", "long", "short", "char", "byte", "bool", "qint")
+    )
+
+
+def _pair(bound: Bound, operands: Sequence[Array], field: Field, literals: Sequence[Value]) -> tuple[list[str], list[Array]]:
+    """The names of the result without those of size 1, and all operands with constants in their places."""
+    names = every_name(bound)
+    found = aligned(bound, operands, names)
+    for position, value in zip(literals[::2], literals[1::2], strict=True):
+        if not isinstance(value, int | float) or not isinstance(position, int):
+            raise UnsupportedError(f"a constant operand {value}")
+        found.insert(position, field.number(value))
+    return names, found
+
+
+def _placed(bound: Bound, names: list[str], result: Array) -> tuple[Array, ...]:
+    return (spread(result, names, bound.outputs[0]),)
+
+
+def _linear_combination(sign: int) -> Evaluate:
+    def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+        alpha, *literals = bound.attributes
+        names, (left, right) = _pair(bound, operands, field, literals)
+        if not isinstance(alpha, int | float):
+            raise UnsupportedError(f"`alpha` is {alpha}")
+        return _placed(bound, names, left + field.number(sign * alpha) * right)
+
+    return evaluate
+
+
+def _times(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    names, (left, right) = _pair(bound, operands, field, bound.attributes)
+    return _placed(bound, names, left * right)
+
+
+def _over(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    if len(bound.attributes) % 2:
+        raise UnsupportedError(f"`rounding_mode` is {bound.attributes[0]}")
+    names, (left, right) = _pair(bound, operands, field, bound.attributes)
+    return _placed(bound, names, field.divide(left, right))
+
+
+def _to_the_power(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    names, (left, right) = _pair(bound, operands, field, bound.attributes)
+    return _placed(bound, names, field.power(left, right))
+
+
+def _of_one(function: Callable[[Array, Field], Array]) -> Evaluate:
+    def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+        return (function(operands[0], field),)
+
+    return evaluate
+
+
+def _named_function(name: str) -> Callable[[Array, Field], Array]:
+    return lambda x, field: field.function(name, x)
+
+
+def sigmoid(x: Array, field: Field) -> Array:
+    """1 / (1 + exp(-x))."""
+    return field.divide(field.number(1), field.number(1) + field.function("exp", -x))
+
+
+def silu(x: Array, field: Field) -> Array:
+    """x sigmoid(x)."""
+    return x * sigmoid(x, field)
+
+
+def _relu(x: Array, field: Field) -> Array:
+    return field.where(field.less(field.number(0), x), x, field.number(0))
+
+
+def _abs(x: Array, field: Field) -> Array:
+    return field.where(field.less(x, field.number(0)), -x, x)
+
+
+def _gelu(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    (x,) = operands
+    if bound.attributes[0] == "tanh":
+        inner = field.number(sqrt(2 / pi)) * (x + field.number(0.044715) * x * x * x)
+        return (field.number(0.5) * x * (field.number(1) + field.function("tanh", inner)),)
+    return (field.number(0.5) * x * (field.number(1) + field.function("erf", field.number(sqrt(0.5)) * x)),)
+
+
+def _swiglu(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    if len(operands) == 1:
+        half = operands[0].shape[-1] // 2
+        return (silu(operands[0][..., :half], field) * operands[0][..., half:],)
+    names, (gate, up) = _pair(bound, operands, field, ())
+    return _placed(bound, names, silu(gate, field) * up)
+
+
+def _bind_swiglu(call: Call) -> Bound:
+    call.reject_unknown()
+    call.expect(1, 2)
+    if len(call.inputs) == 2:
+        operands, output, _ = _broadcast(call)
+        return Bound(operands, (output,), linear=(frozenset({1}),))
+    names = stars(len(call.shape(0)))
+    if not names or call.shape(0)[-1] % 2:
+        raise UnsupportedError(f"`{call.op}` of shape {call.shape(0)}")
+    sizes = {"half": call.shape(0)[-1] // 2}
+    return Bound((names,), ((*names[:-1], "half"),), whole=frozenset({names[-1], "half"}), sizes=sizes)
+
+
+def _bind_dropout(call: Call) -> Bound:
+    call = call.with_arguments("p", "training", "inplace")
+    call.reject_unknown("p", "training", "inplace")
+    if call.attributes.get("inplace"):
+        raise UnsupportedError(f"`{call.op}` overwrites its operand")
+    if call.attributes.get("p") not in (0, 0.0) and call.attributes.get("training") is not False:
+        raise UnsupportedError(f"`{call.op}` draws random numbers")
+    call.expect(1)
+    names = stars(len(call.shape(0)))
+    return Bound((names,), (names,), linear=(frozenset({0}),))
+
+
+def _bind_masked_fill(call: Call) -> Bound:
+    call = call.with_arguments("value")
+    call.reject_unknown("value")
+    call.expect(2)
+    operands, output, _ = _broadcast(call)
+    value = call.attributes.get("value")
+    if not isinstance(value, int | float):
+        raise UnsupportedError(f"`{call.op}` with the value {value}")
+    linear = () if value else (frozenset({0}),)
+    return Bound(operands, (output,), linear=linear, attributes=(value,), zero_gradient=frozenset({1}))
+
+
+def _masked_fill(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    names = every_name(bound)
+    x, mask = aligned(bound, operands, names)
+    (value,) = bound.attributes
+    if not isinstance(value, int | float):
+        raise UnsupportedError(f"the value {value}")
+    kept = field.equal(mask, 0)
+    return _placed(bound, names, field.where(kept, x, field.number(value)))
+
+
+def _bind_where(call: Call) -> Bound:
+    call.reject_unknown()
+    if len(call.inputs) != 3:
+        raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+    call.shape(0)
+    operands, output, literals = _broadcast(call)
+    values = literals[1::2]
+    tensors = frozenset(range(1, len(operands)))
+    linear = () if not tensors or any(value != 0 for value in values) else (tensors,)
+    return Bound(operands, (output,), linear=linear, attributes=literals, zero_gradient=frozenset({0}))
+
+
+def _where(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    names, (mask, left, right) = _pair(bound, operands, field, bound.attributes)
+    return _placed(bound, names, field.where(field.equal(mask, 0), right, left))
 
 
 def _torch(*names: str) -> tuple[str, ...]:
     return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "torch.nn.functional"))
 
 
+def _cast(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    if any(holds_whole_numbers(value) for value in bound.attributes):
+        raise UnsupportedError("a cast that rounds")
+    return (operands[0],)
+
+
+_SAME = _of_one(lambda x, field: x)
+
+_FUNCTIONS: dict[str, Callable[[Array, Field], Array]] = {
+    **{name: _named_function(name) for name in ("sqrt", "exp", "log", "sin", "cos", "tanh", "erf")},
+    "rsqrt": lambda x, field: field.divide(field.number(1), field.function("sqrt", x)),
+    "reciprocal": lambda x, field: field.divide(field.number(1), x),
+    "square": lambda x, field: x * x,
+    "sigmoid": sigmoid,
+    "silu": silu,
+    "relu": _relu,
+    "abs": _abs,
+}
+
 SPECS = (
-    OpSpec("add", (*_torch("add"), "operator.add"), _sum),
-    OpSpec("sub", (*_torch("sub"), "operator.sub"), _sum),
-    OpSpec("mul", (*_torch("mul"), "operator.mul"), _product),
-    OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient),
-    OpSpec("pow", (*_torch("pow"), "operator.pow"), _power),
-    OpSpec("neg", _torch("neg"), _linear_unary()),
-    OpSpec("float", ("torch.Tensor.float",), _linear_unary()),
-    OpSpec("half", ("torch.Tensor.half",), _linear_unary()),
-    OpSpec("bfloat16", ("torch.Tensor.bfloat16",), _linear_unary()),
+    OpSpec("add", (*_torch("add"), "operator.add"), _sum, evaluate=_linear_combination(1)),
+    OpSpec("sub", (*_torch("sub"), "operator.sub"), _sum, evaluate=_linear_combination(-1)),
+    OpSpec("mul", (*_torch("mul"), "operator.mul"), _product, evaluate=_times),
+    OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over),
+    OpSpec("pow", (*_torch("pow"), "operator.pow"), _power, evaluate=_to_the_power),
+    OpSpec("neg", _torch("neg"), _linear_unary(), evaluate=_of_one(lambda x, field: -x)),
+    OpSpec("float", ("torch.Tensor.float",), _linear_unary(), evaluate=_SAME),
+    OpSpec("half", ("torch.Tensor.half",), _linear_unary(), evaluate=_SAME),
+    OpSpec("bfloat16", ("torch.Tensor.bfloat16",), _linear_unary(), evaluate=_SAME),
     OpSpec(
         "to",
         ("torch.Tensor.to", "torch.Tensor.type_as", "nnscaler.runtime.function.to"),
         _linear_unary("dtype", "dtype_or_device", "device"),
+        evaluate=_cast,
     ),
-    *(
-        OpSpec(name, _torch(name), _unary())
-        for name in ("rsqrt", "sqrt", "exp", "log", "sin", "cos", "tanh", "sigmoid", "relu", "silu", "abs")
-    ),
-    OpSpec("gelu", _torch("gelu"), _unary("approximate")),
+    *(OpSpec(name, _torch(name), _unary(), evaluate=_of_one(function)) for name, function in _FUNCTIONS.items()),
+    OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu),
+    OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
+    OpSpec("dropout", (*_torch("dropout"), "nnscaler.runtime.function.dropout"), _bind_dropout, evaluate=_SAME),
+    OpSpec("masked-fill", _torch("masked_fill"), _bind_masked_fill, evaluate=_masked_fill),
+    OpSpec("where", ("torch.where",), _bind_where, evaluate=_where),
 )

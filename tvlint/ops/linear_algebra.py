@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tvlint.ir.plan import Literal
+from tvlint.ops.field import Array, Field
+from tvlint.ops.named_arrays import align, contract
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, UnsupportedError, stars
 
 
@@ -21,7 +24,7 @@ def _linear(call: Call) -> Bound:
         return Bound(names, ((*rows, "n"),), frozenset({"k"}), linear=(frozenset({0}), frozenset({1})))
     if len(call.inputs) > 3 or call.shape(2) != weight[:1]:
         raise UnsupportedError(f"`linear` of {len(call.inputs)} operands")
-    return Bound((*names, ("n",)), ((*rows, "n"),), frozenset({"k"}))
+    return Bound((*names, ("n",)), ((*rows, "n"),), whole=frozenset({"k"}))
 
 
 def _biased(call: Call) -> Steps:
@@ -29,8 +32,16 @@ def _biased(call: Call) -> Steps:
     return (("linear", (0, 1)), ("add", (PREVIOUS, 2))) if biased else ()
 
 
+def _product(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """The contraction of the first two operands; a third is added to it."""
+    product = replace(bound, operands=bound.operands[:2])
+    (result,) = contract(product, operands[:2], field)
+    return (result + operands[2] if len(operands) == 3 else result,)
+
+
 def _matmul(call: Call) -> Bound:
     call.reject_unknown()
+    call.expect(2)
     left, right = call.shape(0), call.shape(1)
     if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
         raise UnsupportedError(f"`matmul` of shapes {left} and {right}")
@@ -56,28 +67,77 @@ def _matmul(call: Call) -> Bound:
 
 
 def _embedding(call: Call) -> Bound:
+    """Without a stated range, indices count from the first row that the local table holds, so the table must be whole.
+
+    The padding row is counted in the local table too.
+    """
     call.reject_unknown("padding_idx", "start", "stop", "scale_grad_by_freq", "sparse", "max_norm", "norm_type")
+    call.expect(2)
     if call.attributes.get("max_norm") is not None or call.attributes.get("scale_grad_by_freq"):
         raise UnsupportedError("`embedding` with `max_norm` or `scale_grad_by_freq`")
     rows = stars(len(call.shape(0)))
     weight = call.shape(1)
     if len(weight) != 2:
         raise UnsupportedError(f"`embedding` with a weight of shape {weight}")
-    start, stop = call.attributes.get("start"), call.attributes.get("stop")
-    ranges = {"n": (start, stop)} if isinstance(start, int) and isinstance(stop, int) else {}
+    start, stop, padding = (call.attributes.get(name) for name in ("start", "stop", "padding_idx"))
+    stated = isinstance(start, int) and isinstance(stop, int)
+    splits = stated and padding is None
     return Bound(
         (rows, ("n", "e")),
         ((*rows, "e"),),
-        frozenset({"n"}),
+        frozenset({"n"}) if splits else frozenset(),
+        whole=frozenset() if splits else frozenset({"n"}),
         linear=(frozenset({1}),),
-        attributes=(call.attributes.get("padding_idx"),),
+        attributes=(padding,),
         zero_gradient=frozenset({0}),
-        ranges=ranges,
+        ranges={"n": (start, stop)} if isinstance(start, int) and isinstance(stop, int) else {},
+        indices={0: "n"},
     )
+
+
+def _lookup(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """The row of each index that the table holds, and zero for the others."""
+    import numpy as np
+
+    ids, table = operands
+    start, _ = bound.ranges.get("n", (0, 0))
+    names = [*bound.operands[0], "e"]
+    total = np.zeros((*ids.shape, table.shape[1]), dtype=table.dtype)
+    for row in range(table.shape[0]):
+        here = align(field.equal(ids, start + row), bound.operands[0], names)
+        total = total + field.where(here, align(table[row], ("e",), names), field.number(0))
+    return (total,)
+
+
+def _addmm(call: Call) -> Bound:
+    """Operand 0 plus the product of the others; as one operator, its contraction is not additive."""
+    call.reject_unknown("alpha", "beta")
+    call.expect(3)
+    if any(call.attributes.get(name, 1) != 1 for name in ("alpha", "beta")):
+        raise UnsupportedError(f"`{call.op}` with factors")
+    product = _matmul(replace(call, inputs=call.inputs[1:], attributes={}))
+    added, (output,) = call.shape(0), product.outputs
+    sizes = (*call.shape(1)[:-1], call.shape(2)[-1])
+    if len(added) > len(output) or len(sizes) != len(output):
+        raise UnsupportedError(f"`{call.op}` of shapes {call.shape(0)}, {call.shape(1)} and {call.shape(2)}")
+    tail = zip(added, output[len(output) - len(added) :], sizes[len(sizes) - len(added) :], strict=True)
+    names = tuple(ONE if size == 1 != wide else name for size, name, wide in tail)
+    return Bound((names, *product.operands), (output,), whole=frozenset({"k"}))
+
+
+def _added_product(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    (result,) = contract(replace(bound, operands=bound.operands[1:]), operands[1:], field)
+    return (result + align(operands[0], bound.operands[0], bound.outputs[0]),)
+
+
+def _added(call: Call) -> Steps:
+    _addmm(call)
+    return (("matmul", (1, 2)), ("add", (PREVIOUS, 0)))
 
 
 def _einsum(call: Call) -> Bound:
     call.reject_unknown("equation")
+    call.expect(1, len(call.inputs))
     equation = call.attributes.get("equation")
     if not isinstance(equation, str) or "->" not in equation or "." in equation:
         raise UnsupportedError("`einsum` without an explicit equation")
@@ -95,8 +155,21 @@ def _einsum(call: Call) -> Bound:
 
 
 SPECS = (
-    OpSpec("linear", ("torch.nn.functional.linear",), _linear, steps=_biased),
-    OpSpec("matmul", ("torch.matmul", "torch.Tensor.matmul", "torch.bmm", "torch.mm"), _matmul),
-    OpSpec("embedding", ("nnscaler.runtime.function.embedding", "torch.nn.functional.embedding"), _embedding),
-    OpSpec("einsum", ("torch.einsum", "nnscaler.runtime.function.einsum"), _einsum),
+    OpSpec("linear", ("torch.nn.functional.linear",), _linear, steps=_biased, evaluate=_product),
+    OpSpec("matmul", ("torch.matmul", "torch.Tensor.matmul", "torch.bmm", "torch.mm"), _matmul, evaluate=contract),
+    OpSpec(
+        "embedding",
+        ("nnscaler.runtime.function.embedding", "torch.nn.functional.embedding"),
+        _embedding,
+        evaluate=_lookup,
+        range_attributes={"n": ("start", "stop")},
+    ),
+    OpSpec("einsum", ("torch.einsum", "nnscaler.runtime.function.einsum"), _einsum, evaluate=contract),
+    OpSpec(
+        "addmm",
+        tuple(f"{module}.{name}" for name in ("addmm", "baddbmm") for module in ("torch", "torch.Tensor")),
+        _addmm,
+        steps=_added,
+        evaluate=_added_product,
+    ),
 )

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from math import prod
 
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ir.plan import Literal
+from tvlint.ops.elementwise import holds_whole_numbers
+from tvlint.ops.field import Array, Field
+from tvlint.ops.named_arrays import align, as_array, contract, spread
+from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError, stars
 
 
 def _dims(call: Call, rank: int) -> tuple[int, ...]:
     dim = call.attributes.get("dim")
-    if dim is None:
+    if dim is None or dim == ():
         return tuple(range(rank))
     listed = dim if isinstance(dim, tuple) else (dim,)
     found = []
@@ -22,7 +29,9 @@ def _dims(call: Call, rank: int) -> tuple[int, ...]:
 
 def _reduction(average: bool) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
+        call = call.with_arguments("dim", "keepdim")
         call.reject_unknown("dim", "keepdim", "dtype")
+        call.expect(1)
         shape = call.shape(0)
         names = stars(len(shape))
         dims = _dims(call, len(shape))
@@ -36,15 +45,23 @@ def _reduction(average: bool) -> Callable[[Call], Bound]:
             (kept,),
             reduced=frozenset() if average else gone,
             averaged=gone if average else frozenset(),
-            linear=(frozenset({0}),),
+            linear=() if holds_whole_numbers(call.attributes.get("dtype")) else (frozenset({0}),),
             attributes=(call.attributes.get("dtype"),),
         )
 
     return bind
 
 
+def _total(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    if holds_whole_numbers(bound.attributes[0]):
+        raise UnsupportedError("a cast that rounds")
+    return contract(bound, operands, field)
+
+
 def _rows(call: Call) -> Bound:
+    call = call.with_arguments("dim")
     call.reject_unknown("dim", "dtype", "_stacklevel")
+    call.expect(1)
     names = stars(len(call.shape(0)))
     if "dim" not in call.attributes:
         raise UnsupportedError(f"`{call.op}` without `dim`")
@@ -54,16 +71,90 @@ def _rows(call: Call) -> Bound:
     return Bound((names,), (names,), whole=frozenset(names[i] for i in dims), attributes=(call.attributes.get("dtype"),))
 
 
+def _axes(bound: Bound) -> tuple[int, ...]:
+    return tuple(axis for axis, name in enumerate(bound.operands[0]) if name in bound.whole)
+
+
+def _softmax(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    powers = field.function("exp", operands[0])
+    return (field.divide(powers, powers.sum(axis=_axes(bound), keepdims=True)),)
+
+
+def _log_softmax(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    total = field.function("exp", operands[0]).sum(axis=_axes(bound), keepdims=True)
+    return (operands[0] - field.function("log", total),)
+
+
+def _cumulative(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    return (np.cumsum(operands[0], axis=_axes(bound)[0]),)
+
+
+def _cumsum(call: Call) -> Bound:
+    bound = _rows(call)
+    dtype = bound.attributes[0]
+    return Bound(
+        bound.operands,
+        bound.outputs,
+        whole=bound.whole,
+        linear=() if holds_whole_numbers(dtype) else (frozenset({0}),),
+        attributes=(dtype,),
+    )
+
+
+def _greatest(call: Call) -> Bound:
+    """`amax`, and `max` of one tensor; with one `dim`, `max` gives the places as well."""
+    call = call.with_arguments("dim", "keepdim")
+    call.reject_unknown("dim", "keepdim")
+    call.expect(1)
+    names = stars(len(call.shape(0)))
+    gone = _dims(call, len(names))
+    keep = bool(call.attributes.get("keepdim", False))
+    result = tuple(ONE if i in gone else name for i, name in enumerate(names) if keep or i not in gone)
+    places = call.op.rsplit(".", 1)[-1] == "max" and call.attributes.get("dim") is not None
+    return Bound(
+        (names,),
+        (result, result) if places else (result,),
+        whole=frozenset(names[i] for i in gone),
+        attributes=("first" if places else "all",),
+    )
+
+
+def _maximum(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    names, x = bound.operands[0], operands[0]
+    kept = [name for name in names if name not in bound.whole]
+    rows: Array = align(x, names, [*kept, *(name for name in names if name in bound.whole)]).reshape(
+        [*_kept_sizes(x, names, kept), -1]
+    )
+
+    def larger(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+        less = field.less(one[0], other[0])
+        return field.where(less, other[0], one[0]), field.where(less, other[1], one[1])
+
+    places = [(rows[..., i], np.full(rows.shape[:-1], i, dtype=int)) for i in range(rows.shape[-1])]
+    found = reduce(larger, places)
+    return tuple(spread(np.asarray(part), kept, result) for part, result in zip(found, bound.outputs, strict=False))
+
+
+def _kept_sizes(x: Array, names: Names, kept: Sequence[str]) -> list[int]:
+    return [x.shape[names.index(name)] for name in kept]
+
+
 def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
         call.reject_unknown("normalized_shape", *attributes)
-        if len(call.inputs) > operand_count:
-            raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+        call = _without_absent(call)
+        call.expect(1, operand_count)
         names = stars(len(call.shape(0)))
         size = len(call.shape(1)) if len(call.inputs) > 1 else 1
         normalized = call.attributes.get("normalized_shape")
         if isinstance(normalized, tuple):
             size = len(normalized)
+        if not 0 < size <= len(names) or any(len(shape) != size for shape in map(call.shape, range(1, len(call.inputs)))):
+            raise UnsupportedError(f"`{call.op}` over {size} dimensions of shape {call.shape(0)}")
         tail = names[len(names) - size :]
         operands = (names, *(tail for _ in call.inputs[1:]))
         given = tuple(call.attributes.get(name) for name in attributes)
@@ -72,24 +163,90 @@ def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bou
     return bind
 
 
+def _without_absent(call: Call) -> Call:
+    """The call without operands that are `None` at its end."""
+    inputs = list(call.inputs)
+    while inputs and inputs[-1] == Literal(None):
+        inputs.pop()
+    return replace(call, inputs=tuple(inputs))
+
+
+def _layer_norm(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    x, axes = operands[0], _axes(bound)
+    count = field.number(prod(x.shape[axis] for axis in axes))
+    centred = x - field.divide(x.sum(axis=axes, keepdims=True), count)
+    variance = field.divide((centred * centred).sum(axis=axes, keepdims=True), count)
+    result = field.divide(centred, field.function("sqrt", variance + field.number(_epsilon(bound, 1e-5))))
+    scaled = result * operands[1] if len(operands) > 1 else result
+    return (scaled + operands[2] if len(operands) > 2 else scaled,)
+
+
+def _rms_norm(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    x, axes = operands[0], _axes(bound)
+    square = field.divide((x * x).sum(axis=axes, keepdims=True), field.number(prod(x.shape[axis] for axis in axes)))
+    result = field.divide(x, field.function("sqrt", square + field.number(_epsilon(bound, 2.0**-23))))
+    return (result * operands[1] if len(operands) > 1 else result,)
+
+
+def _epsilon(bound: Bound, default: float) -> float:
+    (given,) = bound.attributes
+    return given if isinstance(given, int | float) else default
+
+
+_NEVER = -100
+"""The target that `cross_entropy` ignores unless it is told another."""
+
+
 def _cross_entropy(call: Call) -> Bound:
+    """A mean divides by the tokens that are not ignored: by all of them where targets are classes, which it takes on trust."""
+    call = _without_absent(call)
     call.reject_unknown("weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
+    call.expect(2)
     logits, target = call.shape(0), call.shape(1)
-    if len(logits) != 2 or len(target) != 1 or call.attributes.get("weight") is not None:
+    if len(logits) != 2 or len(target) != 1:
         raise UnsupportedError(f"`cross_entropy` of shapes {logits} and {target}")
-    if call.attributes.get("reduction") not in ("sum", "none"):
+    if any(call.attributes.get(name) is not None for name in ("weight", "size_average", "reduce")):
+        raise UnsupportedError("`cross_entropy` with `weight`, `size_average` or `reduce`")
+    ignored = call.attributes.get("ignore_index", _NEVER)
+    smoothing = call.attributes.get("label_smoothing", 0.0)
+    reduction = call.attributes.get("reduction", "mean")
+    if reduction not in ("sum", "none", "mean") or (reduction == "mean" and ignored != _NEVER):
         raise UnsupportedError("`cross_entropy` with a mean over tokens that are not ignored")
-    given = tuple(call.attributes.get(name) for name in ("ignore_index", "label_smoothing", "reduction"))
-    summed = call.attributes.get("reduction") == "sum"
-    output: tuple[str, ...] = ((ONE,) if call.outputs and call.outputs[0] == (1,) else ()) if summed else ("t",)
+    tokens = frozenset({"t"})
+    scalar = (ONE,) if call.outputs and call.outputs[0] == (1,) else ()
     return Bound(
         (("t", "c"), ("t",)),
-        (output,),
-        reduced=frozenset({"t"}) if summed else frozenset(),
+        (("t",) if reduction == "none" else scalar,),
+        reduced=tokens if reduction == "sum" else frozenset(),
+        averaged=tokens if reduction == "mean" else frozenset(),
         whole=frozenset({"c"}),
-        attributes=given,
+        attributes=(ignored, smoothing),
         zero_gradient=frozenset({1}),
+        indices={1: "c"},
+        assumption="no target of a `cross_entropy` with a mean is -100, which it would not count"
+        if reduction == "mean"
+        else "",
     )
+
+
+def _negative_log_likelihood(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    logits, target = operands
+    ignored, smoothing = bound.attributes
+    if not isinstance(ignored, int) or not isinstance(smoothing, int | float):
+        raise UnsupportedError(f"`ignore_index` {ignored} and `label_smoothing` {smoothing}")
+    chance = logits - field.function("log", field.function("exp", logits).sum(axis=1, keepdims=True))
+    classes = chance.shape[1]
+    zero = field.number(0)
+    chosen = reduce(
+        lambda one, other: one + other, [field.where(field.equal(target, c), chance[:, c], zero) for c in range(classes)]
+    )
+    loss = -field.number(1 - smoothing) * chosen - field.number(smoothing / classes) * chance.sum(axis=1)
+    counted = field.where(field.equal(target, ignored), zero, loss)
+    if bound.outputs[0] == ("t",):
+        return (counted,)
+    total = as_array(counted.sum())
+    result = field.divide(total, field.number(len(target))) if bound.averaged else total
+    return (as_array(result).reshape([1] * len(bound.outputs[0])),)
 
 
 def _both(name: str) -> tuple[str, ...]:
@@ -97,11 +254,18 @@ def _both(name: str) -> tuple[str, ...]:
 
 
 SPECS = (
-    OpSpec("sum", _both("sum"), _reduction(average=False)),
-    OpSpec("mean", _both("mean"), _reduction(average=True)),
-    OpSpec("softmax", _both("softmax"), _rows),
-    OpSpec("log-softmax", _both("log_softmax"), _rows),
-    OpSpec("layer-norm", (*_both("layer_norm"), "nnscaler.runtime.function.layer_norm"), _normalisation(3, "eps")),
-    OpSpec("rms-norm", _both("rms_norm"), _normalisation(2, "eps")),
-    OpSpec("cross-entropy", _both("cross_entropy"), _cross_entropy),
+    OpSpec("sum", _both("sum"), _reduction(average=False), evaluate=_total),
+    OpSpec("mean", _both("mean"), _reduction(average=True), evaluate=_total),
+    OpSpec("amax", (*_both("amax"), "torch.max", "torch.Tensor.max"), _greatest, evaluate=_maximum),
+    OpSpec("cumsum", _both("cumsum"), _cumsum, evaluate=_cumulative),
+    OpSpec("softmax", _both("softmax"), _rows, evaluate=_softmax),
+    OpSpec("log-softmax", _both("log_softmax"), _rows, evaluate=_log_softmax),
+    OpSpec(
+        "layer-norm",
+        (*_both("layer_norm"), "nnscaler.runtime.function.layer_norm"),
+        _normalisation(3, "eps"),
+        evaluate=_layer_norm,
+    ),
+    OpSpec("rms-norm", _both("rms_norm"), _normalisation(2, "eps"), evaluate=_rms_norm),
+    OpSpec("cross-entropy", _both("cross_entropy"), _cross_entropy, evaluate=_negative_log_likelihood),
 )

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from tvlint.ir.plan import Literal
-from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError, stars
+from collections.abc import Sequence
+
+from tvlint.ir.plan import Literal, Value
+from tvlint.ops.field import Array, Field
+from tvlint.ops.named_arrays import contract, spread
+from tvlint.ops.slicing import dimension
+from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, UnsupportedError, stars
 
 
 def _transpose(call: Call) -> Bound:
+    call = call.with_arguments("dim0", "dim1")
     call.reject_unknown("dim0", "dim1")
+    call.expect(1)
     names = list(stars(len(call.shape(0))))
-    given = [call.attributes.get("dim0"), call.attributes.get("dim1")]
-    given += [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
-    dims = [dim for dim in given if isinstance(dim, int) and not isinstance(dim, bool)]
-    if len(dims) != 2 or not all(-len(names) <= dim < len(names) for dim in dims):
-        raise UnsupportedError(f"`transpose` with dims {given}")
     operand = tuple(names)
-    first, second = dims[0] % len(names), dims[1] % len(names)
+    first, second = (dimension(call, name, len(names)) for name in ("dim0", "dim1"))
     names[first], names[second] = names[second], names[first]
     return Bound((operand,), (tuple(names),), linear=(frozenset({0}),))
 
 
 def _permute(call: Call) -> Bound:
+    call = _sizes_as_one(call, "dims")
     call.reject_unknown("dims")
+    call.expect(1)
     names = stars(len(call.shape(0)))
     dims = call.attributes.get("dims")
     if not isinstance(dims, tuple) or not all(isinstance(dim, int) and -len(names) <= dim < len(names) for dim in dims):
@@ -33,9 +37,11 @@ def _permute(call: Call) -> Bound:
 
 
 def _same(call: Call) -> Bound:
+    call = call.with_arguments("times")
     call.reject_unknown("times", "memory_format")
+    call.expect(1)
     names = stars(len(call.shape(0)))
-    return Bound((names,), tuple(names for _ in range(max(1, len(call.outputs)))), linear=(frozenset({0}),))
+    return Bound((names,), tuple(names for _ in range(outputs)), linear=(frozenset({0}),))
 
 
 def _reshape(call: Call) -> Bound:
@@ -43,15 +49,93 @@ def _reshape(call: Call) -> Bound:
     return Bound((stars(len(call.shape(0))),), (), linear=(frozenset({0}),))
 
 
+def _sizes_as_one(call: Call, name: str) -> Call:
+    """The call with whole numbers that follow its tensor as the attribute `name`, one tuple."""
+    if name in call.attributes or len(call.inputs) < 2:
+        return call
+    values = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
+    if len(values) != len(call.inputs) - 1:
+        raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+    given: Value = values[0] if len(values) == 1 and isinstance(values[0], tuple) else tuple(values)
+    return Call(call.op, call.inputs[:1], {**call.attributes, name: given}, call.outputs)
+
+
+def _unsqueeze(call: Call) -> Bound:
+    call = call.with_arguments("dim")
+    call.reject_unknown("dim")
+    call.expect(1)
+    names = stars(len(call.shape(0)))
+    dim = dimension(call, "dim", len(names) + 1)
+    return Bound((names,), ((*names[:dim], ONE, *names[dim:]),), linear=(frozenset({0}),))
+
+
+def _squeeze(call: Call) -> Bound:
+    """Along given dimensions of size 1, also where the batch is whole."""
+    call = _sizes_as_one(call, "dim")
+    call.reject_unknown("dim")
+    call.expect(1)
+    shape = call.shape(0)
+    given = call.attributes.get("dim")
+    listed = given if isinstance(given, tuple) else (given,)
+    dims = {dimension(Call(call.op, (), {"dim": dim}), "dim", len(shape)) for dim in listed}
+    if any(shape[dim] != 1 for dim in dims):
+        raise UnsupportedError(f"`{call.op}` of dims {sorted(dims)} of shape {shape}")
+    names = tuple(ONE if i in dims else name for i, name in enumerate(stars(len(shape))))
+    return Bound((names,), (tuple(name for i, name in enumerate(names) if i not in dims),), linear=(frozenset({0}),))
+
+
+def _expand(call: Call) -> Bound:
+    """Dimensions of size 1 and new leading ones get the size that is given; others keep theirs."""
+    call = _sizes_as_one(call, "size")
+    call.reject_unknown("size", "implicit")
+    call.expect(1)
+    shape, size = call.shape(0), call.attributes.get("size")
+    if not isinstance(size, tuple) or len(size) < len(shape) or not all(isinstance(n, int) for n in size):
+        raise UnsupportedError(f"`{call.op}` to {size}")
+    new = len(size) - len(shape)
+    operand, result, sizes = list(stars(len(shape))), list[str](), dict[str, int]()
+    for i, wanted in enumerate(n for n in size if isinstance(n, int)):
+        free = i < new or (shape[i - new] == 1 and wanted != 1)
+        if free and (wanted > 0 or i < new):
+            if wanted < 1:
+                raise UnsupportedError(f"`{call.op}` to {size}")
+            result.append(f"wide{i}")
+            sizes[f"wide{i}"] = wanted
+            if i >= new:
+                operand[i - new] = ONE
+        else:
+            result.append(operand[i - new])
+    return Bound((tuple(operand),), (tuple(result),), linear=(frozenset({0}),), sizes=sizes)
+
+
+def _widen(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    kept = [name for name in bound.operands[0] if name != ONE]
+    bare = operands[0].reshape([n for name, n in zip(bound.operands[0], operands[0].shape, strict=True) if name != ONE])
+    narrow = spread(bare, kept, tuple(name if name in kept else ONE for name in bound.outputs[0]))
+    return (
+        np.broadcast_to(narrow, [bound.sizes.get(name, n) for name, n in zip(bound.outputs[0], narrow.shape, strict=True)]),
+    )
+
+
+def _copies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return (operands[0],) * len(bound.outputs)
+
+
 SPECS = (
-    OpSpec("transpose", ("torch.transpose", "torch.Tensor.transpose"), _transpose),
-    OpSpec("permute", ("torch.permute", "torch.Tensor.permute"), _permute),
+    OpSpec("transpose", ("torch.transpose", "torch.Tensor.transpose"), _transpose, evaluate=contract),
+    OpSpec("permute", ("torch.permute", "torch.Tensor.permute"), _permute, evaluate=contract),
+    OpSpec("unsqueeze", ("torch.unsqueeze", "torch.Tensor.unsqueeze"), _unsqueeze, evaluate=contract),
+    OpSpec("squeeze", ("torch.squeeze", "torch.Tensor.squeeze"), _squeeze, evaluate=contract),
+    OpSpec("expand", ("torch.Tensor.expand", "nnscaler.runtime.function.expand"), _expand, evaluate=_widen),
     OpSpec(
         "identity",
         ("nnscaler.runtime.function.identity", "torch.Tensor.contiguous", "torch.clone", "torch.Tensor.clone"),
         _same,
         Family.IDENTITY,
+        evaluate=_copies,
     ),
-    OpSpec("multiref", ("nnscaler.runtime.function.multiref",), _same, Family.IDENTITY),
+    OpSpec("multiref", ("nnscaler.runtime.function.multiref",), _same, Family.IDENTITY, evaluate=_copies),
     OpSpec("view", ("torch.Tensor.view", "torch.Tensor.reshape", "torch.reshape"), _reshape, Family.RESHAPE),
 )

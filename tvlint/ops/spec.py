@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from tvlint.ir.plan import Literal, Value
+from tvlint.ops.field import Array, Field
 
 Shape: TypeAlias = tuple[int, ...]
 Names: TypeAlias = tuple[str, ...]
@@ -49,6 +50,27 @@ class Call:
             raise UnsupportedError(f"operand {position} of `{self.op}` is a constant")
         return operand
 
+    def with_arguments(self, *names: str) -> Call:
+        """The call with literals after its tensors as the attributes `names`, in order, where they are not given by name.
+
+        Raises UnsupportedError when more literals follow than there are names, or a tensor follows a literal.
+        """
+        count = next((i for i, operand in enumerate(self.inputs) if isinstance(operand, Literal)), len(self.inputs))
+        literals = [operand.value for operand in self.inputs[count:] if isinstance(operand, Literal)]
+        if len(literals) != len(self.inputs) - count or len(literals) > len(names):
+            raise UnsupportedError(f"`{self.op}` with {len(self.inputs)} operands")
+        given = dict(zip(names, literals, strict=False))
+        if given.keys() & self.attributes.keys():
+            raise UnsupportedError(f"`{self.op}` has `{min(given.keys() & self.attributes.keys())}` twice")
+        return Call(self.op, self.inputs[:count], {**self.attributes, **given}, self.outputs)
+
+    def expect(self, least: int, most: int | None = None) -> None:
+        """Raises UnsupportedError unless all operands are tensors and there are as many as the table gives a meaning to."""
+        if any(isinstance(operand, Literal) for operand in self.inputs):
+            raise UnsupportedError(f"`{self.op}` of a constant")
+        if not least <= len(self.inputs) <= (least if most is None else most):
+            raise UnsupportedError(f"`{self.op}` of {len(self.inputs)} operands")
+
     def reject_unknown(self, *known: str) -> None:
         """Raises UnsupportedError for an attribute that the table gives no meaning to."""
         for name in self.attributes:
@@ -83,6 +105,16 @@ class Bound:
     """Names whose bounds the call states itself (`start`, `stop` of an embedding); they must agree with the box."""
     row_wise: Mapping[int, frozenset[int]] = field(default_factory=dict)
     """Outputs that depend on some operands only: output position -> operand positions. Absent: all of them."""
+    indices: Mapping[int, str] = field(default_factory=dict)
+    """Operands that hold indices along a name instead of numbers: operand position -> name."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of names that only outputs have, where the call determines them; otherwise they are what the outputs declare."""
+    assumption: str = ""
+    """What is taken on trust about this use, for the verdict to list."""
+
+
+Evaluate: TypeAlias = Callable[[Bound, Sequence[Array], Field], tuple[Array, ...]]
+"""The outputs of an operator from its tensor operands, over any field; what the bound does not say does not enter."""
 
 
 Steps: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
@@ -103,6 +135,10 @@ class OpSpec:
     """What is taken on trust about it, for operators that a model's author registered."""
     steps: Callable[[Call], Steps] | None = None
     """For uses that are other operators in sequence: each entry names one and its operands; empty where the use is not."""
+    evaluate: Evaluate | None = None
+    """What it computes; None for operators that a model's author registered, and for reshapes, which compute nothing."""
+    range_attributes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The attributes that state the bounds of a name of `Bound.ranges`: name -> (start, stop)."""
 
 
 def named(annotation: str) -> tuple[tuple[Names, ...], tuple[Names, ...], frozenset[str], frozenset[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tvlint.ops import elementwise, linear_algebra, reductions, registered, shaping
+from tvlint.ops import attention, elementwise, linear_algebra, reductions, registered, shaping, slicing
 from tvlint.ops.spec import OpSpec
 
 SPECS: tuple[OpSpec, ...] = (
@@ -12,6 +12,8 @@ SPECS: tuple[OpSpec, ...] = (
     *elementwise.SPECS,
     *reductions.SPECS,
     *shaping.SPECS,
+    *slicing.SPECS,
+    *attention.SPECS,
     *registered.SPECS,
 )
 

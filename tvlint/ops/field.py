@@ -1,0 +1,147 @@
+"""The numbers that an operator's semantics runs on: floats here; integers modulo a prime and solver terms elsewhere alike.
+
+A semantic function combines NumPy arrays of any element type with `+`, `-`, `*` and asks its field for the rest, so that one
+statement of an operator serves as numbers, as a polynomial identity test and as a formula.
+"""
+
+from __future__ import annotations
+
+from math import erf, exp, pi, sqrt
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Array: TypeAlias = npt.NDArray[Any]
+else:
+    Array: TypeAlias = Any
+
+
+class Field(Protocol):
+    """What semantic functions need beyond `+`, `-` and `*`; everything works element by element and broadcasts."""
+
+    def number(self, value: int | float) -> Any:
+        """The element that stands for a literal."""
+
+    def function(self, name: str, operand: Array) -> Array:
+        """A function of one number by name: `exp`, `log`, `sqrt`, `sin`, `cos`, `tanh`, `erf`."""
+
+    def divide(self, left: Array, right: Array) -> Array:
+        """The quotient."""
+
+    def power(self, left: Array, right: Array) -> Array:
+        """`left` to the power of `right`."""
+
+    def less(self, left: Array, right: Array) -> Array:
+        """Where `left` is less than `right`."""
+
+    def equal(self, left: Array, right: Any) -> Array:
+        """Where two indices are equal."""
+
+    def where(self, mask: Array, left: Array, right: Array) -> Array:
+        """`left` where the mask holds, `right` elsewhere."""
+
+
+class Floats:
+    """Real numbers in floating point, and complex ones with a tiny imaginary part, which differentiate.
+
+    For an analytic `f` and a step `h` that vanishes beside 1, the imaginary part of `f(x + ih)` is `h f'(x)` without the
+    cancellation of a difference; comparisons look at the real part.
+    """
+
+    def number(self, value: int | float) -> Any:
+        return float(value)
+
+    def function(self, name: str, operand: Array) -> Array:
+        import numpy as np
+
+        if name == "erf":
+            real = np.vectorize(erf, otypes=[float])(operand.real)
+            if not np.iscomplexobj(operand):
+                return np.asarray(real)
+            return np.asarray(real + 1j * operand.imag * np.vectorize(_erf_slope, otypes=[float])(operand.real))
+        return np.asarray(
+            {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh}[name](operand)
+        )
+
+    def divide(self, left: Array, right: Array) -> Array:
+        return left / right
+
+    def power(self, left: Array, right: Array) -> Array:
+        import numpy as np
+
+        return np.asarray(np.power(left, right))
+
+    def less(self, left: Array, right: Array) -> Array:
+        import numpy as np
+
+        return np.asarray(np.real(left) < np.real(right))
+
+    def equal(self, left: Array, right: Any) -> Array:
+        import numpy as np
+
+        return np.asarray(np.real(left) == np.real(right))
+
+    def where(self, mask: Array, left: Array, right: Array) -> Array:
+        import numpy as np
+
+        return np.where(mask, left, right)
+
+
+def _erf_slope(value: float) -> float:
+    return 2 / sqrt(pi) * exp(-value * value)
+
+
+class Residues:
+    """Python integers modulo a prime.
+
+    Sums, products, quotients and whole powers are exact. Every other function is one arbitrary function of its arguments, the
+    same each time: what holds here holds whatever that function is, and a difference shows a difference of polynomials.
+    """
+
+    def __init__(self, prime: int = (1 << 61) - 1) -> None:
+        self.prime = prime
+
+    def number(self, value: int | float) -> Any:
+        from fractions import Fraction
+
+        exact = Fraction(str(value)) if isinstance(value, float) else Fraction(value)
+        return exact.numerator * pow(exact.denominator, -1, self.prime) % self.prime
+
+    def reduced(self, array: Array) -> Array:
+        """The least non-negative residues."""
+        return self._each(lambda value: value % self.prime, array)
+
+    def function(self, name: str, operand: Array) -> Array:
+        return self._each(lambda value: self._arbitrary(name, value), operand)
+
+    def divide(self, left: Array, right: Array) -> Array:
+        return self._each(lambda a, b: a * pow(int(b) % self.prime, -1, self.prime) % self.prime, left, right)
+
+    def power(self, left: Array, right: Array) -> Array:
+        def one(a: Any, b: Any) -> Any:
+            return pow(a, b, self.prime) if 0 <= b < 1024 else self._arbitrary("power", a, b)
+
+        return self._each(one, left, right)
+
+    def less(self, left: Array, right: Array) -> Array:
+        return self._each(lambda a, b: bool(self._arbitrary("less", a, b) % 2), left, right)
+
+    def equal(self, left: Array, right: Any) -> Array:
+        import numpy as np
+
+        return np.asarray(left == right)
+
+    def where(self, mask: Array, left: Array, right: Array) -> Array:
+        return self._each(lambda m, a, b: a if m else b, mask, left, right)
+
+    def _arbitrary(self, *arguments: Any) -> int:
+        from hashlib import blake2b
+
+        parts = [arguments[0], *(str(int(value) % self.prime) for value in arguments[1:])]
+        return int.from_bytes(blake2b(" ".join(parts).encode(), digest_size=16).digest(), "big") % self.prime
+
+    def _each(self, function: Any, *arrays: Array) -> Array:
+        import numpy as np
+
+        return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)

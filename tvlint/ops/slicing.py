@@ -1,0 +1,350 @@
+"""Operators that take tensors apart and put them together: slices, splits, concatenation, padding, indices.
+
+The dimension that is cut or joined must be whole: what a rank would cut from its part is not what the reference cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvlint.ir.plan import Literal, Value
+from tvlint.ops.field import Array, Field
+from tvlint.ops.named_arrays import align, spread
+from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError, stars
+
+_FIRST = (frozenset({0}),)
+
+
+def dimension(call: Call, name: str, rank: int, default: int | None = None) -> int:
+    """Attribute `name` as a dimension of a tensor of `rank` dimensions; raises UnsupportedError where it is none."""
+    dim = call.attributes.get(name, default)
+    if not isinstance(dim, int) or isinstance(dim, bool) or not -rank <= dim < rank:
+        raise UnsupportedError(f"`{call.op}` along dim {dim} of a tensor of {rank} dimensions")
+    return dim % rank
+
+
+def _whole_number(call: Call, name: str, value: Value) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UnsupportedError(f"`{call.op}` with `{name}` {value}")
+    return value
+
+
+def _index(call: Call) -> Bound:
+    """`x[...]` with whole slices, slices, places and new dimensions of size 1."""
+    call.reject_unknown()
+    entries = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
+    if len(entries) != len(call.inputs) - 1 or not entries:
+        raise UnsupportedError(f"`{call.op}` with {len(call.inputs)} operands")
+    if len(entries) == 1 and isinstance(entries[0], tuple) and entries[0][:1] != ("slice",):
+        entries = list(entries[0])
+    return _sliced(call, entries)
+
+
+def _sliced(call: Call, entries: Sequence[Value]) -> Bound:
+    shape = call.shape(0)
+    names = stars(len(shape))
+    used = sum(1 for entry in entries if entry is not None and entry != "...")
+    if used > len(shape) or list(entries).count("...") > 1:
+        raise UnsupportedError(f"`{call.op}` with {used} indices of shape {shape}")
+    filled: list[Value] = []
+    for entry in entries if "..." in entries else (*entries, "..."):
+        filled.extend([("slice", None, None, None)] * (len(shape) - used) if entry == "..." else [entry])
+    dim, taken, result, sizes = 0, list[Value](), list[str](), dict[str, int]()
+    for entry in filled:
+        if entry is None:
+            result.append(ONE)
+            continue
+        found = _one_index(call, entry, shape[dim])
+        taken.append(found)
+        if found is None:
+            result.append(names[dim])
+        elif isinstance(found, tuple):
+            part = f"part{dim}"
+            result.append(part)
+            sizes[part] = len(range(*(n for n in found if isinstance(n, int))))
+        dim += 1
+    whole = frozenset(name for name, entry in zip(names, taken, strict=True) if entry is not None)
+    return Bound((names,), (tuple(result),), whole=whole | set(sizes), linear=_FIRST, attributes=tuple(taken), sizes=sizes)
+
+
+def _one_index(call: Call, entry: Value, size: int) -> Value:
+    """None for everything, a place, or start, stop and step, all counted from the start."""
+    if isinstance(entry, int) and not isinstance(entry, bool):
+        if not -size <= entry < size:
+            raise UnsupportedError(f"`{call.op}` takes index {entry} of {size}")
+        return entry % size
+    if not isinstance(entry, tuple) or entry[:1] != ("slice",) or not 2 <= len(entry) <= 4:
+        raise UnsupportedError(f"`{call.op}` with the index {entry}")
+    bounds = [None if value is None else _whole_number(call, "slice", value) for value in entry[1:]]
+    start, stop, step = (None, bounds[0], None) if len(bounds) == 1 else (*bounds, None)[:3]
+    if step is not None and step < 1:
+        raise UnsupportedError(f"`{call.op}` with the step {step}")
+    if start in (None, 0) and stop is None and step in (None, 1):
+        return None
+    return slice(start, stop, step).indices(size)
+
+
+def _take(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    index: list[Any] = [slice(None) if e is None else slice(*e) if isinstance(e, tuple) else e for e in bound.attributes]
+    kept = [name for name in bound.outputs[0] if name != ONE]
+    return (spread(operands[0][tuple(index)], kept, bound.outputs[0]),)
+
+
+def _narrow(call: Call) -> Bound:
+    call = call.with_arguments("dim", "start", "length")
+    call.reject_unknown("dim", "start", "length")
+    call.expect(1)
+    dim = dimension(call, "dim", len(call.shape(0)))
+    start, length = (_whole_number(call, name, call.attributes.get(name)) for name in ("start", "length"))
+    if start < 0:
+        start += call.shape(0)[dim]
+    return _sliced(call, [*_everything(dim), ("slice", start, start + length, None)])
+
+
+def _select(call: Call) -> Bound:
+    call = call.with_arguments("dim", "index")
+    call.reject_unknown("dim", "index")
+    call.expect(1)
+    return _sliced(call, [*_everything(dimension(call, "dim", len(call.shape(0)))), call.attributes.get("index")])
+
+
+def _slice(call: Call) -> Bound:
+    call = call.with_arguments("dim", "start", "end", "step")
+    call.reject_unknown("dim", "start", "end", "step")
+    call.expect(1)
+    dim = dimension(call, "dim", len(call.shape(0)), 0)
+    return _sliced(call, [*_everything(dim), ("slice", *(call.attributes.get(name) for name in ("start", "end", "step")))])
+
+
+def _everything(count: int) -> list[Value]:
+    return [("slice", None, None, None)] * count
+
+
+def _split(call: Call) -> Bound:
+    """`split` into parts of a size or of sizes, `chunk` into a number of parts."""
+    chunks = call.op.rsplit(".", 1)[-1] == "chunk"
+    argument = "chunks" if chunks else "split_size" if "split_size" in call.attributes else "split_size_or_sections"
+    call = call.with_arguments(argument, "dim")
+    call.reject_unknown(argument, "dim")
+    call.expect(1)
+    shape = call.shape(0)
+    names = stars(len(shape))
+    dim = dimension(call, "dim", len(shape), 0)
+    given = call.attributes.get(argument)
+    if isinstance(given, tuple):
+        sizes = [_whole_number(call, argument, size) for size in given]
+    else:
+        step = _whole_number(call, argument, given)
+        step = -(-shape[dim] // step) if chunks and step > 0 else step
+        if step < 1 or shape[dim] // step > 4096:
+            raise UnsupportedError(f"`{call.op}` of {shape[dim]} indices with `{argument}` {given}")
+        sizes = [min(step, shape[dim] - low) for low in range(0, shape[dim], step)]
+    if sum(sizes) != shape[dim] or min(sizes, default=-1) < 0:
+        raise UnsupportedError(f"`{call.op}` of {shape[dim]} indices into {tuple(sizes)}")
+    parts = [f"part{i}" for i in range(len(sizes))]
+    return Bound(
+        (names,),
+        tuple((*names[:dim], part, *names[dim + 1 :]) for part in parts),
+        whole=frozenset({names[dim], *parts}),
+        linear=_FIRST,
+        attributes=tuple(sizes),
+        sizes=dict(zip(parts, sizes, strict=True)),
+    )
+
+
+def _cut(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    axis = next(i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
+    places = np.cumsum([size for size in bound.attributes if isinstance(size, int)])[:-1]
+    return tuple(np.split(operands[0], places, axis=axis))
+
+
+def _concatenate(call: Call) -> Bound:
+    call = call.with_arguments("dim")
+    call.reject_unknown("dim")
+    call.expect(1, len(call.inputs))
+    shapes = [call.shape(i) for i in range(len(call.inputs))]
+    names = stars(len(shapes[0]))
+    dim = dimension(call, "dim", len(names), 0)
+    if any(len(shape) != len(names) for shape in shapes):
+        raise UnsupportedError(f"`{call.op}` of shapes {', '.join(map(str, shapes))}")
+    parts = [f"part{i}" for i in range(len(shapes))]
+    return Bound(
+        tuple((*names[:dim], part, *names[dim + 1 :]) for part in parts),
+        ((*names[:dim], "joined", *names[dim + 1 :]),),
+        whole=frozenset({"joined", *parts}),
+        linear=(frozenset(range(len(shapes))),),
+        attributes=tuple(shape[dim] for shape in shapes),
+        sizes={"joined": sum(shape[dim] for shape in shapes)},
+    )
+
+
+def _join(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    return (
+        np.concatenate(operands, axis=bound.outputs[0].index(next(n for n in bound.outputs[0] if n not in bound.operands[0]))),
+    )
+
+
+def _stack(call: Call) -> Bound:
+    call = call.with_arguments("dim")
+    call.reject_unknown("dim")
+    call.expect(1, len(call.inputs))
+    if len({call.shape(i) for i in range(len(call.inputs))}) != 1:
+        raise UnsupportedError(f"`{call.op}` of different shapes")
+    names, count = stars(len(call.shape(0))), len(call.inputs)
+    dim = dimension(call, "dim", len(names) + 1, 0)
+    return Bound(
+        (names,) * count,
+        ((*names[:dim], "stacked", *names[dim:]),),
+        whole=frozenset({"stacked"}),
+        linear=(frozenset(range(count)),),
+        attributes=(count,),
+        sizes={"stacked": count},
+    )
+
+
+def _pile(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    return (np.stack(operands, axis=next(i for i, n in enumerate(bound.outputs[0]) if n not in bound.operands[0])),)
+
+
+def _pad(call: Call) -> Bound:
+    """Constant padding; `pad` goes from the last dimension to the first, before and after."""
+    call = call.with_arguments("pad", "mode", "value")
+    call.reject_unknown("pad", "mode", "value")
+    call.expect(1)
+    shape = call.shape(0)
+    names, pad, value = stars(len(shape)), call.attributes.get("pad"), call.attributes.get("value")
+    if call.attributes.get("mode", "constant") != "constant" or not (value is None or isinstance(value, int | float)):
+        raise UnsupportedError(f"`{call.op}` with the mode {call.attributes.get('mode')} and the value {value}")
+    if not isinstance(pad, tuple) or len(pad) % 2 or len(pad) > 2 * len(shape):
+        raise UnsupportedError(f"`{call.op}` with {pad}")
+    amounts = [_whole_number(call, "pad", n) for n in pad]
+    if any(n < 0 for n in amounts):
+        raise UnsupportedError(f"`{call.op}` with {pad}")
+    around = [(0, 0)] * (len(shape) - len(pad) // 2) + list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
+    result = tuple(f"padded{i}" if any(around[i]) else name for i, name in enumerate(names))
+    sizes = {f"padded{i}": shape[i] + sum(around[i]) for i in range(len(shape)) if any(around[i])}
+    return Bound(
+        (names,),
+        (result,),
+        whole=frozenset({*sizes, *(name for name, n in zip(names, around, strict=True) if any(n))}),
+        linear=() if value else _FIRST,
+        attributes=(tuple(around), value or 0),
+        sizes=sizes,
+    )
+
+
+def _surround(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    around, value = bound.attributes
+    if not isinstance(around, tuple) or not isinstance(value, int | float):
+        raise UnsupportedError(f"padding {around} with {value}")
+    sizes: Any = [n for n in around if isinstance(n, tuple)]
+    fill: Any = field.number(value)
+    return (np.pad(operands[0], sizes, constant_values=fill),)
+
+
+def _repeat(call: Call) -> Bound:
+    call = call.with_arguments("repeats", "dim")
+    call.reject_unknown("repeats", "dim", "output_size")
+    call.expect(1)
+    names = stars(len(call.shape(0)))
+    dim = dimension(call, "dim", len(names))
+    repeats = _whole_number(call, "repeats", call.attributes.get("repeats"))
+    if repeats < 1:
+        raise UnsupportedError(f"`{call.op}` {repeats} times")
+    return Bound(
+        (names,),
+        ((*names[:dim], "repeated", *names[dim + 1 :]),),
+        whole=frozenset({names[dim], "repeated"}),
+        linear=_FIRST,
+        attributes=(repeats,),
+        sizes={"repeated": repeats * call.shape(0)[dim]},
+    )
+
+
+def _repeated(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    (repeats,) = bound.attributes
+    axis = next(i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
+    return (np.repeat(operands[0], repeats if isinstance(repeats, int) else 1, axis=axis),)
+
+
+def _index_select(call: Call) -> Bound:
+    """Rows of operand 0 along `dim`; `index` is a tensor of whole numbers."""
+    dim, operands = _positional_dim(call)
+    names = stars(len(operands.shape(0)))
+    if len(operands.shape(1)) != 1:
+        raise UnsupportedError(f"`{call.op}` with indices of shape {operands.shape(1)}")
+    return _chosen((*names[:dim], "source", *names[dim + 1 :]), ("place",), (*names[:dim], "place", *names[dim + 1 :]))
+
+
+def _gather(call: Call) -> Bound:
+    """Elements of operand 0 along `dim`, for every element of `index`, whose other dimensions are those of operand 0."""
+    dim, operands = _positional_dim(call)
+    names, shape, index = stars(len(operands.shape(0))), operands.shape(0), operands.shape(1)
+    if len(shape) != len(index) or any(a != b for i, (a, b) in enumerate(zip(shape, index, strict=True)) if i != dim):
+        raise UnsupportedError(f"`{call.op}` of shape {shape} with indices of shape {index}")
+    place = (*names[:dim], "place", *names[dim + 1 :])
+    return _chosen((*names[:dim], "source", *names[dim + 1 :]), place, place)
+
+
+def _positional_dim(call: Call) -> tuple[int, Call]:
+    """`dim` and the call with its two tensors; `dim` may stand between them."""
+    inputs, attributes = call.inputs, dict(call.attributes)
+    if len(inputs) == 3 and isinstance(inputs[1], Literal) and "dim" not in attributes:
+        attributes["dim"] = inputs[1].value
+        inputs = (inputs[0], inputs[2])
+    found = Call(call.op, inputs, attributes, call.outputs)
+    found.reject_unknown("dim", "sparse_grad")
+    found.expect(2)
+    return dimension(found, "dim", len(found.shape(0))), found
+
+
+def _chosen(source: tuple[str, ...], index: tuple[str, ...], result: tuple[str, ...]) -> Bound:
+    return Bound(
+        (source, index),
+        (result,),
+        whole=frozenset({"source"}),
+        linear=_FIRST,
+        zero_gradient=frozenset({1}),
+        indices={1: "source"},
+    )
+
+
+def _choose(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    source, result = bound.operands[0], bound.outputs[0]
+    axis = source.index("source") if "source" in source else next(i for i, n in enumerate(source) if n in bound.whole)
+    index = align(operands[1], bound.operands[1], result)
+    total: Any = field.number(0)
+    for row in range(operands[0].shape[axis]):
+        own = align(operands[0].take(row, axis=axis), (*source[:axis], *source[axis + 1 :]), result)
+        total = field.where(field.equal(index, row), own, total)
+    return (total,)
+
+
+def _torch(*names: str) -> tuple[str, ...]:
+    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor"))
+
+
+SPECS = (
+    OpSpec("index", ("operator.getitem", "nnscaler.runtime.function.fullslice"), _index, evaluate=_take),
+    OpSpec("narrow", _torch("narrow"), _narrow, evaluate=_take),
+    OpSpec("select", _torch("select"), _select, evaluate=_take),
+    OpSpec("slice", ("torch.ops.aten.slice",), _slice, evaluate=_take),
+    OpSpec("split", _torch("split", "chunk"), _split, evaluate=_cut),
+    OpSpec("cat", ("torch.cat", "torch.concat", "nnscaler.runtime.function.cat"), _concatenate, evaluate=_join),
+    OpSpec("stack", ("torch.stack", "nnscaler.runtime.function.stack"), _stack, evaluate=_pile),
+    OpSpec("pad", ("torch.nn.functional.pad", "nnscaler.runtime.function.pad"), _pad, evaluate=_surround),
+    OpSpec("repeat-interleave", _torch("repeat_interleave"), _repeat, evaluate=_repeated),
+    OpSpec("index-select", _torch("index_select"), _index_select, evaluate=_choose),
+    OpSpec("gather", _torch("gather"), _gather, evaluate=_choose),
+)

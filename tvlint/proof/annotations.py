@@ -1,0 +1,373 @@
+"""Proofs that the operator table is right: what an annotation claims, checked against what the operator computes.
+
+A claim is two ways of computing the same. It is refuted by numbers on which they differ, and proved by Z3 when no operands
+exist on which they do: at the shape of the call, for all operand values, whatever functions `exp`, `sqrt` and their like are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+
+from tvlint.ir.plan import Literal
+from tvlint.ops.field import Array, Field, Floats
+from tvlint.ops.spec import Bound, Call, Names, OpSpec, Shape, UnsupportedError
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """The claim holds for all operands of the shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuted:
+    """The claim is false; `counterexample` says where and with which numbers."""
+
+    counterexample: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """It was not decided, for this reason."""
+
+    reason: str
+
+
+Decision: TypeAlias = Proved | Refuted | Unknown
+
+
+class Kind(Enum):
+    """What splitting a dimension does to the results."""
+
+    MAPS = "maps"
+    """The results on the parts, side by side, are the result."""
+    SUMS = "sums"
+    """The results on the parts add up to the result."""
+    AVERAGES = "averages"
+    """The results on the parts, each weighted by its share, add up to the result."""
+    WHOLE = "whole"
+    """Nothing is claimed; the dimension must not be split."""
+
+
+class Draw(Protocol):
+    """A source of operands."""
+
+    def numbers(self, label: str, shape: Shape) -> Array:
+        """An array of any numbers."""
+
+    def whole_numbers(self, label: str, shape: Shape, low: int, high: int) -> Array:
+        """An array of any whole numbers from `low` up to and without `high`."""
+
+
+Claim: TypeAlias = Callable[[Draw, Field], list[tuple[Array, Array]]]
+"""Pairs of arrays that are claimed to be equal."""
+
+
+def claimed(bound: Bound, name: str) -> Kind:
+    """What the annotation says of splitting `name`."""
+    if name in bound.whole:
+        return Kind.WHOLE
+    if name in bound.reduced:
+        return Kind.SUMS
+    return Kind.AVERAGES if name in bound.averaged else Kind.MAPS
+
+
+def names_of(bound: Bound) -> list[str]:
+    """The names that operands have."""
+    return list(dict.fromkeys(name for names in bound.operands for name in names if name != "1"))
+
+
+def prove_annotation(spec: OpSpec, call: Call, name: str, parts: int, timeout: float) -> Decision:
+    """Whether splitting dimension `name` of the call into `parts` does what the annotation says; refuted if it must be whole."""
+    kind = claimed(spec.bind(call), name)
+    if kind is Kind.WHOLE:
+        return Refuted(f"`{name}` of `{spec.name}` must not be split")
+    return prove_split(spec, call, name, kind, parts, timeout)
+
+
+def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, timeout: float) -> Decision:
+    """Whether splitting dimension `name` of the call into `parts` does what `kind` says, whatever the annotation says."""
+
+    def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
+        bound = spec.bind(call)
+        operands = _operands(bound, call, draw)
+        whole = _evaluate(spec, call, operands, field)
+        results = [_evaluate(spec, own, cut, field) for own, cut, _ in _parts(spec, call, bound, name, parts, operands)]
+        shares = [share for _, _, share in _parts(spec, call, bound, name, parts, operands)]
+        return [
+            (whole[i], _joined([result[i] for result in results], names, name, kind, shares, field))
+            for i, names in enumerate(bound.outputs)
+        ]
+
+    return decide(claim, timeout)
+
+
+def prove_linear(spec: OpSpec, call: Call, group: frozenset[int], timeout: float) -> Decision:
+    """Whether the operator is jointly linear in the operands of `group` while the others are fixed."""
+
+    def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
+        bound = spec.bind(call)
+        one = _operands(bound, call, draw)
+        other = [draw.numbers(f"y{i}", _shapes(call)[i]) if i in group else operand for i, operand in enumerate(one)]
+        factor = draw.numbers("c", ())
+        both = [a + b if i in group else a for i, (a, b) in enumerate(zip(one, other, strict=True))]
+        scaled = [factor * a if i in group else a for i, a in enumerate(one)]
+        first, second, together, multiple = (_evaluate(spec, call, x, field) for x in (one, other, both, scaled))
+        sums = [(t, a + b) for t, a, b in zip(together, first, second, strict=True)]
+        return [*sums, *((m, factor * a) for m, a in zip(multiple, first, strict=True))]
+
+    return decide(claim, timeout)
+
+
+def prove_independent(spec: OpSpec, call: Call, output: int, kept: frozenset[int], timeout: float) -> Decision:
+    """Whether output `output` depends on the operands `kept` only."""
+
+    def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
+        bound = spec.bind(call)
+        one, other = _operands(bound, call, draw), _operands(bound, call, draw, "y")
+        mixed = [a if i in kept else b for i, (a, b) in enumerate(zip(one, other, strict=True))]
+        return [(_evaluate(spec, call, one, field)[output], _evaluate(spec, call, mixed, field)[output])]
+
+    return decide(claim, timeout)
+
+
+def prove_commutative(spec: OpSpec, call: Call, timeout: float) -> Decision:
+    """Whether the first two operands may be exchanged."""
+
+    def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
+        one = _operands(spec.bind(call), call, draw)
+        first, second = call.inputs[:2]
+        exchanged = replace(call, inputs=(second, first, *call.inputs[2:]))
+        results = _evaluate(spec, call, one, field), _evaluate(spec, exchanged, [one[1], one[0], *one[2:]], field)
+        return list(zip(*results, strict=True))
+
+    return decide(claim, timeout)
+
+
+def _shapes(call: Call) -> list[Shape]:
+    return [shape for shape in call.inputs if not isinstance(shape, Literal)]
+
+
+def _operands(bound: Bound, call: Call, draw: Draw, label: str = "x") -> list[Array]:
+    sizes = {
+        name: size
+        for names, shape in zip(bound.operands, _shapes(call), strict=False)
+        for name, size in zip(names, shape, strict=True)
+    }
+    found = []
+    for i, shape in enumerate(_shapes(call)):
+        if i not in bound.indices:
+            found.append(draw.numbers(f"{label}{i}", shape))
+            continue
+        low, high = bound.ranges.get(bound.indices[i], (0, sizes[bound.indices[i]]))
+        found.append(draw.whole_numbers(f"{label}{i}", shape, low, high))
+    return found
+
+
+def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    if spec.evaluate is None:
+        raise UnsupportedError(f"`{spec.name}` has no meaning, only an annotation")
+    return spec.evaluate(spec.bind(call), operands, field)
+
+
+def _parts(
+    spec: OpSpec, call: Call, bound: Bound, name: str, parts: int, operands: Sequence[Array]
+) -> list[tuple[Call, list[Array], tuple[int, int]]]:
+    """For each part: the call that runs on it, its operands, and its size with that of the whole."""
+    shapes = _shapes(call)
+    size = next(
+        s for names, shape in zip(bound.operands, shapes, strict=False) for n, s in zip(names, shape, strict=True) if n == name
+    )
+    edges = [size * i // parts for i in range(parts + 1)]
+    found = []
+    for low, high in zip(edges, edges[1:], strict=False):
+        cut = [_cut(operand, names, name, low, high) for operand, names in zip(operands, bound.operands, strict=False)]
+        new = iter([operand.shape for operand in cut])
+        attributes = dict(call.attributes)
+        if name in bound.ranges and name in spec.range_attributes:
+            offset = bound.ranges[name][0]
+            attributes.update(zip(spec.range_attributes[name], (offset + low, offset + high), strict=True))
+        inputs = tuple(operand if isinstance(operand, Literal) else next(new) for operand in call.inputs)
+        found.append((Call(call.op, inputs, attributes), cut, (high - low, size)))
+    return found
+
+
+def _cut(operand: Array, names: Names, name: str, low: int, high: int) -> Array:
+    result: Array = operand[tuple(slice(low, high) if own == name else slice(None) for own in names)]
+    return result
+
+
+def _joined(
+    results: Sequence[Array], names: Names, name: str, kind: Kind, shares: Sequence[tuple[int, int]], field: Field
+) -> Array:
+    import numpy as np
+
+    if kind is Kind.MAPS:
+        if name not in names:
+            raise UnsupportedError(f"`{name}` is neither in the result nor summed")
+        return np.concatenate(results, axis=names.index(name))
+    weights = [field.divide(field.number(a), field.number(b)) if kind is Kind.AVERAGES else field.number(1) for a, b in shares]
+    total: Any = field.number(0)
+    for weight, result in zip(weights, results, strict=True):
+        total = total + weight * result
+    return np.asarray(total)
+
+
+def decide(claim: Claim, timeout: float) -> Decision:
+    """Whether the pairs of the claim are equal for all operands; the solver gets at most `timeout` seconds."""
+    try:
+        for seed, low in enumerate((0.25, -1.5, -1.5)):
+            shown = _differing(claim(_Sample(seed, low), Floats()))
+            if shown:
+                return Refuted(shown)
+        return _solved(claim, timeout)
+    except UnsupportedError as error:
+        return Unknown(str(error))
+
+
+class _Sample:
+    """Random numbers."""
+
+    def __init__(self, seed: int, low: float) -> None:
+        import numpy as np
+
+        self._random, self._low = np.random.default_rng(seed), low
+
+    def numbers(self, label: str, shape: Shape) -> Array:
+        import numpy as np
+
+        return np.asarray(self._random.uniform(self._low, 1.75, shape))
+
+    def whole_numbers(self, label: str, shape: Shape, low: int, high: int) -> Array:
+        return self._random.integers(low, high, shape)
+
+
+def _differing(pairs: Iterable[tuple[Array, Array]]) -> str:
+    import numpy as np
+
+    for output, (left, right) in enumerate(pairs):
+        left, right = np.asarray(left), np.asarray(right)
+        if left.shape != right.shape:
+            return f"output {output} has shape {left.shape} and not {right.shape}"
+        with np.errstate(all="ignore"):
+            wrong = np.isfinite(left) & np.isfinite(right) & ~np.isclose(left, right, rtol=1e-7, atol=1e-9)
+        for place in np.argwhere(wrong)[:1]:
+            at = tuple(int(n) for n in place)
+            return f"output {output} at {at} is {left[at]:.6g} and not {right[at]:.6g}"
+    return ""
+
+
+def _solved(claim: Claim, timeout: float) -> Decision:
+    import z3
+
+    symbols = _Symbols()
+    pairs = claim(symbols, _Terms())
+    open_pairs = []
+    for left, right in pairs:
+        for a, b in zip(left.flat, right.flat, strict=True):
+            one, other = _term(a), _term(b)
+            if one.eq(other) or z3.simplify(one == other, som=True).eq(z3.BoolVal(True)):
+                continue
+            open_pairs.append(one != other)
+    if not open_pairs:
+        return Proved()
+    solver = z3.Solver()
+    solver.set("timeout", max(1, int(timeout * 1000)))
+    solver.add(*symbols.constraints, z3.Or(*open_pairs))
+    found = solver.check()
+    if found == z3.unsat:
+        return Proved()
+    if found == z3.sat:
+        return Unknown("the solver finds a difference for some functions in the place of `exp` and its like")
+    return Unknown(f"the solver did not decide in {timeout:g} s")
+
+
+def _term(value: Any) -> Any:
+    import z3
+
+    return value if isinstance(value, z3.ExprRef) else z3.RealVal(str(value))
+
+
+class _Symbols:
+    """Unknowns of Z3."""
+
+    def __init__(self) -> None:
+        self.constraints: list[Any] = []
+
+    def numbers(self, label: str, shape: Shape) -> Array:
+        import numpy as np
+        import z3
+
+        result = np.empty(shape, dtype=object)
+        for place in np.ndindex(*shape):
+            result[place] = z3.Real(f"{label}{list(place)}")
+        return result
+
+    def whole_numbers(self, label: str, shape: Shape, low: int, high: int) -> Array:
+        import numpy as np
+        import z3
+
+        result = np.empty(shape, dtype=object)
+        for place in np.ndindex(*shape):
+            result[place] = z3.Int(f"{label}{list(place)}")
+            self.constraints += [result[place] >= low, result[place] < high]
+        return result
+
+
+class _Terms:
+    """Real terms of Z3; functions that it does not interpret are any functions."""
+
+    def number(self, value: int | float) -> Any:
+        from fractions import Fraction
+
+        import z3
+
+        return z3.RealVal(str(Fraction(str(value))))
+
+    def function(self, name: str, operand: Array) -> Array:
+        import z3
+
+        function = z3.Function(name, z3.RealSort(), z3.RealSort())
+        return _each(lambda x: function(_term(x)), operand)
+
+    def divide(self, left: Array, right: Array) -> Array:
+        return _each(lambda a, b: _term(a) / _term(b), left, right)
+
+    def power(self, left: Array, right: Array) -> Array:
+        import z3
+
+        function = z3.Function("power", z3.RealSort(), z3.RealSort(), z3.RealSort())
+
+        def one(a: Any, b: Any) -> Any:
+            if z3.is_rational_value(b) and b.denominator_as_long() == 1 and 0 <= b.numerator_as_long() <= 8:
+                result = z3.RealVal(1)
+                for _ in range(b.numerator_as_long()):
+                    result = result * a
+                return result
+            return function(_term(a), _term(b))
+
+        return _each(one, left, right)
+
+    def less(self, left: Array, right: Array) -> Array:
+        return _each(lambda a, b: _term(a) < _term(b), left, right)
+
+    def equal(self, left: Array, right: Any) -> Array:
+        return _each(lambda a, b: a == b, left, right)
+
+    def where(self, mask: Array, left: Array, right: Array) -> Array:
+        import z3
+
+        def one(m: Any, a: Any, b: Any) -> Any:
+            if not isinstance(m, z3.ExprRef):
+                return a if m else b
+            return z3.If(m, _term(a), _term(b))
+
+        return _each(one, mask, left, right)
+
+
+def _each(function: Callable[..., Any], *arrays: Any) -> Array:
+    import numpy as np
+
+    return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)

@@ -40,6 +40,9 @@ def _same(call: Call) -> Bound:
     call = call.with_arguments("times")
     call.reject_unknown("times", "memory_format")
     call.expect(1)
+    outputs = max(1, len(call.outputs))
+    if call.attributes.get("times", 1) != outputs:
+        raise UnsupportedError(f"`{call.op}` with `times` {call.attributes.get('times', 1)} and {outputs} results")
     names = stars(len(call.shape(0)))
     return Bound((names,), tuple(names for _ in range(outputs)), linear=(frozenset({0}),))
 

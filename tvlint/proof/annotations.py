@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 from tvlint.ir.plan import Literal
@@ -80,7 +81,7 @@ def names_of(bound: Bound) -> list[str]:
 
 
 def prove_annotation(spec: OpSpec, call: Call, name: str, parts: int, timeout: float) -> Decision:
-    """Whether splitting dimension `name` of the call into `parts` does what the annotation says; refuted if it must be whole."""
+    """Whether splitting dimension `name` of the call into `parts` does what the annotation says; never for a `whole` one."""
     kind = claimed(spec.bind(call), name)
     if kind is Kind.WHOLE:
         return Refuted(f"`{name}` of `{spec.name}` must not be split")
@@ -182,7 +183,7 @@ def _parts(
     )
     edges = [size * i // parts for i in range(parts + 1)]
     found = []
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         cut = [_cut(operand, names, name, low, high) for operand, names in zip(operands, bound.operands, strict=False)]
         new = iter([operand.shape for operand in cut])
         attributes = dict(call.attributes)

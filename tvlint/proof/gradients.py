@@ -106,11 +106,14 @@ def _reduce(
     outside = sorted(set(operators) - set(members))
     missing = sorted(set(members) - set(operators))
     weights = [set(operator.weights) for _, operator in operators.values()]
-    if outside or missing or any(names != weights[0] for names in weights):
+    kinds = {(own.reduce, own.divisor, own.scatter, own.replicated) for _, own in operators.values()}
+    if outside or missing or any(names != weights[0] for names in weights) or len(kinds) > 1:
         if outside:
             what = f"the gradient reducer of rank {outside[0]} names the ranks {list(members)}, without its own"
         elif missing:
             what = f"the gradient reducer of {{ranks}} waits for rank {missing[0]}, which has no such reducer"
+        elif len(kinds) > 1:
+            what = f"the gradient reducers of the ranks {list(members)} reduce in different ways"
         else:
             what = f"the gradient reducers of the ranks {list(members)} name different weights"
         for own in operators:

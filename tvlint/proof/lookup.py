@@ -92,9 +92,11 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
     if name in rank.local:
         return rank.local[name]
     for of in machine.forward_of.get(name, ()):
+        if of not in rank.environment and of not in rank.local:
+            continue
         value = rank.environment.get(of) or rank.local.get(of)
         if value is None:
-            continue
+            return None
         if value.term == machine.loss or (machine.loss is None and of in returned(machine)):
             shape = machine.world.terms.shape[value.term]
             seed = machine.world.terms.term(("one", shape), (), shape, -1)
@@ -123,7 +125,7 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             mismatch = Mismatch("wrong-shape", f"makes shape {shape} where `{name}` is declared {tensor.shape}", refutes=True)
             tell(machine, rank, operator, mismatch, expected=str(tensor.shape), actual=str(shape))
             value = None
-        elif machine.dtypes.setdefault(value.term, tensor.dtype) != tensor.dtype:
+        elif tensor.dtype and machine.dtypes.setdefault(value.term, tensor.dtype) != tensor.dtype:
             was = machine.dtypes[value.term]
             mismatch = Mismatch("wrong-dtype", f"makes `{name}` as {tensor.dtype} where the reference has {was}", refutes=True)
             tell(machine, rank, operator, mismatch, fatal=True, expected=was, actual=tensor.dtype)

@@ -55,6 +55,8 @@ class Derived:
     stages: int = 0
     classes: int = 0
     foreign: list[Foreign] = field(default_factory=list)
+    computed: set[int] = field(default_factory=set)
+    """The terms that forward and gradient operators gave, before any recovery."""
     assumptions: set[str] = field(default_factory=set)
 
 

@@ -131,6 +131,7 @@ def checked(
 ) -> tuple[Slot, ...]:
     """The results, with values that the reference never computes noted, and replaced if the derivation recovers."""
     terms = machine.world.terms
+    machine.derived.computed.update(value.term for value in results if value is not None)
     if terms.sealed < 0 or not any(value is not None and terms.foreign(value.term) for value in results):
         return results
     if any(terms.foreign(value.term) for value in known):

@@ -12,7 +12,7 @@ from tvlint.proof.apply import World
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.gradients import Expected, judge, judge_loss, reduced
-from tvlint.proof.machine import Derived, Foreign
+from tvlint.proof.machine import Derived
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.order import check_order
 from tvlint.proof.placed import Inputs, inputs_of, slot_dims
@@ -73,7 +73,10 @@ def _proved(
         return replace(blank, reasons=reasons(parallel, [Trouble("other-inputs", False, slots, _first(parallel))]))
     count, dims = slots
     micro_batches = micro_batches_of(parallel)
-    if count != micro_batches * parallel.replication.count and not (count == 1 and micro_batches == 1):
+    if parallel.micro_batches != micro_batches:
+        text = f"the plan says {parallel.micro_batches} micro-batches and its programs run {micro_batches}"
+        return replace(blank, reasons=reasons(parallel, [Trouble("other-batch", False, text, _first(parallel))]))
+    if count != micro_batches * parallel.replication.count:
         text = (
             f"the reference's batch is {count} local batches, and the plan runs {parallel.replication.count} replicas "
             f"of {micro_batches} micro-batches"
@@ -114,7 +117,7 @@ def _proved(
         return replace(verdict, outcome=Outcome.PROVED, stages=stages)
     tell("looking for causes", 0.8)
     derived, troubles = attempt(Nearest(terms))
-    told = [*wiring, *derived.troubles, *_different(terms, derived.foreign)]
+    told = [*wiring, *derived.troubles, *_different(terms, derived)]
     if not any(trouble.refutes for trouble in told):
         told = [*told, *troubles]
     if any(trouble.refutes for trouble in told):
@@ -189,16 +192,20 @@ def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Tro
     return Expected(gradients, shapes, tuple(losses))
 
 
-def _different(terms: Terms, foreign: list[Foreign]) -> list[Trouble]:
-    """The operators that differ from the reference's, with a number that shows it where one is found."""
+def _different(terms: Terms, derived: Derived) -> list[Trouble]:
+    """The operators that differ from the reference's, with a number that shows it where one is found.
+
+    Where the plan computes what the reference computes as well, an operator is not in its place but one more.
+    """
     told = []
     seen = set()
-    for entry in foreign:
+    for entry in derived.foreign:
         trouble = entry.trouble
         if terms.keys[entry.term][0].endswith(" gradient") and (trouble.rank, trouble.source) in seen:
             continue
         seen.add((trouble.rank, trouble.source))
-        if entry.nearest is not None:
+        extra = trouble.name == "other-operator" and entry.nearest in derived.computed
+        if entry.nearest is not None and not extra:
             shown = difference(terms.keys[entry.nearest], terms.keys[entry.term], len(terms.operands[entry.term]))
             if shown:
                 trouble = replace(trouble, refutes=True, message=f"{trouble.message}: {shown}")

@@ -59,7 +59,7 @@ def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Troubl
     everything = set(range(micro_batches))
     for name, batches in runs.items():
         segment = plan.segments[name]
-        if segment.phase in _ONCE or (micro_batches == 1 and batches == [-1]):
+        if segment.phase in (*_ONCE, Phase.DATA) or (micro_batches == 1 and batches == [-1]):
             continue
         what = f"{segment.phase.value} of `{name}`"
         lacking = sorted(everything - set(batches))

@@ -28,4 +28,5 @@ class Document:
     plan: Plan | None = None
     configurations: tuple[Configuration, ...] = ()
     findings: tuple[Finding, ...] = ()
+    variants: tuple[Plan, ...] = ()
     schedule: Schedule | None = None

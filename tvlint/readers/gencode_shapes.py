@@ -26,7 +26,11 @@ _ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat
 
 
 class Contradiction(Exception):
-    """The shapes of the operands do not fit the operator."""
+    """No shape fits; `certain` when the operands cannot go together, not only when the table does not know this use."""
+
+    def __init__(self, message: str, *, certain: bool) -> None:
+        super().__init__(message)
+        self.certain = certain
 
 
 def bound_of(operator: Compute, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> Bound | None:
@@ -70,14 +74,14 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
     try:
         bound = spec.bind(call)
     except UnsupportedError as error:
-        raise Contradiction(str(error)) from None
+        raise Contradiction(str(error), certain=False) from None
     dtype = _dtype(operator, bound, known)
     if spec.family is Family.IDENTITY:
         return dict.fromkeys(operator.outputs, (call.shape(0), dtype))
     if spec.family is Family.RESHAPE:
         return dict.fromkeys(operator.outputs, (_viewed(call), dtype))
     if len(bound.outputs) != len(operator.outputs):
-        raise Contradiction(f"`{operator.op}` has {len(operator.outputs)} outputs")
+        raise Contradiction(f"`{operator.op}` has {len(operator.outputs)} outputs", certain=False)
     sizes = _sizes(operator.op, bound, [shape for shape in shapes if not isinstance(shape, Literal)])
     found: dict[str, Kind] = {}
     for name, names in zip(operator.outputs, bound.outputs, strict=True):
@@ -96,7 +100,7 @@ def _sizes(op: str, bound: Bound, shapes: list[tuple[int, ...]]) -> dict[str, in
     for names, shape in zip(bound.operands, shapes, strict=False):
         for one, size in zip(names, shape, strict=False):
             if one != ONE and sizes.setdefault(one, size) != size:
-                raise Contradiction(f"`{op}` of shapes {', '.join(map(str, shapes))}")
+                raise Contradiction(f"`{op}` of shapes {', '.join(map(str, shapes))}", certain=True)
     return sizes
 
 
@@ -110,7 +114,7 @@ def _viewed(call: Call) -> tuple[int, ...]:
     known = prod(n for n in sizes if n != -1)
     total = prod(before)
     if not sizes or sizes.count(-1) > 1 or known <= 0 or total % known or (-1 not in sizes and known != total):
-        raise Contradiction(f"a view of shape {before} as {size}")
+        raise Contradiction(f"a view of shape {before} as {size}", certain=True)
     return tuple(total // known if n == -1 else n for n in sizes)
 
 
@@ -142,12 +146,12 @@ def _communicated(operator: Communicate, known: Mapping[str, Kind]) -> dict[str,
     dim = operator.dim
     for where in (dim, operator.concat_dim):
         if where is not None and where >= len(sizes):
-            raise Contradiction(f"dim {where} of a tensor of shape {shape}")
+            raise Contradiction(f"dim {where} of a tensor of shape {shape}", certain=True)
     if operator.kind is Collective.ALL_GATHER and dim is not None:
         sizes[dim] *= count
     elif operator.kind in (Collective.CHUNK, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL) and dim is not None:
         if sizes[dim] % count:
-            raise Contradiction(f"shape {shape} in {count} pieces of dim {dim}")
+            raise Contradiction(f"shape {shape} in {count} pieces of dim {dim}", certain=True)
         sizes[dim] //= count
         if operator.kind is Collective.ALL_TO_ALL and operator.concat_dim is not None:
             sizes[operator.concat_dim] *= count

@@ -1,0 +1,172 @@
+"""nnScaler's folder of generated code (`gencode{rank}.py`, `compute_config.pt`, `graph.ckp`) as a plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Plan
+from tvlint.readers.bounds import without_collection
+from tvlint.readers.compute_config import read_compute_config, whole_number
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.gencode_fold import Difference, classes_of, differences, smallest_replica
+from tvlint.readers.gencode_inputs import loaders_of, solved
+from tvlint.readers.gencode_plan import FORMAT, Built, Replica, build
+from tvlint.readers.gencode_rank import RankFile, read_rank
+from tvlint.readers.gencode_shapes import Kind
+from tvlint.readers.gencode_syntax import parse, read_bytes
+
+_FILE = re.compile(r"gencode(0|[1-9]\d{0,6})\.py", re.ASCII)
+GRAPH = "graph.ckp"
+CONFIG = "compute_config.pt"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that has been read: the plan, the same plan as deviating replicas run it, and how it was built."""
+
+    path: str
+    plan: Plan
+    built: Built
+    variants: tuple[tuple[int, Plan, Built], ...]
+    """Replicas whose code differs, by number."""
+    differences: tuple[Difference, ...]
+    config: Mapping[str, Any]
+    files: tuple[RankFile, ...]
+    """The files that were parsed: those of the first replica, then those of the deviating ones."""
+
+
+def is_folder(path: str) -> bool:
+    """Whether a folder holds generated code."""
+    try:
+        return Path(path, "gencode0.py").is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def read_folder(path: str) -> Document:
+    """The plan in a folder of generated code, and what is wrong with the code. Raises ReadError when it cannot be read."""
+    from tvlint.readers.gencode_findings import findings
+
+    folder = opened(path)
+    return Document(
+        path,
+        FORMAT,
+        folder.plan,
+        findings=tuple(findings(folder)),
+        variants=tuple(plan for _, plan, _ in folder.variants),
+    )
+
+
+def reference_of_folder(path: str) -> Plan | None:
+    """The traced single-device graph in the folder, with the batch of all replicas and micro-batches; None without one."""
+    from tvlint.readers.traced_graph import read_graph
+
+    graph = Path(path, GRAPH)
+    if not graph.is_file():
+        return None
+    folder = opened(path)
+    slots = folder.plan.replication.count * folder.plan.micro_batches
+    return read_graph(str(graph), _bytes(graph), slots, folder.built.scalar)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(str(path))) from None
+
+
+def opened(path: str) -> Folder:
+    """Read the folder's files. Raises ReadError at the first thing that is not generated code."""
+    with without_collection():
+        return _opened(path)
+
+
+def _opened(path: str) -> Folder:
+    files = _files(path)
+    config = _config(path)
+    raw = [read_bytes(file) for file in files]
+    texts = [data.decode("utf-8", "replace") for data in raw]
+    size = _size(path, texts, config)
+    classes = classes_of(texts, size)
+    count = len(files) // size
+    read: dict[int, tuple[RankFile, ...]] = {}
+    for members in classes:
+        low = members[0] * size
+        read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank) for rank in range(low, low + size))
+    main = classes[0][0]
+    scalar = (1,) if not read[main][0].version else ()
+    inputs = _inputs(path, Replica(read[main], count, size, main * size), scalar)
+    stride = size if len(classes) == 1 else 0
+    plan, built = build(path, Replica(read[main], count, stride, main * size), inputs, scalar)
+    variants = []
+    found: list[Difference] = []
+    for members in classes[1:]:
+        other = Replica(read[members[0]], count, 0, members[0] * size)
+        variants.append((members[0], *build(path, other, inputs, scalar)))
+        found += differences(texts, size, members[0], main)
+    parsed = tuple(file for members in classes for file in read[members[0]])
+    return Folder(path, plan, built, tuple(variants), tuple(found), config, parsed)
+
+
+def _files(path: str) -> list[Path]:
+    try:
+        names = {int(found[1]): entry for entry in Path(path).iterdir() if (found := _FILE.fullmatch(entry.name))}
+    except OSError as error:
+        raise ReadError(f"the folder cannot be opened: {error.strerror or 'unknown error'}", Location(path)) from None
+    if not names:
+        raise ReadError("the folder holds no `gencode0.py`", Location(path))
+    missing = next((rank for rank in range(len(names)) if rank not in names), None)
+    if missing is not None:
+        raise ReadError(
+            f"`gencode{missing}.py` is missing, and there is one for rank {max(names)}",
+            Location(path),
+            "give the whole folder: the plan is what all ranks do together",
+        )
+    return [names[rank] for rank in range(len(names))]
+
+
+def _config(path: str) -> Mapping[str, Any]:
+    file = Path(path, CONFIG)
+    return read_compute_config(str(file), read_bytes(file)) if file.is_file() else {}
+
+
+def _size(path: str, texts: list[str], config: Mapping[str, Any]) -> int:
+    """The ranks of one replica."""
+    ranks, planned = whole_number(config, "runtime_ngpus"), whole_number(config, "plan_ngpus")
+    if ranks is not None and ranks != len(texts):
+        raise ReadError(
+            f"`{CONFIG}` says {ranks} ranks (`runtime_ngpus`), and there are {len(texts)} files",
+            Location(path),
+            "generate the code again, or give the folder that belongs to this configuration",
+        )
+    if planned is None:
+        return smallest_replica(texts)
+    if len(texts) % planned:
+        raise ReadError(f"{len(texts)} ranks are no whole number of replicas of {planned} (`plan_ngpus`)", Location(path))
+    return planned
+
+
+def _rank_file(path: str, data: bytes, rank: int) -> RankFile:
+    file = read_rank(parse(path, data))
+    if file.rank != rank:
+        raise ReadError(f"this file says `rank = {file.rank}`", file.rank_source or Location(path), f"its name says {rank}")
+    return file
+
+
+def _inputs(path: str, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:
+    """Shape and dtype of what the data loader gives: those of the traced graph, else those that fit the code."""
+    from tvlint.readers.traced_graph import input_kinds
+
+    graph = Path(path, GRAPH)
+    wanted = loaders_of(replica.files)
+    if graph.is_file():
+        kinds = input_kinds(str(graph), _bytes(graph))
+        if len(kinds) == len(wanted):
+            return dict(zip(wanted, kinds, strict=True))
+    return solved(replica, wanted, scalar)

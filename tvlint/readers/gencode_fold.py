@@ -1,0 +1,93 @@
+"""Which replicas run the same code: generated files compared exactly, with their ranks shifted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_RANKS = re.compile(
+    r"^[ \t]*#.*$"
+    r"|init_group\(ranks=\[[\d, ]*\]\)"
+    r"|Reducer\(ranks=\[(?P<reducer>[\d, ]*)\]"
+    r"|\branks=\[(?P<group>[\d, ]*)\]"
+    r"|\b(?:src|dst)=(?P<peer>\d+)"
+    r"|^[ \t]+rank = (?P<own>\d+)$",
+    re.MULTILINE | re.ASCII,
+)
+_NUMBER = re.compile(r"\d+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first line in which a rank's file is not that of the first replica."""
+
+    rank: int
+    line: int
+    other: int
+    """The rank in the replica that it was compared with."""
+
+
+def in_first_replica(text: str, shift: int, size: int) -> str:
+    """The generated text of a rank of another replica, as the same rank of the first one would have it.
+
+    Ranks of groups and peers are shifted back. Reducers that reach beyond their replica, and the list of groups that all
+    ranks create, name the same ranks everywhere and stay.
+    """
+    if shift == 0:
+        return text
+
+    def back(match: re.Match[str]) -> str:
+        whole = match[0]
+        given = match["group"] or match["peer"] or match["own"]
+        if match["reducer"] is not None:
+            ranks = [int(number) for number in _NUMBER.findall(match["reducer"])]
+            if all(shift <= rank < shift + size for rank in ranks):
+                given = match["reducer"]
+        if not given:
+            return whole
+        start = whole.index(given, whole.index("=") + 1)
+        shifted = _NUMBER.sub(lambda number: str(int(number[0]) - shift), given)
+        return whole[:start] + shifted + whole[start + len(given) :]
+
+    return _RANKS.sub(back, text)
+
+
+def first_difference(one: str, other: str) -> int:
+    """The number of the first line that differs."""
+    left, right = one.split("\n"), other.split("\n")
+    for number, (a, b) in enumerate(zip(left, right, strict=False), 1):
+        if a != b:
+            return number
+    return min(len(left), len(right)) + 1
+
+
+def classes_of(texts: Sequence[str], size: int) -> list[list[int]]:
+    """The replicas (by number) that run the same code, each class in order, the largest first; `size` ranks a replica."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for replica in range(len(texts) // size):
+        low = replica * size
+        key = tuple(in_first_replica(text, low, size) for text in texts[low : low + size])
+        found.setdefault(key, []).append(replica)
+    return sorted(found.values(), key=lambda members: (-len(members), members[0]))
+
+
+def differences(texts: Sequence[str], size: int, replica: int, other: int) -> list[Difference]:
+    """Where the files of `replica` are not those of `other`, a line a rank."""
+    found = []
+    for offset in range(size):
+        rank, against = replica * size + offset, other * size + offset
+        own = in_first_replica(texts[rank], replica * size, size)
+        theirs = in_first_replica(texts[against], other * size, size)
+        if own != theirs:
+            found.append(Difference(rank, first_difference(own, theirs), against))
+    return found
+
+
+def smallest_replica(texts: Sequence[str]) -> int:
+    """The least number of ranks whose code all others repeat; all of them where nothing repeats."""
+    count = len(texts)
+    for size in range(1, count + 1):
+        if count % size == 0 and len(classes_of(texts, size)) == 1:
+            return size
+    return count

@@ -1,0 +1,263 @@
+"""nnScaler's `graph.ckp`: the traced single-device graph, as a reference plan.
+
+The file holds the traced forward operators with shapes, and what nnScaler takes for their gradients; the gradients here are
+derived from the operators instead. Names are those of the plan pickle: `w<id>`, `t<id>`, and `g.<name>` for a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from tvlint.findings import Finding
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.plan import Compute, Literal, Operator, Phase, Plan, Program, Role, Segment, Step, Tensor
+from tvlint.ops.spec import Family
+from tvlint.ops.table import spec_of
+from tvlint.readers.bounds import without_collection
+from tvlint.readers.compressed import decompress
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.gencode_autograd import differentiated, gradient
+from tvlint.readers.gencode_methods import Gradual
+from tvlint.readers.gencode_shapes import Contradiction, Kind, bound_of, results
+from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
+from tvlint.readers.nnscaler_adapters import Scope
+from tvlint.readers.nnscaler_operators import Operators
+from tvlint.readers.nnscaler_records import Malformed, Sources, Work, described, fields, kind, records_in, required, sequence
+from tvlint.readers.nnscaler_tensors import Tensors
+from tvlint.readers.unsafe_pickle import unsafe_calls
+
+FORMAT = "nnscaler-graph"
+LARGEST = 1 << 30
+_LEAST_WORK = 1_000_000
+
+
+def is_traced_graph(data: bytes) -> bool:
+    """Whether unpacked `data` look like a pickle of nnScaler's traced graph."""
+    head = data[:1 << 16]
+    return looks_like_pickle(data) and b"nnscaler.graph.graph" in head and b"IRGraph" in head
+
+
+def read(path: str, data: bytes) -> Document:
+    """The traced graph in `data`, compressed or not. Raises `ReadError` when it is not one."""
+    with without_collection():
+        loaded, work = _loaded(path, data)
+        return Document(path, FORMAT, _graph(path, loaded, work, 1, (1,)), findings=tuple(unsafe_calls(loaded, path)))
+
+
+def read_graph(path: str, data: bytes, slots: int = 1, scalar: tuple[int, ...] = (1,)) -> Plan:
+    """The traced graph as the reference of a plan that runs it `slots` times, on different parts of one batch.
+
+    A graph is traced with the batch of one micro-batch of one replica. The reference has the whole batch: dimension 0 of
+    every input is `slots` times as long. `scalar` is the shape of a sum over everything.
+    """
+    with without_collection():
+        loaded, work = _loaded(path, data)
+        return _graph(path, loaded, work, slots, scalar)
+
+
+def findings_of(path: str, data: bytes) -> tuple[Finding, ...]:
+    """What is unsafe about the pickle."""
+    return tuple(unsafe_calls(_loaded(path, data)[0], path))
+
+
+def input_kinds(path: str, data: bytes) -> tuple[Kind, ...]:
+    """Shape and dtype of what the data loader gave while the graph was traced."""
+    with without_collection():
+        loaded, work = _loaded(path, data)
+        try:
+            tensors = Tensors(work)
+            names = [
+                name
+                for node in _nodes(loaded, work)
+                if kind(node) == "IRDataOperation"
+                for name in tensors.names(required(fields(node, "a node"), "_outputs", "a node"), "what a loader gives", Role.INPUT)
+            ]
+        except Malformed as error:
+            raise ReadError(str(error), Location(path)) from None
+        return tuple((tensors.declared[name].shape, tensors.declared[name].dtype) for name in names if name in tensors.declared)
+
+
+def _loaded(path: str, data: bytes) -> tuple[Loaded, Work]:
+    if len(data) > LARGEST:
+        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    unpacked = decompress(data, path)
+    return load(unpacked, path, ("nnscaler.",)), Work(_LEAST_WORK + len(unpacked))
+
+
+def _root(loaded: Loaded) -> Any:
+    root = loaded.root
+    if isinstance(root, tuple) and len(root) == 2:
+        root = root[1]
+    if kind(root) != "IRGraph":
+        raise Malformed(f"the pickle holds {described(root)}, not nnScaler's `IRGraph`")
+    return root
+
+
+def _nodes(loaded: Loaded, work: Work) -> Sequence[Any]:
+    found = sequence(required(fields(_root(loaded), "the graph"), "_nodes", "the graph"), "the nodes of the graph")
+    for node in (*found, _root(loaded)):
+        own = fields(node, "a node")
+        for record in records_in((own.get("_inputs"), own.get("_outputs"), own.get("_kwargs")), work):
+            _complete(record)
+            _complete(record.__dict__.get("_grad"))
+    return found
+
+
+def _complete(record: Any) -> None:
+    """Give a tensor what newer versions of nnScaler keep in the full tensor that it is a part of."""
+    own = getattr(record, "__dict__", None)
+    if not own or "_full_tensor" not in own or "_is_grad" in own:
+        return
+    whole = getattr(own["_full_tensor"], "__dict__", {})
+    for name in ("_is_grad", "_is_attr", "_dtype", "_requires_grad"):
+        if name in whole:
+            own[name] = whole[name]
+
+
+def _graph(path: str, loaded: Loaded, work: Work, slots: int, scalar: tuple[int, ...]) -> Plan:
+    try:
+        return _Graph(path, work, slots, scalar).plan(loaded)
+    except Malformed as error:
+        raise ReadError(str(error), Location(path)) from None
+
+
+class _Graph:
+    def __init__(self, path: str, work: Work, slots: int, scalar: tuple[int, ...]) -> None:
+        self.path = path
+        self.slots = slots
+        self.scalar = scalar
+        self.tensors = Tensors(work)
+        self.work = work
+        self.operators = Operators(self.tensors, Sources(path))
+        self.scope = Scope(self.tensors, {})
+
+    def plan(self, loaded: Loaded) -> Plan:
+        """The plan of the whole graph."""
+        inputs: list[str] = []
+        forward: list[Compute] = []
+        for index, node in enumerate(_nodes(loaded, self.work)):
+            which = kind(node)
+            own = fields(node, "a node")
+            if which == "IRDataOperation":
+                inputs += self.tensors.names(required(own, "_outputs", "a node"), "what a loader gives", Role.INPUT)
+            elif which != "IRBpOperation":
+                if "signature" not in own:
+                    raise Malformed(f"a node of the graph is {described(node)}")
+                forward.append(self.operators.forward(node, self.scope, lambda index=index: f"node {index}"))  # type: ignore[misc]
+        root = fields(_root(loaded), "the graph")
+        records = records_in(root.get("_outputs") or (), self.work)
+        outputs = tuple(self.tensors.name(record) for record in records)
+        losses = [name for record, name in zip(records, outputs, strict=True) if _is_loss(record)]
+        loss = losses[0] if len(losses) == 1 else ""
+        forward, kinds = self._scaled(forward, inputs)
+        tensors = self._declared(kinds)
+        weights = [name for name, tensor in tensors.items() if tensor.role is Role.WEIGHT]
+
+        def constant(operator: Compute) -> frozenset[int]:
+            bound = bound_of(operator, kinds, self.scalar)
+            return bound.zero_gradient | bound.shape_only if bound is not None else frozenset()
+
+        backward = differentiated([Gradual(operator) for operator in forward], weights, (loss,) if loss else outputs, constant)
+        return self._finished(tuple(inputs), tuple(forward), backward, outputs, loss, tensors)
+
+    def _finished(
+        self,
+        inputs: tuple[str, ...],
+        forward: tuple[Compute, ...],
+        backward: tuple[Operator, ...],
+        outputs: tuple[str, ...],
+        loss: str,
+        tensors: Mapping[str, Tensor],
+    ) -> Plan:
+        source = Location(self.path, pointer="data")
+        segments = (
+            Segment("data", Phase.DATA, (), inputs, (Compute("dataloader", (), inputs, source=source),)),
+            Segment("forward", Phase.FORWARD, inputs, outputs, forward),
+            Segment("backward", Phase.BACKWARD, (), (), backward, mirror="forward"),
+        )
+        steps = tuple(Step(segment.name, 0) for segment in segments)
+        return Plan(
+            self.path,
+            FORMAT,
+            Mesh((Axis("dp", 1),)),
+            tensors,
+            {segment.name: segment for segment in segments},
+            (Program((0,), steps),),
+            outputs=outputs,
+            loss=loss,
+        )
+
+    def _scaled(self, forward: Sequence[Compute], inputs: Sequence[str]) -> tuple[list[Compute], dict[str, Kind]]:
+        """The operators and the kinds of all tensors when the inputs hold all slots."""
+        traced = {name: (tensor.shape, tensor.dtype) for name, tensor in self.tensors.declared.items()}
+        if self.slots == 1:
+            return list(forward), traced
+        kinds = {name: traced[name] for name, tensor in self.tensors.declared.items() if tensor.role in (Role.WEIGHT, Role.BUFFER)}
+        for name in inputs:
+            shape, dtype = traced.get(name, ((), ""))
+            if shape:
+                kinds[name] = (shape[0] * self.slots, *shape[1:]), dtype
+        changed = []
+        for operator in forward:
+            operator = _reshaped(operator, traced, kinds)
+            changed.append(operator)
+            try:
+                found = results(operator, kinds, self.scalar)
+            except Contradiction:
+                found = {}
+            for name, (shape, dtype) in found.items():
+                kinds[name] = shape, traced[name][1] if name in traced else dtype
+        return changed, kinds
+
+    def _declared(self, kinds: Mapping[str, Kind]) -> dict[str, Tensor]:
+        """The declarations, with derived gradients; what has no known shape is not declared."""
+        found: dict[str, Tensor] = {}
+        for name, tensor in self.tensors.declared.items():
+            if tensor.role is Role.GRADIENT or name not in kinds:
+                continue
+            shape, dtype = kinds[name]
+            parameter = tensor.role in (Role.WEIGHT, Role.BUFFER)
+            whole, region = (tensor.whole, tensor.region) if parameter else (None, None)
+            given = "" if tensor.role in (Role.BUFFER, Role.INPUT) else gradient(name)
+            found[name] = replace(tensor, shape=shape, dtype=dtype, whole=whole, region=region, part=(0, 1), gradient=given)
+            if given:
+                found[given] = Tensor(given, shape, dtype, Role.GRADIENT, gradient_of=name)
+        return found
+
+
+def _is_loss(record: Any) -> bool:
+    parent = getattr(record, "_full_tensor", None)
+    return getattr(parent, "_is_loss", False) is True or getattr(record, "_is_loss", False) is True
+
+
+def _reshaped(operator: Compute, traced: Mapping[str, Kind], kinds: Mapping[str, Kind]) -> Compute:
+    """A view whose sizes fit the operand with all slots; other operators as they are."""
+    spec = spec_of(operator.op)
+    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    if spec is None or spec.family is not Family.RESHAPE or not names or len(operator.outputs) != 1:
+        return operator
+    if names[0] not in kinds or names[0] not in traced or operator.outputs[0] not in traced:
+        return operator
+    before, after = traced[names[0]][0], traced[operator.outputs[0]][0]
+    now = kinds[names[0]][0]
+    differing = [dim for dim, (one, other) in enumerate(zip(before, now, strict=False)) if one != other]
+    if len(before) != len(now) or len(differing) != 1:
+        return operator
+    dim = differing[0]
+    place = next(_places(after, prod(before[:dim])), None)
+    if place is None:
+        return operator
+    size = (*after[:place], after[place] * (now[dim] // before[dim]), *after[place + 1 :])
+    attributes = {name: value for name, value in operator.attributes.items() if name not in ("size", "shape")}
+    return replace(operator, inputs=(names[0],), attributes={**attributes, "size": size})
+
+
+def _places(shape: tuple[int, ...], product: int) -> Iterator[int]:
+    """The dimensions of `shape` that begin after `product` elements of the outer ones, those longer than 1 first."""
+    found = [dim for dim in range(len(shape)) if prod(shape[:dim]) == product]
+    yield from (dim for dim in found if shape[dim] > 1)
+    yield from (dim for dim in found if shape[dim] == 1)

@@ -178,3 +178,9 @@ def test_one_wrong_line_of_a_folded_plan_is_not_proved(before: str, after: str, 
     verdict = verdict_on(FOLDED.replace(before, after))
     assert verdict.outcome is not Outcome.PROVED
     assert name in [reason.name for reason in verdict.reasons]
+
+
+def test_a_plan_that_returns_more_than_its_loss_is_proved() -> None:
+    more = [text.replace("loss l\n", "output s\nloss l\n") for text in (PARALLEL, REFERENCE)]
+    verdict = verdict_on(more[0].replace("output s\n", "output s f32[8,8] dp:S(0)\n"), more[1])
+    assert verdict.outcome is not Outcome.REFUTED, [reason.message for reason in verdict.reasons]

@@ -43,7 +43,7 @@ def derive(
     slots: tuple[int, ...],
     total_slots: int,
     *,
-    loss: int | None,
+    losses: frozenset[int] | None,
     dtypes: dict[int, str],
     nearest: Nearest | None = None,
     assume: frozenset[str] = frozenset(),
@@ -53,7 +53,7 @@ def derive(
     With `nearest` the derivation recovers: where the plan computes what the reference does not, it goes on with what the
     reference has in its place, so that independent mistakes are all told.
     """
-    machine = Machine(world, plan, inputs, slots, total_slots, loss, dtypes, nearest, assume)
+    machine = Machine(world, plan, inputs, slots, total_slots, losses, dtypes, nearest, assume)
     machine.ranks = {rank: RankState(rank) for program in plan.programs for rank in program.ranks}
     for tensor in plan.tensors.values():
         if tensor.gradient:

@@ -97,7 +97,9 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
         value = rank.environment.get(of) or rank.local.get(of)
         if value is None:
             return None
-        if value.term == machine.loss or (machine.loss is None and of in returned(machine)):
+        starts = of in returned(machine) if machine.losses is None else value.term in machine.losses
+        if starts:
+            machine.derived.seeded.add(value.term)
             shape = machine.world.terms.shape[value.term]
             seed = machine.world.terms.term(("one", shape), (), shape, -1)
             return machine.world.values.clean(seed, tuple((0, size) for size in shape))

@@ -55,6 +55,8 @@ class Derived:
     stages: int = 0
     classes: int = 0
     foreign: list[Foreign] = field(default_factory=list)
+    seeded: set[int] = field(default_factory=set)
+    """The values from which gradients start."""
     computed: set[int] = field(default_factory=set)
     """The terms that forward and gradient operators gave, before any recovery."""
     assumptions: set[str] = field(default_factory=set)
@@ -88,8 +90,8 @@ class RankState:
 class Machine:
     """One derivation over one plan.
 
-    `slots` is the slotted dimension of each input, `total_slots` their number, `loss` the reference's loss (None while the
-    reference itself is derived, -1 when it is not one value), `dtypes` the dtype of every term so far.
+    `slots` is the slotted dimension of each input, `total_slots` their number, `losses` the values that the reference
+    starts its gradients from (None while the reference itself is derived), `dtypes` the dtype of every term so far.
     """
 
     world: World
@@ -97,7 +99,7 @@ class Machine:
     inputs: Inputs
     slots: tuple[int, ...]
     total_slots: int
-    loss: int | None
+    losses: frozenset[int] | None
     dtypes: dict[int, str]
     nearest: Nearest | None
     assume: frozenset[str]

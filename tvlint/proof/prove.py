@@ -88,7 +88,7 @@ def _proved(
     dtypes: dict[int, str] = {}
     matched = _matched(inner, outer)
     world = World(terms, values, count, False, False)
-    alone = derive(world, reference, _reshaped(outer, inner), dims, count, loss=None, dtypes=dtypes)
+    alone = derive(world, reference, _reshaped(outer, inner), dims, count, losses=None, dtypes=dtypes)
     expected = _expected(world, reference, alone)
     if isinstance(expected, list):
         return replace(blank, reasons=reasons(reference, expected))
@@ -97,8 +97,10 @@ def _proved(
     many = World(terms, values, 1, parallel.replication.count > 1, micro_batches > 1)
 
     def attempt(nearest: Nearest | None) -> tuple[Derived, list[Trouble]]:
-        loss = expected.losses[0] if len(expected.losses) == 1 else -1
-        derived = derive(many, parallel, matched, dims, count, loss=loss, dtypes=dict(dtypes), nearest=nearest, assume=assume)
+        losses = frozenset(alone.seeded)
+        derived = derive(
+            many, parallel, matched, dims, count, losses=losses, dtypes=dict(dtypes), nearest=nearest, assume=assume
+        )
         troubles: list[Trouble] = []
         held = reduced(many, parallel, derived, micro_batches, troubles)
         troubles.extend(judge(many, parallel, derived, expected, held))

@@ -11,7 +11,11 @@ from tvlint.findings import Finding
 from tvlint.ir.plan import Plan
 from tvlint.readers import plan_text
 
-CHECKS = {module.name: import_module(f"tvlint.checks.{module.name}") for module in iter_modules(tvlint.checks.__path__)}
+CHECKS = {
+    module.name: import_module(f"tvlint.checks.{module.name}")
+    for module in iter_modules(tvlint.checks.__path__)
+    if not module.name.startswith("schedule_")
+}
 
 
 def findings_of_plan(plan: Plan) -> list[Finding]:

@@ -33,6 +33,7 @@ EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.name}:{example.line}") for rule in RULES.values() for example in rule.examples
 ]
 PARALLEL_LAUNCH = frozenset({"world_size", "nnodes", "nproc_per_node"})
+CHECKED = (RuleKind.PLAN, RuleKind.SCHEDULE)
 SUFFIXES = {"sh": "sh", "yaml": "yaml", "plan": "plan", "json": "json", "csv": "csv", "base64": "pkl"}
 
 
@@ -67,10 +68,12 @@ def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
     assert {call.function for part in parts for call in calls(part)} <= {*FUNCTIONS, "set", "known"}
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind is RuleKind.PLAN], ids=lambda rule: rule.name)
-def test_a_plan_rule_has_a_check(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind in CHECKED], ids=lambda rule: rule.name)
+def test_a_plan_or_schedule_rule_has_a_check(rule: Rule) -> None:
     module = importlib.import_module(f"tvlint.checks.{rule.name.replace('-', '_')}")
     assert callable(module.check)
+    assert module.SEVERITY is rule.severity
+    assert rule.name.startswith("schedule-") == (rule.kind is RuleKind.SCHEDULE)
 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
@@ -100,7 +103,9 @@ def findings(example: Example, folder: Path) -> tuple[Finding, ...]:
     """All that a run of tvlint has to say of an example."""
     path = folder / example.options.get("file", f"example.{SUFFIXES[example.language]}")
     path.write_bytes(base64.b64decode(example.text) if example.language == "base64" else example.text.encode())
-    report, skipped = check(Candidates((str(path),), frozenset({str(path)})), RULES, RULES, Project(folder))
+    budget = int(example.options["budget"]) if "budget" in example.options else None
+    project = Project(folder, activation_budget=budget)
+    report, skipped = check(Candidates((str(path),), frozenset({str(path)})), RULES, RULES, project)
     assert [problem.message for problem in report.problems] == []
     assert skipped == (), "the example is not recognised"
     return report.findings

@@ -16,6 +16,8 @@ class RuleKind(Enum):
     """From the page's `when:` and `require:` over settings."""
     PLAN = "plan"
     """From the function `check` in `tvlint/checks/<rule_name>.py`."""
+    SCHEDULE = "schedule"
+    """From the function `check` in `tvlint/checks/<rule_name>.py`, over a pipeline schedule."""
     INPUT = "input"
     """From a reader, while it reads."""
 

@@ -20,7 +20,7 @@ MAXIMAL_FINDINGS = 20
 """Unreadable cells that are reported one by one."""
 
 _KINDS = "|".join(sorted((kind.value for kind in ActionKind if kind is not ActionKind.OVERLAP), key=len, reverse=True))
-_ACTION = re.compile(rf"([0-9]+)({_KINDS}|BW)([0-9]*)")
+_ACTION = re.compile(rf"([0-9]+)(BW|{_KINDS})([0-9]*)")
 _OVERLAP = re.compile(r"\(([^()]*)\)OVERLAP_F_B")
 _LINE = re.compile(r"\r\n|\n|\r")
 _LARGEST = 999_999

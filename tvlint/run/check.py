@@ -1,4 +1,4 @@
-"""Check files: read each, judge its configurations and its plan, then prove the pairs of the project."""
+"""Check files: read each, judge its configurations, plan or schedule, then prove the pairs of the project."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
 from tvlint.ir.plan import Plan
+from tvlint.ir.schedule import Schedule
 from tvlint.readers.document import Document, ReadError
 from tvlint.rule import Rule, RuleKind
 from tvlint.run.discovery import Candidates, matches, shown
@@ -119,6 +120,8 @@ def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Proj
         _check_configuration(_as_project_says(configuration, project), rules, said)
     if document.plan is not None:
         _check_plan(document.plan, rules, said)
+    if document.schedule is not None:
+        _check_schedule(document.schedule, rules, project, said)
     return document.plan
 
 
@@ -128,6 +131,8 @@ def _kinds(document: Document) -> set[RuleKind]:
         kinds.add(RuleKind.CONFIG)
     if document.plan is not None:
         kinds.add(RuleKind.PLAN)
+    if document.schedule is not None:
+        kinds.add(RuleKind.SCHEDULE)
     return kinds
 
 
@@ -151,6 +156,21 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], said: _Said) -> None:
         if rule.kind is RuleKind.PLAN:
             findings: Iterator[Finding] = import_module(f"tvlint.checks.{name.replace('-', '_')}").check(facts)
             said.findings += findings
+
+
+def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
+    from tvlint.analyses.schedule_facts import ScheduleFacts
+
+    facts = ScheduleFacts(schedule, project.activation_budget)
+    for name, rule in rules.items():
+        if rule.kind is not RuleKind.SCHEDULE:
+            continue
+        if schedule.unreadable:
+            reason = f"{schedule.unreadable} cells of the schedule are no actions"
+            said.not_evaluated.append(NotEvaluated(name, Location(schedule.path), reason))
+            continue
+        findings: Iterator[Finding] = import_module(f"tvlint.checks.{name.replace('-', '_')}").check(facts)
+        said.findings += findings
 
 
 def _as_project_says(configuration: Configuration, project: Project) -> Configuration:

@@ -46,6 +46,8 @@ class Project:
     fail_on: Severity = Severity.ERROR
     world_size: int | None = None
     world_size_location: Location | None = None
+    activation_budget: int | None = None
+    """Micro-batches of activations that a rank of a pipeline schedule may hold at a time."""
     framework: str = ""
     version: str = ""
     proofs: tuple[ProofPair, ...] = ()
@@ -245,6 +247,7 @@ _KEYS: Mapping[str, _Key] = {
     "per-file-ignores": _per_file_ignores,
     "fail-on": _severity,
     "world-size": _positive,
+    "activation-budget": _positive,
     "framework": _string,
     "version": _string,
     "proof": _proofs,

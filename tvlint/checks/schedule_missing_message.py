@@ -1,0 +1,36 @@
+"""schedule-missing-message: a rank needs what another one computes, and nobody sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.schedule_facts import ScheduleFacts
+from tvlint.analyses.schedule_steps import numbered
+from tvlint.findings import Finding, Related, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: ScheduleFacts) -> Iterator[Finding]:
+    """Messages that are needed and neither sent nor received, once per pipeline stage and direction."""
+    if not facts.sends:
+        return
+    found = facts.messages
+    absent: dict[tuple[bool, int], list[int]] = {}
+    for message in found.needed:
+        if message not in found.sends and message not in found.receives:
+            absent.setdefault((message.forward, message.source), []).append(message.micro_batch)
+    for (forward, source), micro_batches in absent.items():
+        message = next(m for m in found.needed if (m.forward, m.source) == (forward, source) and m.micro_batch in micro_batches)
+        giver, taker = found.needed[message]
+        what = "output" if forward else "gradient"
+        yield Finding(
+            "schedule-missing-message",
+            SEVERITY,
+            f"{taker} of rank {taker.rank} needs the {what} of {giver} of rank {giver.rank}, which is never sent "
+            f"({numbered('micro-batch', micro_batches)})",
+            taker.location,
+            f"add `{message.send}` after {giver} and `{message.receive}` before {taker}",
+            (Related(f"{giver} stands here", giver.location),),
+            (giver.rank, taker.rank),
+        )

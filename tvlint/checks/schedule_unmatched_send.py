@@ -1,0 +1,31 @@
+"""schedule-unmatched-send: a message is sent more often than it is received."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.schedule_facts import ScheduleFacts
+from tvlint.analyses.schedule_findings import each
+from tvlint.analyses.schedule_messages import message_of
+from tvlint.analyses.schedule_steps import Step
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: ScheduleFacts) -> Iterator[Finding]:
+    """Sends without a receive, and sends of what was sent before."""
+    found = facts.messages
+    loose = []
+    for message, sends in found.sends.items():
+        receives = len(found.receives.get(message, ()))
+        loose += sends[max(1, receives) if receives == len(sends) else receives :]
+    ordered = sorted(loose, key=lambda step: (step.rank, step.position))
+
+    def say(step: Step, more: str) -> str:
+        message = message_of(step)
+        again = message is not None and found.receives.get(message)
+        what = "sends what was sent already" if again else f"has no `{message.receive if message else ''}`"
+        return f"{step} of rank {step.rank} {what}{more}"
+
+    yield from each("schedule-unmatched-send", SEVERITY, ordered, say, "add the receive on the other rank, or delete the send")

@@ -40,9 +40,10 @@ def _same(call: Call) -> Bound:
     call = call.with_arguments("times")
     call.reject_unknown("times", "memory_format")
     call.expect(1)
-    outputs = max(1, len(call.outputs))
-    if call.attributes.get("times", 1) != outputs:
-        raise UnsupportedError(f"`{call.op}` with `times` {call.attributes.get('times', 1)} and {outputs} results")
+    times = call.attributes.get("times", 1)
+    outputs = len(call.outputs) or times
+    if outputs != times or not isinstance(outputs, int) or not 0 < outputs < 4096:
+        raise UnsupportedError(f"`{call.op}` with `times` {times} and {len(call.outputs)} results")
     names = stars(len(call.shape(0)))
     return Bound((names,), tuple(names for _ in range(outputs)), linear=(frozenset({0}),))
 

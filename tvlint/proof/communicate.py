@@ -11,7 +11,7 @@ from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import blame, name_of, tell
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange, over_replicas
 from tvlint.proof.groups import members_of, peer_of, spans_replicas
-from tvlint.proof.lookup import assign, forward_term, gradient_value, operand_value
+from tvlint.proof.lookup import assign, forward_term, gradient_value, is_absent, operand_value
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Value
 
@@ -119,7 +119,7 @@ def together(
     for member in members:
         if table[member][1] == "absent":
             text = "uses a gradient that {ranks} never compute, and other members of the group do"
-            tell(machine, machine.ranks[member], table[member][0], Mismatch("missing-value", text, refutes=True))
+            tell(machine, machine.ranks[member], table[member][0], Mismatch("absent-gradient", text, refutes=False))
             return None
     spanning = spans_replicas(machine.plan, first.group)
     if spanning and (first.kind is not Collective.ALL_REDUCE or first.reduce not in ("", "sum")):
@@ -153,6 +153,9 @@ def send(machine: Machine, rank: RankState, operator: Send) -> None:
     if peer is None:
         return
     _check_peer(machine, rank, operator, peer)
+    if is_absent(machine, rank, operator, operator.tensor):
+        machine.mail.setdefault((rank.number, peer, operator.communicator), deque()).append("absent")
+        return
     try:
         value = operand_value(machine, rank, operator, operator.tensor)
     except Mismatch as mismatch:
@@ -173,7 +176,9 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
     box = machine.mail.get((peer, rank.number, operator.communicator))
     if not box:
         raise Blocked
-    assign(machine, rank, operator, operator.tensor, box.popleft(), (operator.tensor,))
+    value = box.popleft()
+    if not isinstance(value, str):
+        assign(machine, rank, operator, operator.tensor, value, (operator.tensor,))
 
 
 def _check_peer(machine: Machine, rank: RankState, operator: Send | Receive, peer: int) -> None:

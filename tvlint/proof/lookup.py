@@ -101,9 +101,21 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
         if starts:
             machine.derived.seeded.add(value.term)
             shape = machine.world.terms.shape[value.term]
+            tensor = machine.plan.tensors.get(name)
+            if tensor is not None and tensor.shape != shape:
+                text = f"starts from `{name}` of shape {tensor.shape}, the gradient of a value of shape {shape}"
+                tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=True), fatal=True)
             seed = machine.world.terms.term(("one", shape), (), shape, -1)
             return machine.world.values.clean(seed, tuple((0, size) for size in shape))
     return "absent"
+
+
+def is_absent(machine: Machine, rank: RankState, operator: Operator, name: str) -> bool:
+    """Whether `name` is a gradient that nothing produces, which is zero."""
+    tensor = machine.plan.tensors.get(name)
+    if tensor is None or tensor.role is not Role.GRADIENT or machine.weight_of.get(name, "") in rank.gradients:
+        return False
+    return gradient_value(machine, rank, operator, name) == "absent"
 
 
 def operand_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:

@@ -116,4 +116,4 @@ class Machine:
     waiting: dict[Any, dict[int, tuple[Communicate, Slot | str]]] = field(default_factory=dict)
     arrived: dict[Any, dict[int, Slot] | None] = field(default_factory=dict)
     turns: dict[tuple[int, Any], int] = field(default_factory=dict)
-    mail: dict[Any, deque[Slot]] = field(default_factory=dict)
+    mail: dict[Any, deque[Slot | str]] = field(default_factory=dict)

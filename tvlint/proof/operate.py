@@ -12,7 +12,7 @@ from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Steps, Unsupp
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import Mismatch, forward_use, gradient_use, run
 from tvlint.proof.blame import bare_name, blame, name_of, tell
-from tvlint.proof.lookup import assign, gradient_value, input_value, operand_value
+from tvlint.proof.lookup import assign, gradient_value, input_value, is_absent, operand_value
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
 from tvlint.proof.relation import Value
 from tvlint.proof.reshape import reshape, reshape_gradient
@@ -36,17 +36,22 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         rank.poisoned.add(operator.outputs)
         results = (None,) * len(operator.outputs)
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
-    for name, value in zip(operator.outputs, results, strict=True):
+    for name, value in zip(operator.outputs, results, strict=False):
         assign(machine, rank, operator, name, value, names)
 
 
 def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:
+    """The results of the operator; none where its one operand is a gradient that nothing produces, which is zero."""
     if operator.in_place:
         raise UnsupportedError(f"`{operator.op}` overwrites its operand")
     spec = spec_of(operator.op)
     if spec is None:
         raise UnsupportedError(f"`{operator.op}` is not in the operator table")
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    if any(is_absent(machine, rank, operator, name) for name in names):
+        if len(names) > 1 or not keeps_zero(machine, operator, spec, names[0]):
+            raise Mismatch("absent-gradient", "reads a gradient that nothing produces", refutes=False)
+        return ()
     values = tuple(operand_value(machine, rank, operator, name) for name in names)
     for name, value in zip(names, values, strict=True):
         if value is not None and not value.clean and spec.family is not Family.IDENTITY:
@@ -73,6 +78,14 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     return results
 
 
+def keeps_zero(machine: Machine, operator: Compute, spec: OpSpec, name: str) -> bool:
+    """Whether the operator is linear in its one operand, so that it makes zero of zero."""
+    shape = machine.plan.tensors[name].shape
+    inputs = tuple(operand if isinstance(operand, Literal) else shape for operand in operator.inputs)
+    bound = spec.bind(Call(operator.op, inputs, operator.attributes, output_shapes(machine, operator)))
+    return frozenset({0}) in bound.linear
+
+
 def output_shapes(machine: Machine, operator: Compute) -> tuple[tuple[int, ...], ...]:
     tensors = machine.plan.tensors
     return tuple(tensors[name].shape if name in tensors else () for name in operator.outputs)
@@ -87,15 +100,16 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     )
     call = Call(operator.op, inputs, operator.attributes, output_shapes(machine, operator))
     name = operator.op if spec.assumption else spec.name
+    bound = spec.bind(call)
     steps = spec.steps(call) if spec.steps is not None else ()
     if steps:
         return in_sequence(machine, name, steps, values)
     if spec.family is Family.IDENTITY:
-        return Saved(name, spec.bind(call), spec.family, values, (values[0],) * len(operator.outputs))
+        return Saved(name, bound, spec.family, values, (values[0],) * len(operator.outputs))
     if spec.family is Family.RESHAPE:
         result = reshape(machine.world, values[0], view_size(call, machine.world.local_shape(values[0])))
-        return Saved(name, spec.bind(call), spec.family, values, (result,))
-    return evaluated_once(machine, name, spec.bind(call), values, call)
+        return Saved(name, bound, spec.family, values, (result,))
+    return evaluated_once(machine, name, bound, values, call)
 
 
 def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:
@@ -179,7 +193,8 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             for name in filter(None, operator.outputs):
                 assign(machine, rank, operator, name, None, ())
             return
-        mismatch = Mismatch("gradient-before-forward", "runs before its forward operator", refutes=True)
+        partly = any(name in rank.local or name in rank.environment for name in operator.forward.outputs)
+        mismatch = Mismatch("gradient-before-forward", "runs before its forward operator", refutes=not partly)
         tell(machine, rank, operator, mismatch, fatal=True)
         return
     gradients: dict[int, Value] = {}

@@ -45,6 +45,7 @@ def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
             found = True
             yield from (_on(trouble, rank) for rank in program.ranks)
     if not found:
+        yield from _returned(plan)
         yield from _channels(plan)
 
 
@@ -99,7 +100,7 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
                 if trouble is not None and (segment.name, position) not in told:
                     told.add((segment.name, position))
                     yield trouble
-            trouble = _of_other_forward(plan, segment, step.micro_batch, inputs, outputs, forward)
+            trouble = _of_other_forward(plan, segment, step.micro_batch, inputs, outputs, forward, held)
             if trouble is not None and segment.name not in told:
                 told.add(segment.name)
                 yield trouble
@@ -153,6 +154,7 @@ def _of_other_forward(
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
     forward: Mapping[tuple[str, int], tuple[str, ...]],
+    held: Mapping[str, list[_Source]],
 ) -> Trouble | None:
     """A backward run whose gradients belong to a forward run of another micro-batch."""
     if segment.phase is not Phase.BACKWARD or segment.mirror not in plan.segments:
@@ -170,12 +172,30 @@ def _of_other_forward(
             )
         own = mirror.inputs if kind else mirror.outputs
         for inner, outer in zip(inner_names, outer_names, strict=True):
+            if not kind and outer not in held:
+                continue
             inner_of = plan.tensors[inner].gradient_of if inner in plan.tensors else ""
             outer_of = plan.tensors[outer].gradient_of if outer in plan.tensors else ""
             if inner_of in own and outer_of and known[own.index(inner_of)] != outer_of:
                 text = f"`{segment.name}` on {{ranks}} takes `{outer}` for micro-batch {micro_batch}, a gradient of another run"
                 return Trouble("crossed-micro-batches", True, text, -1, segment.name)
     return None
+
+
+def _returned(plan: Plan) -> Iterator[Trouble]:
+    """What is returned of one micro-batch is returned of all."""
+    returned = set(plan.outputs)
+    for program in plan.programs:
+        given: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        for step in program.steps:
+            outputs = plan.segments[step.segment].outputs if step.outputs is None else step.outputs
+            for position, name in enumerate(outputs):
+                given.setdefault((step.segment, position), []).append((name, step.micro_batch))
+        for names in given.values():
+            missing = [(name, micro_batch) for name, micro_batch in names if name not in returned]
+            if missing and len(missing) < len(names):
+                text = f"`{missing[0][0]}` of micro-batch {missing[0][1]} on {{ranks}} is not returned, and those of others are"
+                yield from (Trouble("missing-output", True, text, rank) for rank in program.ranks)
 
 
 def _channels(plan: Plan) -> Iterator[Trouble]:

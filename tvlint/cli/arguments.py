@@ -135,10 +135,14 @@ def _check(commands: Any) -> None:
 def _prove(commands: Any) -> None:
     parser = _command(
         commands, "prove", "prove", "prove that parallel plans train the same model as their reference plan",
-        "  tvlint prove plan.pkl --reference single.pkl\n  tvlint prove a.pkl b.pkl --reference single.pkl --jobs 2 -o json",
+        "  tvlint prove plan.pkl --reference single.pkl\n  tvlint prove a.pkl b.pkl --reference single.pkl --jobs 2 -o json\n"
+        "  tvlint prove .nnscaler/_parallel_modules/my_model/_",
     )  # fmt: skip
     parser.add_argument("parallel", nargs="+", metavar="PARALLEL", help="the plan to prove")
-    parser.add_argument("--reference", required=True, metavar="PLAN", help="the plan that says what is right, on one device")
+    parser.add_argument(
+        "--reference", default="", metavar="PLAN",
+        help="the plan that says what is right, on one device (default: `graph.ckp` beside generated code)",
+    )  # fmt: skip
     parser.add_argument(
         "--assume", action="append", default=[], metavar="NAME", help="weaken one named check, as the verdict will say"
     )

@@ -12,6 +12,8 @@ from tvlint.readers.document import Document, ReadError
 
 LARGEST = 4 << 30
 COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
+GENERATED_FILE = re.compile(r"gencode\d+\.py", re.ASCII)
+NAMES_GENERATED = b"nnscaler.runtime.module.ParallelModule"
 OPENS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 NAMES_MEGATRON = re.compile(
     rb"MODEL_ARGS|model[-_]parallel[-_]size|context[-_]parallel[-_]size|sequence[-_]parallel|"
@@ -26,6 +28,8 @@ def read(path: str, data: bytes | None = None) -> Document | None:
     reads and cannot be read as such, and for one that cannot be opened.
     """
     if data is None:
+        if os.path.isdir(path):
+            return _generated_folder(path)
         data = _content(path)
     if data.startswith(COMPRESSED):
         from tvlint.readers.compressed import decompress
@@ -33,7 +37,16 @@ def read(path: str, data: bytes | None = None) -> Document | None:
         data = decompress(data, path)
     if data.startswith(b"\x80"):
         return _pickle(path, data)
+    if NAMES_GENERATED in data and GENERATED_FILE.fullmatch(os.path.basename(path)):
+        return _generated_folder(os.path.dirname(path) or os.curdir)
     return _plan(path, data) or _configuration(path, data)
+
+
+def _generated_folder(path: str) -> Document | None:
+    """The plan that the generated code in a folder is; None where the folder holds none."""
+    from tvlint.readers import gencode
+
+    return gencode.read_folder(path) if gencode.is_folder(path) else None
 
 
 def _content(path: str) -> bytes:
@@ -61,6 +74,11 @@ def _pickle(path: str, data: bytes) -> Document | None:
         return None
     if nnscaler_pickle.is_nnscaler_plan(data):
         return nnscaler_pickle.read(path, data)
+    if b"IRGraph" in data:
+        from tvlint.readers import traced_graph
+
+        if traced_graph.is_traced_graph(data):
+            return traced_graph.read(path, data)
     findings = nnscaler_pickle.findings_only(path, data)
     return Document(path, "pickle", findings=findings) if findings else None
 

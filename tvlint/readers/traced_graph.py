@@ -74,7 +74,7 @@ def input_kinds(path: str, data: bytes) -> tuple[Kind, ...]:
                 name
                 for node in _nodes(loaded, work)
                 if kind(node) == "IRDataOperation"
-                for name in tensors.names(required(fields(node, "a node"), "_outputs", "a node"), "what a loader gives", Role.INPUT)
+                for name in tensors.names(fields(node, "a node").get("_outputs"), "what a loader gives", Role.INPUT)
             ]
         except Malformed as error:
             raise ReadError(str(error), Location(path)) from None
@@ -194,9 +194,8 @@ class _Graph:
     def _scaled(self, forward: Sequence[Compute], inputs: Sequence[str]) -> tuple[list[Compute], dict[str, Kind]]:
         """The operators and the kinds of all tensors when the inputs hold all slots."""
         traced = {name: (tensor.shape, tensor.dtype) for name, tensor in self.tensors.declared.items()}
-        if self.slots == 1:
-            return list(forward), traced
-        kinds = {name: traced[name] for name, tensor in self.tensors.declared.items() if tensor.role in (Role.WEIGHT, Role.BUFFER)}
+        parameters = (Role.WEIGHT, Role.BUFFER)
+        kinds = {name: traced[name] for name, tensor in self.tensors.declared.items() if tensor.role in parameters}
         for name in inputs:
             shape, dtype = traced.get(name, ((), ""))
             if shape:
@@ -209,6 +208,8 @@ class _Graph:
                 found = results(operator, kinds, self.scalar)
             except Contradiction:
                 found = {}
+            if not found and self.slots == 1:
+                found = {name: traced[name] for name in operator.outputs if name in traced}
             for name, (shape, dtype) in found.items():
                 kinds[name] = shape, traced[name][1] if name in traced else dtype
         return changed, kinds

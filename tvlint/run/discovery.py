@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ MAXIMAL_SIZE = 64 << 20
 """Bytes of the largest file that is opened because it lies in a folder; a file that is named is opened whatever its size."""
 MAXIMAL_CONFIGURATION = 1 << 20
 """Bytes of the largest file that is searched for the names of changed files."""
+_GENERATED = re.compile(
+    r"gencode\d+\.py|graph\.ckp|compute_config\.pt|dist_param_map\.pt|origin_module_metadata\.pt(\.\d+)?", re.ASCII
+)
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 
@@ -55,7 +59,9 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
         else:
             message = "not a regular file" if os.path.lexists(path) else "no such file or folder"
             problems.append(Problem(message, Location(path)))
-    return Candidates(tuple(files), frozenset(named), tuple(problems), tuple(notes))
+    together = {path: as_folder(path) for path in files}
+    named = {together.get(path, path) for path in named}
+    return Candidates(tuple(dict.fromkeys(together.values())), frozenset(named), tuple(problems), tuple(notes))
 
 
 def changed(paths: tuple[str, ...], project: Project) -> Candidates:
@@ -64,7 +70,7 @@ def changed(paths: tuple[str, ...], project: Project) -> Candidates:
     A launch script that sources a changed file, or a YAML that builds on it, changes with it. pre-commit may split a long
     list of files over several calls, so a call never takes its arguments for the whole project.
     """
-    kept = {path: None for path in paths if os.path.isfile(path) and not excluded(path, project)}
+    kept = {as_folder(path): None for path in paths if os.path.isfile(path) and not excluded(path, project)}
     if not kept:
         return Candidates(())
     names = {os.fsencode(Path(path).name) for path in kept}
@@ -81,6 +87,14 @@ def _names_one(path: str, names: set[bytes]) -> bool:
     except OSError:
         return False
     return b"\0" not in content[:1024] and any(name in content for name in names)
+
+
+def as_folder(path: str) -> str:
+    """The folder, for a file that is part of a plan which a whole folder of generated code is; else the path."""
+    folder, name = os.path.split(path)
+    if _GENERATED.fullmatch(name) and os.path.isfile(os.path.join(folder, "gencode0.py")):
+        return folder or os.curdir
+    return path
 
 
 def excluded(path: str, project: Project) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from tvlint.findings import Problem, Report, Verdict
+from tvlint.findings import Outcome, Problem, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
+
+if TYPE_CHECKING:
+    from tvlint.readers.document import Document
 
 Progress: TypeAlias = Callable[[str, float], None]
 """What is being done, and which share of it is done (0 to 1)."""
@@ -19,7 +23,10 @@ Progress: TypeAlias = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A parallel plan and its reference, by path, and the named checks to weaken."""
+    """A parallel plan and its reference, by path, and the named checks to weaken.
+
+    Without a reference it is the traced graph that lies beside generated code.
+    """
 
     parallel: str
     reference: str
@@ -38,41 +45,83 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     started = time.perf_counter()
     plans: list[Plan] = []
     problems: list[Problem] = []
+    variants: tuple[Plan, ...] = ()
     for path in (pair.parallel, pair.reference):
         if progress is not None:
-            progress(f"reading {path}", 0.0)
-        found = (known or {}).get(path) or read_plan(path)
+            progress(f"reading {path or pair.parallel}", 0.0)
+        if not path:
+            found = _traced(pair.parallel)
+        elif os.path.isdir(path):
+            document = read_document(path)
+            found = document if isinstance(document, Problem) else _plan_of(document, path)
+            if path == pair.parallel and not isinstance(document, Problem) and document is not None:
+                variants = document.variants
+        else:
+            found = (known or {}).get(path) or read_plan(path)
         if isinstance(found, Problem):
             problems.append(found)
             continue
         plans.append(found)
-        if known is not None:
+        if known is not None and path:
             known[path] = found
     if problems:
         return Report(problems=tuple(problems))
     parallel, reference = plans
     verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress)
+    for variant in variants:
+        verdict = _both(verdict, prove(variant, reference, assume=pair.assume, progress=progress))
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel), outline(reference))
-    return Report(verdicts=(verdict,), checked=(pair.parallel, pair.reference), outlines=outlines)
+    checked = (pair.parallel, pair.reference or reference.path)
+    return Report(verdicts=(verdict,), checked=checked, outlines=outlines)
+
+
+def _both(one: Verdict, other: Verdict) -> Verdict:
+    """The verdict on a plan whose replicas differ, from those on the kinds of replicas that it has."""
+    worse = max(one, other, key=lambda verdict: (Outcome.PROVED, Outcome.UNKNOWN, Outcome.REFUTED).index(verdict.outcome))
+    return replace(worse, reasons=tuple(dict.fromkeys(one.reasons + other.reasons)))
+
+
+def _traced(folder: str) -> Plan | Problem:
+    """The traced graph that lies beside generated code."""
+    from tvlint.readers.document import ReadError
+    from tvlint.readers.gencode import is_folder, reference_of_folder
+
+    place = folder if os.path.isdir(folder) else os.path.dirname(folder) or os.curdir
+    try:
+        found = reference_of_folder(place) if is_folder(place) else None
+    except ReadError as error:
+        return error.problem
+    if found is None:
+        help = "name one with --reference; only a folder of generated code brings its own (`graph.ckp`)"
+        return Problem("no reference plan is given", Location(folder), help)
+    return found
 
 
 def read_plan(path: str) -> Plan | Problem:
     """The plan in the file, or why there is none."""
+    document = read_document(path)
+    return document if isinstance(document, Problem) else _plan_of(document, path)
+
+
+def read_document(path: str) -> Document | None | Problem:
+    """What the file holds, or why it cannot be read."""
     from tvlint.readers.document import ReadError
     from tvlint.readers.read import read
 
     try:
-        document = read(path)
+        return read(path)
     except ReadError as error:
         return error.problem
     except OSError as error:
         return Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(path))
+
+
+def _plan_of(document: Document | None, path: str) -> Plan | Problem:
     if document is None or document.plan is None:
         what = "no format that tvlint reads" if document is None else f"a configuration (`{document.format}`)"
         return Problem(f"not a plan: {what}", Location(path), "give a plan pickle, neutral plan JSON or plan text")
-    plan: Plan = document.plan
-    return plan
+    return document.plan
 
 
 def peak_bytes() -> int:

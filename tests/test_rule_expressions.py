@@ -14,6 +14,7 @@ from tvlint.rulebook.derived import DERIVED
 from tvlint.rulebook.evaluation import Result, evaluate_expression
 from tvlint.rulebook.expression import MAX_DEPTH, ExpressionError, names, parse
 from tvlint.rulebook.functions import FUNCTIONS, MAX_MAGNITUDE
+from tvlint.rulebook.layer_pattern import list_pattern_length
 from tvlint.rulebook.layout import parse_layout
 from tvlint.rulebook.template import fill, fill_known
 from tvlint.rulebook.version import holds_for, is_assumed
@@ -173,6 +174,7 @@ def test_no_value_of_a_file_raises(a: object, b: object, c: object) -> None:
 
 ARGUMENTS = {
     **dict.fromkeys(["abs", "is_integer", "is_layout", "layout_stages", "layout_empty_stages", "len", "product", "text"], "a"),
+    **dict.fromkeys(["layout_text", "batch_schedule_sizes", "list_pattern_length", "hybrid_layers", "hybrid_segments"], "a"),
     **dict.fromkeys(["max", "min", "lcm", "gcd"], "a, b, c"),
 }
 
@@ -262,3 +264,54 @@ def test_every_derived_setting_parses_and_the_documentation_names_every_function
         assert name not in names(parse(text))
     documentation = DOCUMENTATION.read_text(encoding="utf-8")
     assert [name for name in FUNCTIONS if f"`{name}" not in documentation] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("is_batch_schedule('0:768 1.5T:1536', 2048)", True),
+        ("is_batch_schedule('0:768,30B:1536', 2048)", True),
+        ("is_batch_schedule('1K:768 1M:1536', 1)", False),
+        ("is_batch_schedule('0:768 1K:1536', 2048)", False),
+        ("is_batch_schedule('0:768 1536', 2048)", False),
+        ("is_batch_schedule('', 2048)", False),
+        ("batch_schedule_sizes('1M:32, 0:16')", (16, 32)),
+        ("not_multiples([8, 12, 16], 8)", (12,)),
+        ("list_pattern_length('([0]*3 + [1]*45)')", 48),
+        ("list_pattern_length('([1, 1]+[0]*1)*3')", 9),
+        ("hybrid_layers('M-M*|M-/MM')", 6),
+        ("hybrid_segments('M-M*|M-/M|M')", 2),
+        ("layout_stages_with('Ett|tm|mL', 'm')", (1, 2)),
+        ("layout_text('Et*2|tL')", "EtttL"),
+        ("ends_with('EtL', 'L')", True),
+    ],
+)
+def test_schedules_and_patterns_are_read(text: str, expected: object) -> None:
+    assert value(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "list_pattern_length('[0]*3+')",
+        "list_pattern_length('[0]*[1]')",
+        "list_pattern_length('([0]')",
+        "list_pattern_length('__import__')",
+        "list_pattern_length('[0]*999999999')",
+        "list_pattern_length('3')",
+        "hybrid_layers('$PATTERN')",
+        "batch_schedule_sizes('$SCHEDULE')",
+        "is_batch_schedule('0:768', 0)",
+    ],
+)
+def test_a_pattern_that_cannot_be_read_is_unknown(text: str) -> None:
+    assert isinstance(value(text), Unknown)
+
+
+@given(st.text(alphabet="[](),*+019 ", max_size=40))
+def test_any_text_is_a_list_pattern_or_not(text: str) -> None:
+    try:
+        length = list_pattern_length(text)
+    except ValueError:
+        return
+    assert length == len(eval(text))

@@ -257,7 +257,11 @@ print(sorted({"z3", "numpy", "networkx", "jsonschema", "yaml", "tree_sitter"} & 
 
 def test_an_unknown_world_size_names_its_minimum() -> None:
     rules = {"size": RULES["world-size-not-divisible"]}
-    sizes: dict[str, SettingValue | Unknown] = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 4, "expert_model_parallel_size": 8}
+    sizes: dict[str, SettingValue | Unknown] = {
+        "tensor_model_parallel_size": 2,
+        "pipeline_model_parallel_size": 4,
+        "expert_model_parallel_size": 8,
+    }
     sizes |= {"world_size": Unknown("depends on $1"), "expert_tensor_parallel_size": 1}
     (result,) = said(configured(sizes), rules)
     assert isinstance(result, NotEvaluated)

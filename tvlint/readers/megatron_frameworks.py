@@ -49,6 +49,6 @@ def framework_of_sections(keys: Iterable[str]) -> str:
     names = set(keys)
     if {"trainer", "exp_manager"} <= names or ({"trainer", "run"} <= names and "model" in names):
         return "nemo"
-    if "modules" in names and ({"work_group", "exp_name"} & names):
+    if ("modules" in names and ({"work_group", "exp_name"} & names)) or "extends" in names:
         return "primus"
     return "megatron-lm"

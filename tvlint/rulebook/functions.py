@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 from tvlint.ir.configuration import SettingValue, Unknown
-from tvlint.rulebook.layout import layout_count, layout_stages, parse_layout
+from tvlint.rulebook.batch_schedule import batch_schedule_sizes, is_batch_schedule
+from tvlint.rulebook.layer_pattern import hybrid_layers, hybrid_segments, list_pattern_length
+from tvlint.rulebook.layout import layout_count, layout_stages, layout_stages_with, parse_layout
 
 MAX_MAGNITUDE = 2**128
 
@@ -112,6 +114,13 @@ def others(values: SettingValue, allowed: SettingValue) -> tuple[SettingValue, .
     return tuple(value for value in (values if isinstance(values, tuple) else (values,)) if value not in allowed)
 
 
+def not_multiples(values: SettingValue, step: SettingValue) -> tuple[int, ...]:
+    """The integers of a list that are no multiples of `step`."""
+    if not isinstance(values, tuple):
+        raise ValueError(f"{show(values)} is not a list")
+    return tuple(_count(value) for value in values if _count(value) % _positive(step))
+
+
 def product(values: SettingValue) -> int:
     """The product of a list of integers."""
     if not isinstance(values, tuple):
@@ -124,23 +133,32 @@ def product(values: SettingValue) -> int:
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "abs": lambda x: abs(_count(x)),
+    "batch_schedule_sizes": lambda x: batch_schedule_sizes(_text(x)),
     "contains": lambda x, part: part in x if isinstance(x, tuple) else _text(part) in _text(x),
     "default": lambda x, otherwise: otherwise if x is None else x,
     "divides": divides,
     "divisors_near": divisors_near,
+    "ends_with": lambda x, suffix: _text(x).endswith(_text(suffix)),
     "exact": exact,
     "gcd": lambda *values: math.gcd(*map(_positive, values)),
+    "hybrid_layers": lambda x: hybrid_layers(_text(x)),
+    "hybrid_segments": lambda x: hybrid_segments(_text(x)),
+    "is_batch_schedule": lambda x, seq_length: is_batch_schedule(_text(x), _positive(seq_length)),
     "is_integer": lambda x: isinstance(x, int) and not isinstance(x, bool),
     "is_layout": lambda x: parse_layout(_text(x)) is not None,
     "layout_count": lambda x, kind: layout_count(_text(x), _text(kind)),
     "layout_stages": lambda x: len(layout_stages(_text(x))),
+    "layout_stages_with": lambda x, kind: layout_stages_with(_text(x), _text(kind)),
+    "layout_text": lambda x: "".join(layout_stages(_text(x))),
     "layout_empty_stages": lambda x: sum(not stage for stage in layout_stages(_text(x))),
+    "list_pattern_length": lambda x: list_pattern_length(_text(x)),
     "lcm": lambda *values: math.lcm(*map(_positive, values)),
     "len": length,
     "max": lambda *values: max(_numbers(values)),
     "min": lambda *values: min(_numbers(values)),
     "multiple_above": multiple_above,
     "nearest_multiple": nearest_multiple,
+    "not_multiples": not_multiples,
     "others": others,
     "product": product,
     "starts_with": lambda x, prefix: _text(x).startswith(_text(prefix)),

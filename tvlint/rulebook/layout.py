@@ -47,3 +47,8 @@ def layout_stages(text: str) -> tuple[str, ...]:
 def layout_count(text: str, kind: str) -> int:
     """How many layers of a kind (`t`, `m`, `E`, `L`) the layout has over all stages."""
     return sum(stage.count(kind) for stage in layout_stages(text))
+
+
+def layout_stages_with(text: str, kind: str) -> tuple[int, ...]:
+    """The virtual pipeline stages, in model order from 0, that hold a layer of a kind."""
+    return tuple(number for number, stage in enumerate(layout_stages(text)) if kind in stage)

@@ -158,7 +158,8 @@ def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bou
         tail = names[len(names) - size :]
         operands = (names, *(tail for _ in call.inputs[1:]))
         given = tuple(call.attributes.get(name) for name in attributes)
-        return Bound(operands, (names,), whole=frozenset(tail), attributes=given)
+        affine = frozenset(range(1, len(operands)))
+        return Bound(operands, (names,), whole=frozenset(tail), linear=(affine,) if affine else (), attributes=given)
 
     return bind
 
@@ -240,7 +241,7 @@ def _negative_log_likelihood(bound: Bound, operands: Sequence[Array], field: Fie
     chosen = reduce(
         lambda one, other: one + other, [field.where(field.equal(target, c), chance[:, c], zero) for c in range(classes)]
     )
-    loss = -field.number(1 - smoothing) * chosen - field.number(smoothing / classes) * chance.sum(axis=1)
+    loss = field.number(smoothing - 1) * chosen - field.number(smoothing / classes) * chance.sum(axis=1)
     counted = field.where(field.equal(target, ignored), zero, loss)
     if bound.outputs[0] == ("t",):
         return (counted,)

@@ -6,7 +6,8 @@ every verdict that uses one lists it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, named
 
@@ -20,6 +21,7 @@ def _annotated(
     row_wise: dict[int, frozenset[int]] | None = None,
     ranges: dict[str, tuple[str, str]] | None = None,
     checked: tuple[str, ...] = (),
+    indices: dict[int, str] | None = None,
 ) -> Callable[[Call], Bound]:
     operands, outputs, reduced, whole = named(annotation)
 
@@ -48,13 +50,23 @@ def _annotated(
             shape_only=shape_only,
             ranges=stated,
             row_wise=row_wise or {},
+            indices=indices or {},
         )
 
     return bind
 
 
-def _spec(name: str, text: str, bind: Callable[[Call], Bound]) -> OpSpec:
-    return OpSpec(name, (name,), bind, assumption=f"`{name}` is the function its annotation describes: {text}")
+_EXPERTS = {"e": ("local_expert_start", "local_expert_end")}
+
+
+def _spec(
+    name: str,
+    text: str,
+    bind: Callable[[Call], Bound],
+    range_attributes: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+) -> OpSpec:
+    assumption = f"`{name}` is the function its annotation describes: {text}"
+    return OpSpec(name, (name,), bind, assumption=assumption, range_attributes=range_attributes)
 
 
 SPECS = (
@@ -102,7 +114,9 @@ SPECS = (
             "a h^, a k^, a k^, e+ d+ h^, e+ d+ h^, e+ h^ d+ -> a h^",
             "n_routed_experts",
             zero_gradient=frozenset({2}),
-            ranges={"e": ("local_expert_start", "local_expert_end")},
+            ranges=_EXPERTS,
+            indices={2: "e"},
         ),
+        range_attributes=_EXPERTS,
     ),
 )

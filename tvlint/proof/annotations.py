@@ -6,6 +6,7 @@ exist on which they do: at the shape of the call, for all operand values, whatev
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -95,8 +96,16 @@ def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, tim
         bound = spec.bind(call)
         operands = _operands(bound, call, draw)
         whole = _evaluate(spec, call, operands, field)
-        results = [_evaluate(spec, own, cut, field) for own, cut, _ in _parts(spec, call, bound, name, parts, operands)]
-        shares = [share for _, _, share in _parts(spec, call, bound, name, parts, operands)]
+        cuts = _parts(spec, call, bound, name, parts, operands)
+        try:
+            results = [_evaluate(spec, own, cut, field) for own, cut, _ in cuts]
+        except (UnsupportedError, ValueError, IndexError) as error:
+            raise _CannotRunError(f"a part of `{name}` does not run: {error}") from error
+        if any(len(result) != len(whole) for result in results):
+            raise _CannotRunError(f"a part of `{name}` has another number of results")
+        if kind is Kind.MAPS and not any(name in names for names in bound.outputs):
+            return [pair for result in results for pair in zip(whole, result, strict=True)]
+        shares = [share for _, _, share in cuts]
         return [
             (whole[i], _joined([result[i] for result in results], names, name, kind, shares, field))
             for i, names in enumerate(bound.outputs)
@@ -206,14 +215,16 @@ def _joined(
     import numpy as np
 
     if kind is Kind.MAPS:
-        if name not in names:
-            raise UnsupportedError(f"`{name}` is neither in the result nor summed")
-        return np.concatenate(results, axis=names.index(name))
+        return np.concatenate(results, axis=names.index(name)) if name in names else results[0]
     weights = [field.divide(field.number(a), field.number(b)) if kind is Kind.AVERAGES else field.number(1) for a, b in shares]
     total: Any = field.number(0)
     for weight, result in zip(weights, results, strict=True):
         total = total + weight * result
     return np.asarray(total)
+
+
+class _CannotRunError(Exception):
+    """The operator does not run on a part of its operands."""
 
 
 def decide(claim: Claim, timeout: float) -> Decision:
@@ -224,12 +235,14 @@ def decide(claim: Claim, timeout: float) -> Decision:
             if shown:
                 return Refuted(shown)
         return _solved(claim, timeout)
+    except _CannotRunError as error:
+        return Refuted(str(error))
     except UnsupportedError as error:
         return Unknown(str(error))
 
 
 class _Sample:
-    """Random numbers."""
+    """Random numbers, some of which are zero where they may be negative."""
 
     def __init__(self, seed: int, low: float) -> None:
         import numpy as np
@@ -239,7 +252,8 @@ class _Sample:
     def numbers(self, label: str, shape: Shape) -> Array:
         import numpy as np
 
-        return np.asarray(self._random.uniform(self._low, 1.75, shape))
+        drawn = np.asarray(self._random.uniform(self._low, 1.75, shape))
+        return drawn if self._low > 0 else np.where(self._random.random(shape) < 0.25, 0.0, drawn)
 
     def whole_numbers(self, label: str, shape: Shape, low: int, high: int) -> Array:
         return self._random.integers(low, high, shape)
@@ -261,28 +275,26 @@ def _differing(pairs: Iterable[tuple[Array, Array]]) -> str:
 
 
 def _solved(claim: Claim, timeout: float) -> Decision:
+    import numpy as np
     import z3
 
     symbols = _Symbols()
     pairs = claim(symbols, _Terms())
-    open_pairs = []
+    end = time.monotonic() + timeout
+    solver = z3.Solver()
+    solver.add(*symbols.constraints)
     for left, right in pairs:
-        for a, b in zip(left.flat, right.flat, strict=True):
+        for a, b in zip(np.asarray(left).flat, np.asarray(right).flat, strict=True):
             one, other = _term(a), _term(b)
             if one.eq(other) or z3.simplify(one == other, som=True).eq(z3.BoolVal(True)):
                 continue
-            open_pairs.append(one != other)
-    if not open_pairs:
-        return Proved()
-    solver = z3.Solver()
-    solver.set("timeout", max(1, int(timeout * 1000)))
-    solver.add(*symbols.constraints, z3.Or(*open_pairs))
-    found = solver.check()
-    if found == z3.unsat:
-        return Proved()
-    if found == z3.sat:
-        return Unknown("the solver finds a difference for some functions in the place of `exp` and its like")
-    return Unknown(f"the solver did not decide in {timeout:g} s")
+            solver.set("timeout", max(1, int((end - time.monotonic()) * 1000)))
+            found = solver.check(one != other)
+            if found == z3.sat:
+                return Unknown("the solver finds a difference for some functions in the place of `exp` and its like")
+            if found != z3.unsat:
+                return Unknown(f"the solver did not decide in {timeout:g} s")
+    return Proved()
 
 
 def _term(value: Any) -> Any:
@@ -323,9 +335,10 @@ class _Terms:
     def number(self, value: int | float) -> Any:
         from fractions import Fraction
 
+        import numpy as np
         import z3
 
-        return z3.RealVal(str(Fraction(str(value))))
+        return np.array(z3.RealVal(str(Fraction(str(value)))), dtype=object)
 
     def function(self, name: str, operand: Array) -> Array:
         import z3
@@ -334,7 +347,9 @@ class _Terms:
         return _each(lambda x: function(_term(x)), operand)
 
     def divide(self, left: Array, right: Array) -> Array:
-        return _each(lambda a, b: _term(a) / _term(b), left, right)
+        import z3
+
+        return _each(lambda a, b: _term(a) * (z3.RealVal(1) / _term(b)), left, right)
 
     def power(self, left: Array, right: Array) -> Array:
         import z3

@@ -183,7 +183,7 @@ def run(world: World, use: Use, total_slots: int) -> Value:
             slot = dim
     extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in _names_of(real))
     term = world.terms.term((*use.head, pattern, extra), operands, tuple(shape), slot)
-    pending = _contraction(world, term, use.reduced | use.averaged, indices)
+    pending = _contraction(world, term, (use.reduced | use.averaged) - frozenset(use.result), indices)
     factor = _averaging(world, use.averaged, indices, total_slots)
     return _linear_result(world, use, real, order, term, tuple(box), factor, pending)
 

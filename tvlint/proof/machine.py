@@ -38,6 +38,8 @@ class Foreign:
     trouble: Trouble
     term: int
     nearest: int | None
+    forward: tuple[str, ...]
+    """The outputs of the forward operator that it is, or is the gradient of."""
 
 
 @dataclass(slots=True)

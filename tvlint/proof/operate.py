@@ -170,9 +170,16 @@ def checked(
             fix=constant_of(operator, near.difference) if near is not None and near.difference is not None else None,
         )
         segment = rank.segment.name if rank.segment else ""
-        machine.derived.foreign.append(Foreign(at(operator, segment, trouble), value.term, near.term if near else None))
+        machine.derived.foreign.append(
+            Foreign(at(operator, segment, trouble), value.term, near.term if near else None, forward_of(operator))
+        )
         replaced.append(machine.world.values.retermed(value, near.term) if near is not None else value)
     return tuple(replaced)
+
+
+def forward_of(operator: Compute | Backward) -> tuple[str, ...]:
+    """The outputs of the forward operator."""
+    return operator.outputs if isinstance(operator, Compute) else operator.forward.outputs
 
 
 def constant_of(operator: Compute | Backward, difference: tuple[Any, Any]) -> Constant | None:

@@ -203,9 +203,9 @@ def _different(terms: Terms, derived: Derived) -> list[Trouble]:
     seen = set()
     for entry in derived.foreign:
         trouble = entry.trouble
-        if terms.keys[entry.term][0].endswith(" gradient") and (trouble.rank, trouble.source) in seen:
+        if terms.keys[entry.term][0].endswith(" gradient") and (trouble.rank, entry.forward) in seen:
             continue
-        seen.add((trouble.rank, trouble.source))
+        seen.add((trouble.rank, entry.forward))
         extra = trouble.name == "other-operator" and entry.nearest in derived.computed
         if entry.nearest is not None and not extra:
             shown = difference(terms.keys[entry.nearest], terms.keys[entry.term], len(terms.operands[entry.term]))

@@ -27,11 +27,12 @@ from tvlint.ir.plan import (
     Wait,
 )
 from tvlint.proof.apply import World
+from tvlint.proof.backward import backward
 from tvlint.proof.communicate import Blocked, communicate, receive, send
+from tvlint.proof.forward import compute
 from tvlint.proof.lookup import accumulated
 from tvlint.proof.machine import Derived, Machine, RankState, Slot
 from tvlint.proof.nearest import Nearest
-from tvlint.proof.operate import backward, compute
 from tvlint.proof.placed import Inputs
 from tvlint.proof.trouble import Trouble
 

@@ -1,0 +1,164 @@
+"""The gradients of forward operators on one rank."""
+
+from __future__ import annotations
+
+from tvlint.ir.plan import Backward, Compute, Literal
+from tvlint.ops.spec import PREVIOUS, Family, UnsupportedError
+from tvlint.proof.apply import Mismatch, gradient_use, run
+from tvlint.proof.blame import blame, tell
+from tvlint.proof.forward import checked
+from tvlint.proof.lookup import assign, gradient_value
+from tvlint.proof.machine import Machine, RankState, Saved, Slot
+from tvlint.proof.relation import Value
+from tvlint.proof.reshape import reshape_gradient
+from tvlint.proof.trouble import Exchange
+
+
+def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
+    ran, saved = rank.saved.get(operator.forward.outputs, (None, None))
+    if saved is not None and ran is not operator.forward and not same_operator(ran, operator.forward):
+        mismatch = Mismatch("other-forward", "is the gradient of an operator that differs from the one that ran", refutes=False)
+        tell(machine, rank, operator, mismatch, fatal=True)
+        saved = None
+        rank.poisoned.add(operator.forward.outputs)
+    if saved is None:
+        if operator.forward.outputs in rank.poisoned:
+            for name in filter(None, operator.outputs):
+                assign(machine, rank, operator, name, None, ())
+            return
+        partly = any(name in rank.local or name in rank.environment for name in operator.forward.outputs)
+        mismatch = Mismatch("gradient-before-forward", "runs before its forward operator", refutes=not partly)
+        tell(machine, rank, operator, mismatch, fatal=True)
+        return
+    gradients: dict[int, Value] = {}
+    for position, name in enumerate(operator.inputs):
+        if not name:
+            continue
+        found = gradient_value(machine, rank, operator, name)
+        if found is None:
+            for output in filter(None, operator.outputs):
+                assign(machine, rank, operator, output, None, ())
+            return
+        if isinstance(found, Value):
+            gradients[position] = found
+            if not found.clean and saved.family is not Family.IDENTITY:
+                rank.consumers.setdefault(name, (saved.op, operator))
+    check_gradient_names(machine, rank, operator)
+    if not gradients:
+        return
+    if saved.family is Family.IDENTITY and len(set(operator.inputs)) < len([n for n in operator.inputs if n]):
+        mismatch = Mismatch("gradient-added-twice", "adds one gradient twice and leaves another out", refutes=True)
+        tell(machine, rank, operator, mismatch)
+    operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
+    for position, name in enumerate(operator.outputs):
+        if not name or position >= len(operands):
+            continue
+        try:
+            value = vjp(machine, rank, operator, saved, position, gradients)
+        except Mismatch as mismatch:
+            blame(machine, rank, operator, mismatch)
+            value = None
+        except UnsupportedError as error:
+            tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
+            value = None
+        if value != "absent":
+            assert not isinstance(value, str)
+            assign(machine, rank, operator, name, value, ())
+
+
+def check_gradient_names(machine: Machine, rank: RankState, operator: Backward) -> None:
+    """Gradients stand in the places of what they are the gradients of."""
+    operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
+    for names, places, what in (
+        (operator.inputs, operator.forward.outputs, "takes"),
+        (operator.outputs, operands, "stores"),
+    ):
+        for name, place in zip(names, places, strict=False):
+            tensor = machine.plan.tensors.get(name)
+            owners = machine.forward_of.get(name, ())
+            if tensor is None or place in owners or not any(owner in places for owner in owners):
+                continue
+            owner = next(owner for owner in owners if owner in places)
+            text = f"{what} `{name}`, the gradient of `{owner}`, as the gradient of `{place}`"
+            mismatch = Mismatch("swapped-gradients", text, refutes=True)
+            other = next((name for name in names if place in machine.forward_of.get(name, ())), "")
+            tell(
+                machine,
+                rank,
+                operator,
+                mismatch,
+                expected=f"the gradient of `{place}`",
+                actual=f"the gradient of `{owner}`",
+                fix=Exchange(operator, (name, other)) if other else None,
+            )
+
+
+def vjp(
+    machine: Machine, rank: RankState, operator: Backward, saved: Saved, position: int, gradients: dict[int, Value]
+) -> Slot | str:
+    if any(value is None for value in saved.inputs):
+        return None
+    inputs = tuple(value for value in saved.inputs if value is not None)
+    key = ("vjp", id(saved), position, tuple(map(id, inputs)), tuple((i, id(g)) for i, g in gradients.items()))
+    found = machine.results.get(key)
+    if found is None:
+        found = machine.results[key] = evaluated_vjp(machine, saved, inputs, position, gradients)
+    if isinstance(found, str):
+        return found
+    (result,) = checked(machine, rank, operator, (found,), (*inputs, *gradients.values()))
+    return result
+
+
+def evaluated_vjp(
+    machine: Machine, saved: Saved, inputs: tuple[Value, ...], position: int, gradients: dict[int, Value]
+) -> Value | str:
+    if saved.family is Family.IDENTITY:
+        box = inputs[0].box
+        if any(gradient.box != box for gradient in gradients.values()):
+            raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+        total = machine.world.values.gradient_sum(inputs[0].term, tuple(gradients.values()))
+        if total is None:
+            raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+        return total
+    if saved.family is Family.RESHAPE:
+        result = saved.outputs[0]
+        if result is None:
+            raise UnsupportedError("a view that failed")
+        return reshape_gradient(machine.world, inputs[0], result, gradients[0])
+    if saved.steps:
+        return vjp_in_sequence(machine, saved, position, gradients)
+    use = gradient_use(saved.op, saved.bound, position, inputs, gradients)
+    return "absent" if use is None else run(machine.world, use, machine.total_slots)
+
+
+def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Value | str:
+    """The gradient of one operand of operators in sequence, the sum over the places where it is used."""
+    found: list[Value] = []
+    for step, positions in reversed(saved.steps):
+        inputs = tuple(value for value in step.inputs if value is not None)
+        for place, operand in enumerate(positions):
+            if operand == position:
+                value = evaluated_vjp(machine, step, inputs, place, gradients)
+                found.extend([value] if isinstance(value, Value) else [])
+        if PREVIOUS not in positions:
+            break
+        value = evaluated_vjp(machine, step, inputs, positions.index(PREVIOUS), gradients)
+        if not isinstance(value, Value):
+            break
+        gradients = {0: value}
+    if not found:
+        return "absent"
+    operand_term = next(value.term for i, value in enumerate(saved.inputs) if i == position and value is not None)
+    total = machine.world.values.gradient_sum(operand_term, found)
+    if total is None:
+        raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+    return total
+
+
+def same_operator(one: Compute | None, other: Compute) -> bool:
+    """Whether two operators compute the same from the same operands."""
+    return (
+        one is not None
+        and (one.op, one.inputs, one.outputs) == (other.op, other.inputs, other.outputs)
+        and (dict(one.attributes) == dict(other.attributes))
+    )

@@ -91,6 +91,12 @@ def test_what_plans_hold_is_no_false_alarm(value: object) -> None:
 def test_calling_what_a_lookup_returned_is_told_from_calling_anything_else() -> None:
     data = HEAD + b"cbuiltins\ngetattr\n)R)R."
     assert Call("builtins.getattr", "result called") in load(data, "plan.pkl").calls
+    data = HEAD + b"cbuiltins\ngetattr\n(cdill\n_dill\nX\x08\0\0\0_setattrcbuiltins\nsetattr\ntR)R."
+    assert list(unsafe_calls(load(data, "plan.pkl"), "plan.pkl")) == []
+    data = HEAD + b"cbuiltins\ngetattr\n(ctorch\nos\nX\x06\0\0\0systemtR)R."
+    assert Call("torch.os.system", "called") in load(data, "plan.pkl").calls
+    data = HEAD + b"cbuiltins\ngetattr\n(cdill\n_dill\nX\x08\0\0\0_setattrcos\nsystem\ntR)R."
+    assert ["os.system" in found.message for found in unsafe_calls(load(data, "plan.pkl"), "plan.pkl")] == [True]
     found = list(unsafe_calls(load(HEAD + b"cnumpy\ndtype\n)R)R.", "plan.pkl"), "plan.pkl"))
     assert ["returns" in finding.message for finding in found] == [True]
 

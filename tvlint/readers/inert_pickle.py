@@ -99,7 +99,11 @@ class Opaque(metaclass=_Sealed):
 
     def __call__(self, *args: object, **kwargs: object) -> Opaque:
         cls = type(self)
-        cls.tv_noted(cls.tv_name, "result called")
+        looked_up = _looked_up(self) if cls.tv_name == "builtins.getattr" else ()
+        for name in looked_up:
+            cls.tv_noted(name, "called")
+        if not looked_up:
+            cls.tv_noted(cls.tv_name, "result called")
         return self
 
     def __setstate__(self, state: object) -> None:
@@ -151,6 +155,21 @@ def global_name(value: object) -> str:
     """The full name of the class of an inert object, or of an inert class itself; empty for plain values."""
     cls = value if isinstance(value, _Sealed) else type(value)
     return str(getattr(cls, "tv_name", "")) if isinstance(cls, _Sealed) else ""
+
+
+def _looked_up(found: Opaque) -> tuple[str, ...]:
+    """The full names that a `getattr` of the file may have found: the attribute and its default; empty where they are unknown."""
+    match found.tv_args:  # type: ignore[attr-defined]
+        case (_Sealed() as owner, str() as name):
+            defaults: tuple[object, ...] = ()
+        case (_Sealed() as owner, str() as name, default):
+            defaults = (default,)
+        case _:
+            return ()
+    if not all(isinstance(default, _Sealed) for default in defaults):
+        return ()
+    names = (f"{global_name(owner)}.{name}", *(global_name(default) for default in defaults))
+    return tuple(_printable(name[:1000]) for name in names)
 
 
 def load(data: bytes, path: str, records: tuple[str, ...] = ()) -> Loaded:

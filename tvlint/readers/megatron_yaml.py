@@ -55,7 +55,8 @@ TEMPLATED = re.compile(rb"\{\{|\{%")
 
 def recognise(data: bytes) -> bool:
     """Whether `data` has a key of Megatron at the beginning of a line and is no program text."""
-    return KEYS.search(data) is not None and FOREIGN.search(data) is None
+    start = data.removeprefix(b"\xef\xbb\xbf")
+    return KEYS.search(start) is not None and FOREIGN.search(start) is None
 
 
 def read(path: str, data: bytes) -> Document | None:

@@ -27,7 +27,7 @@ class Extent:
 def extent(steps: Iterable[Step]) -> Extent:
     """What the majority of the compute steps say.
 
-    A pipeline stage counts when it runs at least half of what the middle one runs; a micro-batch when more than half of its
+    A pipeline stage counts when it runs more than half of what the middle one runs; a micro-batch when more than half of its
     forwards and backwards are there, or half of them and it follows the others without a gap.
     """
     chosen = tuple(steps)
@@ -35,7 +35,7 @@ def extent(steps: Iterable[Step]) -> Extent:
     per_stage = Counter(stage for _, stage, _ in done)
     counts = sorted(per_stage.values())
     middle = counts[len(counts) // 2] if counts else 0
-    real = {stage for stage, count in per_stage.items() if count * 2 >= middle}
+    real = {stage for stage, count in per_stage.items() if count * 2 > middle}
     stages = max(real, default=-1) + 1
     per_micro_batch = Counter(micro_batch for _, stage, micro_batch in done if stage < stages)
     needed = len([stage for stage in per_stage if stage < stages])

@@ -65,6 +65,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     _check(commands)
     _prove(commands)
     _convert(commands)
+    _schedule(commands)
     _rules(commands)
     _config(commands)
     _refuse_unknown_command(argv, commands.choices)
@@ -157,6 +158,21 @@ def _convert(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("plan", metavar="PLAN", help="a plan in any format that tvlint reads")
     parser.add_argument("-o", "--output", default="json", metavar="FORMAT[:PATH]", help="json (default) or text")
+
+
+def _schedule(commands: Any) -> None:
+    parser = _command(
+        commands, "schedule", "schedule", "say what a pipeline schedule is, how long ranks idle, and draw it",
+        "  tvlint schedule 1f1b.csv\n  tvlint schedule 1f1b.csv -o html:1f1b.html",
+    )  # fmt: skip
+    parser.add_argument("file", metavar="FILE", help="a CSV of torch.distributed.pipelining")
+    parser.add_argument(
+        "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
+        help="text, json, html; to a file with PATH; repeatable (default: text)",
+    )  # fmt: skip
+    parser.add_argument("--budget", type=_positive, metavar="N", help="micro-batches that a rank may hold activations of")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: auto)")
+    parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
 
 
 def _rules(commands: Any) -> None:

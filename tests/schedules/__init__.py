@@ -1,0 +1,1 @@
+"""Pipeline schedules made by rule, lowered by rule, and broken on purpose."""

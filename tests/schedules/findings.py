@@ -1,0 +1,39 @@
+"""What all schedule rules say of rows."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+import tvlint.checks
+from tests.schedules.families import Rows
+from tests.schedules.lowering import text
+from tvlint.analyses.schedule_facts import ScheduleFacts
+from tvlint.findings import Finding
+from tvlint.readers.schedule_csv import read
+
+CHECKS = {
+    module.name: import_module(f"tvlint.checks.{module.name}")
+    for module in iter_modules(tvlint.checks.__path__)
+    if module.name.startswith("schedule_")
+}
+
+
+def facts_of(rows: Rows, budget: int | None = None) -> ScheduleFacts:
+    """The facts of a schedule that is read from CSV."""
+    schedule = read("schedule.csv", text(rows)).schedule
+    assert schedule is not None
+    return ScheduleFacts(schedule, budget)
+
+
+def findings_of(rows: Rows, budget: int | None = None) -> list[Finding]:
+    """The findings of the reader and of all checks."""
+    document = read("schedule.csv", text(rows))
+    assert document.schedule is not None
+    facts = ScheduleFacts(document.schedule, budget)
+    return [*document.findings, *(finding for module in CHECKS.values() for finding in module.check(facts))]
+
+
+def rules_of(rows: Rows, budget: int | None = None) -> set[str]:
+    """The rules that speak."""
+    return {finding.rule for finding in findings_of(rows, budget)}

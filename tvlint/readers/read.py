@@ -20,6 +20,8 @@ NAMES_MEGATRON = re.compile(
     rb"num[-_]attention[-_]heads|(?:micro|global)[-_]batch[-_]size"
 )
 
+NAMES_NNSCALER = b"plan_ngpus"
+
 
 def read(path: str, data: bytes | None = None) -> Document | None:
     """The content of the file at `path`; None where it is nothing that tvlint reads.
@@ -103,6 +105,11 @@ def _plan(path: str, data: bytes) -> Document | None:
 
 
 def _configuration(path: str, data: bytes) -> Document | None:
+    if NAMES_NNSCALER in data:
+        from tvlint.readers import nnscaler_yaml
+
+        if nnscaler_yaml.recognise(data) and (found := nnscaler_yaml.read(path, data)) is not None:
+            return found
     if not NAMES_MEGATRON.search(data):
         return None
     from tvlint.readers import megatron_shell

@@ -54,6 +54,14 @@ DERIVED: Mapping[str, str] = {
     "trains": "set(train_iters) or set(train_samples)",
     "has_experts": "num_experts != none and num_experts > 0",
     # megatron/training/tokenizer: the vocabulary is padded to this multiple
+    # nnscaler/cli/trainer_args.py:821: how many copies of the plan run beside one another
+    "scale_units": "exact(runtime_ngpus, plan_ngpus)",
+    # nnscaler/cli/trainer_args.py:660
+    "update_frequency": "exact(exact(global_batch_size, micro_batch_size), scale_units) if global_batch_size != none"
+    " else default(grad_accumulation_steps, 1)",
+    # nnscaler/policies.py:176
+    "plan_stages": "plan_ngpus if text(default(pipeline_nstages, 'auto')) == 'auto' else pipeline_nstages",
+    "plan_pipeline_groups": "default(pp_size, plan_stages)",
     "vocabulary_multiple": "make_vocab_size_divisible_by * tensor_model_parallel_size",
     "padded_vocabulary": "multiple_above(vocab_size, vocabulary_multiple)",
 }

@@ -66,6 +66,10 @@ class Values:
         return self._default(name)
 
     def _default(self, name: str) -> Result:
+        if self.configuration.framework == "nnscaler":
+            from tvlint.nnscaler_settings import DEFAULTS
+
+            return DEFAULTS[name] if name in DEFAULTS else Unknown(f"`{name}` is not given")
         if self.configuration.framework != "megatron-lm":
             return Unknown(f"the default of `{name}` in {self.configuration.framework} is not known")
         from tvlint.megatron_options import Missing, default

@@ -1,0 +1,77 @@
+"""The settings of nnScaler's `ComputeConfig`, `pas_config` and trainer arguments, with their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvlint.ir.configuration import SettingValue
+
+COMPUTE: Mapping[str, SettingValue] = {
+    "plan_ngpus": None,
+    "runtime_ngpus": None,
+    "constant_folding": False,
+    "trace_strategy": "cuda_run_cpu_offload",
+    "use_zero": False,
+    "zero_ngroups": 1,
+    "zero_use_reduce_scatter": False,
+    "inference_only": False,
+    "use_end2end": False,
+    "use_async_reducer": False,
+    "reducer_bucket_cap_mb": None,
+    "pas_config": None,
+    "user_config": None,
+}
+"""The fields of `ComputeConfig` (nnscaler/parallel.py:71)."""
+
+EARLY_COMPUTE: Mapping[str, SettingValue] = {
+    "dynamic_shape": True,
+    "reuse_module": False,
+    "use_pipeline": False,
+    "pipeline_nmicros": None,
+    "pipeline_nstages": None,
+    "pipeline_scheduler": "1f1b",
+}
+"""Fields that only releases before 0.4 have."""
+
+POLICY: Mapping[str, SettingValue] = {
+    "pipeline_nmicros": None,
+    "pipeline_nstages": "auto",
+    "pipeline_scheduler": "1f1b",
+    "pp_size": None,
+    "pipeline_pivots": None,
+    "max_partition_degree": None,
+    "load_plan_path": None,
+    "save_plan_path": None,
+    "partition_constraints_path": None,
+    "recompute_modules": None,
+    "mem_constraint": -1,
+}
+"""What the shipped policies read of `pas_config` (nnscaler/policies.py:221)."""
+
+TRAINER: Mapping[str, SettingValue] = {
+    "pas_policy": "autodist",
+    "micro_batch_size": 1,
+    "global_batch_size": None,
+    "grad_accumulation_steps": None,
+    "max_epochs": None,
+    "max_train_steps": None,
+    "run_mode": "run",
+    "gen_reuse": "auto",
+    "broadcast_strategy": "all",
+    "precision": None,
+    "seed": None,
+    "init_env_fn": None,
+}
+"""The scalar trainer arguments that rules ask about (nnscaler/cli/trainer_args.py:560)."""
+
+NESTED: Mapping[str, SettingValue] = {
+    "checkpoint_save_type": "sharded",
+    "checkpoint_every_n_epochs": None,
+    "checkpoint_every_n_train_steps": None,
+    "optimizer_grad_reduction": "mean",
+    "optimizer_aggregate_outputs_fn": None,
+}
+"""Trainer arguments of a section, under `section_name`."""
+
+DEFAULTS: Mapping[str, SettingValue] = {**EARLY_COMPUTE, **COMPUTE, **POLICY, **TRAINER, **NESTED}
+"""Every setting by its canonical name."""

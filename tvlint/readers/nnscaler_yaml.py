@@ -1,0 +1,120 @@
+"""YAML that configures nnScaler: a `compute_config`, alone or within the arguments of its trainer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tvlint.findings import Finding, Severity
+from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.location import Location
+from tvlint.nnscaler_settings import COMPUTE, EARLY_COMPUTE, NESTED, TRAINER
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.megatron_values import yaml_typed
+from tvlint.readers.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, documents, mappings, merged
+
+FORMAT = "nnscaler-yaml"
+LARGEST = 8 << 20
+KEYS = re.compile(rb"^[ \t]*[\"']?compute_config[\"']?[ \t]*:", re.MULTILINE)
+PLAN = re.compile(rb"\bplan_ngpus\b")
+FOREIGN = re.compile(
+    rb"^(?:[ \t]*(?:```|from [\w.]+ import |import [\w.]+|class \w+|def \w+\(|@\w+)|\.\. [\w-]+::|#!|=====)", re.MULTILINE
+)
+VARIABLE = re.compile(r"\$[({A-Za-z_]|\{\{")
+TRAINED = frozenset({"micro_batch_size", "global_batch_size", "max_train_steps", "max_epochs", "pas_policy", "run_mode"})
+"""Keys that only the trainer's arguments have."""
+EARLY = frozenset({"use_pipeline", "pipeline_nmicros", "pipeline_nstages", "pipeline_scheduler"})
+
+
+def recognise(data: bytes) -> bool:
+    """Whether `data` has a `compute_config` with a number of GPUs to plan for, and is no program or prose."""
+    return KEYS.search(data) is not None and PLAN.search(data) is not None and FOREIGN.search(data) is None
+
+
+def read(path: str, data: bytes) -> Document | None:
+    """The configurations of the file, one for each `compute_config`; None where it turns out to hold none."""
+    if len(data) > LARGEST:
+        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    try:
+        text = data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8"
+        raise ReadError(message, Location(path, line), "save the file as UTF-8") from None
+    visits = Visits(path)
+    configurations: list[Configuration] = []
+    findings: list[Finding] = []
+    for root in documents(path, text):
+        for where, mapping in mappings(root, visits):
+            entries = merged(mapping, visits)
+            compute = next((value for key, value in entries if key.text == "compute_config"), None)
+            if not isinstance(compute, YamlMapping):
+                continue
+            inner = merged(compute, visits)
+            if not any(key.text == "plan_ngpus" for key, _ in inner):
+                continue
+            configurations.append(_configuration(path, ".".join(where), entries, inner, visits, compute.location))
+            findings.extend(_unknown(inner))
+    if not configurations:
+        return None
+    return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings))
+
+
+def _configuration(
+    path: str,
+    section: str,
+    entries: list[tuple[YamlScalar, YamlNode]],
+    compute: list[tuple[YamlScalar, YamlNode]],
+    visits: Visits,
+    location: Location,
+) -> Configuration:
+    settings: dict[str, Setting] = {}
+    trainer = bool(TRAINED & {key.text for key, _ in entries})
+    for key, value in entries if trainer else ():
+        if key.text in TRAINER:
+            _add(settings, key, key.text, "", value)
+        for inner, each in merged(value, visits) if isinstance(value, YamlMapping) else ():
+            if f"{key.text}_{inner.text}" in NESTED:
+                _add(settings, inner, f"{key.text}_{inner.text}", f"{key.text}.", each)
+    for key, value in compute:
+        if key.text == "pas_config" and isinstance(value, YamlMapping):
+            for inner, each in merged(value, visits):
+                _add(settings, inner, inner.text, "pas_config.", each)
+        else:
+            _add(settings, key, key.text, "", value)
+    version = "0.3" if EARLY & {key.text for key, _ in compute} else ""
+    return Configuration(path, FORMAT, "nnscaler", settings, {}, section, trainer, location, version)
+
+
+def _add(settings: dict[str, Setting], key: YamlScalar, name: str, prefix: str, node: YamlNode) -> None:
+    settings.setdefault(name, Setting(name, _value(node), prefix + key.text, node.location, key.location))
+
+
+def _value(node: YamlNode) -> SettingValue | Unknown:
+    if isinstance(node, YamlScalar):
+        if VARIABLE.search(node.text):
+            return Unknown("depends on an interpolation")
+        return yaml_typed(None, node.text, node.plain)
+    if isinstance(node, YamlSequence):
+        items = [_value(item) for item in node.items if isinstance(item, YamlScalar)]
+        known = tuple(item for item in items if not isinstance(item, Unknown))
+        if len(known) == len(node.items):
+            return known
+    return Unknown("holds more than plain values", given=True)
+
+
+def _unknown(compute: list[tuple[YamlScalar, YamlNode]]) -> Iterator[Finding]:
+    known = {**COMPUTE, **EARLY_COMPUTE}
+    for key, _ in compute:
+        if key.text in known or key.text.startswith("_"):
+            continue
+        from difflib import get_close_matches
+
+        near = get_close_matches(key.text[:80], known, 1)
+        yield Finding(
+            "unknown-compute-setting",
+            Severity.WARNING,
+            f"`compute_config` has no setting `{key.text[:80]}`",
+            key.location,
+            f"did you mean `{near[0]}`?" if near else "settings of a policy belong in `pas_config`",
+        )

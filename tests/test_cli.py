@@ -274,3 +274,12 @@ def test_help_shows_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) 
     assert run() == 0
     assert run("--version") == 0
     assert capsys.readouterr().out.endswith(f"tvlint {tvlint.__version__}\n")
+
+
+def test_what_is_said_twice_of_one_place_is_said_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "twice.yaml").write_text(
+        "A: &shared {--num-attention-heads: 12, --tensor-model-parallel-size: 8}\n"
+        "MODEL_ARGS_1:\n  <<: *shared\nMODEL_ARGS_2:\n  <<: *shared\n"
+    )
+    assert run("check", "twice.yaml", "-o", "concise") == 1
+    assert capsys.readouterr().out.count(RULE) == 1

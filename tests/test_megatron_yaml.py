@@ -7,7 +7,7 @@ import pytest
 from tvlint.findings import Severity
 from tvlint.ir.configuration import Configuration, Unknown
 from tvlint.readers.document import Document, ReadError
-from tvlint.readers.megatron_yaml import read
+from tvlint.readers.megatron_yaml import read, recognise
 
 
 def document(text: str) -> Document:
@@ -155,3 +155,51 @@ def test_a_cycle_of_values_is_read_once() -> None:
 
 def test_a_template_is_not_judged() -> None:
     assert read("model.yaml", b"{% if x %}\nmodel:\n  tensor_model_parallel_size: {{ tp }}\n{% endif %}\n") is None
+
+
+def test_a_byte_order_mark_hides_nothing() -> None:
+    data = b"\xef\xbb\xbfMODEL_ARGS:\n  --tensor-model-parallel-size: 2\n"
+    assert recognise(data)
+    found = read("model.yaml", data)
+    assert found is not None
+    assert found.configurations[0].settings["tensor_model_parallel_size"].location.line == 2
+
+
+INTERPOLATED = """\
+sizes:
+  tp: 4
+  list: [2, 3]
+base:
+  deep: {{cp: 2}}
+  model:
+    tensor_model_parallel_size: {value}
+    context_parallel_size: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "line"),
+    [
+        ("${sizes.tp}", 4, 2),
+        ("${sizes.list[1]}", 3, 3),
+        ("${.context_parallel_size}", 1, 8),
+        ("${..deep.cp}", 2, 5),
+        ("${oc.env:TP,8}", 8, 7),
+        ("${TP:8}", 8, 7),
+        ("${oc.select:sizes.tp,1}", 4, 2),
+        ("${oc.select:sizes.none,1}", 1, 7),
+    ],
+)
+def test_an_interpolation_stands_for_what_it_names_in_the_file(value: str, expected: int, line: int) -> None:
+    (configuration,) = read_configurations(INTERPOLATED.format(value=value))
+    setting = configuration.settings["tensor_model_parallel_size"]
+    assert (setting.value, setting.location.line) == (expected, line)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["${sizes.pp}", "${oc.env:TP}", "${TP}", "${sizes.tp}x", "${.tensor_model_parallel_size}", "${eval:1+1}", "${.....x}", "${sizes}"],
+)
+def test_an_interpolation_that_leads_nowhere_is_unknown(value: str) -> None:
+    (configuration,) = read_configurations(INTERPOLATED.format(value=value))
+    assert isinstance(configuration.settings["tensor_model_parallel_size"].value, Unknown)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import reports
 
-from tvlint.findings import Finding, Problem, Report, Severity
+from tvlint.findings import Finding, Problem, Related, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters import concise, text
 from tvlint.reporters.visible import display_width
@@ -157,3 +157,11 @@ def test_places_that_no_file_has_are_survived(root: Path) -> None:
 def test_the_last_line_sums_up(root: Path) -> None:
     last = text.write(replace(reports.FULL, problems=(), not_evaluated=()), reports.context(root)).splitlines()[-1]
     assert last == "2 errors, 1 warning in 3 files; 1 proof proved; 1 proof refuted; 1 proof unknown"
+
+
+def test_many_related_places_are_cut(root: Path) -> None:
+    related = tuple(Related("here too", Location("a.sh", line)) for line in range(2, 32))
+    finding = Finding("some-rule", Severity.ERROR, "said often", Location("a.sh", 1), related=related)
+    said = text.write(Report(findings=(finding,)), reports.context(root))
+    assert 0 < said.count("here too") < 30
+    assert said.count("here too") + int(re.findall(r"and (\d+) more places", said)[0]) == 30

@@ -158,7 +158,7 @@ def global_name(value: object) -> str:
 
 
 def _looked_up(found: Opaque) -> tuple[str, ...]:
-    """The full names that a `getattr` of the file may have found: the attribute and its default; empty where they are unknown."""
+    """The full names that a `getattr` of the file may have found: the attribute and its default; empty where unknown."""
     match found.tv_args:  # type: ignore[attr-defined]
         case (_Sealed() as owner, str() as name):
             defaults: tuple[object, ...] = ()

@@ -21,6 +21,8 @@ _RED, _YELLOW, _GREEN, _BLUE, _BOLD, _DIM = "1;31", "1;33", "1;32", "1;36", "1",
 _COMMAND = re.compile("^( *)::", re.MULTILINE)
 """What a GitHub runner takes for a command: folding may put linted text at the start of a line."""
 _SEVERITY = {Severity.ERROR: _RED, Severity.WARNING: _YELLOW, Severity.NOTE: _BLUE}
+_MAXIMAL_RELATED = 8
+"""Related places of one finding that are shown; the formats for programs have all."""
 _OUTCOME = {Outcome.PROVED: _GREEN, Outcome.REFUTED: _RED, Outcome.UNKNOWN: _YELLOW}
 
 
@@ -57,7 +59,8 @@ def _summary(report: Report, screen: _Screen) -> str:
         style = _YELLOW
     else:
         style = _GREEN
-    return screen.paint(style, summary(report))
+    hint = " (`--show-unknown` lists them)" if report.not_evaluated and not screen.context.show_unknown else ""
+    return screen.paint(style, summary(report)) + hint
 
 
 def _problem(problem: Problem, screen: _Screen) -> list[str]:
@@ -99,10 +102,12 @@ def _where(location: Location, ranks: Sequence[int], mesh: Mesh | None, screen: 
 
 
 def _related(related: Sequence[Related], screen: _Screen, indent: str = "  ") -> Iterator[str]:
-    for other in related:
+    for other in related[:_MAXIMAL_RELATED]:
         where = visible(place(other.location, screen.context.root))
         yield f"{indent}{where}: {screen.paint(_BLUE, 'note:')} {visible(other.message)}"
         yield from _source(other.location, screen, _BLUE, indent)
+    if len(related) > _MAXIMAL_RELATED:
+        yield f"{indent}{screen.paint(_BLUE, 'note:')} and {counted(len(related) - _MAXIMAL_RELATED, 'more place')}"
 
 
 def _help(text: str, screen: _Screen, indent: str = "  ") -> list[str]:
@@ -177,7 +182,12 @@ def _reason(reason: Reason, mesh: Mesh | None, screen: _Screen) -> list[str]:
 
 def _not_evaluated(items: Sequence[NotEvaluated], screen: _Screen) -> list[str]:
     lines = [screen.paint(_BOLD, f"{counted(len({item.rule for item in items}), 'rule')} not evaluated:")]
+    at: dict[str, dict[str, list[str]]] = {}
     for item in items:
         where = visible(place(item.location, screen.context.root))
-        lines.append(f"  {where}: {visible(item.reason)} {screen.paint(_DIM, f'[{visible(item.rule)}]')}")
+        at.setdefault(where, {}).setdefault(visible(item.reason), []).append(item.rule)
+    for where, reasons in at.items():
+        lines.append(f"  {screen.paint(_BOLD, where + ':')}")
+        for reason, rules in reasons.items():
+            lines += [f"    {reason}", *_labelled("rules:", ", ".join(dict.fromkeys(rules)), screen, "      ")]
     return lines

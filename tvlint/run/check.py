@@ -58,7 +58,7 @@ def check(
     def judged(path: str, rule: str) -> bool:
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
 
-    findings = silence(said.findings, said.checked, judged, known)
+    findings = silence(_once(said.findings), said.checked, judged, known)
     kept = tuple(severe for finding in findings if (severe := _as_configured(finding, rules, project)) is not None)
     report = Report(
         findings=kept,
@@ -68,6 +68,11 @@ def check(
         outlines=tuple(said.outlines),
     )
     return report, tuple(said.skipped)
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """The findings without those that say the same again of the same place: configurations of one file share settings."""
+    return list({(finding.rule, finding.location, finding.message): finding for finding in reversed(findings)}.values())[::-1]
 
 
 def prove_project(project: Project, progress: Progress | None, plans: Mapping[str, Plan]) -> Report:

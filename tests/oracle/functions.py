@@ -18,6 +18,10 @@ class FailureError(Exception):
     """The plan cannot be executed as it stands: the run would end with an error."""
 
 
+class UndefinedError(FailureError):
+    """The numbers that were drawn leave the domain of an operator, and the loss is not a number."""
+
+
 def rounded(value: Array, dtype: str) -> Array:
     """`value` as a tensor of `dtype` holds it; float32 and wider are taken for real numbers."""
     name = dtype.rsplit(".", 1)[-1]

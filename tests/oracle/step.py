@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oracle.functions import Array, FailureError
+from oracle.functions import Array, FailureError, UndefinedError
 from oracle.interpret import DeadlockError, Run
 from oracle.pieces import box_of
 from tvlint.ir.plan import Plan, Role
@@ -61,6 +61,8 @@ def _round_robin(state: Run, ranks: dict[int, Iterator[None]]) -> None:
 def _losses(state: Run) -> dict[str, float]:
     total = 0.0
     for values in state.losses.values():
+        if not all(np.all(np.isfinite(value)) for value in values):
+            raise UndefinedError("the loss is not a number")
         if any(not np.allclose(value, values[0], rtol=TOLERANCE, atol=0) for value in values):
             raise FailureError("ranks disagree about the loss")
         total += float(np.sum(values[0]))

@@ -191,15 +191,24 @@ base:
     ],
 )
 def test_an_interpolation_stands_for_what_it_names_in_the_file(value: str, expected: int, line: int) -> None:
-    (configuration,) = read_configurations(INTERPOLATED.format(value=value))
+    configuration = only(INTERPOLATED.format(value=value))
     setting = configuration.settings["tensor_model_parallel_size"]
     assert (setting.value, setting.location.line) == (expected, line)
 
 
 @pytest.mark.parametrize(
     "value",
-    ["${sizes.pp}", "${oc.env:TP}", "${TP}", "${sizes.tp}x", "${.tensor_model_parallel_size}", "${eval:1+1}", "${.....x}", "${sizes}"],
+    [
+        "${sizes.pp}",
+        "${oc.env:TP}",
+        "${TP}",
+        "${sizes.tp}x",
+        "${.tensor_model_parallel_size}",
+        "${eval:1+1}",
+        "${.....x}",
+        "${sizes}",
+    ],
 )
 def test_an_interpolation_that_leads_nowhere_is_unknown(value: str) -> None:
-    (configuration,) = read_configurations(INTERPOLATED.format(value=value))
+    configuration = only(INTERPOLATED.format(value=value))
     assert isinstance(configuration.settings["tensor_model_parallel_size"].value, Unknown)

@@ -82,9 +82,16 @@ def test_a_misspelled_setting_is_reported_with_its_neighbour() -> None:
     assert (finding.location.line, finding.help) == (3, "did you mean `zero_ngroups`?")
 
 
-@pytest.mark.parametrize(
-    "text", ["plan_ngpus: 2\n", "compute_config: 3\nplan_ngpus: 2\n", "compute_config:\n  gpus: 2 # plan_ngpus\n"]
-)
+OTHERS = [
+    "plan_ngpus: 2\n",
+    "compute_config: 3\nplan_ngpus: 2\n",
+    "compute_config:\n  gpus: 2 # plan_ngpus\n",
+    "import os\n\nclass A:\n    compute_config: Config = Config(plan_ngpus=2)\n",
+    "# Title\n\n```yaml\ncompute_config:\n  plan_ngpus: 2\n```\n",
+]
+
+
+@pytest.mark.parametrize("text", OTHERS)
 def test_other_files_are_left_alone(text: str) -> None:
     assert read("train.yaml", text.encode()) is None
 

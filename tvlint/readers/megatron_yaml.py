@@ -13,6 +13,7 @@ from tvlint.megatron_options import Option, option, option_of
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.megatron_frameworks import framework_of_sections
 from tvlint.readers.megatron_values import environment_value, typed, yaml_typed
+from tvlint.readers.yaml_interpolation import Interpolation
 from tvlint.readers.yaml_nodes import (
     Visits,
     YamlMapping,
@@ -209,6 +210,7 @@ def _world_size(own: dict[str, Setting], shared: dict[str, Setting]) -> Setting:
 
 def _sections(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configuration]:
     framework = framework_of_sections([key.text for key, _ in root.entries if isinstance(key, YamlScalar)])
+    interpolation = Interpolation(root, visits)
     for where, mapping in mappings(root, visits):
         entries = merged(mapping, visits)
         if len(PARALLEL & {key.text for key, _ in entries}) < 2:
@@ -219,7 +221,8 @@ def _sections(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configur
             known = option_of(key.text)
             if (known is None and key.text not in PARALLEL) or isinstance(value, YamlMapping):
                 continue
-            setting = Setting(key.text, _section_value(known, value), key.text, value.location, key.location)
+            stands_for = interpolation.resolve(value, where)
+            setting = Setting(key.text, _section_value(known, stands_for), key.text, stands_for.location, key.location)
             if setting.name in settings:
                 overridden.append(settings[setting.name])
             settings[setting.name] = setting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -122,17 +123,17 @@ class ScheduleFacts:
     @cached_property
     def waits(self) -> Waits:
         """Sends and gradient reductions that nobody waits for, and waits for nothing."""
-        return waits(self.rows, self.kinds)
+        return waits(self.placed_rows, self.kinds)
 
     @cached_property
     def unshards(self) -> Unshards:
         """Where parameters are whole, and where they are not although they should be."""
-        return unshards(self.rows)
+        return unshards(self.placed_rows)
 
     @cached_property
     def reductions(self) -> Reductions:
         """What is wrong with the gradient reductions."""
-        return reductions(self.rows)
+        return reductions(self.placed_rows)
 
     @cached_property
     def peaks(self) -> dict[int, Peak]:
@@ -142,7 +143,15 @@ class ScheduleFacts:
     @cached_property
     def rows(self) -> tuple[tuple[Step, ...], ...]:
         """The steps of each rank, in order."""
+        return self._by_rank(self.steps)
+
+    @cached_property
+    def placed_rows(self) -> tuple[tuple[Step, ...], ...]:
+        """The steps of each rank that stand on pipeline stages and micro-batches that it has, in order."""
+        return self._by_rank(self.placed)
+
+    def _by_rank(self, steps: Iterable[Step]) -> tuple[tuple[Step, ...], ...]:
         rows: list[list[Step]] = [[] for _ in self.schedule.ranks]
-        for step in self.steps:
+        for step in steps:
             rows[step.rank].append(step)
         return tuple(map(tuple, rows))

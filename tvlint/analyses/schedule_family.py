@@ -136,10 +136,10 @@ def _period(row: Sequence[Step]) -> int | None:
 
 
 def _repeats(row: Sequence[Step], period: int) -> bool:
-    """Whether at least half of the row is a run of steps that each do again what `period` steps before did."""
+    """Whether a run of steps, each doing again what `period` steps before did, holds three periods and half of the row."""
     best = run = 0
     for before, after in zip(row, row[period:], strict=False):
         again = (before.kind, before.stage) == (after.kind, after.stage) and after.micro_batch > before.micro_batch
         run = run + 1 if again else 0
         best = max(best, run)
-    return (best + period) * 2 >= len(row)
+    return best >= 2 * period and (best + period) * 2 >= len(row)

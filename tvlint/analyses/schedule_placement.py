@@ -13,10 +13,10 @@ from tvlint.analyses.schedule_steps import Step
 class Shape(Enum):
     """How pipeline stages lie on ranks, by the words that reports use."""
 
-    SINGLE = "stage s on rank s"
-    LOOP = "stage s on rank s modulo the ranks"
-    V = "stages down the ranks and up again"
-    BIDIRECTIONAL = "every stage on two ranks, one for each direction"
+    SINGLE = "pipeline stage s on rank s"
+    LOOP = "pipeline stage s on rank s modulo the ranks"
+    V = "pipeline stages down the ranks and up again"
+    BIDIRECTIONAL = "every pipeline stage on two ranks, one for each direction"
     OTHER = "no known placement"
 
 
@@ -36,6 +36,11 @@ class Placement:
         """Where the pipeline stage runs the micro-batch; None where nothing runs it."""
         found = self.directions.get((stage, micro_batch))
         return self.ranks.get(stage) if found is None else found
+
+    def ranks_of(self, stage: int) -> tuple[int, ...]:
+        """All ranks that run the pipeline stage."""
+        found = {rank for (other, _), rank in self.directions.items() if other == stage} | {self.ranks.get(stage, -1)}
+        return tuple(sorted(found - {-1}))
 
     def chunks(self, rank: int) -> tuple[int, ...]:
         """The pipeline stages on a rank, lowest first."""
@@ -71,7 +76,16 @@ def _bidirectional(steps: tuple[Step, ...]) -> Placement:
         if step.computes:
             counts.setdefault((step.stage, step.micro_batch), Counter())[step.rank] += 1
     homes = {key: min(count, key=lambda rank: (-count[rank], rank)) for key, count in counts.items()}
-    misplaced = tuple(step for step in steps if homes.get((step.stage, step.micro_batch), step.rank) != step.rank)
+    either: dict[int, set[int]] = {}
+    for (stage, _), rank in homes.items():
+        either.setdefault(stage, set()).add(rank)
+
+    def away(step: Step) -> bool:
+        if step.micro_batch < 0:
+            return step.rank not in either.get(step.stage, {step.rank})
+        return homes.get((step.stage, step.micro_batch), step.rank) != step.rank
+
+    misplaced = tuple(step for step in steps if away(step))
     return Placement(Shape.BIDIRECTIONAL, {}, homes, misplaced)
 
 

@@ -11,10 +11,8 @@ SEVERITY = Severity.ERROR
 
 
 def check(facts: ScheduleFacts) -> Iterator[Finding]:
-    """Pipeline stages without a reduction, in schedules that reduce others; strays are reported by other rules."""
+    """Pipeline stages without a reduction, in schedules that reduce others."""
     for step in facts.reductions.missing:
-        if facts.placement.rank(step.stage, step.micro_batch) != step.rank:
-            continue
         yield Finding(
             "schedule-missing-gradient-reduction",
             SEVERITY,

@@ -20,7 +20,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
     ):
         for first, last in gaps[:MAXIMAL_GAPS]:
             name = "stage" if noun == "pipeline stage" else "micro_batch"
-            after = next(step for step in facts.within if step.computes and getattr(step, name) == last + 1)
+            after = next(step for step in facts.steps if step.computes and getattr(step, name) == last + 1)
             plural = noun + ("es" if noun.endswith("ch") else "s")
             what = f"{noun} {first}" if first == last else f"{plural} {first}-{last}"
             yield Finding(

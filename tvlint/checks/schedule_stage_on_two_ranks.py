@@ -8,6 +8,7 @@ from tvlint.analyses.schedule_facts import ScheduleFacts
 from tvlint.analyses.schedule_findings import each
 from tvlint.analyses.schedule_steps import Step
 from tvlint.findings import Finding, Severity
+from tvlint.ir.ranks import describe
 
 SEVERITY = Severity.ERROR
 
@@ -17,7 +18,8 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
 
     def say(step: Step, more: str) -> str:
         home = facts.placement.rank(step.stage, step.micro_batch)
-        return f"{step} stands on rank {step.rank}, but pipeline stage {step.stage} is on rank {home}{more}"
+        where = describe(facts.placement.ranks_of(step.stage) if home is None else (home,))
+        return f"{step} stands on rank {step.rank}, but pipeline stage {step.stage} is on {where}{more}"
 
     yield from each(
         "schedule-stage-on-two-ranks",

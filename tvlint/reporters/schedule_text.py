@@ -39,7 +39,7 @@ def described(summary: Summary) -> str:
 def facts(summary: Summary) -> list[tuple[str, str]]:
     """What is measured, name by name."""
     said = [("placement", summary.placement)]
-    if summary.timing is not None:
+    if summary.timing is not None and summary.ranks:
         idle = summary.timing.idle
         spread = f"{min(idle)}" if len(set(idle)) <= 1 else f"{min(idle)} to {max(idle)}"
         said.append(("bubble", f"{summary.timing.bubble:.1%} of {summary.timing.makespan} units; each rank idles {spread}"))

@@ -243,7 +243,7 @@ def _negative_log_likelihood(bound: Bound, operands: Sequence[Array], field: Fie
     )
     loss = field.number(smoothing - 1) * chosen - field.number(smoothing / classes) * chance.sum(axis=1)
     counted = field.where(field.equal(target, ignored), zero, loss)
-    if bound.outputs[0] == ("t",):
+    if bound.outputs[0] == bound.operands[1]:
         return (counted,)
     total = as_array(counted.sum())
     result = field.divide(total, field.number(len(target))) if bound.averaged else total

@@ -208,7 +208,7 @@ def _different(terms: Terms, derived: Derived) -> list[Trouble]:
         seen.add((trouble.rank, entry.forward))
         extra = trouble.name == "other-operator" and entry.nearest in derived.computed
         if entry.nearest is not None and not extra:
-            shown = difference(terms.keys[entry.nearest], terms.keys[entry.term], len(terms.operands[entry.term]))
+            shown = difference(terms, entry.nearest, entry.term)
             if shown:
                 trouble = replace(trouble, refutes=True, message=f"{trouble.message}: {shown}")
         told.append(trouble)

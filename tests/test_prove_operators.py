@@ -1,0 +1,259 @@
+"""Verdicts on plans with particular operators: means, slices, joins, attention, losses, and operators that are not the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.test_prove_text_plans import verdict_on
+from tvlint.findings import Outcome, Verdict
+
+DATA = """
+plan "reference"
+weight w f32[4,4]
+weight v f32[4,4]
+input x f32[8,4]
+input t i64[8]
+loss l
+program
+  y = linear(x, w)
+  z = linear(y, v)
+  l = LOSS
+  dz = backward l (grad(l))
+  dy, grad(v) = backward z (dz)
+  _, grad(w) = backward y (dy)
+"""
+
+
+def data_parallel(text: str) -> str:
+    """The plan on two replicas that average their losses and their gradients."""
+    text = text.replace("weight w", "mesh dp=2\nweight w").replace("x f32[8,4]", "x f32[8,4] dp:S(0)")
+    text = text.replace("t i64[8]", "t i64[8] dp:S(0)")
+    text = re.sub(r"  l = (.*)\n", r"  l0 = \1\n  l = all-reduce avg(l0) over dp\n", text).replace(
+        "backward l (", "backward l0 ("
+    )
+    return text + "  reduce-gradients w, v over dp divide 2\n"
+
+
+def reasons(verdict: Verdict) -> list[str]:
+    return [reason.name for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize("loss", ["mean(z)", 'cross_entropy(z, t, reduction="mean")'])
+def test_a_mean_over_a_split_batch_is_averaged_over_replicas(loss: str) -> None:
+    reference = DATA.replace("LOSS", loss).replace("dz = backward", "dz, _ = backward" if "t," in loss else "dz = backward")
+    verdict = verdict_on(data_parallel(reference), reference)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert any("-100" in assumption for assumption in verdict.assumptions) == ("cross_entropy" in loss)
+    undivided = verdict_on(data_parallel(reference).replace(" divide 2", ""), reference)
+    assert undivided.outcome is Outcome.REFUTED
+    assert reasons(undivided) == ["scaled-gradient", "scaled-gradient"]
+
+
+def test_the_gradients_of_a_mean_on_two_replicas_are_those_of_different_rows() -> None:
+    reference = DATA.replace("LOSS", "mean(z)")
+    wrong = data_parallel(reference).replace(
+        "dy, grad(v) = backward z (dz)", "g = all-reduce(dz) over dp\n  dy, grad(v) = backward z (g)"
+    )
+    verdict = verdict_on(wrong, reference)
+    assert verdict.outcome is Outcome.REFUTED
+    assert "mismatched-slices" in reasons(verdict)
+
+
+TENSOR = """
+plan "reference"
+weight w f32[8,4]
+input x f32[4,4]
+loss l
+program
+  y = linear(x, w)
+  FORWARD
+  l = sum(z)
+  dz = backward l (grad(l))
+  BACKWARD
+  _, grad(w) = backward y (dy)
+"""
+
+
+def tensor_parallel(text: str) -> str:
+    """The plan with the rows of `w`, so the columns of `y`, on two ranks."""
+    text = text.replace("weight w f32[8,4]", "mesh tp=2\nweight w f32[8,4] tp:S(0)")
+    return text.replace("  l = sum(z)", "  l0 = sum(z)\n  l = all-reduce(l0) over tp").replace("backward l (", "backward l0 (")
+
+
+def plan_of(forward: str, backward: str) -> str:
+    return TENSOR.replace("FORWARD", forward).replace("BACKWARD", backward)
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward"),
+    [
+        ("z = narrow(y, dim=0, start=1, length=2)", "dy = backward z (dz)"),
+        ("a, z = split(y, split_size=2, dim=0)", "dy = backward a (_, dz)"),
+        ("z = cat(y, y, dim=0)", "dy, dy = backward z (dz)"),
+        ("z = stack(y, y, dim=0)", "dy, dy = backward z (dz)"),
+        ("z = pad(y, pad=(0, 0, 1, 2))", "dy = backward z (dz)"),
+        ("a = unsqueeze(y, dim=1)\n  z = squeeze(a, dim=1)", "da = backward z (dz)\n  dy = backward a (da)"),
+        ("a = unsqueeze(y, dim=0)\n  z = expand(a, size=(3, -1, -1))", "da = backward z (dz)\n  dy = backward a (da)"),
+        ("z = repeat_interleave(y, repeats=2, dim=0)", "dy = backward z (dz)"),
+        ("z = cumsum(y, dim=0)", "dy = backward z (dz)"),
+        ("z = amax(y, dim=0)", "dy = backward z (dz)"),
+        ("z = dropout(y, p=0.0)", "dy = backward z (dz)"),
+        ("z = swiglu(y, y)", "dy, dy = backward z (dz)"),
+        ("z = softmax(y, dim=0)", "dy = backward z (dz)"),
+    ],
+)
+def test_columns_may_be_split_where_only_rows_are_cut_joined_or_accumulated(forward: str, backward: str) -> None:
+    reference = plan_of(forward, backward)
+    verdict = verdict_on(tensor_parallel(reference), reference)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward"),
+    [
+        ("z = narrow(y, dim=1, start=0, length=2)", "dy = backward z (dz)"),
+        ("z = select(y, dim=1, index=0)", "dy = backward z (dz)"),
+        ("a, z = split(y, split_size_or_sections=(2, 6), dim=1)", "dy = backward a (_, dz)"),
+        ("z = cat(y, y, dim=1)", "dy, dy = backward z (dz)"),
+        ("z = pad(y, pad=(1, 1))", "dy = backward z (dz)"),
+        ("z = repeat_interleave(y, repeats=2, dim=1)", "dy = backward z (dz)"),
+        ("z = cumsum(y, dim=1)", "dy = backward z (dz)"),
+        ("z = amax(y, dim=1)", "dy = backward z (dz)"),
+        ("z = swiglu(y)", "dy = backward z (dz)"),
+    ],
+)
+def test_a_split_dimension_is_not_cut_joined_or_accumulated(forward: str, backward: str) -> None:
+    reference = plan_of(forward, backward)
+    verdict = verdict_on(tensor_parallel(reference), reference)
+    assert verdict.outcome is Outcome.REFUTED
+    assert "split-dimension" in reasons(verdict), [reason.message for reason in verdict.reasons]
+
+
+def test_dropout_that_draws_is_unknown() -> None:
+    reference = plan_of("z = dropout(y, p=0.1)", "dy = backward z (dz)")
+    verdict = verdict_on(tensor_parallel(reference), reference)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "unsupported-operator" in reasons(verdict)
+
+
+ATTENTION = """
+plan "reference"
+weight q f32[8,4,4]
+weight k f32[8,4,4]
+weight v f32[8,4,4]
+input x f32[8,4,4]
+loss l
+program
+  a = mul(q, x)
+  o = scaled_dot_product_attention(a, k, v, is_causal=CAUSAL)
+  l = sum(o)
+  do = backward l (grad(l))
+  da, grad(k), grad(v) = backward o (do)
+  grad(q), _ = backward a (da)
+"""
+
+
+def split_attention(text: str, dim: int) -> str:
+    """The plan with one dimension of all tensors on two ranks."""
+    text = re.sub(r"(weight . f32\[8,4,4\]|input x f32\[8,4,4\])", rf"\1 tp:S({dim})", text)
+    text = text.replace("weight q", "mesh tp=2\nweight q", 1).replace(
+        "  l = sum(o)", "  l0 = sum(o)\n  l = all-reduce(l0) over tp"
+    )
+    return text.replace("backward l (", "backward l0 (")
+
+
+@pytest.mark.parametrize("causal", ["False", "True"])
+def test_attention_maps_over_heads_and_not_over_the_sequence(causal: str) -> None:
+    reference = ATTENTION.replace("CAUSAL", causal)
+    heads, sequence = (verdict_on(split_attention(reference, dim), reference) for dim in (0, 1))
+    assert heads.outcome is Outcome.PROVED, [reason.message for reason in heads.reasons]
+    assert sequence.outcome is Outcome.REFUTED
+    assert reasons(sequence)[0] == "split-dimension"
+
+
+LOOKUP = """
+plan "reference"
+weight w f32[8,4]
+input t i64[8]
+loss l
+program
+  y = embedding(t, w)
+  l = sum(y)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+"""
+
+
+def test_a_table_without_a_stated_range_must_be_whole() -> None:
+    """Each rank would look indices of the whole table up in its own rows."""
+    parallel = LOOKUP.replace("weight w f32[8,4]", "mesh tp=2\nweight w f32[8,4] tp:S(0)").replace(
+        "  l = sum(y)", "  z = all-reduce(y) over tp\n  l = sum(z)"
+    )
+    verdict = verdict_on(parallel, LOOKUP)
+    assert verdict.outcome is Outcome.REFUTED
+    assert "split-dimension" in reasons(verdict)
+
+
+ONE_OPERATOR = """
+plan "reference"
+weight w f32[4,4]
+input x f32[4,4]
+loss l
+program
+  y = linear(x, w)
+  z = OPERATOR
+  l = sum(z)
+  dz = backward l (grad(l))
+  dy = backward z (dz)
+  _, grad(w) = backward y (dy)
+"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ("softmax(y, dim=1)", "softmax(y, dim=0)"),
+        ("gelu(y)", "relu(y)"),
+        ('gelu(y, approximate="none")', 'gelu(y, approximate="tanh")'),
+        ("relu(y)", "abs(y)"),
+        ("transpose(y, dim0=0, dim1=1)", "neg(y)"),
+        ("sum(y, dim=0)", "sum(y, dim=1)"),
+        ("cumsum(y, dim=0)", "cumsum(y, dim=1)"),
+        ("log_softmax(y, dim=1)", "softmax(y, dim=1)"),
+        ("pow(y, 2)", "pow(y, 3)"),
+        ("narrow(y, dim=0, start=0, length=2)", "narrow(y, dim=0, start=1, length=2)"),
+        ("amax(y, dim=0)", "mean(y, dim=0)"),
+        ("rms_norm(y, normalized_shape=(4,), eps=0.1)", "rms_norm(y, normalized_shape=(4,), eps=0.01)"),
+        ("mul(y, y)", "add(y, y)"),
+    ],
+)
+def test_another_operator_is_refuted_with_numbers(expected: str, actual: str) -> None:
+    backward = "dy, dy = backward z (dz)" if expected.startswith("mul") else "dy = backward z (dz)"
+    plan = ONE_OPERATOR.replace("dy = backward z (dz)", backward)
+    verdict = verdict_on(plan.replace("OPERATOR", actual), plan.replace("OPERATOR", expected))
+    assert verdict.outcome is Outcome.REFUTED
+    assert re.search(r"it gives -?[\d.e-]+ and the reference -?[\d.e-]+", verdict.reasons[0].message), verdict.reasons[
+        0
+    ].message
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ("square(y)", "pow(y, 2)"),
+        ("silu(y)", "swish(y)"),
+    ],
+)
+def test_another_operator_without_a_difference_in_numbers_is_unknown(expected: str, actual: str) -> None:
+    verdict = verdict_on(ONE_OPERATOR.replace("OPERATOR", actual), ONE_OPERATOR.replace("OPERATOR", expected))
+    assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]
+
+
+def test_operators_that_agree_on_what_their_operand_can_be_are_unknown() -> None:
+    plan = ONE_OPERATOR.replace("  z = OPERATOR", "  s = softmax(y, dim=1)\n  z = OPERATOR(s)").replace(
+        "dy = backward z (dz)", "ds = backward z (dz)\n  dy = backward s (ds)"
+    )
+    verdict = verdict_on(plan.replace("OPERATOR", "abs"), plan.replace("OPERATOR", "relu"))
+    assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]

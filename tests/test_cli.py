@@ -283,3 +283,26 @@ def test_what_is_said_twice_of_one_place_is_said_once(here: Path, capsys: pytest
     )
     assert run("check", "twice.yaml", "-o", "concise") == 1
     assert capsys.readouterr().out.count(RULE) == 1
+
+
+def test_a_standard_output_that_cannot_be_written_is_no_fault_of_tvlint(here: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with open("/dev/full", "wb") as full:
+        for command in (["check"], ["rules"]):
+            done = subprocess.run([sys.executable, "-m", "tvlint", *command], stdout=full, stderr=subprocess.PIPE, cwd=here)
+            assert (done.returncode, b"cannot write the standard output" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_closed_streams_do_not_change_the_outcome(here: Path, closed: str) -> None:
+    done = subprocess.run(["sh", "-c", f'"$0" -m tvlint check {closed}>&-', sys.executable], capture_output=True, cwd=here)
+    assert done.returncode == 1
+
+
+def test_words_on_stderr_stay_on_their_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "x\n::error::y\x1b[31m").write_text("nothing that tvlint reads\n")
+    assert run("check", "x\n::error::y\x1b[31m") == 4
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert "\n::" not in said

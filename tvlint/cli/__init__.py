@@ -18,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _open_closed_streams()
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if argv in (["--version"], ["-V"]):
         print(f"tvlint {__version__}")
@@ -38,7 +39,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
+        from tvlint.run.outputs import OutputError
+
+        if isinstance(error, OutputError):
+            return _unwritten(error)
         return _internal(error, "--traceback" in argv or bool(os.environ.get("TVLINT_DEBUG")))
+
+
+def _open_closed_streams() -> None:
+    """A stream that the caller has closed leads nowhere; Python would have None in its place."""
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def _unwritten(error: Exception) -> int:
+    """Say which output cannot be had."""
+    from tvlint.run.exit_code import INPUT
+
+    print(f"tvlint: error: {error}", file=sys.stderr)
+    return INPUT
 
 
 def _internal(error: Exception, traceback: bool) -> int:

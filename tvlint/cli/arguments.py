@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from tvlint import __version__
 from tvlint.findings import Severity
 from tvlint.reporters import FORMATS
+from tvlint.reporters.visible import visible
 from tvlint.run.exit_code import INPUT
 from tvlint.run.suggest import did_you_mean
 
@@ -50,9 +51,9 @@ class _Parser(argparse.ArgumentParser):
 
 def fail(message: str, help: str = "") -> NoReturn:
     """Say what is wrong with how tvlint was called, and stop with the exit code for it."""
-    print(f"tvlint: error: {message}", file=sys.stderr)
+    print(f"tvlint: error: {visible(message)}", file=sys.stderr)
     if help:
-        print(f"  help: {help}", file=sys.stderr)
+        print(f"  help: {visible(help)}", file=sys.stderr)
     raise SystemExit(INPUT)
 
 

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     plan = read_plan(options.plan)
     if isinstance(plan, Problem):
         place = plan.location.path if plan.location.line is None else f"{plan.location.path}:{plan.location.line}"
-        note(f"{place}: {plan.message}")
+        note(f"{place}: {plan.message}{f'; {plan.help}' if plan.help else ''}")
         return INPUT
     text: str = import_module(f"tvlint.reporters.{_WRITERS[output.format]}").write(plan)
     if not output.path:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tvlint.cli.arguments import fail
 from tvlint.findings import Problem, Report
 from tvlint.reporters import FORMATS
+from tvlint.reporters.visible import visible
 from tvlint.rule import Rule
 from tvlint.run.discovery import shown
 from tvlint.run.outputs import Output, OutputError, parse_outputs
@@ -22,8 +23,8 @@ from tvlint.run.suggest import did_you_mean
 
 
 def note(message: str) -> None:
-    """A word to the person on stderr."""
-    print(f"tvlint: {message}", file=sys.stderr)
+    """A word to the person on stderr, all on one line."""
+    print(f"tvlint: {visible(message)}", file=sys.stderr)
 
 
 def outputs(options: argparse.Namespace) -> tuple[Output, ...]:

@@ -19,6 +19,7 @@ header p, footer, .soft { color: var(--soft); } footer { margin-top: 2rem; font-
 code, pre, svg text { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .88em; }
 article { background: var(--card); border: 1px solid var(--line); border-left: 4px solid var(--edge, var(--line));
   border-radius: 6px; padding: 1rem 1.25rem; margin: 0 0 1rem; }
+details { margin-top: .75rem; }
 article article { margin: 1rem 0 0; background: var(--page); }
 .good { --edge: var(--good); } .bad { --edge: var(--bad); } .doubt { --edge: var(--doubt); }
 .note { --edge: var(--note); }

@@ -77,10 +77,21 @@ def write_stream(path: str, text: str) -> None:
 
 
 def write_stdout(text: str) -> None:
-    """Write UTF-8 to the standard output whatever the locale; a reader that has gone away is no error."""
+    """Write UTF-8 to the standard output whatever the locale; a reader that has gone away is no error.
+
+    Raises `OutputError` where the text cannot be written.
+    """
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
+    except OSError as error:
+        _forget_stdout()
+        raise OutputError(f"cannot write the standard output: {(error.strerror or 'unknown reason').lower()}") from None
+
+
+def _forget_stdout() -> None:
+    """Let what is still in the buffer go nowhere when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -35,7 +35,7 @@ EXAMPLES = [
 ]
 PARALLEL_LAUNCH = frozenset({"world_size", "nnodes", "nproc_per_node"})
 CHECKED = (RuleKind.PLAN, RuleKind.SCHEDULE)
-SUFFIXES = {"sh": "sh", "yaml": "yaml", "plan": "plan", "json": "json", "csv": "csv", "base64": "pkl"}
+SUFFIXES = {"sh": "sh", "yaml": "yaml", "plan": "plan", "json": "json", "csv": "csv", "base64": "pkl", "python": "py"}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
@@ -103,13 +103,24 @@ def stands_at(finding: Finding, example: Example) -> bool:
 def findings(example: Example, folder: Path) -> tuple[Finding, ...]:
     """All that a run of tvlint has to say of an example."""
     path = folder / example.options.get("file", f"example.{SUFFIXES[example.language]}")
-    path.write_bytes(base64.b64decode(example.text) if example.language == "base64" else example.text.encode())
+    if example.language == "python":
+        path = folder
+        for name, text in generated(example.text):
+            (folder / name).write_text(text, encoding="utf-8")
+    else:
+        path.write_bytes(base64.b64decode(example.text) if example.language == "base64" else example.text.encode())
     budget = int(example.options["budget"]) if "budget" in example.options else None
     project = Project(folder, activation_budget=budget)
     report, skipped = check(Candidates((str(path),), frozenset({str(path)})), RULES, RULES, project)
     assert [problem.message for problem in report.problems] == []
     assert skipped == (), "the example is not recognised"
     return report.findings
+
+
+def generated(text: str) -> Iterator[tuple[str, str]]:
+    """The files of a folder of generated code: each after a line with its name, or one alone."""
+    parts = re.split(r"^# (gencode\d+\.py)\n", text, flags=re.MULTILINE)
+    yield from zip(parts[1::2], parts[2::2], strict=True) if len(parts) > 1 else [("gencode0.py", text)]
 
 
 def calls(expression: Expression) -> Iterator[Call]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 
+from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
 from tvlint.cli.session import deliver, outputs
 from tvlint.findings import Report, Severity
@@ -16,6 +18,8 @@ from tvlint.run.prove import Pair, prove_pairs
 def run(options: argparse.Namespace) -> int:
     """Prove each parallel plan against the reference, report, and give the exit code."""
     wanted = outputs(options)
+    if not options.reference and not all(map(os.path.isdir, options.parallel)):
+        fail("--reference is missing", "name the plan that says what is right; a folder of generated code brings its own")
     assume = frozenset(name.strip() for text in options.assume for name in text.split(",") if name.strip())
     pairs = tuple(Pair(parallel, options.reference, assume) for parallel in options.parallel)
     report = Report()

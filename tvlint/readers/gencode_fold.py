@@ -85,9 +85,9 @@ def differences(texts: Sequence[str], size: int, replica: int, other: int) -> li
 
 
 def smallest_replica(texts: Sequence[str]) -> int:
-    """The least number of ranks whose code all others repeat; all of them where nothing repeats."""
+    """The least number of ranks whose code most others repeat; all of them where nothing repeats."""
     count = len(texts)
     for size in range(1, count + 1):
-        if count % size == 0 and len(classes_of(texts, size)) == 1:
+        if count % size == 0 and 2 * len(classes_of(texts, size)[0]) > count // size:
             return size
     return count

@@ -84,6 +84,8 @@ class Built:
     """What cannot fit, where, on which rank."""
     unbound: list[tuple[str, Location, int]] = field(default_factory=list)
     """Names of the schedule that nothing made before, where, on which rank."""
+    returned_batches: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """The micro-batches of the values that each rank returns."""
     micro_batches: int = 1
 
     def declare(self, name: str, kind: Kind, role: Role = Role.ACTIVATION) -> None:
@@ -244,6 +246,7 @@ class _Rank:
             else:
                 assert isinstance(action, ClearGradients)
         self._read(self.file.returned, self.file.returned_at or Location(self.file.path))
+        built.returned_batches[self.rank] = tuple(self.batch_of.get(name, -1) for name in self.file.returned)
         built.programs.append(Program((self.rank,), tuple(self.steps)))
 
     def _known(self, name: str) -> str:

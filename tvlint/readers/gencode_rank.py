@@ -151,6 +151,11 @@ class RankFile:
     returned_at: Location | None = None
     train_source: Location | None = None
     modules: set[str] = field(default_factory=set)
+    modules_before_class: set[str] = field(default_factory=set)
+    base_module: str = ""
+    class_source: Location | None = None
+    names: set[str] = field(default_factory=set)
+    """Names that are assigned or are arguments somewhere."""
 
     @property
     def path(self) -> str:
@@ -198,6 +203,9 @@ class _Reader:
                     self.found.version = version
                 case ast.ClassDef(bases=[base]) if dotted(base) == MODULE and model is None:
                     model = node
+                    self.found.modules_before_class = set(self.found.modules)
+                    self.found.base_module = dotted(base).split(".")[0]
+                    self.found.class_source = self.source.at(node)
                 case ast.FunctionDef(name="_train_step") if train is None:
                     train = node
                 case ast.FunctionDef(name="_infer_step"):
@@ -214,6 +222,11 @@ class _Reader:
                 self.source.at(model),
                 "tvlint reads code that was generated for end-to-end training (`use_end2end`)",
             )
+        for inner in ast.walk(self.source.tree):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                self.found.names.add(inner.id)
+            elif isinstance(inner, ast.arg):
+                self.found.names.add(inner.arg)
         self._model(model)
         self._train(train)
         return self.found

@@ -44,11 +44,13 @@ def read(path: str, data: bytes | None = None) -> Document | None:
     return _plan(path, data) or _configuration(path, data)
 
 
-def _generated_folder(path: str) -> Document | None:
-    """The plan that the generated code in a folder is; None where the folder holds none."""
+def _generated_folder(path: str) -> Document:
+    """The plan that the generated code in a folder is."""
     from tvlint.readers import gencode
 
-    return gencode.read_folder(path) if gencode.is_folder(path) else None
+    if not gencode.is_folder(path):
+        raise ReadError("not a regular file, and no folder of generated code", Location(path))
+    return gencode.read_folder(path)
 
 
 def _content(path: str) -> bytes:

@@ -37,7 +37,7 @@ _LEAST_WORK = 1_000_000
 
 def is_traced_graph(data: bytes) -> bool:
     """Whether unpacked `data` look like a pickle of nnScaler's traced graph."""
-    head = data[:1 << 16]
+    head = data[: 1 << 16]
     return looks_like_pickle(data) and b"nnscaler.graph.graph" in head and b"IRGraph" in head
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from tvlint.findings import Outcome, Problem, Report, Verdict
+from tvlint.findings import Finding, Outcome, Problem, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 
@@ -46,6 +46,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     plans: list[Plan] = []
     problems: list[Problem] = []
     variants: tuple[Plan, ...] = ()
+    said: tuple[Finding, ...] = ()
     for path in (pair.parallel, pair.reference):
         if progress is not None:
             progress(f"reading {path or pair.parallel}", 0.0)
@@ -55,7 +56,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
             document = read_document(path)
             found = document if isinstance(document, Problem) else _plan_of(document, path)
             if path == pair.parallel and not isinstance(document, Problem) and document is not None:
-                variants = document.variants
+                variants, said = document.variants, document.findings
         else:
             found = (known or {}).get(path) or read_plan(path)
         if isinstance(found, Problem):
@@ -73,7 +74,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)
-    return Report(verdicts=(verdict,), checked=checked, outlines=outlines)
+    return Report(findings=said, verdicts=(verdict,), checked=checked, outlines=outlines)
 
 
 def _both(one: Verdict, other: Verdict) -> Verdict:

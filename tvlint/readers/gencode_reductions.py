@@ -1,0 +1,106 @@
+"""What is wrong with gradient reduction in generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.location import Location
+from tvlint.readers.gencode_plan import Built
+from tvlint.readers.gencode_rank import Execute, RankFile, RunBackward
+
+
+def error(
+    rule: str, message: str, place: Location, help: str = "", related: tuple[Related, ...] = (), ranks: Iterable[int] = ()
+) -> Finding:
+    """A finding at a place of generated code, with the model's line that it was generated from."""
+    if place.origin is not None:
+        related = (*related, Related("generated from this line of the model", place.origin))
+    return Finding(rule, Severity.ERROR, message, place, help, related, tuple(ranks))
+
+
+def reducers(file: RankFile) -> Iterator[Finding]:
+    """Every weight is in one reducer, which is added to the module and run."""
+    called = {file.methods[action.method].reduces for action in file.actions if isinstance(action, Execute)}
+    reduced: dict[str, str] = {}
+    for reducer in file.reducers.values():
+        for weight in reducer.weights:
+            if weight in reduced:
+                yield error(
+                    "parameter-missing-in-reducer",
+                    f"`{weight}` is in two reducers, `{reduced[weight]}` and `{reducer.name}`",
+                    reducer.source,
+                    "its gradient would be summed twice",
+                    ranks=(file.rank,),
+                )
+            reduced[weight] = reducer.name
+        if not reducer.registered:
+            said = f"`{reducer.name}` is made on rank {file.rank} and never added to the module, so it reduces nothing"
+            yield error("reducer-never-called", said, reducer.source, "add `self.add_reducer(...)`", ranks=(file.rank,))
+        elif reducer.name not in called:
+            said = f"`{reducer.name}` is never run in the training step of rank {file.rank}"
+            help = "run its method after the last backward, else gradients stay those of one replica"
+            yield error("reducer-never-called", said, reducer.source, help, ranks=(file.rank,))
+        if reducer.reduce not in ("sum", "avg", "mean"):
+            said = f"`{reducer.name}` reduces gradients with `{reducer.reduce}`"
+            yield error("wrong-reducer-group", said, reducer.source, "gradients of replicas are summed", ranks=(file.rank,))
+    if not file.reducers:
+        return
+    for parameter in file.parameters.values():
+        if parameter.is_weight and parameter.name not in reduced:
+            yield error(
+                "parameter-missing-in-reducer",
+                f"`{parameter.full_name}` is in no reducer of rank {file.rank}, which has {len(file.reducers)}",
+                parameter.source,
+                "add it with `add_param`, else its gradient is that of one replica",
+                ranks=(file.rank,),
+            )
+
+
+def flags(file: RankFile) -> Iterator[Finding]:
+    """Reduction is on in the last backward of each segment and off before; it matters when reducers start by themselves."""
+    asynchronous = any(reducer.asynchronous for reducer in file.reducers.values())
+    runs: dict[str, list[RunBackward]] = {}
+    for action in file.actions:
+        if isinstance(action, RunBackward):
+            runs.setdefault(action.segment, []).append(action)
+    if not file.version and not asynchronous:
+        return
+    for segment, backwards in runs.items():
+        for position, action in enumerate(backwards):
+            last = position == len(backwards) - 1
+            if action.skips_reducer != last:
+                continue
+            what = "is switched off in the last backward" if last else f"runs in backward {position + 1} of {len(backwards)}"
+            yield Finding(
+                "reducer-in-wrong-micro-batch",
+                Severity.ERROR if asynchronous else Severity.WARNING,
+                f"gradient reduction {what} of `{segment}` on rank {file.rank}",
+                action.source,
+                "set `RuntimeFlag.skip_reducer` to False for the last backward of each segment, to True for all before",
+                ranks=(file.rank,),
+            )
+
+
+def reducer_groups(built: Built) -> Iterator[Finding]:
+    """Reducers reach all replicas, and their members have the same weights."""
+    files = {file.rank: file for file in built.replica.files}
+    for file in files.values():
+        for reducer in file.reducers.values():
+            own, replicated, fits = built.replica.base(reducer.ranks)
+            count = built.replica.count
+            if file.rank not in reducer.ranks:
+                said = f"`{reducer.name}` on rank {file.rank} reduces over the ranks {list(reducer.ranks)}, without its own"
+                yield error("wrong-reducer-group", said, reducer.source, ranks=(file.rank,))
+                continue
+            if not fits and not replicated:
+                said = f"`{reducer.name}` on rank {file.rank} reduces over {list(reducer.ranks)}, not over all {count} replicas"
+                help = "gradients would differ between replicas, which then train different models"
+                yield error("wrong-reducer-group", said, reducer.source, help, ranks=(file.rank,))
+                continue
+            for other in own:
+                weights = [set(one.weights) for one in files[other].reducers.values() if set(one.ranks) == set(reducer.ranks)]
+                if set(reducer.weights) not in weights:
+                    said = f"`{reducer.name}` of rank {file.rank} has no counterpart with the same parameters on rank {other}"
+                    yield error("wrong-reducer-group", said, reducer.source, ranks=(file.rank, other))
+                    break

@@ -212,3 +212,23 @@ def test_an_interpolation_stands_for_what_it_names_in_the_file(value: str, expec
 def test_an_interpolation_that_leads_nowhere_is_unknown(value: str) -> None:
     configuration = only(INTERPOLATED.format(value=value))
     assert isinstance(configuration.settings["tensor_model_parallel_size"].value, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("seq_length: 1:30", "YAML reads `1:30` as 90"),
+        ("num_layers: 010", "YAML reads `010` as 8"),
+        ("position_embedding_type: off", "YAML reads `off` as false"),
+    ],
+)
+def test_a_value_that_yaml_reads_differently_is_found(line: str, message: str) -> None:
+    found = document(f"m:\n  tensor_model_parallel_size: 2\n  context_parallel_size: 1\n  {line}\n").findings
+    assert [(each.rule, each.message, each.location.line) for each in found] == [("yaml-value-reinterpreted", message, 4)]
+
+
+@pytest.mark.parametrize(
+    "line", ["num_layers: '010'", "num_layers: 10", "sequence_parallel: on", "position_embedding_type: rope"]
+)
+def test_a_value_that_yaml_reads_as_written_is_not(line: str) -> None:
+    assert document(f"m:\n  tensor_model_parallel_size: 2\n  context_parallel_size: 1\n  {line}\n").findings == ()

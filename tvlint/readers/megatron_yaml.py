@@ -12,7 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.megatron_options import Option, option, option_of
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.megatron_frameworks import framework_of_sections
-from tvlint.readers.megatron_values import environment_value, typed, yaml_typed
+from tvlint.readers.megatron_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
 from tvlint.readers.yaml_interpolation import Interpolation
 from tvlint.readers.yaml_nodes import (
     Visits,
@@ -72,6 +72,7 @@ def read(path: str, data: bytes) -> Document | None:
         for number, root in enumerate(documents(path, text), 1):
             found = list(_configurations(path, root, visits))
             findings.extend(_duplicates(root, visits))
+            findings.extend(_reinterpreted(root, visits))
             configurations.extend(_in_document(found, number))
     except ReadError:
         if TEMPLATED.search(data) and not configurations:
@@ -260,3 +261,21 @@ def _duplicates(root: YamlNode, visits: Visits) -> Iterator[Finding]:
                 "remove one of the two",
                 (Related("first set here", first[key.text].location),),
             )
+
+
+def _reinterpreted(root: YamlNode, visits: Visits) -> Iterator[Finding]:
+    """Settings whose plain spelling YAML takes for another value: `010`, `1:30`, and `off` where a word is meant."""
+    for _, mapping in mappings(root, visits):
+        for key, value in mapping.entries:
+            known = option_of(key.text) if isinstance(key, YamlScalar) else None
+            if known is None or known.kind != "store" or not isinstance(value, YamlScalar) or not value.plain:
+                continue
+            if known.type in ("int", "float") and (OCTAL.fullmatch(value.text) or SEXAGESIMAL.fullmatch(value.text)):
+                meant, help = yaml_typed(known, value.text, True), "write the number in decimal notation"
+            elif known.type == "str" and value.text.lower() in ("on", "off", "yes", "no"):
+                meant, help = value.text.lower() in ("on", "yes"), f'write "{value.text}" in quotes'
+            else:
+                continue
+            text = str(meant).lower()
+            message = f"YAML reads `{value.text[:40]}` as {text}"
+            yield Finding("yaml-value-reinterpreted", Severity.WARNING, message, value.location, help)

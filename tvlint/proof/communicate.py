@@ -22,6 +22,11 @@ class Blocked(Exception):
 
 def communicate(machine: Machine, rank: RankState, operator: Communicate) -> None:
     members = members_of(machine.plan, operator.group, rank.number)
+    if operator.dtype.startswith(("int", "uint", "bool")) and operator.inputs:
+        tensor = machine.plan.tensors.get(operator.inputs[0])
+        if tensor is not None and tensor.dtype != operator.dtype:
+            text = f"communicates {tensor.dtype} as {operator.dtype}"
+            tell(machine, rank, operator, Mismatch("whole-numbers", text, refutes=False), fatal=True)
     if machine.world.many_micro_batches and any(name in machine.weight_of for name in operator.outputs):
         text = "reduces the gradient of a weight in every micro-batch"
         tell(machine, rank, operator, Mismatch("reduced-per-micro-batch", text, refutes=False), fatal=True)
@@ -40,7 +45,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     if operator.kind is Collective.CHUNK:
         assign(machine, rank, operator, operator.outputs[0], chunked(machine, rank, operator, members), operator.inputs)
         return
-    channel = (members, operator.group.name)
+    channel = (members, operator.group.name, spans_replicas(machine.plan, operator.group))
     turn = machine.turns.get((rank.number, channel), 0)
     table = machine.waiting.setdefault((channel, turn), {})
     if rank.number not in table:
@@ -177,6 +182,9 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
     if not box:
         raise Blocked
     value = box.popleft()
+    if operator.tensor in rank.local or machine.weight_of.get(operator.tensor, "") in rank.gradients:
+        text = f"receives into `{operator.tensor}`, which has a value already"
+        tell(machine, rank, operator, Mismatch("receives-twice", text, refutes=False), fatal=True)
     if not isinstance(value, str):
         assign(machine, rank, operator, operator.tensor, value, (operator.tensor,))
 

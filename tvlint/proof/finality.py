@@ -5,19 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tvlint.ir.plan import Backward, Compute, Operator, Plan, Program, ReduceGradients, Role, Update
+from tvlint.ir.plan import (
+    Backward,
+    Communicate,
+    Compute,
+    Operator,
+    Plan,
+    Program,
+    Receive,
+    ReduceGradients,
+    Role,
+    Send,
+    Update,
+)
 from tvlint.proof.trouble import Trouble, at
 
 
 @dataclass(frozen=True, slots=True)
 class _Touches:
-    """What one operator does to weights: reduces, updates, adds to their gradients, or reads them."""
+    """What one operator does to weights: reduces, updates, adds to their gradients, or reads them or their gradients."""
 
     operator: Operator
     reduces: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     adds: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    """The weights whose gradients it reads."""
 
 
 class Finals:
@@ -27,9 +41,8 @@ class Finals:
         weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
         owner = {plan.tensors[name].gradient: name for name in weights if plan.tensors[name].gradient}
         owner.update({name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of in weights})
-        updates = any(isinstance(own, Update) for segment in plan.segments.values() for own in segment.operators)
         self._segments = {
-            name: tuple(touch for own in segment.operators if (touch := _touches(own, weights, owner, updates)) is not None)
+            name: tuple(touch for own in segment.operators if (touch := _touches(own, weights, owner)) is not None)
             for name, segment in plan.segments.items()
         }
 
@@ -49,7 +62,12 @@ class Finals:
                             f"{step.micro_batch} adds to them"
                         )
                         yield at(reducer, where, Trouble("reduced-too-early", True, text, -1))
-                for name in (*touch.adds, *touch.reads, *touch.reduces):
+                for name in touch.takes:
+                    if name in reduced and name not in told:
+                        told.add(name)
+                        text = f"the gradient of `{name}` on {{ranks}} is read after it was reduced"
+                        yield at(touch.operator, step.segment, Trouble("read-after-reduction", False, text, -1))
+                for name in (*touch.adds, *touch.takes, *touch.reads, *touch.reduces):
                     if name in updated and name not in told:
                         told.add(name)
                         where, update = updated[name]
@@ -59,15 +77,27 @@ class Finals:
                 updated.update(dict.fromkeys(touch.updates, (step.segment, touch.operator)))
 
 
-def _touches(operator: Operator, weights: set[str], owner: Mapping[str, str], updates: bool) -> _Touches | None:
+def _touches(operator: Operator, weights: set[str], owner: Mapping[str, str]) -> _Touches | None:
     if isinstance(operator, ReduceGradients):
         return _Touches(operator, reduces=operator.weights)
     if isinstance(operator, Update):
         return _Touches(operator, updates=operator.weights)
+    inputs, outputs = _names(operator)
+    adds = tuple(owner[name] for name in outputs if name in owner)
+    takes = tuple(owner[name] for name in inputs if name in owner)
+    reads = tuple(name for name in inputs if name in weights)
+    return _Touches(operator, adds=adds, reads=reads, takes=takes) if adds or takes or reads else None
+
+
+def _names(operator: Operator) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tensors that an operator reads and makes."""
+    if isinstance(operator, Compute):
+        return tuple(name for name in operator.inputs if isinstance(name, str)), operator.outputs
     if isinstance(operator, Backward):
-        adds = tuple(owner[name] for name in operator.outputs if name in owner)
-        return _Touches(operator, adds=adds) if adds else None
-    if updates and isinstance(operator, Compute):
-        reads = tuple(name for name in operator.inputs if isinstance(name, str) and name in weights)
-        return _Touches(operator, reads=reads) if reads else None
-    return None
+        forward = tuple(name for name in operator.forward.inputs if isinstance(name, str))
+        return (*operator.inputs, *forward), operator.outputs
+    if isinstance(operator, Communicate):
+        return operator.inputs, operator.outputs
+    if isinstance(operator, Send):
+        return (operator.tensor,), ()
+    return ((), (operator.tensor,)) if isinstance(operator, Receive) else ((), ())

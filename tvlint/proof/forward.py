@@ -116,6 +116,7 @@ def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Valu
     """The results of one annotated operator."""
     if len(bound.outputs) != max(1, len(call.outputs)):
         raise UnsupportedError(f"`{call.op}` with {len(call.outputs)} outputs")
+    machine.derived.uses.append((call, bound, values))
     results = tuple(
         run(machine.world, forward_use(name, bound, i, values, free_sizes(bound, i, call)), machine.total_slots)
         for i in range(len(bound.outputs))

@@ -81,15 +81,17 @@ def reduced(
 
 def _reducers(plan: Plan) -> Iterator[tuple[tuple[int, ...], dict[int, tuple[str, ReduceGradients]]]]:
     """The reducers that meet: for each group in turn, the operator of every rank of it that has one."""
-    queues: dict[tuple[int, ...], dict[int, list[tuple[str, ReduceGradients]]]] = {}
+    queues: dict[tuple[tuple[int, ...], bool], dict[int, list[tuple[str, ReduceGradients]]]] = {}
     for program in plan.programs:
         for rank in program.ranks:
             for step in program.steps:
                 for operator in plan.segments[step.segment].operators:
                     if isinstance(operator, ReduceGradients):
                         members = members_of(plan, operator.group, rank)
-                        queues.setdefault(members, {}).setdefault(rank, []).append((step.segment, operator))
-    for members, ranks in queues.items():
+                        queues.setdefault((members, spans_replicas(plan, operator.group)), {}).setdefault(rank, []).append(
+                            (step.segment, operator)
+                        )
+    for (members, _), ranks in queues.items():
         for turn in range(max(map(len, ranks.values()))):
             yield members, {rank: queue[turn] for rank, queue in ranks.items() if turn < len(queue)}
 
@@ -144,7 +146,8 @@ def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, value
     if operator.reduce not in ("sum", "avg"):
         raise Mismatch("reduce-operator", f"reduces with `{operator.reduce}`", refutes=False)
     weight = plan.tensors[name]
-    of = world.terms.find(("weight", weight.logical or name, weight.dtype, weight.whole or weight.shape), ())
+    whole = weight.whole or weight.shape
+    of = world.terms.find(("weight", weight.logical or name, weight.dtype, whole), (), whole, -1)
     total = world.values.sum_over(-1 if of is None else of, values) if len(values) > 1 else values[0]
     if total is None:
         raise Mismatch("mismatched-slices", "sums gradients of different slices", refutes=True)

@@ -100,13 +100,15 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
         starts = of in returned(machine) if machine.losses is None else value.term in machine.losses
         if starts:
             machine.derived.seeded.add(value.term)
-            shape = machine.world.terms.shape[value.term]
+            terms = machine.world.terms
+            shape, slot = terms.shape[value.term], terms.slot[value.term]
+            seed = machine.world.values.clean(terms.term(("one", shape, slot), (), shape, slot), value.box)
             tensor = machine.plan.tensors.get(name)
-            if tensor is not None and tensor.shape != shape:
-                text = f"starts from `{name}` of shape {tensor.shape}, the gradient of a value of shape {shape}"
+            if tensor is not None and tensor.shape != machine.world.local_shape(seed):
+                own = machine.world.local_shape(seed)
+                text = f"starts from `{name}` of shape {tensor.shape}, the gradient of a value of shape {own}"
                 tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=True), fatal=True)
-            seed = machine.world.terms.term(("one", shape), (), shape, -1)
-            return machine.world.values.clean(seed, tuple((0, size) for size in shape))
+            return seed
     return "absent"
 
 
@@ -133,6 +135,9 @@ def operand_value(machine: Machine, rank: RankState, operator: Operator, name: s
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[str]) -> None:
     rank.trail.append(id(value))
     tensor = machine.plan.tensors.get(name)
+    if tensor is not None and _is_given(tensor.role, operator):
+        text = f"overwrites the {tensor.role.value} `{name}`"
+        tell(machine, rank, operator, Mismatch("overwritten", text, refutes=False), fatal=True)
     if value is not None and tensor is not None:
         shape = machine.world.local_shape(value)
         if tensor.shape != shape:
@@ -160,6 +165,11 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         for pending in {entry for leaf in value.leaves for entry in leaf.pending}:
             if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in read):
                 rank.carriers[pending.origin] = (name, operator)
+
+
+def _is_given(role: Role, operator: Operator) -> bool:
+    """Whether nothing may produce a tensor of the role; inputs may be communicated."""
+    return role in (Role.WEIGHT, Role.BUFFER, Role.STATE) or (role is Role.INPUT and isinstance(operator, Compute | Backward))
 
 
 def returned(machine: Machine) -> set[str]:

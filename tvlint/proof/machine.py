@@ -62,6 +62,8 @@ class Derived:
     computed: set[int] = field(default_factory=set)
     """The terms that forward and gradient operators gave, before any recovery."""
     assumptions: set[str] = field(default_factory=set)
+    uses: list[tuple[Call, Bound, tuple[Value, ...]]] = field(default_factory=list)
+    """Every use of an operator that was derived: the call on whole operands, its annotation, and their relations."""
 
 
 @dataclass(slots=True)

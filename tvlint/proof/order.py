@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.streams import crossings
-from tvlint.ir.plan import Plan
-from tvlint.proof.trouble import Trouble, source_of
+from tvlint.ir.plan import Await, Communicate, Operator, Plan, Receive, Record, Send, Wait
+from tvlint.proof.trouble import Trouble, at, source_of
 
 _HARMLESS = ("never-waited", "waited-twice")
 
@@ -32,6 +32,11 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
         text = f"`{crossing.name}` on {{ranks}} is used on another stream than the one that makes it, without waiting"
         for rank in crossing.ranks:
             yield Trouble("cross-stream-access", True, text, rank, crossing.segment)
+    for name, segment in plan.segments.items():
+        for operator in segment.operators:
+            if _unordered(operator):
+                text = f"an operator of `{name}` works on the stream `{operator.stream}`"
+                yield at(operator, name, Trouble("side-stream", False, text, plan.programs[0].ranks[0]))
     stores: dict[str, str] = {}
     for tensor in plan.tensors.values():
         if tensor.storage and stores.setdefault(tensor.storage, tensor.name) != tensor.name:
@@ -54,3 +59,10 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
             label=call.operator.label,
             cause=name,
         )
+
+
+def _unordered(operator: Operator) -> bool:
+    """Whether the stream analysis does not see all that the operator reads and writes."""
+    if isinstance(operator, Communicate | Send | Receive):
+        return bool(operator.stream) and not operator.handle
+    return bool(operator.stream) and not isinstance(operator, Wait | Record | Await)

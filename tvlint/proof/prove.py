@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
-from tvlint.ir.plan import Plan, Role
+from tvlint.ir.plan import Plan, ReduceGradients, Role
 from tvlint.proof.apply import World
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
@@ -148,7 +149,23 @@ def _unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
         return Trouble("parallel-reference", False, text, _first(parallel))
     if not any(program.ranks for program in parallel.programs):
         return Trouble("empty-plan", False, "the parallel plan has no programs", 0)
+    if not _replicas_fit(parallel):
+        return Trouble("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", _first(parallel))
     return None
+
+
+def _replicas_fit(plan: Plan) -> bool:
+    """Whether the programs are those of the first coordinate of the axis that is folded, and the replicas all the others."""
+    replication = plan.replication
+    if replication.count <= 1:
+        return True
+    names = [axis.name for axis in plan.mesh.axes]
+    if replication.axis not in names or plan.mesh.axis_size(replication.axis) != replication.count:
+        return False
+    inner = plan.mesh.axes[names.index(replication.axis) + 1 :]
+    ranks = [rank for program in plan.programs for rank in program.ranks]
+    first = all(0 <= rank < plan.mesh.size and plan.mesh.coordinates(rank)[replication.axis] == 0 for rank in ranks)
+    return first and replication.stride == prod(axis.size for axis in inner)
 
 
 def _matched(inner: Inputs, outer: Inputs) -> Inputs:
@@ -219,8 +236,11 @@ def _assumptions(plan: Plan, derived: Derived, assume: frozenset[str]) -> tuple[
     more = []
     if DECLARED_PIECE_ORDER in assume:
         more.append("`declared-piece-order`: pieces are cut and joined in the order that the plan declares, not in rank order")
-    if plan.format.startswith("nnscaler"):
-        more.append("gradient reducers sum and do not divide")
+    reducers = [own for part in plan.segments.values() for own in part.operators if isinstance(own, ReduceGradients)]
+    if any(reducer.divisor == 0 for reducer in reducers):
+        more.append("gradient reducers whose divisor the plan does not say sum and do not divide")
+    if any(reducer.scatter for reducer in reducers):
+        more.append("weights that are updated in shards are gathered again before they are used")
     return (*more, *sorted(derived.assumptions), *_ALWAYS)
 
 

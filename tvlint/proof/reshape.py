@@ -68,7 +68,7 @@ def reshape(world: World, value: Value, after: tuple[int, ...]) -> Value:
         )
         head = ("view", inner)
         slot = slotted[0] if slotted else -1
-        if world.terms.find(head, (value.term,)) is not None:
+        if world.terms.find(head, (value.term,), shape, slot) is not None:
             term = world.terms.term(head, (value.term,), shape, slot)
             return world.values.through(value, term, 0, box, 1, frozenset())
         first = first or (head, shape, slot, box)

@@ -32,7 +32,7 @@ class Terms:
 
     def term(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:
         """The term of operator `head` on `operands`; the same arguments give the same term."""
-        key = (head, operands)
+        key = (head, operands, shape, slot)
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self.keys)
@@ -42,9 +42,9 @@ class Terms:
             self.slot.append(slot)
         return found
 
-    def find(self, head: tuple[Any, ...], operands: tuple[int, ...]) -> int | None:
+    def find(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int | None:
         """The term, if it is there already."""
-        return self._numbers.get((head, operands))
+        return self._numbers.get((head, operands, shape, slot))
 
     def foreign(self, term: int) -> bool:
         """Whether the reference does not compute the term."""

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvlint.ir.plan import Communicate, Phase, Plan, Program, Receive, Segment, Send
+from tvlint.ir.plan import (
+    Await,
+    Communicate,
+    Compute,
+    Phase,
+    Plan,
+    Program,
+    Receive,
+    Record,
+    ReduceGradients,
+    Role,
+    Segment,
+    Send,
+    Step,
+    Update,
+    Wait,
+)
 from tvlint.proof.finality import Finals
-from tvlint.proof.groups import members_of, peer_of
+from tvlint.proof.groups import members_of, peer_of, spans_replicas
 from tvlint.proof.trouble import Trouble
 
 Entry: TypeAlias = tuple[object, int, int]
@@ -44,6 +61,8 @@ def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
         ):
             found = True
             yield from (_on(trouble, rank) for rank in program.ranks)
+    if micro_batches > 1:
+        yield from _mixed(plan)
     if not found:
         yield from _returned(plan)
         yield from _channels(plan)
@@ -54,31 +73,41 @@ def _on(trouble: Trouble, rank: int) -> Trouble:
 
 
 def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Trouble]:
-    runs: dict[str, list[int]] = {}
+    """Every segment runs as often for each micro-batch as for the first."""
+    runs: dict[str, Counter[int]] = {}
     for step in program.steps:
-        runs.setdefault(step.segment, []).append(step.micro_batch)
-    everything = set(range(micro_batches))
+        runs.setdefault(step.segment, Counter())[step.micro_batch] += 1
     for name, batches in runs.items():
         segment = plan.segments[name]
-        if segment.phase in (*_ONCE, Phase.DATA) or (micro_batches == 1 and batches == [-1]):
+        if _once(plan, segment) or (micro_batches == 1 and set(batches) == {-1}):
             continue
         what = f"{segment.phase.value} of `{name}`"
-        lacking = sorted(everything - set(batches))
+        lacking = [batch for batch in range(micro_batches) if batch not in batches]
         if lacking:
             numbers = ", ".join(map(str, lacking))
             text = f"the {what} on {{ranks}} never runs for micro-batch {numbers} of {micro_batches}"
             yield Trouble("missing-micro-batch", True, text, -1, name)
-        elif len(batches) != micro_batches:
-            text = f"the {what} on {{ranks}} runs {len(batches)} times for {micro_batches} micro-batches"
+        elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
+            text = f"the {what} on {{ranks}} does not run as often for every micro-batch"
             yield Trouble("repeated-micro-batch", True, text, -1, name)
+
+
+def _once(plan: Plan, segment: Segment) -> bool:
+    """Whether the segment makes nothing that belongs to a micro-batch, or only loads what another check sees missing."""
+    if segment.phase is Phase.DATA:
+        names = (name for own in segment.operators if isinstance(own, Compute) for name in own.outputs)
+        loads = all(name in plan.tensors and plan.tensors[name].role is Role.INPUT for name in names)
+        return loads and all(isinstance(own, Compute) for own in segment.operators)
+    ends = ReduceGradients | Update | Wait | Record | Await
+    return segment.phase in _ONCE and all(isinstance(own, ends) for own in segment.operators)
 
 
 def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
     """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
-    held: dict[str, list[_Source]] = {}
+    held: dict[object, list[_Source]] = {}
+    owners: dict[object, int] = {}
     pattern: dict[tuple[str, int], frozenset[tuple[str, int]]] = {}
     forward: dict[tuple[str, int], tuple[str, ...]] = {}
-    names: dict[tuple[str, str], str] = {}
     told: set[object] = set()
     for step in program.steps:
         segment = plan.segments[step.segment]
@@ -93,9 +122,11 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
                 segment.name,
             )
             continue
+        read = [_key(step, name, step.inputs) for name in inputs]
+        made = [_key(step, name, step.outputs) for name in outputs]
         if step.micro_batch >= 0:
             for position, name in enumerate(inputs):
-                sources = held.get(name, [])
+                sources = held.get(read[position], [])
                 trouble = _stale(segment, step.micro_batch, position, name, sources, pattern)
                 if trouble is not None and (segment.name, position) not in told:
                     told.add((segment.name, position))
@@ -108,16 +139,40 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
             forward[segment.name, step.micro_batch] = tuple(outputs)
             forward[segment.name + " inputs", step.micro_batch] = tuple(inputs)
         for position, name in enumerate(outputs):
+            key = made[position]
             source = _Source(segment.name, position, step.micro_batch)
-            if name in inputs:
-                held[name] = [source]
+            if key in read:
+                held[key] = [source]
             else:
-                held.setdefault(name, []).append(source)
-            owner = names.setdefault((name, "micro-batch"), str(step.micro_batch))
-            if owner != str(step.micro_batch) and (name, "told") not in names:
-                names[name, "told"] = ""
+                held.setdefault(key, []).append(source)
+            owner = owners.setdefault(key, step.micro_batch)
+            if owner != step.micro_batch and ("owner", name) not in told:
+                told.add(("owner", name))
                 text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {step.micro_batch}"
                 yield Trouble("crossed-micro-batches", True, text, -1, segment.name)
+
+
+def _key(step: Step, name: str, given: tuple[str, ...] | None) -> object:
+    """What tells the value apart on its rank: a name that the step gives is one value, any other one a micro-batch."""
+    return name if given is not None else (step.micro_batch, name)
+
+
+def _mixed(plan: Plan) -> Iterator[Trouble]:
+    """Plans that give some runs names of their own and others none, which leaves open what a name means."""
+    for program in plan.programs:
+        ways = {
+            given is not None
+            for step in program.steps
+            if step.micro_batch >= 0
+            for given, own in (
+                (step.inputs, plan.segments[step.segment].inputs),
+                (step.outputs, plan.segments[step.segment].outputs),
+            )
+            if own
+        }
+        if len(ways) > 1:
+            text = "some runs of {ranks} name their values and others do not"
+            yield from (Trouble("mixed-names", False, text, rank) for rank in program.ranks)
 
 
 def _stale(
@@ -154,7 +209,7 @@ def _of_other_forward(
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
     forward: Mapping[tuple[str, int], tuple[str, ...]],
-    held: Mapping[str, list[_Source]],
+    held: Mapping[object, list[_Source]],
 ) -> Trouble | None:
     """A backward run whose gradients belong to a forward run of another micro-batch."""
     if segment.phase is not Phase.BACKWARD or segment.mirror not in plan.segments:
@@ -172,7 +227,7 @@ def _of_other_forward(
             )
         own = mirror.inputs if kind else mirror.outputs
         for inner, outer in zip(inner_names, outer_names, strict=True):
-            if not kind and outer not in held:
+            if not kind and outer not in held and (micro_batch, outer) not in held:
                 continue
             inner_of = plan.tensors[inner].gradient_of if inner in plan.tensors else ""
             outer_of = plan.tensors[outer].gradient_of if outer in plan.tensors else ""
@@ -188,8 +243,7 @@ def _returned(plan: Plan) -> Iterator[Trouble]:
     for program in plan.programs:
         given: dict[tuple[str, int], list[tuple[str, int]]] = {}
         for step in program.steps:
-            outputs = plan.segments[step.segment].outputs if step.outputs is None else step.outputs
-            for position, name in enumerate(outputs):
+            for position, name in enumerate(step.outputs or ()):
                 given.setdefault((step.segment, position), []).append((name, step.micro_batch))
         for names in given.values():
             missing = [(name, micro_batch) for name, micro_batch in names if name not in returned]
@@ -223,8 +277,9 @@ def _channels(plan: Plan) -> Iterator[Trouble]:
                             receives.setdefault((peer, rank, operator.communicator), []).append((*entry, operator.tag))
                     elif isinstance(operator, Communicate) and operator.kind.value != "chunk":
                         group = members_of(plan, operator.group, rank)
-                        members[group, operator.group.name] = group
-                        collectives.setdefault(((group, operator.group.name), rank), []).append((*entry, 0))
+                        meeting = (group, operator.group.name, spans_replicas(plan, operator.group))
+                        members[meeting] = group
+                        collectives.setdefault((meeting, rank), []).append((*entry, 0))
     for channel in sorted({*sends, *receives}, key=str):
         yield from _paired(sends.get(channel, []), receives.get(channel, []), "message")
     for joined, group in members.items():

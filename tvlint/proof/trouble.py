@@ -96,6 +96,8 @@ def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:
         location = first.source if first.source.pointer else replace(first.source, pointer=pointer)
         if first.source.path != plan.path:
             related = (Related("in the plan", place),)
+        if first.source.origin is not None:
+            related = (Related("generated from this line of the model", first.source.origin),)
     return Reason(
         name=first.name,
         refutes=first.refutes,

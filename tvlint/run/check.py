@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 
-from tvlint.findings import Finding, NotEvaluated, Problem, Report, Severity, Verdict
+from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity, Verdict
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
@@ -160,7 +160,15 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], said: _Said) -> None:
     for name, rule in rules.items():
         if rule.kind is RuleKind.PLAN:
             findings: Iterator[Finding] = import_module(f"tvlint.checks.{name.replace('-', '_')}").check(facts)
-            said.findings += findings
+            said.findings += map(_with_origin, findings)
+
+
+def _with_origin(finding: Finding) -> Finding:
+    """The finding, with the place that its place was generated from."""
+    origin = finding.location.origin
+    if origin is None:
+        return finding
+    return replace(finding, related=(*finding.related, Related("generated from this line of the model", origin)))
 
 
 def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:

@@ -294,6 +294,29 @@ def test_a_standard_output_that_cannot_be_written_is_no_fault_of_tvlint(here: Pa
             assert (done.returncode, b"cannot write the standard output" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('framework = "megatron"\n', "tvlint.toml:1:1: error: no rule knows the framework `megatron`"),
+        ('framework = "megatron-lm"\nversion = "x.y"\n', "tvlint.toml:2:1: error: `version` must be"),
+        (
+            '[[proof]]\nreference = "a"\nparallel = ["b"]\nassume = ["anything"]\n',
+            "tvlint.toml:1:3: error: `assume` names no check",
+        ),
+    ],
+)
+def test_words_of_the_project_file_that_mean_nothing_are_mistakes(
+    here: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    (here / "tvlint.toml").write_text(text)
+    assert run("config", "verify", "-o", "concise") == 2
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_an_unknown_assumption_is_a_mistake(here: Path) -> None:
+    assert run("prove", "a.plan", "--reference", "b.plan", "--assume", "anything") == 2
+
+
 @pytest.mark.parametrize("closed", ["1", "2"])
 def test_closed_streams_do_not_change_the_outcome(here: Path, closed: str) -> None:
     done = subprocess.run(["sh", "-c", f'"$0" -m tvlint check {closed}>&-', sys.executable], capture_output=True, cwd=here)

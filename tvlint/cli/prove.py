@@ -7,7 +7,7 @@ import os
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import deliver, outputs
+from tvlint.cli.session import assumptions, deliver, outputs
 from tvlint.findings import Report, Severity
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import joined
@@ -20,8 +20,9 @@ def run(options: argparse.Namespace) -> int:
     wanted = outputs(options)
     if not options.reference and not all(map(os.path.isdir, options.parallel)):
         fail("--reference is missing", "name the plan that says what is right; a folder of generated code brings its own")
-    assume = frozenset(name.strip() for text in options.assume for name in text.split(",") if name.strip())
-    pairs = tuple(Pair(parallel, options.reference, assume) for parallel in options.parallel)
+    assume = assumptions(options)
+    seconds = float(options.solver_timeout) if options.solver == "all" else None
+    pairs = tuple(Pair(parallel, options.reference, assume, seconds) for parallel in options.parallel)
     report = Report()
     options.plans = {}
     with Progress() as progress:

@@ -15,6 +15,7 @@ from tvlint.findings import Problem, Report
 from tvlint.reporters import FORMATS
 from tvlint.reporters.visible import visible
 from tvlint.rule import Rule
+from tvlint.rulebook.evaluate import ANY_FRAMEWORK
 from tvlint.run.discovery import shown
 from tvlint.run.outputs import Output, OutputError, parse_outputs
 from tvlint.run.project import Project, ProjectError, find, load
@@ -46,7 +47,38 @@ def project(options: argparse.Namespace, rules: Mapping[str, Rule]) -> Project:
     unknown = [(name, location) for name, location in found.names if name not in rules]
     if unknown:
         raise ProjectError(tuple(Problem(f"unknown rule `{name}`", at, did_you_mean(name, rules)) for name, at in unknown))
+    frameworks = {name for rule in rules.values() for name in rule.frameworks} - {ANY_FRAMEWORK}
+    if found.framework_location is not None and found.framework not in frameworks:
+        help = did_you_mean(found.framework, frameworks)
+        raise ProjectError((Problem(f"no rule knows the framework `{found.framework}`", found.framework_location, help),))
+    for pair in found.proofs:
+        if (name := _unknown_assumption(pair.assume)) is not None:
+            message = f"`assume` names no check that can be weakened: `{name}`"
+            raise ProjectError((Problem(message, pair.location, _assumable(name)),))
     return found
+
+
+def assumptions(options: argparse.Namespace) -> frozenset[str]:
+    """The checks that the command line weakens."""
+    named = frozenset(name.strip() for text in options.assume for name in text.split(",") if name.strip())
+    if (name := _unknown_assumption(named)) is not None:
+        fail(f"`--assume` names no check that can be weakened: `{name}`", _assumable(name))
+    return named
+
+
+def _unknown_assumption(names: frozenset[str]) -> str | None:
+    """A name that no proof knows."""
+    if not names:
+        return None
+    from tvlint.proof.prove import ASSUMPTIONS
+
+    return min(names - set(ASSUMPTIONS), default=None)
+
+
+def _assumable(name: str) -> str:
+    from tvlint.proof.prove import ASSUMPTIONS
+
+    return did_you_mean(name, ASSUMPTIONS)
 
 
 def applying(options: argparse.Namespace, project: Project, rules: Mapping[str, Rule]) -> dict[str, Rule]:

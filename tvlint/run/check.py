@@ -20,6 +20,9 @@ from tvlint.run.ignores import silence
 from tvlint.run.project import Project
 from tvlint.run.prove import Pair, Progress, prove_pair
 
+NNSCALER = "nnscaler"
+"""The framework whose configurations are never those of a Megatron, whatever the project says."""
+
 
 @dataclass
 class _Said:
@@ -188,8 +191,9 @@ def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Proj
 
 def _as_project_says(configuration: Configuration, project: Project) -> Configuration:
     """The configuration with what only the project knows: its framework and, where the file does not say, the world size."""
-    framework = project.framework or configuration.framework
-    version = project.version or configuration.version
+    meant = not project.framework or (project.framework == NNSCALER) == (configuration.framework == NNSCALER)
+    framework = project.framework if project.framework and meant else configuration.framework
+    version = project.version if project.version and meant else configuration.version
     settings = configuration.settings
     if project.world_size is not None and "world_size" not in settings:
         location = project.world_size_location or Location(project.path)

@@ -49,6 +49,7 @@ class Project:
     activation_budget: int | None = None
     """Micro-batches of activations that a rank of a pipeline schedule may hold at a time."""
     framework: str = ""
+    framework_location: Location | None = None
     version: str = ""
     proofs: tuple[ProofPair, ...] = ()
     names: tuple[tuple[str, Location], ...] = ()
@@ -107,10 +108,11 @@ def load(path: Path, shown: str) -> Project:
         reading.wrong(reading.places.key(prefix), "`tool.tvlint` is no table")
     if reading.problems:
         raise ProjectError(tuple(reading.problems))
-    at = reading.places.key((*prefix, "world-size"))
     values["proofs"] = values.pop("proof", ())
-    if "world_size" in values:
-        values["world_size_location"] = at
+    for key in ("world-size", "framework"):
+        name = key.replace("-", "_")
+        if name in values:
+            values[f"{name}_location"] = reading.places.key((*prefix, key))
     return Project(path.parent, shown, names=tuple(reading.names), **values)
 
 
@@ -172,6 +174,13 @@ def _string(reading: _Reading, path: KeyPath, value: Any) -> str | None:
     if isinstance(value, str) and value:
         return value
     reading.expected(path, "a string", value)
+    return None
+
+
+def _version(reading: _Reading, path: KeyPath, value: Any) -> str | None:
+    if isinstance(value, str) and re.match(r"\D{0,20}\d", value):
+        return value
+    reading.expected(path, "a string with a number, such as `0.12`", value)
     return None
 
 
@@ -249,6 +258,6 @@ _KEYS: Mapping[str, _Key] = {
     "world-size": _positive,
     "activation-budget": _positive,
     "framework": _string,
-    "version": _string,
+    "version": _version,
     "proof": _proofs,
 }

@@ -147,6 +147,8 @@ CASES: tuple[Case, ...] = (
     Case("embedding whole", F + "embedding", ((2, 4), (4, 2)), lambda i, w: w[i],
          lambda t, i, w: t.nn.functional.embedding(i, w)),
     Case("sum", "torch.sum", ((4, 2),), lambda x: x.sum(), lambda t, x: t.sum(x)),
+    Case("sum as a row", "torch.sum", ((4, 2),), lambda x: x.sum().reshape(1), lambda t, x: t.sum(x).reshape(1),
+         outputs=((1,),)),
     Case("sum dim", "torch.sum", ((2, 4, 2),), lambda x: x.sum((0, 2), keepdims=True),
          lambda t, x: t.sum(x, (0, 2), keepdim=True),
          {"dim": (0, -1), "keepdim": True}),

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.test_prove_text_plans import verdict_on
+from tests.test_prove_text_plans import PARALLEL, REFERENCE, verdict_on
 from tvlint.findings import Outcome, Verdict
+from tvlint.ops.field import Array, Field
+from tvlint.ops.spec import Bound, OpSpec
+from tvlint.ops.table import spec_of
+from tvlint.proof import second_opinion
+from tvlint.proof.prove import prove
+from tvlint.readers.plan_text import read
 
 DATA = """
 plan "reference"
@@ -257,3 +270,37 @@ def test_operators_that_agree_on_what_their_operand_can_be_are_unknown() -> None
     )
     verdict = verdict_on(plan.replace("OPERATOR", "abs"), plan.replace("OPERATOR", "relu"))
     assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]
+
+
+def test_the_solver_agrees_with_the_annotations_that_a_proof_relied_on(tmp_path: Path) -> None:
+    paths = [tmp_path / "parallel.plan", tmp_path / "reference.plan"]
+    for path, text in zip(paths, (PARALLEL, REFERENCE), strict=True):
+        path.write_text(text)
+    command = [sys.executable, "-m", "tvlint", "prove", str(paths[0]), "--reference", str(paths[1]), "-o", "json"]
+    run = subprocess.run([*command, "--solver", "all", "--solver-timeout", "20"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    (verdict,) = json.loads(run.stdout)["verdicts"]
+    facts = {fact["name"]: fact["value"] for fact in verdict["facts"]}
+    assert verdict["verdict"] == "proved"
+    assert int(facts["annotations proved by the solver"]) >= 8
+    assert facts["solver timeout"] == "20 s"
+    assert "annotation not decided by the solver" not in facts
+
+
+def test_an_annotation_that_the_solver_refutes_makes_a_proof_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crooked(op: str) -> OpSpec | None:
+        def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Any, ...]:
+            return (operands[0] * operands[0].sum(),)
+
+        spec = spec_of(op)
+        return replace(spec, evaluate=evaluate) if spec is not None and spec.name == "gelu" else spec
+
+    monkeypatch.setattr(second_opinion, "spec_of", crooked)
+    plans = [read(path, text).plan for path, text in (("parallel.plan", PARALLEL), ("reference.plan", REFERENCE))]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    assert prove(plans[0], plans[1]).outcome is Outcome.PROVED
+    verdict = prove(plans[0], plans[1], solver_seconds=10.0)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert set(reasons(verdict)) == {"annotation-refuted"}
+    assert "`gelu` split along" in verdict.reasons[0].message

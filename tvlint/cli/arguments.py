@@ -148,6 +148,13 @@ def _prove(commands: Any) -> None:
     parser.add_argument(
         "--assume", action="append", default=[], metavar="NAME", help="weaken one named check, as the verdict will say"
     )
+    parser.add_argument(
+        "--solver", choices=("rules", "all"), default="rules",
+        help="`all`: Z3 gives a second opinion on every operator annotation that a proof relied on (default: rules)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--solver-timeout", type=_positive, default=10, metavar="SECONDS", help="at most so long on each (default: 10)"
+    )
     parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
     _reporting(parser)
 

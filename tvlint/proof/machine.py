@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvlint.ir.plan import Communicate, Compute, Operator, Plan, Segment
-from tvlint.ops.spec import Family
+from tvlint.ops.spec import Bound, Call, Family
 from tvlint.proof.apply import World
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.placed import Inputs

@@ -45,24 +45,32 @@ def prove(
     *,
     assume: frozenset[str] = frozenset(),
     progress: Callable[[str, float], None] | None = None,
+    solver_seconds: float | None = None,
 ) -> Verdict:
     """The verdict on the pair.
 
     Proved means: under the assumptions that the verdict lists, for all inputs and weights, every rank's gradient of every
     piece of every weight after reduction equals that of the reference, and so do the returned values. Refuted comes with a
-    structural fact or a number; whatever could not be decided is Unknown.
+    structural fact or a number; whatever could not be decided is Unknown. With `solver_seconds`, Z3 gives a second opinion on
+    every annotation that a proof relied on, that many seconds at most on each; one that it refutes makes the verdict Unknown.
     """
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _proved(parallel, reference, assume, progress or (lambda text, share: None), repairs=True)
+        tell = progress or (lambda text, share: None)
+        return _proved(parallel, reference, assume, tell, repairs=True, solver_seconds=solver_seconds)
     finally:
         if collecting:
             gc.enable()
 
 
 def _proved(
-    parallel: Plan, reference: Plan, assume: frozenset[str], tell: Callable[[str, float], None], repairs: bool
+    parallel: Plan,
+    reference: Plan,
+    assume: frozenset[str],
+    tell: Callable[[str, float], None],
+    repairs: bool,
+    solver_seconds: float | None = None,
 ) -> Verdict:
     blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
     gap = _unpaired(parallel, reference)
@@ -117,10 +125,12 @@ def _proved(
     )
     if derived.finished and not derived.fatal and not troubles and not wiring:
         stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
-        return replace(verdict, outcome=Outcome.PROVED, stages=stages)
+        verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)
+        return verdict if solver_seconds is None else _with_opinion(verdict, parallel, many, derived, solver_seconds, tell)
     tell("looking for causes", 0.8)
     derived, troubles = attempt(Nearest(terms))
-    told = [*wiring, *derived.troubles, *_different(terms, derived)]
+    explained = derived.finished and not derived.fatal and not troubles and not wiring
+    told = [*wiring, *derived.troubles, *_different(terms, derived, explained)]
     if not any(trouble.refutes for trouble in told):
         told = [*told, *troubles]
     if any(trouble.refutes for trouble in told):
@@ -136,6 +146,26 @@ def _proved(
 
     words = repair(parallel, told, proves)
     return replace(verdict, reasons=(replace(found[0], repair=words), *found[1:])) if words else verdict
+
+
+def _with_opinion(
+    verdict: Verdict, plan: Plan, world: World, derived: Derived, seconds: float, tell: Callable[[str, float], None]
+) -> Verdict:
+    """The verdict with what the solver says of the annotations that the proof relied on."""
+    from tvlint.proof.second_opinion import second_opinion
+
+    tell("asking the solver", 0.9)
+    opinion = second_opinion(world, derived.uses, seconds)
+    facts = (
+        ("annotations proved by the solver", str(opinion.proved)),
+        *(("annotation not decided by the solver", sentence) for sentence in opinion.undecided),
+        ("solver timeout", f"{seconds:g} s"),
+    )
+    verdict = replace(verdict, facts=(*verdict.facts, *facts))
+    if not opinion.refuted:
+        return verdict
+    troubles = [Trouble("annotation-refuted", False, f"the solver refutes {text}", _first(plan)) for text in opinion.refuted]
+    return replace(verdict, outcome=Outcome.UNKNOWN, reasons=reasons(plan, troubles))
 
 
 def _first(plan: Plan) -> int:
@@ -211,10 +241,11 @@ def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Tro
     return Expected(gradients, shapes, tuple(losses))
 
 
-def _different(terms: Terms, derived: Derived) -> list[Trouble]:
+def _different(terms: Terms, derived: Derived, explained: bool) -> list[Trouble]:
     """The operators that differ from the reference's, with a number that shows it where one is found.
 
-    Where the plan computes what the reference computes as well, an operator is not in its place but one more.
+    Where the plan computes what the reference computes as well, an operator is not in its place but one more. A number shows
+    that the plan is wrong only if the differences explain all: with the reference's operators in their places it proves.
     """
     told = []
     seen = set()
@@ -226,7 +257,9 @@ def _different(terms: Terms, derived: Derived) -> list[Trouble]:
         extra = trouble.name == "other-operator" and entry.nearest in derived.computed
         if entry.nearest is not None and not extra:
             shown = difference(terms, entry.nearest, entry.term)
-            if shown:
+            if shown and not explained:
+                trouble = replace(trouble, message=f"{trouble.message}: {shown}")
+            if shown and explained:
                 trouble = replace(trouble, refutes=True, message=f"{trouble.message}: {shown}")
         told.append(trouble)
     return told

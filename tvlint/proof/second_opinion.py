@@ -42,7 +42,7 @@ def second_opinion(world: World, uses: Iterable[OpUse], timeout: float) -> Opini
         if spec is None:
             continue
         for name in sorted(_split(world, bound, values)):
-            key = (spec.name, "split", name, _pattern(bound))
+            key: tuple[object, ...] = (spec.name, "split", name, _pattern(bound))
             if key not in decided:
                 decided[key] = (f"`{spec.name}` split along `{name}`", _claim(spec, call, bound, name, timeout))
         partial = frozenset(i for i, value in enumerate(values) if not value.clean)
@@ -104,7 +104,7 @@ def _small(spec: OpSpec, call: Call, bound: Bound) -> Call | Unknown:
         if name in spec.range_attributes:
             attributes.update(zip(spec.range_attributes[name], (0, sizes[name]), strict=True))
     inputs = tuple(operand if isinstance(operand, Literal) else next(new) for operand in call.inputs)
-    small = Call(call.op, inputs, attributes)
+    small = Call(call.op, inputs, attributes, call.outputs if call.outputs == ((1,),) else ())
     try:
         same = _pattern(spec.bind(small)) == _pattern(bound)
     except UnsupportedError as error:

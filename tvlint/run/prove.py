@@ -31,6 +31,8 @@ class Pair:
     parallel: str
     reference: str
     assume: frozenset[str] = frozenset()
+    solver_seconds: float | None = None
+    """How long the solver may take on each annotation that a proof relied on; None: it is not asked."""
 
 
 def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None) -> Report:
@@ -68,9 +70,11 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     if problems:
         return Report(problems=tuple(problems))
     parallel, reference = plans
-    verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress)
+    seconds = pair.solver_seconds
+    verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
     for variant in variants:
-        verdict = _both(verdict, prove(variant, reference, assume=pair.assume, progress=progress))
+        other = prove(variant, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
+        verdict = _both(verdict, other)
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)

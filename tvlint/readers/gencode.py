@@ -18,6 +18,7 @@ from tvlint.readers.gencode_inputs import loaders_of, solved
 from tvlint.readers.gencode_plan import FORMAT, Built, Replica, build
 from tvlint.readers.gencode_rank import RankFile, read_rank
 from tvlint.readers.gencode_shapes import Kind
+from tvlint.readers.gencode_shift import as_first_replica
 from tvlint.readers.gencode_syntax import parse, read_bytes
 
 _FILE = re.compile(r"gencode(0|[1-9]\d{0,6})\.py", re.ASCII)
@@ -102,13 +103,14 @@ def _opened(path: str) -> Folder:
     main = classes[0][0]
     scalar = (1,) if not read[main][0].version else ()
     inputs = _inputs(path, Replica(read[main], count, size, main * size), scalar)
-    stride = size if len(classes) == 1 else 0
-    plan, built = build(path, Replica(read[main], count, stride, main * size), inputs, scalar)
+    plan, built = build(path, Replica(read[main], count, size, main * size), inputs, scalar)
+    plan = as_first_replica(plan, main * size, f"replica {main}" if len(classes) > 1 else "")
     variants = []
     found: list[Difference] = []
     for members in classes[1:]:
-        other = Replica(read[members[0]], count, 0, members[0] * size)
-        variants.append((members[0], *build(path, other, inputs, scalar)))
+        low = members[0] * size
+        other, other_built = build(path, Replica(read[members[0]], count, size, low), inputs, scalar)
+        variants.append((members[0], as_first_replica(other, low, f"replica {members[0]}"), other_built))
         found += differences(texts, size, members[0], main)
     parsed = tuple(file for members in classes for file in read[members[0]])
     return Folder(path, plan, built, tuple(variants), tuple(found), config, parsed)

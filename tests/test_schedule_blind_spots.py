@@ -18,7 +18,7 @@ ACCEPTED = {
     "a weight gradient beside a whole backward": (
         PLAIN, 0, "0F0,0F1,0B0,0I1,0W1,0W1", {"repeated-backward"}),
     "a micro-batch beyond the last": (
-        PLAIN, 1, "1F0,1B0,1F9,1B9", {"micro-batch-out-of-range", "missing-forward"}),
+        PLAIN, 1, "1F0,1B0,1F9,1B9", {"micro-batch-out-of-range"}),
     "a whole backward of one and half of another": (
         PLAIN, 0, "0F0,0F1,0I0,0W0,0B0,", {"repeated-backward", "missing-backward"}),
     "text after an action": (PLAIN, 0, "0F0,0F1,0B0;0W0,0B1", {"unreadable-action"}),
@@ -51,7 +51,7 @@ def test_what_the_loader_accepts_is_found(name: str) -> None:
 
 def test_the_last_rank_that_counts_micro_batches_from_one_is_found() -> None:
     rows = [["0F0", "0F1", "0B0", "0B1"], ["1F1", "1B0", "1F2", "1B1"]]
-    assert rules_of(rows) == {"schedule-micro-batch-out-of-range", "schedule-missing-forward"}
+    assert rules_of(rows) == {"schedule-micro-batch-out-of-range"}
 
 
 def test_a_reduction_before_the_last_backward_is_found() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from tvlint.analyses.schedule_coverage import Fault, faults
 from tvlint.analyses.schedule_extent import Extent, extent
@@ -18,6 +19,8 @@ from tvlint.analyses.schedule_timing import Peak, peaks
 from tvlint.analyses.schedule_unshards import Unshards, unshards
 from tvlint.analyses.schedule_waits import Waits, waits
 from tvlint.ir.schedule import ActionKind, Schedule
+
+_Place: TypeAlias = tuple[ActionKind, int, int | None]
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,19 @@ class ScheduleFacts:
     def faults(self) -> tuple[Fault, ...]:
         """What is computed never or repeatedly."""
         return tuple(faults(self.computes))
+
+    def strays_for(self, kinds: Collection[ActionKind], stage: int, micro_batch: int, rank: int | None) -> int:
+        """How many strays of a rank probably stand for an action that is missing: they are right but for one number."""
+        by_stage, by_micro_batch = self._strays
+        return sum(by_stage[kind, stage, rank] + by_micro_batch[kind, micro_batch, rank] for kind in kinds)
+
+    @cached_property
+    def _strays(self) -> tuple[Counter[_Place], Counter[_Place]]:
+        """Strays whose pipeline stage is right, and strays whose micro-batch is."""
+        return (
+            Counter((step.kind, step.stage, step.rank) for step in self.extent.stray_micro_batches),
+            Counter((step.kind, step.micro_batch, step.rank) for step in self.extent.stray_stages),
+        )
 
     @cached_property
     def inversions(self) -> tuple[Inversion, ...]:

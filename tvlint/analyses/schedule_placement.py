@@ -31,6 +31,8 @@ class Placement:
     ranks: Mapping[int, int]
     directions: Mapping[tuple[int, int], int]
     misplaced: tuple[Step, ...]
+    stages: Mapping[int, tuple[int, ...]]
+    """The pipeline stages of each rank, lowest first."""
 
     def rank(self, stage: int, micro_batch: int) -> int | None:
         """Where the pipeline stage runs the micro-batch; None where nothing runs it."""
@@ -39,14 +41,11 @@ class Placement:
 
     def ranks_of(self, stage: int) -> tuple[int, ...]:
         """All ranks that run the pipeline stage."""
-        found = {rank for (other, _), rank in self.directions.items() if other == stage} | {self.ranks.get(stage, -1)}
-        return tuple(sorted(found - {-1}))
+        return tuple(sorted(rank for rank, stages in self.stages.items() if stage in stages))
 
     def chunks(self, rank: int) -> tuple[int, ...]:
         """The pipeline stages on a rank, lowest first."""
-        own = {stage for stage, home in self.ranks.items() if home == rank}
-        own |= {stage for (stage, _), home in self.directions.items() if home == rank}
-        return tuple(sorted(own))
+        return self.stages.get(rank, ())
 
 
 def placement(steps: Iterable[Step], ranks: int) -> Placement:
@@ -60,7 +59,7 @@ def placement(steps: Iterable[Step], ranks: int) -> Placement:
         return _bidirectional(chosen)
     homes = {stage: min(count, key=lambda rank: (-count[rank], rank)) for stage, count in counts.items()}
     misplaced = tuple(step for step in chosen if homes.get(step.stage, step.rank) != step.rank)
-    return Placement(_shape(homes, ranks), homes, {}, misplaced)
+    return Placement(_shape(homes, ranks), homes, {}, misplaced, _stages(homes.items()))
 
 
 def _two_directions(counts: Mapping[int, Counter[int]], ranks: int) -> bool:
@@ -86,7 +85,15 @@ def _bidirectional(steps: tuple[Step, ...]) -> Placement:
         return homes.get((step.stage, step.micro_batch), step.rank) != step.rank
 
     misplaced = tuple(step for step in steps if away(step))
-    return Placement(Shape.BIDIRECTIONAL, {}, homes, misplaced)
+    stages = _stages((stage, rank) for (stage, _), rank in homes.items())
+    return Placement(Shape.BIDIRECTIONAL, {}, homes, misplaced, stages)
+
+
+def _stages(pairs: Iterable[tuple[int, int]]) -> dict[int, tuple[int, ...]]:
+    found: dict[int, set[int]] = {}
+    for stage, rank in pairs:
+        found.setdefault(rank, set()).add(stage)
+    return {rank: tuple(sorted(stages)) for rank, stages in found.items()}
 
 
 def _shape(homes: Mapping[int, int], ranks: int) -> Shape:

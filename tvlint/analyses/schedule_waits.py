@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ WAITS = {
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Issues that nobody waits for, and waits that wait for nothing."""
+    """Issues that nobody waits for, and waits that wait for nothing; a wait before its issue is only the latter."""
 
     open: tuple[Step, ...]
     loose: tuple[Step, ...]
@@ -34,14 +35,16 @@ def waits(rows: Iterable[Iterable[Step]], kinds: Iterable[ActionKind]) -> Waits:
     left: list[Step] = []
     for row in rows:
         issued: dict[tuple[ActionKind, int, int], list[Step]] = {}
+        early: Counter[tuple[ActionKind, int, int]] = Counter()
         for step in row:
             if step.kind in waited:
                 issued.setdefault((step.kind, step.stage, step.micro_batch), []).append(step)
             elif step.kind in WAITS:
-                found = issued.get((WAITS[step.kind], step.stage, step.micro_batch))
-                if found:
-                    found.pop(0)
+                key = WAITS[step.kind], step.stage, step.micro_batch
+                if issued.get(key):
+                    issued[key].pop(0)
                 else:
                     loose.append(step)
-        left += [step for steps in issued.values() for step in steps]
+                    early[key] += 1
+        left += [step for key, steps in issued.items() for step in steps[early[key] :]]
     return Waits(tuple(left), tuple(loose))

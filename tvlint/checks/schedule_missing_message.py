@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.schedule_facts import ScheduleFacts
+from tvlint.analyses.schedule_messages import Message
 from tvlint.analyses.schedule_steps import numbered
 from tvlint.findings import Finding, Related, Severity
 
@@ -16,19 +17,19 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
     if not facts.sends:
         return
     found = facts.messages
-    absent: dict[tuple[bool, int], list[int]] = {}
+    absent: dict[tuple[bool, int], list[Message]] = {}
     for message in found.needed:
         if message not in found.sends and message not in found.receives:
-            absent.setdefault((message.forward, message.source), []).append(message.micro_batch)
-    for (forward, source), micro_batches in absent.items():
-        message = next(m for m in found.needed if (m.forward, m.source) == (forward, source) and m.micro_batch in micro_batches)
+            absent.setdefault((message.forward, message.source), []).append(message)
+    for (forward, _), messages in absent.items():
+        message = messages[0]
         giver, taker = found.needed[message]
         what = "output" if forward else "gradient"
         yield Finding(
             "schedule-missing-message",
             SEVERITY,
             f"{taker} of rank {taker.rank} needs the {what} of {giver} of rank {giver.rank}, which is never sent "
-            f"({numbered('micro-batch', micro_batches)})",
+            f"({numbered('micro-batch', (other.micro_batch for other in messages))})",
             taker.location,
             f"add `{message.send}` after {giver} and `{message.receive}` before {taker}",
             (Related(f"{giver} stands here", giver.location),),

@@ -9,6 +9,7 @@ from tvlint.analyses.schedule_findings import each
 from tvlint.analyses.schedule_messages import message_of
 from tvlint.analyses.schedule_steps import Step
 from tvlint.findings import Finding, Severity
+from tvlint.ir.schedule import ActionKind
 
 SEVERITY = Severity.ERROR
 
@@ -17,6 +18,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
     """Receives without a send."""
     found = facts.messages
     loose = [step for message, taken in found.receives.items() for step in taken[len(found.sends.get(message, ())) :]]
+    loose = [step for step in loose if not _explained(facts, step)]
     ordered = sorted(loose, key=lambda step: (step.rank, step.position))
 
     def say(step: Step, more: str) -> str:
@@ -27,3 +29,13 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
 
     help = "add the send on the other rank, or delete the receive"
     yield from each("schedule-unmatched-receive", SEVERITY, ordered, say, help)
+
+
+def _explained(facts: ScheduleFacts, step: Step) -> bool:
+    """Whether the send is probably there with a wrong number, which another rule reports."""
+    message = message_of(step)
+    if message is None:
+        return False
+    kind = ActionKind.SEND_FORWARD if message.forward else ActionKind.SEND_BACKWARD
+    rank = facts.placement.rank(message.source, message.micro_batch)
+    return facts.strays_for((kind,), message.source, message.micro_batch, rank) > 0

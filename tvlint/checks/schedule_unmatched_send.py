@@ -9,6 +9,7 @@ from tvlint.analyses.schedule_findings import each
 from tvlint.analyses.schedule_messages import message_of
 from tvlint.analyses.schedule_steps import Step
 from tvlint.findings import Finding, Severity
+from tvlint.ir.schedule import ActionKind
 
 SEVERITY = Severity.ERROR
 
@@ -20,6 +21,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
     for message, sends in found.sends.items():
         receives = len(found.receives.get(message, ()))
         loose += sends[max(1, receives) if receives == len(sends) else receives :]
+    loose = [step for step in loose if not _explained(facts, step)]
     ordered = sorted(loose, key=lambda step: (step.rank, step.position))
 
     def say(step: Step, more: str) -> str:
@@ -29,3 +31,13 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         return f"{step} of rank {step.rank} {what}{more}"
 
     yield from each("schedule-unmatched-send", SEVERITY, ordered, say, "add the receive on the other rank, or delete the send")
+
+
+def _explained(facts: ScheduleFacts, step: Step) -> bool:
+    """Whether the receive is probably there with a wrong number, which another rule reports."""
+    message = message_of(step)
+    if message is None:
+        return False
+    kind = ActionKind.RECEIVE_FORWARD if message.forward else ActionKind.RECEIVE_BACKWARD
+    rank = facts.placement.rank(message.destination, message.micro_batch)
+    return facts.strays_for((kind,), message.destination, message.micro_batch, rank) > 0

@@ -11,7 +11,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.schedule import COMPUTE, WITHOUT_MICRO_BATCH, Action, ActionKind, Row, Schedule
 from tvlint.readers.document import Document, ReadError
 
-MAXIMAL_CELLS = 500_000
+MAXIMAL_CELLS = 1_000_000
 MAXIMAL_RANKS = 20_000
 SAMPLE = 1 << 16
 MAXIMAL_SHOWN = 40

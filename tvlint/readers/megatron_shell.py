@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.megatron_options import hyphens, is_option
+from tvlint.readers import hydra_overrides
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.megatron_arguments import Arguments, flag_of, pieces_of, read_arguments
 from tvlint.readers.megatron_frameworks import framework_of_script
@@ -40,6 +41,7 @@ LARGEST = 2 << 20
 TELLING = re.compile(
     rb"--(?:tensor|pipeline|context|expert)[-_](?:model[-_]|tensor[-_])?parallel[-_]size|--num[-_]attention[-_]heads"
     rb"|--(?:micro|global)[-_]batch[-_]size|--sequence[-_]parallel"
+    rb"|\w\.(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size="
 )
 DISTINCT = frozenset(
     {
@@ -95,6 +97,8 @@ def read(path: str, data: bytes) -> Document | None:
         raise ReadError("the script is too complex to be followed statically", Location(path, 1))
     launches = [*_launches(evaluation, evaluation.commands)]
     configurations = [_configuration(evaluation, command, words) for command, words in launches]
+    if not configurations and (overrides := tuple(hydra_overrides.configurations(evaluation))):
+        return Document(path, hydra_overrides.FORMAT, configurations=overrides)
     if not configurations:
         configurations = _from_variables(evaluation)
     if not configurations:

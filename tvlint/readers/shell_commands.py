@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tvlint.readers.shell_expand import expand_value, expand_words
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 DEEPEST_CALL = 8
 READS = frozenset({"read", "mapfile", "readarray", "getopts"})
+
+PASSES_OPTIONS = re.compile(r"[- ]|\.\w+=")
 
 
 def assign(state: State, node: Node) -> None:
@@ -141,9 +144,7 @@ def _run(state: State, node: Node, words: list[Item], exported: dict[str, Value]
                 _forget(state, text, f"set by `{command}`", node)
     elif command in state.functions:
         _call(state, command, words[1:])
-    if any(
-        not isinstance(item, Word) or "-" in leading_text(item.pieces) or " " in leading_text(item.pieces) for item in words
-    ):
+    if any(not isinstance(item, Word) or PASSES_OPTIONS.search(leading_text(item.pieces)) for item in words):
         state.trace.commands.append(Command(tuple(words), state.span(node), exported))
 
 

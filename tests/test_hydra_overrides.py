@@ -1,0 +1,65 @@
+"""Dotted overrides on a command line: which section they set, what is resolved, and what stays unknown."""
+
+from __future__ import annotations
+
+from tvlint.ir.configuration import Configuration, Unknown
+from tvlint.readers.read import read
+
+
+def configurations(text: str) -> tuple[Configuration, ...]:
+    document = read("run.sh", text.encode())
+    assert document is not None
+    assert document.format == "hydra-overrides"
+    return document.configurations
+
+
+SCRIPT = """\
+TP=4
+python3 -m verl.trainer.main_ppo \\
+  trainer.n_gpus_per_node=8 \\
+  trainer.nnodes=2 \\
+  actor_rollout_ref.actor.megatron.tensor_model_parallel_size=${TP} \\
+  +actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=2 \\
+  ++critic.megatron.tensor_model_parallel_size=$1 \\
+  actor_rollout_ref.actor.lr=1e-6 $@
+"""
+
+
+def test_every_section_with_sizes_is_a_configuration_of_its_own() -> None:
+    actor, critic = configurations(SCRIPT)
+    assert (actor.section, actor.framework, actor.complete) == ("actor_rollout_ref.actor.megatron", "verl", False)
+    assert {name: setting.value for name, setting in actor.settings.items()} == {
+        "tensor_model_parallel_size": 4,
+        "pipeline_model_parallel_size": 2,
+        "world_size": 16,
+    }
+    assert critic.section == "critic.megatron"
+    assert isinstance(critic.settings["tensor_model_parallel_size"].value, Unknown)
+
+
+def test_a_value_stands_where_it_is_written() -> None:
+    (actor, _) = configurations(SCRIPT)
+    setting = actor.settings["pipeline_model_parallel_size"]
+    assert (setting.location.line, setting.location.column, setting.location.end_column) == (6, 66, 67)
+    assert setting.written == "actor_rollout_ref.actor.megatron.pipeline_model_parallel_size"
+    assert actor.settings["tensor_model_parallel_size"].location.line == 1
+
+
+def test_the_last_override_wins_and_a_launch_with_options_comes_first() -> None:
+    (only,) = configurations("python3 x.py a.tensor_model_parallel_size=2 a.tensor_model_parallel_size=4\n")
+    assert only.settings["tensor_model_parallel_size"].value == 4
+    document = read("run.sh", b"python3 x.py --tensor-model-parallel-size 2 a.tensor_model_parallel_size=4\n")
+    assert document is not None
+    assert document.format == "megatron-shell"
+
+
+def test_interpolations_and_unresolved_world_sizes_stay_unknown() -> None:
+    (only,) = configurations("python3 x.py 'a.tensor_model_parallel_size=${b.c}' trainer.n_gpus_per_node=$N trainer.nnodes=2\n")
+    assert isinstance(only.settings["tensor_model_parallel_size"].value, Unknown)
+    assert "world_size" not in only.settings
+
+
+def test_a_number_of_nodes_that_the_environment_may_set_says_nothing() -> None:
+    script = "N=${NODES:-1}\npython3 x.py a.tensor_model_parallel_size=16 trainer.n_gpus_per_node=8 trainer.nnodes=$N\n"
+    (only,) = configurations(script)
+    assert "world_size" not in only.settings

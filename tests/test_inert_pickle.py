@@ -21,6 +21,7 @@ from tvlint.readers import inert_pickle
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import ReadError
 from tvlint.readers.inert_pickle import Call, Record, global_name, load
+from tvlint.readers.read import read
 from tvlint.readers.unsafe_pickle import unsafe_calls
 
 HEAD = b"\x80\x04"
@@ -53,6 +54,15 @@ def test_no_opcode_calls_what_the_file_names(opcodes: str, tmp_path: Path) -> No
     found = list(unsafe_calls(loaded, "plan.pkl"))
     assert [finding.rule for finding in found] == ["unsafe-pickle"]
     assert any(name in found[0].message for name in ("os.system", "subprocess.Popen", "builtins.eval"))
+
+
+def test_old_protocols_are_known_by_all_of_their_opcodes() -> None:
+    command = b"(S'x'\nios\nsystem\n."
+    found = read("a.pkl", command)
+    assert found is not None
+    assert ["os.system" in finding.message for finding in found.findings] == [True]
+    for text in (b"cd launch\npython train.py.", b"(a list).", b"}.", b"(S'x'\nios\nsystem\n"):
+        assert read("a.txt", text) is None
 
 
 def test_nothing_is_imported() -> None:

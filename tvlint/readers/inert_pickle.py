@@ -147,8 +147,14 @@ class Loaded:
 
 
 def looks_like_pickle(data: bytes) -> bool:
-    """Whether `data` begins as a binary pickle does (protocol 2 or later)."""
-    return len(data) > 2 and data[0] == 0x80 and 2 <= data[1] <= 5
+    """Whether `data` begins as a binary pickle does (protocol 2 or later), or is an older one, which is text, as a whole."""
+    if data[:1] == b"\x80":
+        return len(data) > 2 and 2 <= data[1] <= 5
+    try:
+        names = sum(opcode.name in ("GLOBAL", "INST") for opcode, _, _ in pickletools.genops(data))
+    except Exception:
+        return False
+    return names > 0
 
 
 def global_name(value: object) -> str:

@@ -14,6 +14,7 @@ LARGEST = 4 << 30
 COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
 GENERATED_FILE = re.compile(r"gencode\d+\.py", re.ASCII)
 NAMES_GENERATED = b"nnscaler.runtime.module.ParallelModule"
+OPENS_OLD_PICKLE = (b"(", b"]", b"}", b"c")
 OPENS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 NAMES_MEGATRON = re.compile(
     rb"MODEL_ARGS|model[-_]parallel[-_]size|context[-_]parallel[-_]size|sequence[-_]parallel|"
@@ -37,8 +38,10 @@ def read(path: str, data: bytes | None = None) -> Document | None:
         from tvlint.readers.compressed import decompress
 
         data = decompress(data, path)
-    if data.startswith(b"\x80"):
-        return _pickle(path, data)
+    if data.startswith(b"\x80") or (data.startswith(OPENS_OLD_PICKLE) and data.endswith(b".")):
+        found = _pickle(path, data)
+        if found is not None or data.startswith(b"\x80"):
+            return found
     if NAMES_GENERATED in data and GENERATED_FILE.fullmatch(os.path.basename(path)):
         return _generated_folder(os.path.dirname(path) or os.curdir)
     return _plan(path, data) or _configuration(path, data)
@@ -64,7 +67,7 @@ def _content(path: str) -> bytes:
             )
         return Path(path).read_bytes()
     except OSError as error:
-        raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(path)) from error
+        raise ReadError(f"the file cannot be opened: {(error.strerror or 'unknown error').lower()}", Location(path)) from error
     except ValueError as error:
         raise ReadError("the path holds a NUL character", Location(path.replace("\0", "?"))) from error
 

@@ -276,3 +276,9 @@ def test_what_is_surely_given_is_set_although_its_value_is_unknown() -> None:
     assert isinstance(said(configuration(save=Unknown("depends on $1")), rules)[0], NotEvaluated)
     (finding,) = said(configuration(save=Unknown("depends on $1", given=True)), rules)
     assert isinstance(finding, Finding)
+
+
+def test_a_flag_without_a_value_decides_nothing() -> None:
+    rules = {"save": RULES["distributed-activations-unsupported"]}
+    settings: dict[str, SettingValue | Unknown] = {"distribute_saved_activations": None, "sequence_parallel": True}
+    assert isinstance(said(configured(settings), rules)[0], NotEvaluated)

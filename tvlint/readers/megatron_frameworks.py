@@ -45,10 +45,12 @@ def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
 
 
 def framework_of_sections(keys: Iterable[str]) -> str:
-    """The framework that a YAML file with these top-level keys configures; Megatron-LM unless the keys say otherwise."""
+    """The framework that a YAML file with these top-level keys configures; some user of Megatron core where none says so."""
     names = set(keys)
+    if {"actor_rollout_ref"} & names:
+        return "verl"
     if {"trainer", "exp_manager"} <= names or ({"trainer", "run"} <= names and "model" in names):
         return "nemo"
     if ("modules" in names and ({"work_group", "exp_name"} & names)) or "extends" in names:
         return "primus"
-    return "megatron-lm"
+    return "megatron-core"

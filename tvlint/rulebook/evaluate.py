@@ -39,7 +39,7 @@ def _judge(rule: Rule, values: Values) -> Iterator[Finding | NotEvaluated]:
         applies = values.evaluate(parse(rule.when))
     if applies is False:
         return
-    holds = applies if isinstance(applies, Unknown) else values.evaluate(parse(rule.require))
+    holds = values.evaluate(parse(rule.require)) if applies is True else applies
     if holds is True:
         return
     if holds is False:

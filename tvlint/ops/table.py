@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tvlint.ops import attention, elementwise, linear_algebra, reductions, registered, shaping, slicing
+from tvlint.ops import attention, elementwise, joining, linear_algebra, reductions, registered, shaping, slicing
 from tvlint.ops.spec import OpSpec
 
 SPECS: tuple[OpSpec, ...] = (
@@ -13,6 +13,7 @@ SPECS: tuple[OpSpec, ...] = (
     *reductions.SPECS,
     *shaping.SPECS,
     *slicing.SPECS,
+    *joining.SPECS,
     *attention.SPECS,
     *registered.SPECS,
 )

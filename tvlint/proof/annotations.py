@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 from tvlint.ir.plan import Literal
 from tvlint.ops.field import Array, Field, Floats
 from tvlint.ops.spec import Bound, Call, Names, OpSpec, Shape, UnsupportedError
+from tvlint.proof.solver_terms import RealTerms, Symbols, real_term
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,14 +282,14 @@ def _solved(claim: Claim, timeout: float) -> Decision:
     import numpy as np
     import z3
 
-    symbols = _Symbols()
-    pairs = claim(symbols, _Terms())
+    symbols = Symbols()
+    pairs = claim(symbols, RealTerms())
     end = time.monotonic() + timeout
     solver = z3.Solver()
     solver.add(*symbols.constraints)
     for left, right in pairs:
         for a, b in zip(np.asarray(left).flat, np.asarray(right).flat, strict=True):
-            one, other = _term(a), _term(b)
+            one, other = real_term(a), real_term(b)
             if one.eq(other) or z3.simplify(one == other, som=True).eq(z3.BoolVal(True)):
                 continue
             solver.set("timeout", max(1, int((end - time.monotonic()) * 1000)))
@@ -298,95 +299,3 @@ def _solved(claim: Claim, timeout: float) -> Decision:
             if found != z3.unsat:
                 return Unknown(f"the solver did not decide in {timeout:g} s")
     return Proved()
-
-
-def _term(value: Any) -> Any:
-    import z3
-
-    return value if isinstance(value, z3.ExprRef) else z3.RealVal(str(value))
-
-
-class _Symbols:
-    """Unknowns of Z3."""
-
-    def __init__(self) -> None:
-        self.constraints: list[Any] = []
-
-    def numbers(self, label: str, shape: Shape) -> Array:
-        import numpy as np
-        import z3
-
-        result = np.empty(shape, dtype=object)
-        for place in np.ndindex(*shape):
-            result[place] = z3.Real(f"{label}{list(place)}")
-        return result
-
-    def whole_numbers(self, label: str, shape: Shape, low: int, high: int) -> Array:
-        import numpy as np
-        import z3
-
-        result = np.empty(shape, dtype=object)
-        for place in np.ndindex(*shape):
-            result[place] = z3.Int(f"{label}{list(place)}")
-            self.constraints += [result[place] >= low, result[place] < high]
-        return result
-
-
-class _Terms:
-    """Real terms of Z3; functions that it does not interpret are any functions."""
-
-    def number(self, value: int | float) -> Any:
-        from fractions import Fraction
-
-        import numpy as np
-        import z3
-
-        return np.array(z3.RealVal(str(Fraction(str(value)))), dtype=object)
-
-    def function(self, name: str, operand: Array) -> Array:
-        import z3
-
-        function = z3.Function(name, z3.RealSort(), z3.RealSort())
-        return _each(lambda x: function(_term(x)), operand)
-
-    def divide(self, left: Array, right: Array) -> Array:
-        import z3
-
-        return _each(lambda a, b: _term(a) * (z3.RealVal(1) / _term(b)), left, right)
-
-    def power(self, left: Array, right: Array) -> Array:
-        import z3
-
-        function = z3.Function("power", z3.RealSort(), z3.RealSort(), z3.RealSort())
-
-        def one(a: Any, b: Any) -> Any:
-            if z3.is_rational_value(b) and b.denominator_as_long() == 1 and 0 <= b.numerator_as_long() <= 8:
-                result = z3.RealVal(1)
-                for _ in range(b.numerator_as_long()):
-                    result = result * a
-                return result
-            return function(_term(a), _term(b))
-
-        return _each(one, left, right)
-
-    def less(self, left: Array, right: Array) -> Array:
-        return _each(lambda a, b: _term(a) < _term(b), left, right)
-
-    def equal(self, left: Array, right: Any) -> Array:
-        return _each(lambda a, b: a == b, left, right)
-
-    def where(self, mask: Array, left: Array, right: Array) -> Array:
-        import z3
-
-        def one(m: Any, a: Any, b: Any) -> Any:
-            if not isinstance(m, z3.ExprRef):
-                return a if m else b
-            return z3.If(m, _term(a), _term(b))
-
-        return _each(one, mask, left, right)
-
-
-def _each(function: Callable[..., Any], *arrays: Any) -> Array:
-    import numpy as np
-
-    return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)

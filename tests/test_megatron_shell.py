@@ -213,6 +213,8 @@ def test_a_script_that_only_sets_option_lists_is_one_incomplete_configuration() 
         ("export HCCL_CONNECT_TIMEOUT=1\n", "mindspeed"),
         ("# runs nemo_run\n", "nemo"),
         ("SPEC=mindspeed_llm.tasks\n", "mindspeed"),
+        ("export LAUNCHER=deepspeed\n", "megatron-deepspeed"),
+        ("# not with deepspeed\n", "megatron-lm"),
     ],
 )
 def test_the_framework_is_named_where_the_script_tells(line: str, framework: str) -> None:

@@ -33,7 +33,7 @@ def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
     written = set(flags)
     if MINDSPEED.search(text) or written & MINDSPEED_FLAGS:
         return "mindspeed"
-    if "--deepspeed" in written:
+    if "--deepspeed" in written or re.search(r"^[^#\n]*\bdeepspeed\b", text, re.IGNORECASE | re.MULTILINE):
         return "megatron-deepspeed"
     if re.search(r"\bprimus\b", text, re.IGNORECASE):
         return "primus"

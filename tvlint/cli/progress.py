@@ -7,6 +7,8 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from tvlint.reporters.visible import visible
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
@@ -42,6 +44,7 @@ class Progress:
             self._bar = None
 
     def __call__(self, what: str, share: float) -> None:
+        what = visible(what)
         self._state = (what, share)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=what, completed=share)

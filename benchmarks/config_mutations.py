@@ -42,6 +42,8 @@ def main() -> int:
     counts: Counter[str] = Counter()
     for rule, (invalid, valid) in twins():
         broken, whole = flags(invalid), flags(valid)
+        if not broken or not whole:
+            continue
         for host in chance.sample(hosts, min(hosts_per_rule, len(hosts))):
             if any(finding.severity is Severity.ERROR or finding.rule == rule.name for finding in said({**host, **whole})):
                 counts["hosts that do not fit"] += 1
@@ -109,7 +111,7 @@ def twins() -> Iterator[tuple[Rule, tuple[Example, Example]]]:
 def flags(example: Example) -> dict[str, str]:
     """The options of an example as they are written, its exported variables as `env.NAME`, and `ranks`; empty where unclear."""
     document = read("example.sh", example.text.encode())
-    if document is None or len(document.configurations) != 1:
+    if document is None or document.format != "megatron-shell" or len(document.configurations) != 1:
         return {}
     configuration: Configuration = document.configurations[0]
     found = {f"env.{name}": shlex.quote(text(each)) for name, each in configuration.environment.items()}

@@ -36,6 +36,8 @@ class Folder:
     variants: tuple[tuple[int, Plan, Built], ...]
     """Replicas whose code differs, by number."""
     differences: tuple[Difference, ...]
+    undecided: bool
+    """Whether as many replicas run the one as the other, so that nothing tells which of them was meant."""
     config: Mapping[str, Any]
     files: tuple[RankFile, ...]
     """The files that were parsed: those of the first replica, then those of the deviating ones."""
@@ -113,7 +115,8 @@ def _opened(path: str) -> Folder:
         variants.append((members[0], as_first_replica(other, low, f"replica {members[0]}"), other_built))
         found += differences(texts, size, members[0], main)
     parsed = tuple(file for members in classes for file in read[members[0]])
-    return Folder(path, plan, built, tuple(variants), tuple(found), config, parsed)
+    undecided = len(classes) > 1 and len(classes[1]) == len(classes[0])
+    return Folder(path, plan, built, tuple(variants), tuple(found), undecided, config, parsed)
 
 
 def _files(path: str) -> list[Path]:

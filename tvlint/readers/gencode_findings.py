@@ -44,15 +44,18 @@ def findings(folder: Folder) -> Iterator[Finding]:
 
 def _replicas_differ(folder: Folder) -> Iterator[Finding]:
     by_rank = {file.rank: file for file in folder.files}
-    for found in folder.differences:
-        own, other = by_rank[found.rank], by_rank[found.other]
+    told = [(found.rank, found.other, found.line) for found in folder.differences]
+    if folder.undecided:
+        told += [(found.other, found.rank, found.line) for found in folder.differences]
+    for rank, against, line in told:
+        own, other = by_rank[rank], by_rank[against]
         yield error(
             "replicas-differ",
-            f"rank {found.rank} does not run what rank {found.other} runs, which is the same rank of another replica",
-            _line(own, found.line),
+            f"rank {rank} does not run what rank {against} runs, which is the same rank of another replica",
+            _line(own, line),
             "generate the code again; data-parallel replicas train the same model only when they run the same code",
-            (Related(f"rank {found.other} has this in its place", _line(other, found.line)),),
-            (found.rank,),
+            (Related(f"rank {against} has this in its place", _line(other, line)),),
+            (rank,),
         )
 
 

@@ -85,9 +85,32 @@ def differences(texts: Sequence[str], size: int, replica: int, other: int) -> li
 
 
 def smallest_replica(texts: Sequence[str]) -> int:
-    """The least number of ranks whose code most others repeat; all of them where nothing repeats."""
+    """The least number of ranks whose code most others repeat, or that most reducers repeat; all where nothing repeats.
+
+    A replica keeps its communication to itself and shares its reducers with all others; what nearly all files say decides.
+    """
     count = len(texts)
-    for size in range(1, count + 1):
-        if count % size == 0 and 2 * len(classes_of(texts, size)[0]) > count // size:
+    named = [_named(text) for text in texts]
+    for size in range(1, count):
+        if count % size == 0 and (_repeats(named, size) or 2 * len(classes_of(texts, size)[0]) > count // size):
             return size
     return count
+
+
+def _named(text: str) -> tuple[set[int], list[set[int]]]:
+    """The ranks that a file communicates with, and those of each of its reducers."""
+    partners: set[int] = set()
+    reducers = []
+    for match in _RANKS.finditer(text):
+        if match["reducer"] is not None:
+            reducers.append({int(number) for number in _NUMBER.findall(match["reducer"])})
+        partners.update(int(number) for number in _NUMBER.findall(match["group"] or match["peer"] or ""))
+    return partners, reducers
+
+
+def _repeats(named: Sequence[tuple[set[int], list[set[int]]]], size: int) -> bool:
+    count = len(named)
+    apart = sum(all(partner // size == rank // size for partner in partners) for rank, (partners, _) in enumerate(named))
+    all_reducers = [reducer for _, reducers in named for reducer in reducers]
+    shared = sum({(rank + size) % count for rank in reducer} == reducer for reducer in all_reducers)
+    return 4 * apart > 3 * count and 4 * shared > 3 * len(all_reducers)

@@ -1,0 +1,272 @@
+"""Folders of generated code: what they say as plans, which of them are proved, and which single edits are told where."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from shared import ROOT, SHARED, needs_shared
+
+from tvlint.findings import Outcome, Report, Severity
+from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Group, Phase, Plan, ReduceGradients, Role
+from tvlint.proof.prove import prove
+from tvlint.readers.document import ReadError
+from tvlint.readers.gencode import opened, read_folder, reference_of_folder
+from tvlint.readers.gencode_autograd import differentiated, gradient
+from tvlint.readers.gencode_fold import classes_of, in_first_replica, smallest_replica
+from tvlint.readers.gencode_methods import Gradual
+from tvlint.readers.read import read
+from tvlint.run.prove import Pair, prove_pair
+
+FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
+REFERENCE = str(FOLDER / "reference.plan")
+SAMPLES = sorted((SHARED / "plans" / "gencode").iterdir()) if SHARED is not None else []
+OF_THE_BRANCH = {
+    "verdictAE--mlp_default_dp2_pp2_tp2_nm2_gbs16_dim1024_ly4": "mlp_default_dp1_pp1_tp1_nm1_gbs16_dim1024_ly4",
+    "verdictAE--llama3_default_dp2_pp2_tp2_nm2_gbs512_ly2_h32_hi4096_sq128": (
+        "llama3_default_dp1_pp1_tp1_nm1_gbs512_ly2_h32_hi4096_sq128"
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the shipped folder."""
+    return Path(shutil.copytree(FOLDER, tmp_path / "code"))
+
+
+def change(folder: Path, name: str, old: str, new: str) -> int:
+    """Change the first line of a file that holds `old`; its number."""
+    lines = (folder / name).read_text().split("\n")
+    number = next(number for number, line in enumerate(lines) if old in line)
+    lines[number] = lines[number].replace(old, new)
+    (folder / name).write_text("\n".join(lines))
+    return number + 1
+
+
+def proved(folder: Path) -> Report:
+    return prove_pair(Pair(str(folder), REFERENCE))
+
+
+def test_the_shipped_folder_is_proved_and_without_findings() -> None:
+    report = proved(FOLDER)
+    assert report.findings == ()
+    assert report.problems == ()
+    assert [verdict.outcome for verdict in report.verdicts] == [Outcome.PROVED]
+
+
+def test_a_folder_says_its_mesh_replicas_and_micro_batches() -> None:
+    plan = opened(str(FOLDER)).plan
+    assert [(axis.name, axis.size) for axis in plan.mesh.axes] == [("dp", 2), ("pp", 2), ("tp", 2)]
+    assert (plan.replication.count, plan.replication.stride, plan.micro_batches) == (2, 4, 2)
+    assert plan.outputs == ("sum_29", "sum_129")
+    assert plan.tensors["data_20"].role is Role.INPUT
+    assert plan.tensors["data_20"].shape == (4, 8)
+    assert plan.tensors["linear_42"].shape == (4, 8)
+
+
+def test_an_operator_stands_at_its_generated_line_and_names_the_models() -> None:
+    plan = opened(str(FOLDER)).plan
+    operator = next(one for one in plan.segments["device 2/segment 11"].operators if "linear_42" in getattr(one, "outputs", ()))
+    assert operator.source is not None
+    assert operator.source.origin is not None
+    assert operator.source.path.endswith("gencode2.py")
+    assert operator.source.text.strip().startswith("linear_42 = torch.nn.functional.linear(")
+    assert (operator.source.origin.path, operator.source.origin.line) == ("model.py", 13)
+    assert operator.source.origin.text == "x = F.silu(self.mid(x))"
+
+
+def test_fused_collectives_run_backward_reversed() -> None:
+    plan = opened(str(FOLDER)).plan
+    backward = plan.segments["device 2/segment 11 backward"]
+    assert backward.phase is Phase.BACKWARD
+    assert backward.mirror == "device 2/segment 11"
+    collectives = [one for one in backward.operators if isinstance(one, Communicate)]
+    assert [(one.kind, one.group.ranks) for one in collectives] == [(Collective.ALL_REDUCE, (2, 3))]
+    assert collectives[0].inputs == (gradient("linear_23.1"),)
+    assert collectives[0].outputs == (gradient("linear_23"),)
+
+
+def test_gradients_of_a_value_used_twice_are_made_twice() -> None:
+    body = [
+        Gradual(Compute("torch.mul", ("x", "w"), ("a",))),
+        Gradual(Compute("torch.mul", ("a", "x"), ("b",))),
+        Gradual(Compute("torch.add", ("x", "x"), ("unused",))),
+    ]
+    found = differentiated(body, ("x", "w"), ("b",))
+    assert [(one.inputs, one.outputs) for one in found if isinstance(one, Backward)] == [
+        (("g.b",), ("g.a", "g.x")),
+        (("g.a",), ("g.x", "g.w")),
+    ]
+
+
+def test_communication_that_autograd_does_not_see_stops_gradients() -> None:
+    gather = Communicate(Collective.ALL_GATHER, ("x",), ("y",), Group(ranks=(0, 1)), dim=0)
+    body = [Gradual(gather, differentiable=False), Gradual(Compute("torch.relu", ("y",), ("z",)))]
+    assert differentiated(body, ("x",), ("z",)) == ()
+
+
+MUTANTS = [
+    ("gencode0.py", "chunk(linear_22, dim=1", "chunk(linear_22, dim=0"),
+    ("gencode1.py", "src=1, dst=3", "src=1, dst=2"),
+    ("gencode2.py", "all_gather(linear_70, dim=1", "all_gather(linear_70, dim=0"),
+    ("gencode2.py", "nn.allreduce_identity", "nn.identity_allreduce"),
+    ("gencode3.py", "nn.identity_allreduce(linear_23, ranks=[2, 3])", "nn.identity_allreduce(linear_23, ranks=[3])"),
+    ("gencode4.py", "torch.nn.functional.linear(data_20, self.up_weight_21, bias=None)", "torch.sigmoid(data_20)"),
+    ("gencode5.py", "ranks=[1, 5], reduce_op", "ranks=[5], reduce_op"),
+    ("gencode6.py", "self.wreducer90.add_param(self.mid_weight_40)", "pass"),
+    ("gencode7.py", "slice(8, 16, None)", "slice(9, 17, None)"),
+    ("gencode7.py", "torch.nn.functional.silu(", "torch.nn.functional.gelu("),
+    ("gencode2.py", "_ = nnscaler.runtime.executor.aexecute(model.reducer90, *(), requires_grad=False)", "pass"),
+    ("gencode0.py", "model.zero_grad()", "pass"),
+    ("gencode6.py", "skip_reducer = True", "skip_reducer = False"),
+    ("gencode3.py", "self.init_group(ranks=[2, 3])", "pass"),
+    ("gencode0.py", "return sum_29, sum_129", "return sum_129, sum_29"),
+    ("gencode2.py", "('segment11', (linear_22, ), (sum_29, ), (None, ))", "('segment11', (), (sum_29, ), (None, ))"),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new"), MUTANTS)
+def test_a_single_edit_is_told_at_its_line(folder: Path, name: str, old: str, new: str) -> None:
+    line = change(folder, name, old, new)
+    report = proved(folder)
+    errors = [finding.location for finding in report.findings if finding.severity is Severity.ERROR]
+    refuted = [reason.location for verdict in report.verdicts for reason in verdict.reasons if reason.refutes]
+    places = [*errors, *refuted, *(problem.location for problem in report.problems)]
+    assert any(Path(place.path).name == name and place.line in (line, line - 1, line + 1) for place in places), places
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("requires_grad=True", "requires_grad=True"),
+        ("nn.allreduce_identity(linear_{w4}, ranks={g})", "nn.identity_allreduce(linear_{w4}, ranks={g})"),
+        ("torch.nn.functional.silu(", "torch.nn.functional.relu("),
+        ("ranks=[{r}, {r4}], reduce_op='sum'", "ranks=[{r}], reduce_op='sum'"),
+    ],
+)
+def test_an_edit_in_every_rank_is_refuted_by_the_proof(folder: Path, old: str, new: str) -> None:
+    changed = 0
+    for rank in (2, 3, 6, 7):
+        low = rank // 4 * 4
+        words = {"w4": 44 + 10 * (rank % 2), "g": [low + 2, low + 3], "r": rank % 4, "r4": rank % 4 + 4}
+        text = (folder / f"gencode{rank}.py").read_text()
+        edited = text.replace(old.format(**words), new.format(**words))
+        changed += edited != text
+        (folder / f"gencode{rank}.py").write_text(edited)
+    outcome = prove(opened(str(folder)).plan, _reference()).outcome
+    assert outcome is (Outcome.REFUTED if changed else Outcome.PROVED)
+
+
+def _reference() -> Plan:
+    document = read(REFERENCE)
+    assert document is not None
+    assert document.plan is not None
+    return document.plan
+
+
+def test_an_asynchronous_reducer_runs_where_its_last_gradient_comes_with_reduction_on(folder: Path) -> None:
+    for rank in range(8):
+        change(folder, f"gencode{rank}.py", "*, async_op=False", "*, async_op=True")
+    plan = opened(str(folder)).plan
+    order = [step.segment.partition("/")[2] for step in plan.programs[0].steps]
+    assert order.index("wreducer 90") == len(order) - 3
+    assert order[order.index("wreducer 90") - 1] == "segment 10 backward"
+    assert any(isinstance(one, ReduceGradients) for one in plan.segments["device 0/wreducer 90"].operators)
+    assert proved(folder).verdicts[0].outcome is Outcome.PROVED
+    for rank in range(8):
+        change(folder, f"gencode{rank}.py", "skip_reducer = True", "skip_reducer = False")
+    report = proved(folder)
+    assert report.verdicts[0].outcome is Outcome.REFUTED
+    assert {finding.rule for finding in report.findings} == {"reducer-in-wrong-micro-batch"}
+
+
+def test_replicas_are_folded_exactly() -> None:
+    text = "    rank = {r}\nself.init_group(ranks=[0, 2])\nx = chunk(y, ranks=[{r}, {s}])\nmove(x, src={r}, dst={s})\n# src=7\n"
+    texts = [text.format(r=2 * k + t, s=2 * k + 1 - t) for k in range(256) for t in (0, 1)]
+    assert smallest_replica(texts) == 2
+    assert [len(members) for members in classes_of(texts, 2)] == [256]
+    assert in_first_replica(texts[7], 6, 2) == texts[1]
+    texts[7] = texts[7].replace("dst=6", "dst=7")
+    assert [len(members) for members in classes_of(texts, 2)] == [255, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("gencode3.py", None, "`gencode3.py` is missing"),
+        ("gencode0.py", b"\xff\xfe\x00", "UTF-8"),
+        ("gencode0.py", b"x = (" * 500, "not Python"),
+        ("gencode0.py", b"-" * 100_000 + b"1", "nested"),
+        ("gencode0.py", b"a" + b".b" * 100_000, "nested"),
+        ("gencode0.py", b"import os\nos.system('true')\n", "statement"),
+        ("gencode0.py", b"", "ParallelModule"),
+        ("compute_config.pt", b"PK\x03\x04 no zip", "not a zip file"),
+        ("graph.ckp", b"\x80\x04no pickle.", "not a readable pickle"),
+    ],
+)
+def test_what_is_no_generated_code_is_told(folder: Path, name: str, content: bytes | None, said: str) -> None:
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(content)
+    with pytest.raises(ReadError, match=said):
+        read_folder(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("chunk(linear_22, dim=1", "mystery(linear_22, dim=1", "mystery"),
+        ("rank = 0", "rank = 1", "rank = 1"),
+        ("torch.nn.functional.linear(data_20,", "torch.nn.functional.linear(lambda: 0,", "neither a tensor nor a constant"),
+        ("linear_122, ), (glinear_132, )", "linear_122, )[0], (glinear_132, )", "tuple"),
+        ("model.adapter62", "model.adapter99", "no method"),
+    ],
+)
+def test_an_unknown_construct_is_told_at_its_line(folder: Path, old: str, new: str, said: str) -> None:
+    line = change(folder, "gencode0.py", old, new)
+    with pytest.raises(ReadError) as told:
+        read_folder(str(folder))
+    assert said in told.value.problem.message
+    assert told.value.problem.location.path.endswith("gencode0.py")
+    assert told.value.problem.location.line == line
+
+
+def test_nothing_in_a_file_is_run(folder: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    change(folder, "gencode0.py", "import torch", f"import torch; open({str(mark)!r}, 'w')")
+    with pytest.raises(ReadError):
+        read_folder(str(folder))
+    assert not mark.exists()
+
+
+@needs_shared
+@pytest.mark.parametrize("name", OF_THE_BRANCH)
+def test_generated_code_and_its_pickle_give_the_same_verdict(name: str) -> None:
+    assert SHARED is not None
+    good = SHARED / "plans" / "good"
+    reference = read(str(good / f"{OF_THE_BRANCH[name]}.pkl.xz"))
+    pickled = read(str(good / f"{name.removeprefix('verdictAE--')}.pkl.xz"))
+    assert reference is not None
+    assert reference.plan is not None
+    assert pickled is not None
+    assert pickled.plan is not None
+    document = read_folder(str(SHARED / "plans" / "gencode" / name))
+    assert document.plan is not None
+    assert [finding for finding in document.findings if finding.severity is Severity.ERROR] == []
+    outcomes = {prove(plan, reference.plan).outcome for plan in (document.plan, pickled.plan)}
+    assert outcomes == {Outcome.PROVED}
+
+
+@needs_shared
+@pytest.mark.parametrize("path", [path for path in SAMPLES if (path / "graph.ckp").exists()], ids=lambda path: str(path.name))
+def test_folders_of_nnscaler_are_proved_against_their_traced_graph(path: Path) -> None:
+    report = prove_pair(Pair(str(path), ""))
+    assert report.findings == ()
+    assert report.problems == ()
+    assert [verdict.outcome for verdict in report.verdicts] == [Outcome.PROVED]
+    reference = reference_of_folder(str(path))
+    assert reference is not None
+    assert reference.replication.count == 1

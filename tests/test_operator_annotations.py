@@ -13,6 +13,7 @@ from tests.operator_cases import CASES, Case, operands_of
 from tests.registered_operators import REPRESENTATIVES
 from tvlint.ir.plan import Literal
 from tvlint.ops.derivatives import gradient
+from tvlint.ops.field import Floats
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec
 from tvlint.ops.table import spec_of
 from tvlint.proof.annotations import (
@@ -64,7 +65,7 @@ def size_of(case: Case, bound: Bound, name: str) -> int:
     return int(found[0])
 
 
-@pytest.mark.parametrize(("case", "name"), splits(frozenset({Kind.MAPS, Kind.SUMS, Kind.AVERAGES})))
+@pytest.mark.parametrize(("case", "name"), list(splits(frozenset({Kind.MAPS, Kind.SUMS, Kind.AVERAGES}))))
 def test_a_dimension_that_may_be_split_does_what_the_annotation_says(case: Case, name: str) -> None:
     assert prove_annotation(spec_for(case), case.call, name, 2, TIMEOUT) == Proved()
 
@@ -76,7 +77,7 @@ def test_more_and_unequal_parts_split_alike(name: str) -> None:
     assert prove_annotation(spec, call, name, 3, TIMEOUT) == Proved()
 
 
-@pytest.mark.parametrize(("case", "name"), splits(frozenset({Kind.WHOLE})))
+@pytest.mark.parametrize(("case", "name"), list(splits(frozenset({Kind.WHOLE}))))
 def test_a_dimension_that_must_be_whole_cannot_be_split(case: Case, name: str) -> None:
     spec, bound = spec_for(case), bound_of(case)
     assert isinstance(prove_annotation(spec, case.call, name, 2, TIMEOUT), Refuted)
@@ -190,7 +191,7 @@ def product_of(case: Case, operand: int, seed: int = 5) -> Product:
     spec, bound = spec_for(case), bound_of(case)
     assert spec.evaluate is not None
     operands = operands_of(case, bound, seed)
-    results = spec.evaluate(bound, operands, __import__("tvlint.ops.field", fromlist=["Floats"]).Floats())
+    results = spec.evaluate(bound, operands, Floats())
     random = np.random.default_rng(seed + 1)
     gradients = {i: random.uniform(0.5, 1.5, y.shape) for i, y in enumerate(results) if y.dtype == float}
     places: Sequence[Any] = [object() for _ in operands]
@@ -210,7 +211,7 @@ def cut(array: Any, names: Sequence[str], name: str, low: int, high: int) -> Any
     return array[tuple(slice(low, high) if own == name else slice(None) for own in names)]
 
 
-@pytest.mark.parametrize(("case", "operand"), products())
+@pytest.mark.parametrize(("case", "operand"), list(products()))
 def test_gradients_split_as_their_use_claims(case: Case, operand: int) -> None:
     made = product_of(case, operand)
     bound, spec = bound_of(case), spec_for(case)
@@ -239,7 +240,7 @@ def test_gradients_split_as_their_use_claims(case: Case, operand: int) -> None:
         np.testing.assert_allclose(together, whole, rtol=1e-7, atol=1e-9, err_msg=f"`{name}`")
 
 
-@pytest.mark.parametrize(("case", "operand"), products())
+@pytest.mark.parametrize(("case", "operand"), list(products()))
 def test_gradients_depend_on_what_their_use_lists_and_are_linear_in_what_it_says(case: Case, operand: int) -> None:
     made = product_of(case, operand)
     count = len(made.gradients)

@@ -74,15 +74,23 @@ def _settle(operator: Operator, found: dict[str, Tensor], undecided: set[str], m
         for name in operator.outputs:
             if name in undecided:
                 undecided.discard(name)
-                found[name] = replace(found[name], role=role, gradient_of=found[name].gradient_of or source)
+                found[name] = replace(
+                    found[name], role=role, gradient_of=found[name].gradient_of or _named_after(name, found) or source
+                )
     known = [tensor for tensor in inputs if tensor is not None]
     if len(known) < len(inputs) or not known:
         return False
     derive = _collective_shapes(operator, known, mesh) if isinstance(operator, Communicate) else _shapes(operator, found)
     for name, (shape, dtype) in zip(operator.outputs, derive, strict=False):
         if name not in found:
-            found[name] = Tensor(name, shape, dtype, role, gradient_of=source)
+            found[name] = Tensor(name, shape, dtype, role, gradient_of=_named_after(name, found) or source)
     return False
+
+
+def _named_after(name: str, found: Mapping[str, Tensor]) -> str:
+    """The declared tensor that `grad(NAME)` says it is the gradient of."""
+    of = name[5:-1] if name.startswith("grad(") and name.endswith(")") else ""
+    return of if of in found else ""
 
 
 def _settle_backward(operator: Backward, found: dict[str, Tensor], undecided: set[str]) -> bool:
@@ -158,7 +166,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
 
 
 def _output_shapes(bound: Bound, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    sizes = {ONE: 1}
+    sizes = {ONE: 1, **bound.sizes}
     for names, shape in zip(bound.operands, shapes, strict=True):
         for name, size in zip(names, shape, strict=True):
             if sizes.setdefault(name, size) != size:

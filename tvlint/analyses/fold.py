@@ -73,8 +73,7 @@ class Fold:
         if group.ranks:
             return tuple(sorted(set(group.ranks)))
         folded = self.alike | ({self.plan.replication.axis} if self.plan.replication.count > 1 else set())
-        names = tuple(axis.name for axis in self.mesh.axes) if not group.axes else group.axes
-        kept = tuple(name for name in names if name not in folded)
+        kept = tuple(name for name in group.axes if name not in folded)
         if rank >= self.mesh.size or prod(self.mesh.axis_size(name) for name in set(kept)) > _LARGEST_GROUP:
             return (rank,)
         return self.mesh.along(rank, kept)

@@ -97,22 +97,33 @@ def canonical(tensors: Sequence[Names], sets: Sequence[frozenset[str]]) -> tuple
 
     After the tensors come the sets: which names are summed, averaged, and needed whole.
     """
-    numbers: dict[str, int] = {ONE: -1}
-    pattern = [tuple(numbers.setdefault(name, len(numbers) - 1) for name in names) for names in tensors]
+    numbers = numbered(tensors)
+    pattern = [tuple(numbers[name] for name in names) for names in tensors]
     pattern.extend(tuple(sorted(numbers[name] for name in names if name in numbers)) for names in sets)
     return tuple(pattern)
 
 
-def _contraction(world: World, term: int, names: frozenset[str], indices: Mapping[str, _Index]) -> frozenset[Pending]:
+def numbered(tensors: Sequence[Names]) -> dict[str, int]:
+    """The names in order of first appearance."""
+    numbers: dict[str, int] = {ONE: -1}
+    for names in tensors:
+        for name in names:
+            numbers.setdefault(name, len(numbers) - 1)
+    return numbers
+
+
+def _contraction(
+    world: World, term: int, names: frozenset[str], indices: Mapping[str, _Index], numbers: Mapping[str, int]
+) -> frozenset[Pending]:
     """What is not yet summed after summing over `names`."""
     pending = set()
     for name in names:
         index = indices.get(name)
-        if index is None:
+        if index is None or name not in numbers:
             continue
         replica = index.slotted and world.slots == 1 and world.many_replicas
         micro_batch = index.slotted and world.slots == 1 and world.many_micro_batches
-        entry = Pending(term, name, index.low, index.high, index.size, replica, micro_batch)
+        entry = Pending(term, numbers[name], index.low, index.high, index.size, replica, micro_batch)
         if not entry.complete():
             pending.add(entry)
     return frozenset(pending)
@@ -183,7 +194,8 @@ def run(world: World, use: Use, total_slots: int) -> Value:
             slot = dim
     extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in _names_of(real))
     term = world.terms.term((*use.head, pattern, extra), operands, tuple(shape), slot)
-    pending = _contraction(world, term, (use.reduced | use.averaged) - frozenset(use.result), indices)
+    numbers = numbered([*(real[i][1] for i in order), use.result])
+    pending = _contraction(world, term, (use.reduced | use.averaged) - frozenset(use.result), indices, numbers)
     factor = _averaging(world, use.averaged, indices, total_slots)
     return _linear_result(world, use, real, order, term, tuple(box), factor, pending)
 

@@ -9,7 +9,7 @@ from tvlint.proof.blame import blame, tell
 from tvlint.proof.forward import checked
 from tvlint.proof.lookup import assign, gradient_value
 from tvlint.proof.machine import Machine, RankState, Saved, Slot
-from tvlint.proof.relation import Value
+from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape_gradient
 from tvlint.proof.trouble import Exchange
 
@@ -50,6 +50,9 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         mismatch = Mismatch("gradient-added-twice", "adds one gradient twice and leaves another out", refutes=True)
         tell(machine, rank, operator, mismatch)
     operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
+    if len(operator.outputs) > len(operands):
+        mismatch = Mismatch("surplus-gradients", "gives more gradients than it has operands", refutes=False)
+        tell(machine, rank, operator, mismatch, fatal=True)
     for position, name in enumerate(operator.outputs):
         if not name or position >= len(operands):
             continue
@@ -57,6 +60,10 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             value = vjp(machine, rank, operator, saved, position, gradients)
         except Mismatch as mismatch:
             blame(machine, rank, operator, mismatch)
+            value = None
+        except AmbiguousSumError:
+            text = "adds contributions that are parts of the same gradient in different ways"
+            tell(machine, rank, operator, Mismatch("ambiguous-sum", text, refutes=False))
             value = None
         except UnsupportedError as error:
             tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
@@ -112,6 +119,10 @@ def vjp(
 def evaluated_vjp(
     machine: Machine, saved: Saved, inputs: tuple[Value, ...], position: int, gradients: dict[int, Value]
 ) -> Value | str:
+    for output, gradient in gradients.items():
+        result = saved.outputs[output] if output < len(saved.outputs) else None
+        if result is not None and result.box != gradient.box:
+            raise Mismatch("mismatched-slices", "gets the gradient of another slice than its result", refutes=True)
     if saved.family is Family.IDENTITY:
         box = inputs[0].box
         if any(gradient.box != box for gradient in gradients.values()):

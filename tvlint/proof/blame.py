@@ -54,8 +54,11 @@ def blame(machine: Machine, rank: RankState, operator: Operator, mismatch: Misma
     What follows from a value that the reference does not compute is not told again.
     """
     value = at_fault(machine, rank, operator)
+    foreign = any(machine.world.terms.foreign(own.term) for own in operands_of(machine, rank, operator))
+    if mismatch.name == "scaled-value" and foreign:
+        mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False, operand=mismatch.operand)
     if value is None or not value.leaves or mismatch.name not in _PARTIAL:
-        if not any(machine.world.terms.foreign(own.term) for own in operands_of(machine, rank, operator)):
+        if not foreign:
             tell(machine, rank, operator, mismatch, cause=cause)
         return
     pending = next(iter(sorted(entry for leaf in value.leaves for entry in leaf.pending)), None)
@@ -63,6 +66,8 @@ def blame(machine: Machine, rank: RankState, operator: Operator, mismatch: Misma
     if pending is None or not makers:
         tell(machine, rank, operator, mismatch, cause=cause)
         return
+    if machine.world.terms.foreign(value.term):
+        mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False, operand=mismatch.operand)
     for maker in makers:
         _tell_partial(machine, maker, operator, mismatch, pending)
 
@@ -81,7 +86,7 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
         expected="a complete value",
         actual=f"a partial sum, {scope}",
         subject=carrier,
-        cause=("partial", pending.origin, pending.name),
+        cause=("partial", pending.origin, pending.number),
         fix=Sum(carrier, producer),
     )
     machine.derived.troubles.append(at(consumer, segment_of(machine, maker.number, consumer), told))

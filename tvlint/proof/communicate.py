@@ -83,6 +83,8 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: t
             return None
         if operator.dim is None or not -len(value.box) <= operator.dim < len(value.box):
             raise Mismatch("wrong-dimension", f"cuts along dimension {operator.dim}", refutes=True)
+        if operator.splits:
+            raise Mismatch("unequal-splits", "cuts unequally", refutes=False)
         dim = operator.dim % len(value.box)
         position = members.index(rank.number)
         if DECLARED_PIECE_ORDER in machine.assume:
@@ -107,13 +109,7 @@ def together(
     first = table[members[0]][0]
     for other in members:
         own = table[other][0]
-        if (own.kind, own.dim, own.concat_dim, own.root, own.reduce) != (
-            first.kind,
-            first.dim,
-            first.concat_dim,
-            first.root,
-            first.reduce,
-        ):
+        if _shape_of(own) != _shape_of(first):
             mismatch = Mismatch(
                 "members-disagree", f"meets {name_of(own)} of rank {other} in one group {list(members)}", refutes=True
             )
@@ -145,6 +141,20 @@ def together(
         for member in members:
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)))
         return None
+
+
+def _shape_of(operator: Communicate) -> tuple[object, ...]:
+    """What the members of a collective must agree on."""
+    return (
+        operator.kind,
+        operator.dim,
+        operator.concat_dim,
+        operator.root,
+        operator.reduce or "sum",
+        operator.splits,
+        operator.receive_splits,
+        operator.dtype,
+    )
 
 
 def gradient_tag(machine: Machine, rank: RankState, operator: Communicate) -> int:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tvlint.ir.plan import Collective, Communicate
 from tvlint.proof.apply import Mismatch, World
-from tvlint.proof.relation import Leaf, Value
+from tvlint.proof.relation import AmbiguousSumError, Leaf, Value
 
 DECLARED_PIECE_ORDER = "declared-piece-order"
 
@@ -69,7 +69,11 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
     terms = {piece.term for piece in pieces}
     if len(terms) > 1 and of < 0:
         raise Mismatch("sum-of-different-values", "sums values that are not parts of the same value", refutes=False)
-    total = world.values.sum_over(of, pieces)
+    try:
+        total = world.values.sum_over(of, pieces)
+    except AmbiguousSumError:
+        text = "adds contributions that are parts of the same value in different ways"
+        raise Mismatch("ambiguous-sum", text, refutes=False) from None
     if total is None:
         raise Mismatch("mismatched-slices", "sums different slices of a value", refutes=True)
     return world.values.scaled(total, Fraction(1, len(pieces))) if operator.reduce == "avg" else total
@@ -118,7 +122,10 @@ def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], me
     result = {}
     for i, rank in enumerate(members):
         received = [chunk(world, piece, split, i, len(members)) for piece in pieces]
-        result[rank] = _concatenate(world, received, joined, members, reorder=False)
+        try:
+            result[rank] = _concatenate(world, received, joined, members, reorder=False)
+        except Mismatch as mismatch:
+            raise Mismatch(mismatch.name, mismatch.message, refutes=False) from mismatch
     return result
 
 

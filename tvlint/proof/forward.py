@@ -14,9 +14,10 @@ from tvlint.proof.apply import Mismatch, forward_use, run
 from tvlint.proof.blame import bare_name, blame, name_of, tell
 from tvlint.proof.lookup import assign, input_value, is_absent, operand_value
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
+from tvlint.proof.nearest import Near
 from tvlint.proof.relation import Value
 from tvlint.proof.reshape import reshape
-from tvlint.proof.trouble import Constant, Trouble, at
+from tvlint.proof.trouble import Constant, Fix, Substitute, Trouble, at
 
 
 def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:
@@ -168,7 +169,7 @@ def checked(
             expected=near.expected if near is not None else "",
             actual=near.actual if near is not None else "",
             cause=("foreign", value.term),
-            fix=constant_of(operator, near.difference) if near is not None and near.difference is not None else None,
+            fix=fix_of(operator, near) if near is not None and isinstance(operator, Compute) else None,
         )
         segment = rank.segment.name if rank.segment else ""
         machine.derived.foreign.append(
@@ -183,10 +184,12 @@ def forward_of(operator: Compute | Backward) -> tuple[str, ...]:
     return operator.outputs if isinstance(operator, Compute) else operator.forward.outputs
 
 
-def constant_of(operator: Compute | Backward, difference: tuple[Any, Any]) -> Constant | None:
-    """The change that gives a forward operator the reference's constant."""
-    expected, actual = difference
-    return Constant(operator, actual, expected) if isinstance(operator, Compute) else None
+def fix_of(operator: Compute, near: Near) -> Fix | None:
+    """The change that makes a forward operator what the reference has."""
+    if near.difference is not None:
+        expected, actual = near.difference
+        return Constant(operator, actual, expected)
+    return Substitute(operator, near.expected) if near.kind == "operator" else None
 
 
 def literals(operator: Compute) -> tuple[Any, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -15,7 +16,7 @@ from tvlint.proof.exchange import over_replicas
 from tvlint.proof.groups import members_of, spans_replicas
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.placed import region
-from tvlint.proof.relation import Pending, Value
+from tvlint.proof.relation import AmbiguousSumError, Pending, Value
 from tvlint.proof.trouble import Trouble, at
 
 
@@ -74,26 +75,47 @@ def reduced(
             text = f"the gradient of `{tensor.logical or tensor.name}` on {{ranks}} {mismatch.message}"
             troubles.append(Trouble(mismatch.name, mismatch.refutes, text, rank))
             held[rank, tensor.name] = None
-    for members, operators in _reducers(plan):
-        _reduce(world, plan, members, operators, held, troubles)
+    _reduce_all(world, plan, held, troubles)
     return held
 
 
-def _reducers(plan: Plan) -> Iterator[tuple[tuple[int, ...], dict[int, tuple[str, ReduceGradients]]]]:
-    """The reducers that meet: for each group in turn, the operator of every rank of it that has one."""
-    queues: dict[tuple[tuple[int, ...], bool], dict[int, list[tuple[str, ReduceGradients]]]] = {}
+def _reduce_all(world: World, plan: Plan, held: dict[tuple[int, str], Slot], troubles: list[Trouble]) -> None:
+    """Run the reducers: each when it is the next one of all its members."""
+    queues: dict[int, deque[tuple[str, ReduceGradients]]] = {}
     for program in plan.programs:
-        for rank in program.ranks:
-            for step in program.steps:
-                for operator in plan.segments[step.segment].operators:
-                    if isinstance(operator, ReduceGradients):
-                        members = members_of(plan, operator.group, rank)
-                        queues.setdefault((members, spans_replicas(plan, operator.group)), {}).setdefault(rank, []).append(
-                            (step.segment, operator)
-                        )
-    for (members, _), ranks in queues.items():
-        for turn in range(max(map(len, ranks.values()))):
-            yield members, {rank: queue[turn] for rank, queue in ranks.items() if turn < len(queue)}
+        found = [
+            (step.segment, operator)
+            for step in program.steps
+            for operator in plan.segments[step.segment].operators
+            if isinstance(operator, ReduceGradients)
+        ]
+        queues.update({rank: deque(found) for rank in program.ranks})
+    moved = True
+    while moved:
+        moved = False
+        for rank, queue in queues.items():
+            if not queue:
+                continue
+            key = _meeting(plan, queue[0][1], rank)
+            if (
+                any(not queues.get(own) or _meeting(plan, queues[own][0][1], own) != key for own in key[0])
+                or rank not in key[0]
+            ):
+                continue
+            _reduce(world, plan, key[0], {own: queues[own].popleft() for own in key[0]}, held, troubles)
+            moved = True
+    for rank, queue in queues.items():
+        for segment, operator in queue:
+            members = list(members_of(plan, operator.group, rank))
+            text = f"the gradient reducer of {{ranks}} over the ranks {members} meets no such reducer on all of them"
+            troubles.append(at(operator, segment, Trouble("reducers-disagree", True, text, rank)))
+            held.update({(rank, name): None for name in operator.weights})
+
+
+def _meeting(plan: Plan, operator: ReduceGradients, rank: int) -> tuple[tuple[int, ...], bool, str]:
+    """What tells the reducers apart that a rank can meet."""
+    group = operator.group
+    return members_of(plan, group, rank), spans_replicas(plan, group), group.name
 
 
 def _reduce(
@@ -104,54 +126,46 @@ def _reduce(
     held: dict[tuple[int, str], Slot],
     troubles: list[Trouble],
 ) -> None:
-    segment, first = next(iter(operators.values()))
-    outside = sorted(set(operators) - set(members))
-    missing = sorted(set(members) - set(operators))
+    """Reduce what the members hold; a gradient that a member never computes is zero there."""
+    segment, first = operators[members[0]]
     weights = [set(operator.weights) for _, operator in operators.values()]
     kinds = {(own.reduce, own.divisor, own.scatter, own.replicated) for _, own in operators.values()}
-    if outside or missing or any(names != weights[0] for names in weights) or len(kinds) > 1:
-        if outside:
-            what = f"the gradient reducer of rank {outside[0]} names the ranks {list(members)}, without its own"
-        elif missing:
-            what = f"the gradient reducer of {{ranks}} waits for rank {missing[0]}, which has no such reducer"
-        elif len(kinds) > 1:
-            what = f"the gradient reducers of the ranks {list(members)} reduce in different ways"
-        else:
-            what = f"the gradient reducers of the ranks {list(members)} name different weights"
+    if any(names != weights[0] for names in weights) or len(kinds) > 1:
+        how = "reduce in different ways" if len(kinds) > 1 else "name different weights"
         for own in operators:
-            troubles.append(at(first, segment, Trouble("reducers-disagree", True, what, own)))
-            for name in first.weights:
-                held[own, name] = None
+            text = f"the gradient reducers of the ranks {list(members)} {how}"
+            troubles.append(at(first, segment, Trouble("reducers-disagree", True, text, own)))
+            held.update({(own, name): None for name in first.weights})
         return
     for name in first.weights:
-        values = [held.get((member, name)) for member in members]
-        if any(value is None for value in values):
-            for member in members:
-                if (member, name) in held:
-                    held[member, name] = None
+        there = [member for member in members if (member, name) in held]
+        if not there:
             continue
+        values = [held[member, name] for member in there]
+        known = [value for value in values if value is not None]
+        total: Slot = None
         try:
-            total = _total(world, plan, first, name, [value for value in values if value is not None])
+            total = _total(world, plan, first, name, known, len(members)) if len(known) == len(values) else None
         except Mismatch as mismatch:
             text = f"the reducer of `{plan.tensors[name].logical or name}` on {{ranks}} {mismatch.message}"
             for member in members:
                 troubles.append(at(first, segment, Trouble(mismatch.name, mismatch.refutes, text, member)))
-                held[member, name] = None
-            continue
-        for member in members:
-            held[member, name] = total
+        held.update({(member, name): total for member in members})
 
 
-def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, values: list[Value]) -> Value:
+def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, values: list[Value], count: int) -> Value:
     if operator.reduce not in ("sum", "avg"):
         raise Mismatch("reduce-operator", f"reduces with `{operator.reduce}`", refutes=False)
     weight = plan.tensors[name]
     whole = weight.whole or weight.shape
     of = world.terms.find(("weight", weight.logical or name, weight.dtype, whole), (), whole, -1)
-    total = world.values.sum_over(-1 if of is None else of, values) if len(values) > 1 else values[0]
+    try:
+        total = world.values.sum_over(-1 if of is None else of, values) if len(values) > 1 else values[0]
+    except AmbiguousSumError:
+        text = "adds contributions that are parts of the same value in different ways"
+        raise Mismatch("ambiguous-sum", text, refutes=False) from None
     if total is None:
         raise Mismatch("mismatched-slices", "sums gradients of different slices", refutes=True)
-    count = len(values)
     if operator.replicated or spans_replicas(plan, operator.group):
         total = over_replicas(world, total, plan.replication.count)
         count *= plan.replication.count
@@ -164,6 +178,7 @@ def judge(
 ) -> Iterator[Trouble]:
     """What is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's gradient."""
     covered: dict[str, list[Box]] = {}
+    open_names: set[str] = set()
     for rank, tensor in weights_of(plan, derived):
         name = tensor.logical or tensor.name
         if name not in expected.shapes:
@@ -179,6 +194,7 @@ def judge(
             box = region(plan, tensor, rank)
         except Mismatch as mismatch:
             yield Trouble(mismatch.name, mismatch.refutes, f"on {{ranks}}, {mismatch.message}", rank)
+            open_names.add(name)
             continue
         covered.setdefault(name, []).append(box)
         if name in expected.gradients:
@@ -187,7 +203,7 @@ def judge(
             text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
             yield Trouble("gradient-of-frozen-weight", False, text, rank)
     for name, whole in expected.shapes.items():
-        if name in expected.gradients and not _covers(covered.get(name, []), whole):
+        if name in expected.gradients and name not in open_names and not _covers(covered.get(name, []), whole):
             text = f"no rank of the parallel plan holds all of the weight `{name}`, piece by piece"
             yield Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
 
@@ -238,6 +254,7 @@ def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected) -
     """What is wrong with the values that the plan returns."""
     everywhere = plan.format.startswith("nnscaler-")
     returned = False
+    held: dict[tuple[str, int], list[Box]] = {}
     for rank, environment in derived.environments.items():
         names = [name for name in plan.outputs if name in environment]
         returned = returned or bool(names)
@@ -250,10 +267,31 @@ def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected) -
         for name, term in zip(names, expected.losses, strict=False):
             value = _returned(world, plan, derived, rank, name)
             if value is not None and value.term == term and _one_slot(value):
+                held.setdefault((name, term), []).append(value.box)
+                declared = _declared_box(plan, name, rank)
+                if declared is not None and declared != value.box:
+                    text = f"`{name}`, which {{ranks}} return, holds another slice than the plan declares"
+                    yield Trouble("output-of-another-slice", True, text, rank)
                 continue
             yield _wrong_output(name, rank, term, value)
+    for (name, term), boxes in held.items():
+        if not _covers(boxes, world.terms.shape[term]):
+            text = f"the pieces of `{name}` that the ranks return do not make up the whole"
+            yield Trouble("uncovered-output", True, text, plan.programs[0].ranks[0])
     if plan.outputs and not returned:
         yield Trouble("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
+
+
+def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:
+    """The slice of a returned value that `rank` is declared to hold; None where nothing is declared."""
+    tensor = plan.tensors.get(name)
+    if tensor is None or (tensor.region is None and not tensor.placements):
+        return None
+    shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
+    try:
+        return region(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
+    except Mismatch:
+        return None
 
 
 def _returned(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
@@ -266,7 +304,10 @@ def _returned(world: World, plan: Plan, derived: Derived, rank: int, name: str) 
         return value
     parts = [derived.environments.get(member, {}).get(name) for member in plan.mesh.along(rank, axes)]
     whole = [part for part in parts if part is not None]
-    return world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
+    try:
+        return world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
+    except AmbiguousSumError:
+        return None
 
 
 def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
@@ -292,4 +333,5 @@ def _one_slot(value: Value) -> bool:
         return True
     if len(value.leaves) != 1 or value.leaves[0].coefficient != 1:
         return False
-    return all(_whole(entry) for entry in value.leaves[0].pending)
+    pending = value.leaves[0].pending
+    return len(pending) == 1 and all(_whole(entry) for entry in pending)

@@ -9,6 +9,7 @@ from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import tell
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.placed import parameter, region
+from tvlint.proof.relation import AmbiguousSumError
 
 
 def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:
@@ -19,7 +20,12 @@ def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, befor
         return value
     if before is None or value is None:
         return None
-    total = machine.world.values.gradient_sum(forward_term(machine, rank, name), (before, value))
+    try:
+        total = machine.world.values.gradient_sum(forward_term(machine, rank, name), (before, value))
+    except AmbiguousSumError:
+        text = f"adds to `{name}` what is a part of it already, in another way"
+        tell(machine, rank, None, Mismatch("ambiguous-sum", text, refutes=False))
+        return None
     if total is None:
         mismatch = Mismatch("mismatched-slices", f"adds gradients of different slices into `{name}`", refutes=True)
         tell(machine, rank, None, mismatch)
@@ -98,6 +104,8 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
         if value is None:
             return None
         starts = of in returned(machine) if machine.losses is None else value.term in machine.losses
+        if not starts and of in returned(machine):
+            return None
         if starts:
             machine.derived.seeded.add(value.term)
             terms = machine.world.terms

@@ -24,8 +24,10 @@ class Near:
 class Nearest:
     """An index of the reference's terms by their operands."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, computed: frozenset[int]) -> None:
+        """`computed` are the terms that the plan computes anyway; they are in nobody's place."""
         self._terms = terms
+        self._computed = computed
         self._by_operands: dict[tuple[int, ...], list[int]] = {}
         for term in range(terms.sealed):
             self._by_operands.setdefault(terms.operands[term], []).append(term)
@@ -43,7 +45,7 @@ class Nearest:
                 expected, actual = _difference(terms.keys[other], head)
                 text = f"uses {actual} where the reference uses {expected}"
                 return Near(other, "other-constant", text, str(expected), str(actual), (expected, actual))
-        near = [other for other in near if terms.keys[other][0] != head[0]]
+        near = [other for other in near if terms.keys[other][0] != head[0] and other not in self._computed]
         if len(near) == 1:
             expected, actual = str(terms.keys[near[0]][0]), str(head[0])
             text = f"applies `{actual}` where the reference applies `{expected}`"

@@ -79,6 +79,8 @@ def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> Bo
             continue
         if not isinstance(placement, Shard) or placement.order or placement.parts:
             raise Mismatch("declared-placement", f"`{tensor.name}` is placed in a way that is not one box", refutes=False)
+        if not -len(whole) <= placement.dim < len(whole):
+            raise Mismatch("declared-placement", f"`{tensor.name}` is sharded on dimension {placement.dim}", refutes=False)
         dim = placement.dim % len(whole)
         low, high = box[dim]
         if (high - low) % axis.size:

@@ -128,9 +128,17 @@ def _proved(
         verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)
         return verdict if solver_seconds is None else _with_opinion(verdict, parallel, many, derived, solver_seconds, tell)
     tell("looking for causes", 0.8)
-    derived, troubles = attempt(Nearest(terms))
+    derived, troubles = attempt(Nearest(terms, frozenset(derived.computed)))
+
+    def proves(changed: Plan) -> bool:
+        return _proved(changed, reference, assume, tell, repairs=False).outcome is Outcome.PROVED
+
     explained = derived.finished and not derived.fatal and not troubles and not wiring
-    told = [*wiring, *derived.troubles, *_different(terms, derived, explained)]
+    different = _different(terms, derived, explained)
+    if repairs and not explained and any(trouble.fix is not None for trouble in different):
+        explained = bool(repair(parallel, different, proves))
+        different = _different(terms, derived, explained)
+    told = [*wiring, *derived.troubles, *different]
     if not any(trouble.refutes for trouble in told):
         told = [*told, *troubles]
     if any(trouble.refutes for trouble in told):
@@ -140,9 +148,6 @@ def _proved(
     verdict = replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
     if not repairs or sum(reason.refutes for reason in found) == 0:
         return verdict
-
-    def proves(changed: Plan) -> bool:
-        return _proved(changed, reference, assume, tell, repairs=False).outcome is Outcome.PROVED
 
     words = repair(parallel, told, proves)
     return replace(verdict, reasons=(replace(found[0], repair=words), *found[1:])) if words else verdict
@@ -179,9 +184,28 @@ def _unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
         return Trouble("parallel-reference", False, text, _first(parallel))
     if not any(program.ranks for program in parallel.programs):
         return Trouble("empty-plan", False, "the parallel plan has no programs", 0)
+    for plan in (parallel, reference):
+        if not _well_formed(plan):
+            text = f"`{plan.path}` has a rank in two programs or none of the mesh, or a step that does not fit its segment"
+            return Trouble("malformed-plan", False, text, _first(plan))
     if not _replicas_fit(parallel):
         return Trouble("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", _first(parallel))
     return None
+
+
+def _well_formed(plan: Plan) -> bool:
+    """Whether every rank has one program and every step as many values as its segment."""
+    ranks = [rank for program in plan.programs for rank in program.ranks]
+    if len(set(ranks)) != len(ranks) or any(not 0 <= rank < plan.mesh.size for rank in ranks):
+        return False
+    for program in plan.programs:
+        for step in program.steps:
+            segment = plan.segments.get(step.segment)
+            if segment is None or len(segment.inputs) != len(step.inputs if step.inputs is not None else segment.inputs):
+                return False
+            if len(segment.outputs) != len(step.outputs if step.outputs is not None else segment.outputs):
+                return False
+    return True
 
 
 def _replicas_fit(plan: Plan) -> bool:

@@ -21,10 +21,10 @@ Coefficient: TypeAlias = "int | Fraction"
 
 
 class Pending(NamedTuple):
-    """Indices `low:high` of `size` of the summed dimension `name` of term `origin`, over one or all replicas, micro-batches."""
+    """Indices `low:high` of `size` of summed dimension `number` of term `origin`, over one or all replicas, micro-batches."""
 
     origin: int
-    name: str
+    number: int
     low: int
     high: int
     size: int
@@ -42,6 +42,10 @@ class Leaf(NamedTuple):
     token: int
     coefficient: Coefficient
     pending: frozenset[Pending]
+
+
+class AmbiguousSumError(Exception):
+    """Contributions are added that are parts of one value in different ways, so that it is open what they add up to."""
 
 
 class Value:
@@ -169,6 +173,8 @@ class Values:
 
     def _repeated_sum(self, of: int, values: Sequence[Value]) -> Value | None:
         """A sum with a summand that occurs more than once: the multiplicities are in the coefficients of the leaves."""
+        if any(value.leaves for value in values):
+            raise AmbiguousSumError
         distinct = sorted({base for value in values for base in self._summand_terms(value.term, of)})
         head = (GRADIENT_SUM, of)
         first = values[0]
@@ -199,11 +205,25 @@ class Values:
             if value.box != values[0].box:
                 return None
             groups.setdefault(value.term, []).append(value)
-        sums = [
-            self.of_leaves(term, values[0].box, (leaf for member in members for leaf in self.leaves_of(member)))
-            for term, members in groups.items()
-        ]
-        return self.gradient_sum(of, sums)
+        return self.gradient_sum(of, [self._sum_of_one(term, members) for term, members in groups.items()])
+
+    def _sum_of_one(self, term: int, members: Sequence[Value]) -> Value:
+        """The sum of relations to one term, all of which must be told in the same contributions, or be complete."""
+        ways: dict[frozenset[int], list[Leaf]] = {}
+        for member in members:
+            leaves = self.leaves_of(member)
+            way = frozenset(base for leaf in leaves for base in self._joint.get(leaf.token, (leaf.token,)))
+            ways.setdefault(way, []).extend(leaves)
+        box = members[0].box
+        sums = [self.of_leaves(term, box, leaves) for leaves in ways.values()]
+        if len(sums) == 1:
+            return sums[0]
+        if any(each.leaves for each in sums):
+            raise AmbiguousSumError
+        total: Coefficient = 0
+        for each in sums:
+            total = total + each.coefficient
+        return self._intern(term, box, total, ())
 
 
 def _tiled(entries: Sequence[tuple[Coefficient, frozenset[Pending]]]) -> list[tuple[Coefficient, frozenset[Pending]]] | None:
@@ -211,12 +231,12 @@ def _tiled(entries: Sequence[tuple[Coefficient, frozenset[Pending]]]) -> list[tu
     if len(entries) < 2:
         return None
     coefficient = entries[0][0]
-    bounds: dict[tuple[int, str, int, bool, bool], list[tuple[int, int]]] = {}
+    bounds: dict[tuple[int, int, int, bool, bool], list[tuple[int, int]]] = {}
     for own, pending in entries:
         if own != coefficient or len(pending) != len(entries[0][1]):
             return None
         for entry in pending:
-            key = (entry.origin, entry.name, entry.size, entry.one_replica, entry.one_micro_batch)
+            key = (entry.origin, entry.number, entry.size, entry.one_replica, entry.one_micro_batch)
             bounds.setdefault(key, []).append((entry.low, entry.high))
     if any(len(ranges) != len(entries) for ranges in bounds.values()):
         return None
@@ -229,8 +249,8 @@ def _tiled(entries: Sequence[tuple[Coefficient, frozenset[Pending]]]) -> list[tu
             if all(a[0] < b[1] and b[0] < a[1] for a, b in zip(first, second, strict=True)):
                 return None
     joined = (
-        Pending(origin, name, low, high, size, replica, micro)
-        for (origin, name, size, replica, micro), (low, high) in zip(bounds, outer, strict=True)
+        Pending(origin, number, low, high, size, replica, micro)
+        for (origin, number, size, replica, micro), (low, high) in zip(bounds, outer, strict=True)
     )
     return [(coefficient, frozenset(entry for entry in joined if not entry.complete()))]
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Group, Literal, Operator, Plan, Segment, Value
 from tvlint.ir.ranks import describe
 from tvlint.proof.blame import name_of
-from tvlint.proof.trouble import Constant, Exchange, Sum, Trouble
+from tvlint.proof.trouble import Constant, Exchange, Substitute, Sum, Trouble
 
 _LARGEST = 20_000
 """Plans with more operators are not derived again and again."""
@@ -29,6 +29,10 @@ def _candidates(plan: Plan, troubles: Sequence[Trouble]) -> Iterator[tuple[str, 
     constants = [trouble for trouble in troubles if isinstance(trouble.fix, Constant)]
     if constants:
         yield from _constant(plan, [trouble.fix for trouble in constants if isinstance(trouble.fix, Constant)])
+    other = [trouble.fix for trouble in troubles if isinstance(trouble.fix, Substitute)]
+    if other:
+        edits: dict[int, Sequence[Operator]] = {id(fix.operator): [replace(fix.operator, op=fix.op)] for fix in other}
+        yield f"use `{other[0].op}` instead of {name_of(other[0].operator)}", _edited(plan, edits)
     exchange = next((trouble.fix for trouble in troubles if isinstance(trouble.fix, Exchange)), None)
     if exchange is not None:
         yield _exchanged(plan, exchange)

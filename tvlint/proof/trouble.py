@@ -37,7 +37,15 @@ class Exchange:
     names: tuple[str, str]
 
 
-Fix: TypeAlias = Sum | Constant | Exchange
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """A change to try: the operator `op` in the place of `operator`."""
+
+    operator: Compute
+    op: str
+
+
+Fix: TypeAlias = Sum | Constant | Exchange | Substitute
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,10 @@ def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Troubl
         if _once(plan, segment) or (micro_batches == 1 and set(batches) == {-1}):
             continue
         what = f"{segment.phase.value} of `{name}`"
+        if set(batches) == {-1}:
+            text = f"the {what} on {{ranks}} belongs to no micro-batch, and the plan runs {micro_batches}"
+            yield Trouble("outside-micro-batches", False, text, -1, name)
+            continue
         lacking = [batch for batch in range(micro_batches) if batch not in batches]
         if lacking:
             numbers = ", ".join(map(str, lacking))
@@ -301,7 +305,7 @@ def _paired(one: list[Entry], other: list[Entry], what: str) -> Iterator[Trouble
     for (left, left_batch, left_tag), (right, right_batch, right_tag) in zip(one, other, strict=True):
         if left_tag != right_tag:
             text = f"a {what} of {{ranks}} with tag {left_tag} meets one with tag {right_tag}"
-            yield Trouble(f"mispaired-{what}", True, text, rank)
+            yield Trouble(f"mispaired-{what}", False, text, rank)
             return
         if left_batch != right_batch:
             text = f"a {what} of {{ranks}} for micro-batch {left_batch} meets one for micro-batch {right_batch}"

@@ -86,3 +86,22 @@ def test_a_file_that_names_a_changed_one_changes_with_it(tree: Path) -> None:
 )
 def test_patterns(tree: Path, pattern: str, expected: bool) -> None:
     assert matches("configs/old/b.yaml", Project(tree), (pattern,)) is expected
+
+
+def test_a_folder_that_cannot_be_opened_is_a_problem(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.scandir
+
+    def closed(path: str) -> object:
+        if Path(path).name == "configs":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    found = discover(("configs", "build"), Project(tree))
+    assert [(problem.location.path, problem.message) for problem in found.problems] == [
+        ("configs", "the folder cannot be opened: permission denied")
+    ]
+    assert found.files == ("build/c.yaml",)
+    inside = discover((".",), Project(tree))
+    assert "train.sh" in inside.files
+    assert any("configs" in note for note in inside.notes)

@@ -50,7 +50,9 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
     problems: list[Problem] = []
     notes: list[str] = []
     for path in paths or tuple(shown(project.folder / path) for path in project.paths) or (".",):
-        if os.path.isdir(path):
+        if os.path.isdir(path) and (closed := _closed(path)):
+            problems.append(Problem(f"the folder cannot be opened: {closed}", Location(path)))
+        elif os.path.isdir(path):
             found = _in_folder(path, notes)
             files.update(dict.fromkeys(file for file in found if not excluded(file, project) and _readable(file, notes)))
         elif os.path.isfile(path):
@@ -120,10 +122,19 @@ def shown(path: Path) -> str:
     return str(path) if near.startswith(os.path.join("..", "..", "..")) else near
 
 
+def _closed(folder: str) -> str:
+    """Why the files of the folder cannot be listed; empty when they can."""
+    try:
+        with os.scandir(folder):
+            return ""
+    except OSError as error:
+        return (error.strerror or "unknown error").lower()
+
+
 def _in_folder(folder: str, notes: list[str]) -> list[str]:
     tracked = _tracked(folder)
     found: list[str] = []
-    for path in _walked(folder) if tracked is None else tracked:
+    for path in _walked(folder, notes) if tracked is None else tracked:
         if len(found) >= MAXIMAL_FILES:
             notes.append(f"`{folder}` holds more than {MAXIMAL_FILES:,} files; the rest was not looked at")
             break
@@ -133,7 +144,8 @@ def _in_folder(folder: str, notes: list[str]) -> list[str]:
 
 def _tracked(folder: str) -> list[str] | None:
     """What git tracks in the folder or does not ignore; None where it is no work tree."""
-    if not any((parent / ".git").exists() for parent in (Path(folder).resolve(), *Path(folder).resolve().parents)):
+    real = Path(folder).resolve()
+    if not any(os.path.exists(parent / ".git") for parent in (real, *real.parents)):
         return None
     command = ["git", "-c", "core.fsmonitor=false", "-C", folder, "ls-files", "-z", "-c", "-o", "--exclude-standard"]
     try:
@@ -144,8 +156,11 @@ def _tracked(folder: str) -> list[str] | None:
     return list(files) or None
 
 
-def _walked(folder: str) -> Iterator[str]:
-    for parent, folders, files in os.walk(folder):
+def _walked(folder: str, notes: list[str]) -> Iterator[str]:
+    def unlisted(error: OSError) -> None:
+        notes.append(f"`{error.filename}` cannot be opened and was not looked at")
+
+    for parent, folders, files in os.walk(folder, onerror=unlisted):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
         for name in sorted(files):
             yield os.path.relpath(os.path.join(parent, name), folder)

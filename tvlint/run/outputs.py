@@ -49,7 +49,7 @@ def parse_outputs(texts: list[str], known: tuple[str, ...]) -> tuple[Output, ...
 def write_file(path: str, text: str) -> None:
     """The text is in the file wholly, or the file is as it was; raises `OutputError` where it cannot be written."""
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
+    if os.path.exists(target) and not os.path.isfile(target):
         write_stream(path, text)
         return
     temporary = ""
@@ -59,7 +59,7 @@ def write_file(path: str, text: str) -> None:
             file.write(text)
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~umask)
+        os.chmod(temporary, target.stat().st_mode & 0o777 if os.path.exists(target) else 0o666 & ~umask)
         os.replace(temporary, target)
     except OSError as error:
         if temporary and os.path.exists(temporary):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -67,11 +68,11 @@ def find(start: Path) -> Path | None:
     """The nearest project file at or above `start`; the top of a git repository ends the search."""
     for folder in (start, *start.parents):
         for name in ("tvlint.toml", ".tvlint.toml"):
-            if (folder / name).is_file():
+            if os.path.isfile(folder / name):
                 return folder / name
         if _mentions_tvlint(folder / "pyproject.toml"):
             return folder / "pyproject.toml"
-        if (folder / ".git").exists():
+        if os.path.exists(folder / ".git"):
             return None
     return None
 

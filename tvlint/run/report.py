@@ -50,7 +50,7 @@ def render(report: Report, format: str, context: Context) -> str:
 
 
 def _repository(here: Path) -> Path:
-    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    return next((folder for folder in (here, *here.parents) if os.path.exists(folder / ".git")), here)
 
 
 def _seen_from(root: Path, report: Report) -> Report:

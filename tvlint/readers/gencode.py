@@ -22,6 +22,7 @@ from tvlint.readers.gencode_shift import as_first_replica
 from tvlint.readers.gencode_syntax import parse, read_bytes
 
 _FILE = re.compile(r"gencode(0|[1-9]\d{0,6})\.py", re.ASCII)
+_VERSION = re.compile(rb"^runtime_version = ", re.MULTILINE)
 GRAPH = "graph.ckp"
 CONFIG = "compute_config.pt"
 
@@ -65,16 +66,24 @@ def read_folder(path: str) -> Document:
     )
 
 
-def reference_of_folder(path: str) -> Plan | None:
-    """The traced single-device graph in the folder, with the batch of all replicas and micro-batches; None without one."""
+def reference_of_folder(path: str, parallel: Plan | None = None) -> Plan | None:
+    """The traced single-device graph in the folder, with the batch of all replicas and micro-batches; None without one.
+
+    `parallel` is the folder's plan where the caller already has it.
+    """
     from tvlint.readers.traced_graph import read_graph
 
     graph = Path(path, GRAPH)
     if not graph.is_file():
         return None
-    folder = opened(path)
-    slots = folder.plan.replication.count * folder.plan.micro_batches
-    return read_graph(str(graph), _bytes(graph), slots, folder.built.scalar)
+    plan = opened(path).plan if parallel is None else parallel
+    scalar = _scalar(read_bytes(Path(path, "gencode0.py")))
+    return read_graph(str(graph), _bytes(graph), plan.replication.count * plan.micro_batches, scalar)
+
+
+def _scalar(data: bytes) -> tuple[int, ...]:
+    """The shape of a sum over everything: files without a version have the older one."""
+    return () if _VERSION.search(data) else (1,)
 
 
 def _bytes(path: Path) -> bytes:
@@ -103,7 +112,7 @@ def _opened(path: str) -> Folder:
         low = members[0] * size
         read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank) for rank in range(low, low + size))
     main = classes[0][0]
-    scalar = (1,) if not read[main][0].version else ()
+    scalar = _scalar(raw[0])
     inputs = _inputs(path, Replica(read[main], count, size, main * size), scalar)
     plan, built = build(path, Replica(read[main], count, size, main * size), inputs, scalar)
     plan = as_first_replica(plan, main * size, f"replica {main}" if len(classes) > 1 else "")

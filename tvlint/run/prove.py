@@ -53,7 +53,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
         if progress is not None:
             progress(f"reading {path or pair.parallel}", 0.0)
         if not path:
-            found = _traced(pair.parallel)
+            found = _traced(pair.parallel, plans[0] if plans else None)
         elif os.path.isdir(path):
             document = read_document(path)
             found = document if isinstance(document, Problem) else _plan_of(document, path)
@@ -74,7 +74,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
     for variant in variants:
         other = prove(variant, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
-        verdict = _both(verdict, other)
+        verdict = _both(verdict, _named(other, variant))
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)
@@ -87,14 +87,22 @@ def _both(one: Verdict, other: Verdict) -> Verdict:
     return replace(worse, reasons=tuple(dict.fromkeys(one.reasons + other.reasons)))
 
 
-def _traced(folder: str) -> Plan | Problem:
+def _named(verdict: Verdict, plan: Plan) -> Verdict:
+    """The verdict on one kind of replica, with its name in what is told; ranks are told as those of the first replica."""
+    if not plan.name:
+        return verdict
+    told = tuple(replace(reason, message=f"in {plan.name}, as in the first: {reason.message}") for reason in verdict.reasons)
+    return replace(verdict, reasons=told)
+
+
+def _traced(folder: str, parallel: Plan | None) -> Plan | Problem:
     """The traced graph that lies beside generated code."""
     from tvlint.readers.document import ReadError
     from tvlint.readers.gencode import is_folder, reference_of_folder
 
     place = folder if os.path.isdir(folder) else os.path.dirname(folder) or os.curdir
     try:
-        found = reference_of_folder(place) if is_folder(place) else None
+        found = reference_of_folder(place, parallel) if is_folder(place) else None
     except ReadError as error:
         return error.problem
     if found is None:

@@ -101,6 +101,8 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     )
     call = Call(operator.op, inputs, operator.attributes, output_shapes(machine, operator))
     name = operator.op if spec.assumption else spec.name
+    if spec.name == "expand" and any(out not in machine.plan.tensors for out in operator.outputs):
+        raise UnsupportedError(f"`{operator.op}` into a tensor that the plan does not declare")
     bound = spec.bind(call)
     steps = spec.steps(call) if spec.steps is not None else ()
     if steps:

@@ -252,6 +252,9 @@ def _covers(boxes: list[Box], whole: tuple[int, ...]) -> bool:
 
 def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
     """What is wrong with the values that the plan returns."""
+    if not plan.outputs:
+        text = f"the plan returns nothing and the reference returns {len(expected.losses)} values"
+        yield Trouble("other-outputs", False, text, plan.programs[0].ranks[0])
     everywhere = plan.format.startswith("nnscaler-")
     returned = False
     held: dict[tuple[str, int], list[Box]] = {}

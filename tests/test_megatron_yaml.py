@@ -232,3 +232,14 @@ def test_a_value_that_yaml_reads_differently_is_found(line: str, message: str) -
 )
 def test_a_value_that_yaml_reads_as_written_is_not(line: str) -> None:
     assert document(f"m:\n  tensor_model_parallel_size: 2\n  context_parallel_size: 1\n  {line}\n").findings == ()
+
+
+def test_many_interpolations_of_a_large_file_are_resolved() -> None:
+    filler = "".join(f"key{number}: 1\n" for number in range(500))
+    sections = "".join(
+        f"m{number}:\n  tensor_model_parallel_size: ${{tp}}\n  context_parallel_size: ${{m{number}.tensor_model_parallel_size}}\n"
+        for number in range(200)
+    )
+    found = document(filler + "tp: 2\n" + sections).configurations
+    assert {each.settings["context_parallel_size"].value for each in found} == {2}
+    assert len(found) == 200

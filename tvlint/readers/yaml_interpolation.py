@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tvlint.readers.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged
 
@@ -20,6 +20,8 @@ class Interpolation:
 
     root: YamlMapping
     visits: Visits
+    tables: dict[int, dict[str, YamlNode]] = field(default_factory=dict)
+    """The merged entries of each mapping that was looked into, so that many interpolations cost one visit."""
 
     def resolve(self, node: YamlNode, where: tuple[str, ...], depth: int = 0) -> YamlNode:
         """What `node`, standing in the mapping at the path `where`, stands for; `node` itself where that cannot be told.
@@ -59,11 +61,9 @@ class Interpolation:
             return node.items[int(step)] if step.isdigit() and int(step) < len(node.items) else None
         if not isinstance(node, YamlMapping):
             return None
-        found: YamlNode | None = None
-        for key, value in merged(node, self.visits):
-            if key.text == step:
-                found = value
-        return found
+        if id(node) not in self.tables:
+            self.tables[id(node)] = {key.text: value for key, value in merged(node, self.visits)}
+        return self.tables[id(node)].get(step)
 
 
 def _default(text: str, node: YamlScalar) -> YamlNode:

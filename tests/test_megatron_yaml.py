@@ -237,7 +237,8 @@ def test_a_value_that_yaml_reads_as_written_is_not(line: str) -> None:
 def test_many_interpolations_of_a_large_file_are_resolved() -> None:
     filler = "".join(f"key{number}: 1\n" for number in range(500))
     sections = "".join(
-        f"m{number}:\n  tensor_model_parallel_size: ${{tp}}\n  context_parallel_size: ${{m{number}.tensor_model_parallel_size}}\n"
+        f"m{number}:\n  tensor_model_parallel_size: ${{tp}}\n"
+        f"  context_parallel_size: ${{m{number}.tensor_model_parallel_size}}\n"
         for number in range(200)
     )
     found = document(filler + "tp: 2\n" + sections).configurations

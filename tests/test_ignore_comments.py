@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,9 @@ def test_a_comment_counts_at_a_related_place(script: Path) -> None:
 def test_what_is_no_text_has_no_comments(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
     assert ignores(str(tmp_path / "x")) == ()
+
+
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero", str(tmp_path), "a\0b"):
+        assert ignores(path) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -121,3 +122,10 @@ def test_the_search_goes_up_and_ends_at_the_top_of_the_repository(tmp_path: Path
     assert find(inner) == tmp_path / "repository" / "pyproject.toml"
     (tmp_path / "repository" / "a" / "tvlint.toml").write_text("")
     assert find(inner) == tmp_path / "repository" / "a" / "tvlint.toml"
+
+
+def test_a_pipe_in_the_place_of_a_project_file_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name in ("pyproject.toml", "tvlint.toml"):
+        os.mkfifo(tmp_path / name)
+    assert find(tmp_path) is None

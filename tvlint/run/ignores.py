@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,19 +29,19 @@ class Ignore:
 
 
 def ignores(path: str) -> tuple[Ignore, ...]:
-    """The comments of a text file; none where it is not text.
+    """The comments of a text file; none where it is not text, or no regular file, as a plan may name anything as its source.
 
     A comment at the end of a line is about that line; one on a line of its own about the next statement, which goes on over
     lines that end with a backslash; `ignore-file` about the whole file.
     """
     try:
-        if Path(path).stat().st_size > MAXIMAL_SIZE:
+        if not os.path.isfile(path) or os.path.getsize(path) > MAXIMAL_SIZE:
             return ()
         content = Path(path).read_bytes()
         if b"tvlint:" not in content or b"\0" in content:
             return ()
         lines = content.decode("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         return ()
     found: list[Ignore] = []
     for number, line in enumerate(lines, 1):

@@ -79,7 +79,7 @@ def find(start: Path) -> Path | None:
 
 def _mentions_tvlint(path: Path) -> bool:
     try:
-        content = path.read_bytes() if path.stat().st_size <= MAXIMAL_SIZE else b""
+        content = path.read_bytes() if os.path.isfile(path) and path.stat().st_size <= MAXIMAL_SIZE else b""
     except OSError:
         return False
     return re.search(rb"(?m)^\s*(\[\s*)?tool\s*\.\s*tvlint\b", content) is not None

@@ -103,9 +103,11 @@ def _settle_backward(operator: Backward, found: dict[str, Tensor], undecided: se
         if gradient in undecided:
             undecided.discard(gradient)
             known = found[gradient]
-            found[gradient] = replace(known, role=Role.GRADIENT, gradient_of=known.gradient_of or of)
+            owner = known.gradient_of or _named_after(gradient, found) or of
+            found[gradient] = replace(known, role=Role.GRADIENT, gradient_of=owner)
         elif gradient not in found and of in found:
-            found[gradient] = Tensor(gradient, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=of)
+            owner = _named_after(gradient, found) or of
+            found[gradient] = Tensor(gradient, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=owner)
         settled = settled and gradient in found
     return settled
 

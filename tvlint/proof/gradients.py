@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, product
 
 from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Box, Plan, ReduceGradients, Role, Tensor
+from tvlint.ir.plan import Box, Plan, ReduceGradients, Role, Tensor, Update
 from tvlint.proof.apply import Mismatch, World
 from tvlint.proof.blame import scope_of
 from tvlint.proof.exchange import over_replicas
@@ -128,10 +128,10 @@ def _reduce(
 ) -> None:
     """Reduce what the members hold; a gradient that a member never computes is zero there."""
     segment, first = operators[members[0]]
-    weights = [set(operator.weights) for _, operator in operators.values()]
+    weights = [operator.weights for _, operator in operators.values()]
     kinds = {(own.reduce, own.divisor, own.scatter, own.replicated) for _, own in operators.values()}
     if any(names != weights[0] for names in weights) or len(kinds) > 1:
-        how = "reduce in different ways" if len(kinds) > 1 else "name different weights"
+        how = "reduce in different ways" if len(kinds) > 1 else "name different weights, or in another order"
         for own in operators:
             text = f"the gradient reducers of the ranks {list(members)} {how}"
             troubles.append(at(first, segment, Trouble("reducers-disagree", True, text, own)))
@@ -248,6 +248,24 @@ def _covers(boxes: list[Box], whole: tuple[int, ...]) -> bool:
         any(all(low <= a and b <= high for (low, high), (a, b) in zip(box, cell, strict=True)) for box in distinct)
         for cell in cells
     )
+
+
+def judge_updates(plan: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
+    """Weights that some rank does not update exactly once; nothing for a plan that leaves the optimizer out."""
+    updates: Counter[tuple[int, str]] = Counter()
+    for program in plan.programs:
+        for step in program.steps:
+            for operator in plan.segments[step.segment].operators:
+                if isinstance(operator, Update):
+                    updates.update((rank, name) for rank in program.ranks for name in operator.weights)
+    if not updates:
+        return
+    for rank, tensor in weights_of(plan, derived):
+        name = tensor.logical or tensor.name
+        times = updates[rank, tensor.name]
+        if name in expected.gradients and times != 1:
+            how = "is never updated" if times == 0 else f"is updated {times} times"
+            yield Trouble("not-updated-once", True, f"the weight `{name}` on {{ranks}} {how}", rank)
 
 
 def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:

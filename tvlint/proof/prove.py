@@ -12,7 +12,7 @@ from tvlint.ir.plan import Plan, ReduceGradients, Role
 from tvlint.proof.apply import World
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
-from tvlint.proof.gradients import Expected, judge, judge_loss, reduced
+from tvlint.proof.gradients import Expected, judge, judge_loss, judge_updates, reduced
 from tvlint.proof.machine import Derived
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.order import check_order
@@ -114,6 +114,7 @@ def _proved(
         held = reduced(many, parallel, derived, micro_batches, troubles)
         troubles.extend(judge(many, parallel, derived, expected, held))
         troubles.extend(judge_loss(many, parallel, derived, expected))
+        troubles.extend(judge_updates(parallel, derived, expected))
         return derived, troubles
 
     derived, troubles = attempt(None)

@@ -20,7 +20,7 @@ def test_correct_plans_are_proved(seed: int) -> None:
 
 @pytest.mark.heavy
 def test_correct_plans_are_proved_at_length() -> None:
-    for seed in range(1000, 1600):
+    for seed in range(1000, 1300):
         made = random_pair(seed)
         assert compare(made.reference, made.parallel).outcome in ("equal", "undefined"), made.name
         verdict = prove(made.parallel, made.reference)

@@ -49,8 +49,8 @@ def test_no_wrong_mutant_is_proved(made: Pair, every: int) -> None:
 @pytest.mark.heavy
 def test_no_wrong_mutant_of_many_pairs_is_proved_and_few_equal_ones_are_refuted() -> None:
     unsound, refuted, equal = [], [], 0
-    for seed in range(30):
-        more = _judge(random_pair(seed), 9)
+    for seed in range(16):
+        more = _judge(random_pair(seed), 149)
         unsound += more[0]
         refuted += more[1]
         equal += more[2]

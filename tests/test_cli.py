@@ -313,6 +313,11 @@ def test_words_of_the_project_file_that_mean_nothing_are_mistakes(
     assert capsys.readouterr().out.startswith(said)
 
 
+def test_a_mistyped_option_before_a_command_is_a_mistake(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--verison") == 2
+    assert "did you mean `--version`?" in capsys.readouterr().err
+
+
 def test_an_unknown_assumption_is_a_mistake(here: Path) -> None:
     assert run("prove", "a.plan", "--reference", "b.plan", "--assume", "anything") == 2
 

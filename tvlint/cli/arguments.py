@@ -43,7 +43,12 @@ class _Parser(argparse.ArgumentParser):
         """As usual, with the nearest option for one that does not exist."""
         options, rest = self.parse_known_args(args, namespace)
         if rest:
-            known = [name for action in options.command_actions for name in action.option_strings if name.startswith("--")]
+            known = [
+                name
+                for action in getattr(options, "command_actions", self._actions)
+                for name in action.option_strings
+                if name.startswith("--")
+            ]
             word = rest[0].partition("=")[0]
             fail(f"unknown argument `{word}`", did_you_mean(word, known) if word.startswith("-") else "")
         return options

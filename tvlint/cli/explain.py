@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the rule's page."""
     rules = load_rules()
     if options.rule not in rules:
-        fail(f"unknown rule `{options.rule}`", did_you_mean(options.rule, rules))
+        fail(f"unknown rule `{options.rule}`", did_you_mean(options.rule, rules) or "`tvlint rules` lists them")
     width = max(40, min(shutil.get_terminal_size().columns, 100)) if sys.stdout.isatty() else 100
     write_stdout(explain(rules[options.rule], width))
     return CLEAN

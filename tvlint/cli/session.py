@@ -96,7 +96,7 @@ def _names(texts: Iterable[str], rules: Mapping[str, Rule]) -> tuple[str, ...]:
     names = tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
     for name in names:
         if name not in rules:
-            fail(f"unknown rule `{name}`", did_you_mean(name, rules))
+            fail(f"unknown rule `{name}`", did_you_mean(name, rules) or "`tvlint rules` lists them")
     return names
 
 

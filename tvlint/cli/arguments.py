@@ -50,6 +50,8 @@ class _Parser(argparse.ArgumentParser):
                 if name.startswith("--")
             ]
             word = rest[0].partition("=")[0]
+            if word in known:
+                fail(f"`{word}` stands before the command", "put it behind the command")
             fail(f"unknown argument `{word}`", did_you_mean(word, known) if word.startswith("-") else "")
         return options
 

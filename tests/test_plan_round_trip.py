@@ -140,3 +140,7 @@ def test_the_comparison_sees_changes(change: tuple[str, str]) -> None:
     text = "mesh dp=2 tp=2\nweight w f32[4,4] tp:S(0)\nprogram\n  micro-batch 1\n  y = gelu(w)\n  z = all-reduce(y) over tp\n"
     with pytest.raises(AssertionError):
         assert_same_plan(read("a.plan", text), read("a.plan", text.replace(*change)))
+
+
+def test_a_replicated_weight_of_another_local_shape_survives() -> None:
+    assert_round_trips(read("own.plan", "mesh tp=2\nweight w f32[4,8] replicated local []\nprogram\n  update w\n"))

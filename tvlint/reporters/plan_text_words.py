@@ -121,8 +121,9 @@ def tensor_type(tensor: Tensor, mesh: Mesh, linked: Mapping[str, str], undecided
         clauses += ["local"] if claimed else []
     else:
         clauses += [f"{name(axis)}:{placement(own)}" for axis, own in tensor.placements.items()]
-        clauses += ["replicated"] if not tensor.placements and not claimed else []
-        clauses += _local(tensor, whole, mesh)
+        local = _local(tensor, whole, mesh)
+        clauses += ["replicated"] if not tensor.placements and (local or not claimed) else []
+        clauses += local
     clauses += _logical(tensor)
     if tensor.part != (0, 1):
         clauses.append(f"part {tensor.part[0]}/{tensor.part[1]}")

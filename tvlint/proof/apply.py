@@ -166,6 +166,8 @@ def run(world: World, use: Use, total_slots: int) -> Value:
     """
     indices = _indices(world, use.operands)
     _check_whole(use, indices)
+    if sum(index.slotted for index in indices.values()) > 1:
+        raise Mismatch("batch-with-itself", "pairs the batch with itself", refutes=False)
     for name, (start, stop) in use.ranges.items():
         held = indices[name]
         if (start, stop) != (held.low, held.high):
@@ -261,6 +263,8 @@ def _linear_result(
             return values.through(values.clean(term, box), term, "start", box, factor, pending)
         ((i, value),) = partial
         return values.through(value, term, position[i], box, factor, pending)
+    if any(i not in joint for i, _ in partial):
+        raise Mismatch("partial-times-scaled", "multiplies a partial sum with a multiple", refutes=False)
     token = world.terms.token
     leaves = [
         Leaf(token((leaf.token, term, position[i])), leaf.coefficient * factor, leaf.pending | pending)

@@ -85,6 +85,8 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: t
             raise Mismatch("wrong-dimension", f"cuts along dimension {operator.dim}", refutes=True)
         if operator.splits:
             raise Mismatch("unequal-splits", "cuts unequally", refutes=False)
+        if spans_replicas(machine.plan, operator.group):
+            raise Mismatch("across-replicas", "cuts a value between folded replicas", refutes=False)
         dim = operator.dim % len(value.box)
         position = members.index(rank.number)
         if DECLARED_PIECE_ORDER in machine.assume:
@@ -132,7 +134,7 @@ def together(
         return None
     given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}
     try:
-        of = gradient_tag(machine, rank, first)
+        of = gradient_tag(machine, machine.ranks[members[0]], first)
         claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
         results = exchange(machine.world, first, members, given, of, claimed)
         count = machine.plan.replication.count if spanning else 1

@@ -160,6 +160,8 @@ def checked(
             replaced.append(value)
             continue
         near = machine.nearest.to(value.term) if machine.nearest is not None else None
+        if near is not None and near.kind == "operator" and not value.clean:
+            near = None
         subject = name_of(operator)
         text = near.text if near is not None else "is applied to values that the reference does not apply it to"
         trouble = Trouble(

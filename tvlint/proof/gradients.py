@@ -250,8 +250,11 @@ def _covers(boxes: list[Box], whole: tuple[int, ...]) -> bool:
     )
 
 
-def judge_updates(plan: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
-    """Weights that some rank does not update exactly once; nothing for a plan that leaves the optimizer out."""
+def judge_updates(plan: Plan, reference: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
+    """Weights that some rank does not update exactly once; nothing for a pair that leaves the optimizer out.
+
+    nnScaler's plans never hold the optimizer.
+    """
     updates: Counter[tuple[int, str]] = Counter()
     for program in plan.programs:
         for step in program.steps:
@@ -259,6 +262,11 @@ def judge_updates(plan: Plan, derived: Derived, expected: Expected) -> Iterator[
                 if isinstance(operator, Update):
                     updates.update((rank, name) for rank in program.ranks for name in operator.weights)
     if not updates:
+        if plan.format.startswith("nnscaler-"):
+            return
+        if any(isinstance(own, Update) for segment in reference.segments.values() for own in segment.operators):
+            text = "the reference updates weights and the parallel plan does not say that it does"
+            yield Trouble("no-updates", False, text, plan.programs[0].ranks[0])
         return
     for rank, tensor in weights_of(plan, derived):
         name = tensor.logical or tensor.name
@@ -268,7 +276,7 @@ def judge_updates(plan: Plan, derived: Derived, expected: Expected) -> Iterator[
             yield Trouble("not-updated-once", True, f"the weight `{name}` on {{ranks}} {how}", rank)
 
 
-def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
+def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected, slots: int) -> Iterator[Trouble]:
     """What is wrong with the values that the plan returns."""
     if not plan.outputs:
         text = f"the plan returns nothing and the reference returns {len(expected.losses)} values"
@@ -287,7 +295,7 @@ def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected) -
             continue
         for name, term in zip(names, expected.losses, strict=False):
             value = _returned(world, plan, derived, rank, name)
-            if value is not None and value.term == term and _one_slot(value):
+            if value is not None and value.term == term and _one_slot(world, value, slots):
                 held.setdefault((name, term), []).append(value.box)
                 declared = _declared_box(plan, name, rank)
                 if declared is not None and declared != value.box:
@@ -348,11 +356,14 @@ def _whole(entry: Pending) -> bool:
     return (entry.low, entry.high) == (0, entry.size)
 
 
-def _one_slot(value: Value) -> bool:
-    """Whether the value is exactly its slot's contribution."""
+def _one_slot(world: World, value: Value, slots: int) -> bool:
+    """Whether the value is exactly its slot's part: of a sum its addend, of a mean the mean over the slot."""
     if value.clean:
         return True
-    if len(value.leaves) != 1 or value.leaves[0].coefficient != 1:
+    if world.terms.slot[value.term] >= 0 or len(value.leaves) != 1:
         return False
-    pending = value.leaves[0].pending
-    return len(pending) == 1 and all(_whole(entry) for entry in pending)
+    leaf = value.leaves[0]
+    averages = world.terms.averages(value.term)
+    if leaf.coefficient != 1 and not (averages and leaf.coefficient == slots):
+        return False
+    return len(leaf.pending) == 1 and all(_whole(entry) for entry in leaf.pending)

@@ -77,6 +77,9 @@ def _proved(
     if gap is not None:
         return replace(blank, reasons=reasons(parallel, [gap]))
     outer, inner = inputs_of(reference), inputs_of(parallel)
+    if set(inner.names) & set(outer.names) and set(inner.names) != set(outer.names):
+        text = f"the plans share some names of inputs and not others: {', '.join(outer.names)} and {', '.join(inner.names)}"
+        return replace(blank, reasons=reasons(parallel, [Trouble("other-inputs", False, text, _first(parallel))]))
     slots = slot_dims(outer, inner)
     if isinstance(slots, str):
         return replace(blank, reasons=reasons(parallel, [Trouble("other-inputs", False, slots, _first(parallel))]))
@@ -113,8 +116,8 @@ def _proved(
         troubles: list[Trouble] = []
         held = reduced(many, parallel, derived, micro_batches, troubles)
         troubles.extend(judge(many, parallel, derived, expected, held))
-        troubles.extend(judge_loss(many, parallel, derived, expected))
-        troubles.extend(judge_updates(parallel, derived, expected))
+        troubles.extend(judge_loss(many, parallel, derived, expected, count))
+        troubles.extend(judge_updates(parallel, reference, derived, expected))
         return derived, troubles
 
     derived, troubles = attempt(None)

@@ -169,6 +169,12 @@ class Values:
             return self.clean(term, box)
         if len(set(self.terms.operands[term])) != len(self.terms.operands[term]):
             return self._repeated_sum(of, values)
+        seen: set[int] = set()
+        for value in values:
+            bases = {base for leaf in self._summand(value, of) for base in self._joint.get(leaf.token, (leaf.token,))}
+            if seen & bases:
+                raise AmbiguousSumError
+            seen |= bases
         return self.of_leaves(term, box, (leaf for value in values for leaf in self._summand(value, of)))
 
     def _repeated_sum(self, of: int, values: Sequence[Value]) -> Value | None:

@@ -46,6 +46,12 @@ class Terms:
         """The term, if it is there already."""
         return self._numbers.get((head, operands, shape, slot))
 
+    def averages(self, term: int) -> bool:
+        """Whether the term's own operator is a mean: its key lists what is averaged, after what is summed."""
+        head = self.keys[term]
+        pattern = head[-2] if len(head) > 3 else ()
+        return isinstance(pattern, tuple) and len(pattern) > 3 and bool(pattern[-2])
+
     def foreign(self, term: int) -> bool:
         """Whether the reference does not compute the term."""
         return 0 <= self.sealed <= term

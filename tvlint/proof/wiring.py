@@ -285,21 +285,21 @@ def _channels(plan: Plan) -> Iterator[Trouble]:
                         members[meeting] = group
                         collectives.setdefault((meeting, rank), []).append((*entry, 0))
     for channel in sorted({*sends, *receives}, key=str):
-        yield from _paired(sends.get(channel, []), receives.get(channel, []), "message")
+        yield from _paired(sends.get(channel, []), receives.get(channel, []), "message", plan.replication.count == 1)
     for joined, group in members.items():
         first = collectives.get((joined, group[0]), [])
         for rank in group[1:]:
             yield from _paired(first, collectives.get((joined, rank), []), "collective")
 
 
-def _paired(one: list[Entry], other: list[Entry], what: str) -> Iterator[Trouble]:
+def _paired(one: list[Entry], other: list[Entry], what: str, certain: bool = True) -> Iterator[Trouble]:
     if not one and not other:
         return
     rank = _rank(one) if one else _rank(other)
     if len(one) != len(other):
         here, there = (_rank(one), _rank(other)) if one and other else (rank, -1)
         text = f"{{ranks}} has {len(one)} {what}s where the other end has {len(other)}"
-        yield Trouble(f"unmatched-{what}", True, text, here if there < 0 else there)
+        yield Trouble(f"unmatched-{what}", certain, text, here if there < 0 else there)
         return
     meets: dict[object, object] = {}
     for (left, left_batch, left_tag), (right, right_batch, right_tag) in zip(one, other, strict=True):

@@ -206,3 +206,16 @@ def test_the_reader_and_the_schema_accept_the_same_documents(data: st.DataObject
     again = plan_json.read("q.json", json_writer.write(plan)).plan
     assert again is not None
     assert_same_plan(plan, again)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "loss", "said"),
+    [(["x", "x"], "", "output `x` is given twice"), (["x"], "y", "the loss `y` is none of the outputs")],
+)
+def test_outputs_are_distinct_and_hold_the_loss(outputs: list[str], loss: str, said: str) -> None:
+    tensors = {name: {"shape": [2], "dtype": "float32", "role": "input"} for name in ("x", "y")}
+    document = {"tvlint_plan": 1, "mesh": [{"axis": "tp", "size": 1}], "tensors": tensors, "segments": {}, "programs": []}
+    with pytest.raises(ReadError) as caught:
+        plan_json.read("own.json", json.dumps({**document, "outputs": outputs, "loss": loss}))
+    assert caught.value.problem.message == said
+    assert caught.value.problem.location.line == 1

@@ -35,8 +35,20 @@ def build(path: str, document: dict[str, Any]) -> Plan:
     last = max((step.micro_batch for program in programs for step in program.steps), default=0)
     return Plan(
         path, "plan-json", mesh, tensors, segments, programs, replication, int(document.get("micro_batches", max(last + 1, 1))),
-        tuple(document.get("outputs", ())), document.get("loss", ""), communicators, document.get("name", ""),
+        *_returned(document), communicators, document.get("name", ""),
     )  # fmt: skip
+
+
+def _returned(document: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    """The outputs, each once, and the loss, one of them or empty."""
+    outputs = tuple(document.get("outputs", ()))
+    for index, name in enumerate(outputs):
+        if name in outputs[:index]:
+            raise FormError(f"output `{name}` is given twice", ((None, "outputs"), index))
+    loss = document.get("loss", "")
+    if loss and loss not in outputs:
+        raise FormError(f"the loss `{loss}` is none of the outputs", (None, "loss"))
+    return outputs, loss
 
 
 def _mesh(value: list[dict[str, Any]]) -> Mesh:

@@ -184,3 +184,8 @@ def test_a_plan_that_returns_more_than_its_loss_is_proved() -> None:
     more = [text.replace("loss l\n", "output s\nloss l\n") for text in (PARALLEL, REFERENCE)]
     verdict = verdict_on(more[0].replace("output s\n", "output s f32[8,8] dp:S(0)\n"), more[1])
     assert verdict.outcome is not Outcome.REFUTED, [reason.message for reason in verdict.reasons]
+
+
+def test_the_repair_of_a_shared_program_names_the_axis() -> None:
+    verdict = verdict_on(PARALLEL.replace("y = all-reduce(p) over tp", "y = identity(p)"))
+    assert verdict.reasons[0].repair == "all-reduce `y` over `tp` after `identity`"

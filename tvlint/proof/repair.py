@@ -49,20 +49,16 @@ def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
             groups = {tuple(rank for rank in plan.mesh.along(rank, axes) if rank in sums) for rank in sums}
             if any(len(group) < 2 for group in groups):
                 continue
-            group_of = {rank: group for group in groups for rank in group}
+            group_of = {rank: Group(ranks=group) for group in groups for rank in group}
+            shared = len({id(each.producer) for each in sums.values()}) < len(sums)
             edits: dict[int, list[Operator]] = {}
             tensors = []
             for rank, each in sums.items():
-                reduce = Communicate(
-                    Collective.ALL_REDUCE,
-                    (each.tensor,),
-                    (each.tensor,),
-                    Group(ranks=group_of[rank]),
-                    source=each.producer.source,
-                )
+                group, tensor = Group(axes=axes) if shared else group_of[rank], (each.tensor,)
+                reduce = Communicate(Collective.ALL_REDUCE, tensor, tensor, group, source=each.producer.source)
                 edits[id(each.producer)] = [each.producer, reduce]
                 tensors.append(f"`{each.tensor}`")
-            over = " and over ".join(describe(group) for group in sorted(groups))
+            over = "`" + ", ".join(axes) + "`" if shared else " and over ".join(describe(group) for group in sorted(groups))
             what = ", ".join(dict.fromkeys(tensors))
             producer = name_of(next(iter(sums.values())).producer)
             yield f"all-reduce {what} over {over} after {producer}", _edited(plan, edits)

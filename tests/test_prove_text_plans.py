@@ -188,4 +188,4 @@ def test_a_plan_that_returns_more_than_its_loss_is_proved() -> None:
 
 def test_the_repair_of_a_shared_program_names_the_axis() -> None:
     verdict = verdict_on(PARALLEL.replace("y = all-reduce(p) over tp", "y = identity(p)"))
-    assert verdict.reasons[0].repair == "all-reduce `y` over `tp` after `identity`"
+    assert verdict.reasons[0].repair == "all-reduce `p` over `tp` after `linear`"

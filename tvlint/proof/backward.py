@@ -96,6 +96,7 @@ def check_gradient_names(machine: Machine, rank: RankState, operator: Backward) 
                 mismatch,
                 expected=f"the gradient of `{place}`",
                 actual=f"the gradient of `{owner}`",
+                cause=("swapped-gradients", operator.forward.outputs, what),
                 fix=Exchange(operator, (name, other)) if other else None,
             )
 

@@ -199,7 +199,7 @@ def test_replicas_are_folded_exactly() -> None:
         ("gencode0.py", b"\xff\xfe\x00", "UTF-8"),
         ("gencode0.py", b"x = (" * 500, "not Python"),
         ("gencode0.py", b"-" * 100_000 + b"1", "nested"),
-        ("gencode0.py", b"a" + b".b" * 100_000, "nested"),
+        ("gencode0.py", b"a" + b".b" * 100_000, "nested|statement"),
         ("gencode0.py", b"import os\nos.system('true')\n", "statement"),
         ("gencode0.py", b"", "ParallelModule"),
         ("compute_config.pt", b"PK\x03\x04 no zip", "not a zip file"),

@@ -126,6 +126,12 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
                 segment.name,
             )
             continue
+        pairs = (*zip(segment.inputs, inputs, strict=True), *zip(segment.outputs, outputs, strict=True))
+        unlike = next(((inner, outer) for inner, outer in pairs if not _alike(plan, inner, outer)), None)
+        if unlike is not None and unlike not in told:
+            told.add(unlike)
+            text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and is declared with another shape or type"
+            yield Trouble("unlike-values", False, text, -1, segment.name)
         read = [_key(step, name, step.inputs) for name in inputs]
         made = [_key(step, name, step.outputs) for name in outputs]
         if step.micro_batch >= 0:
@@ -154,6 +160,14 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
                 told.add(("owner", name))
                 text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {step.micro_batch}"
                 yield Trouble("crossed-micro-batches", True, text, -1, segment.name)
+
+
+def _alike(plan: Plan, inner: str, outer: str) -> bool:
+    """Whether the name that a run gives a value declares what the segment's own name declares."""
+    one, other = plan.tensors.get(inner), plan.tensors.get(outer)
+    if inner == outer or one is None or other is None:
+        return True
+    return (one.shape, one.dtype, one.role) == (other.shape, other.dtype, other.role)
 
 
 def _key(step: Step, name: str, given: tuple[str, ...] | None) -> object:

@@ -26,8 +26,9 @@ from tvlint.ir.plan import (
     Update,
     Wait,
 )
-from tvlint.proof.apply import World
+from tvlint.proof.apply import Mismatch, World
 from tvlint.proof.backward import backward
+from tvlint.proof.blame import tell
 from tvlint.proof.communicate import Blocked, communicate, receive, send
 from tvlint.proof.forward import compute
 from tvlint.proof.lookup import accumulated
@@ -141,6 +142,9 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         for inner, outer in zip(segment.outputs, outer_outputs, strict=True):
             if inner in rank.local:
                 _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)
+            elif inner not in machine.weight_of:
+                text = f"gives `{inner}`, which nothing in it makes"
+                tell(machine, rank, None, Mismatch("missing-value", f"`{segment.name}` {text}", refutes=False), fatal=True)
         machine.derived.stages += 1
         classes.add((segment.phase, tuple(rank.trail)))
     machine.derived.classes += len(classes)

@@ -189,3 +189,16 @@ def test_a_plan_that_returns_more_than_its_loss_is_proved() -> None:
 def test_the_repair_of_a_shared_program_names_the_axis() -> None:
     verdict = verdict_on(PARALLEL.replace("y = all-reduce(p) over tp", "y = identity(p)"))
     assert verdict.reasons[0].repair == "all-reduce `p` over `tp` after `linear`"
+
+
+@pytest.mark.parametrize(("declared", "outcome"), [("dp:P(avg)", Outcome.PROVED), ("dp:P", Outcome.REFUTED)])
+def test_a_mean_that_every_replica_returns_of_its_own_part_is_declared_an_average(declared: str, outcome: Outcome) -> None:
+    reference = REFERENCE.replace("l = sum(s)", "l = mean(s)")
+    parallel = (
+        PARALLEL.replace("l0 = sum(s)", "l0 = mean(s)")
+        .replace("l = all-reduce(l0) over dp", "l = identity(l0)")
+        .replace("loss l\n", f"loss l f32[] {declared}\n")
+        .replace("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp by avg")
+    )
+    verdict = verdict_on(parallel, reference)
+    assert verdict.outcome is outcome, [reason.message for reason in verdict.reasons]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, product
+from math import prod
 
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan, ReduceGradients, Role, Tensor, Update
@@ -324,19 +325,22 @@ def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:
 
 
 def _returned(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
-    """What `rank` returns as `name`, summed over the axes on which the plan declares it a partial sum."""
+    """What `rank` returns as `name`, summed or averaged over the axes on which the plan declares it partial."""
     tensor = plan.tensors.get(name)
     placements = (tensor.placements if tensor is not None else None) or {}
-    axes = tuple(axis for axis, placement in placements.items() if placement == Partial("sum"))
+    averaged = tuple(axis for axis, placement in placements.items() if placement == Partial("avg"))
+    axes = (*(axis for axis, placement in placements.items() if placement == Partial("sum")), *averaged)
     value = derived.environments[rank][name]
     if not axes or value is None:
         return value
     parts = [derived.environments.get(member, {}).get(name) for member in plan.mesh.along(rank, axes)]
     whole = [part for part in parts if part is not None]
     try:
-        return world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
+        total = world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
     except AmbiguousSumError:
         return None
+    share = Fraction(1, prod(plan.mesh.axis_size(axis) for axis in averaged))
+    return None if total is None else world.values.scaled(total, share)
 
 
 def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:

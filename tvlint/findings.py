@@ -60,6 +60,39 @@ class NotEvaluated:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """What a rank holds of one tensor: the indices `box` of the value `of`, whose whole shape in one micro-batch is `whole`.
+
+    `lacks` says in words what it is short of being exactly that piece: a partial sum, a multiple; empty: nothing.
+    """
+
+    tensor: str
+    of: str
+    whole: tuple[int, ...]
+    box: tuple[tuple[int, int], ...]
+    lacks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SceneStep:
+    """One operator of a scene; names that nothing is known of have no piece."""
+
+    operator: str
+    reads: tuple[Piece, ...]
+    gives: tuple[Piece, ...]
+    blamed: bool = False
+    """Whether it is the operator that the reason is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What happens around a defect in a proof stage, on ranks that hold the same pieces: operators in order."""
+
+    ranks: tuple[int, ...]
+    steps: tuple[SceneStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """Why a verdict is not Proved: a named defect or a named gap, with its place and the ranks concerned.
 
@@ -78,6 +111,8 @@ class Reason:
     actual: str = ""
     repair: str = ""
     related: tuple[Related, ...] = ()
+    scenes: tuple[Scene, ...] = ()
+    """The stage around the defect, drawn once for each kind of rank concerned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,8 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
             for inner, outer in zip(segment.inputs, outer_inputs, strict=True)
             if outer in rank.environment
         }
+        if machine.nearest is not None:
+            machine.derived.locals[rank.number, segment.name] = rank.local
         rank.trail = []
         for operator in segment.operators:
             while True:

@@ -48,6 +48,8 @@ class Derived:
 
     environments: dict[int, dict[str, Slot]] = field(default_factory=dict)
     gradients: dict[int, dict[str, Slot]] = field(default_factory=dict)
+    locals: dict[tuple[int, str], dict[str, Slot]] = field(default_factory=dict)
+    """What every (rank, segment) held at the end; only while the derivation recovers, to draw what went wrong."""
     used: set[tuple[int, str]] = field(default_factory=set)
     """Parameters that ranks use: (rank, tensor name)."""
     troubles: list[Trouble] = field(default_factory=list)

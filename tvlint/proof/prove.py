@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
@@ -19,6 +20,7 @@ from tvlint.proof.order import check_order
 from tvlint.proof.placed import Inputs, inputs_of, slot_dims
 from tvlint.proof.relation import Values
 from tvlint.proof.repair import repair
+from tvlint.proof.scene import scenes
 from tvlint.proof.terms import Terms
 from tvlint.proof.trouble import Trouble, reasons
 from tvlint.proof.wiring import check_wiring, micro_batches_of
@@ -147,7 +149,7 @@ def _proved(
         told = [*told, *troubles]
     if any(trouble.refutes for trouble in told):
         told = [trouble for trouble in told if trouble.refutes or trouble.name not in _CONSEQUENCES]
-    found = reasons(parallel, told)
+    found = reasons(parallel, told, partial(scenes, parallel, terms, derived))
     outcome = Outcome.REFUTED if any(reason.refutes for reason in found) else Outcome.UNKNOWN
     verdict = replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
     if not repairs or sum(reason.refutes for reason in found) == 0:

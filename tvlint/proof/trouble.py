@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from tvlint.findings import Reason, Related
+from tvlint.findings import Reason, Related, Scene
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Backward, Compute, Operator, Plan
 from tvlint.ir.ranks import describe
+
+_MOST_DRAWN = 20
+"""So many reasons of a verdict are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,16 @@ class Trouble:
     subject: str = ""
     cause: Hashable = None
     fix: Fix | None = None
+    place: Operator | None = None
+
+
+Draw: TypeAlias = Callable[[Sequence[Trouble]], tuple[Scene, ...]]
+"""Draws what happens around the troubles of one reason."""
 
 
 def at(operator: Operator, segment: str, trouble: Trouble) -> Trouble:
     """The trouble at `operator` of a segment."""
-    return replace(trouble, segment=segment, source=source_of(operator), label=operator.label)
+    return replace(trouble, segment=segment, source=source_of(operator), label=operator.label, place=operator)
 
 
 def source_of(operator: Operator) -> Location | None:
@@ -83,14 +91,18 @@ def source_of(operator: Operator) -> Location | None:
     return operator.source or (forward.source if forward is not None else None)
 
 
-def reasons(plan: Plan, troubles: Iterable[Trouble]) -> tuple[Reason, ...]:
-    """The troubles as reasons, each once, with all its ranks, those that refute first."""
+def reasons(plan: Plan, troubles: Iterable[Trouble], draw: Draw | None = None) -> tuple[Reason, ...]:
+    """The troubles as reasons, each once, with all its ranks, those that refute first; the first ones drawn."""
     groups: dict[Hashable, list[Trouble]] = {}
     for trouble in troubles:
         key = trouble.cause or (trouble.name, trouble.message, trouble.label, trouble.source, trouble.expected)
         groups.setdefault(key, []).append(trouble)
-    told = [_reason(plan, members) for members in groups.values()]
-    return tuple(sorted(told, key=lambda reason: not reason.refutes))
+    ordered = sorted(groups.values(), key=lambda members: not members[0].refutes)
+    told = [_reason(plan, members) for members in ordered]
+    if draw is not None:
+        drawn = [replace(told[i], scenes=draw(ordered[i])) for i in range(min(len(told), _MOST_DRAWN))]
+        told[: len(drawn)] = drawn
+    return tuple(told)
 
 
 def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from tvlint.findings import Piece, Scene, SceneStep
 from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator, Plan, Receive, Role, Send
@@ -24,14 +24,22 @@ def scenes(plan: Plan, terms: Terms, derived: Derived, troubles: Sequence[Troubl
     first = next((trouble for trouble in troubles if trouble.place is not None and trouble.segment in plan.segments), None)
     if first is None:
         return ()
-    alike: dict[tuple[SceneStep, ...], list[int]] = {}
+    alike: dict[Hashable, tuple[tuple[SceneStep, ...], list[int]]] = {}
     for rank in sorted({rank for trouble in troubles for rank in _mates(plan, trouble)}):
         place = next((own.place for own in troubles if own.rank == rank and own.place is not None), first.place)
         segment = next((own.segment for own in troubles if own.rank == rank and own.segment), first.segment)
         steps = _steps(plan, terms, derived, rank, segment, place) if place is not None else ()
         if steps:
-            alike.setdefault(steps, []).append(rank)
-    return tuple(Scene(everywhere(plan, ranks), steps) for steps, ranks in list(alike.items())[:_MOST_SCENES])
+            alike.setdefault(_nameless(steps), (steps, []))[1].append(rank)
+    return tuple(Scene(everywhere(plan, ranks), steps) for steps, ranks in list(alike.values())[:_MOST_SCENES])
+
+
+def _nameless(steps: tuple[SceneStep, ...]) -> Hashable:
+    """What is drawn without the names of tensors, which differ from rank to rank in some formats."""
+    return tuple(
+        (step.operator, *((piece.of, piece.whole, piece.box, piece.lacks) for piece in (*step.reads, *step.gives)))
+        for step in steps
+    )
 
 
 def _mates(plan: Plan, trouble: Trouble) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from tvlint.ir.outline import Outline
 from tvlint.reporters.context import Context
 from tvlint.reporters.excerpt import Excerpts, excerpts
 from tvlint.reporters.html_plan import mesh_drawing, schedule_drawing
+from tvlint.reporters.html_scene import scene_drawing
 from tvlint.reporters.html_style import STYLE
 from tvlint.reporters.paths import place, relative
 from tvlint.reporters.ranks import describe, meshes
@@ -124,7 +125,7 @@ def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None)
     return (
         f'<article class="{style}"><h4><span class="badge">{kind}</span>{_sentence(reason.message)} '
         f'<span class="rule">{_code(reason.name)}</span></h4>{_trail(reason, context, show)}{_rows(rows)}'
-        f"{pair}{drawing}</article>"
+        f"{pair}{scene_drawing(reason.scenes, mesh)}{drawing}</article>"
     )
 
 

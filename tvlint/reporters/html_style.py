@@ -45,6 +45,17 @@ ol.trail { padding-left: 1.2rem; margin: .5rem 0; } .trail .first { color: var(-
 svg .axis { fill: var(--soft); } svg rect { fill: var(--other); stroke: var(--card); } svg .wrong { fill: var(--bad); }
 svg text.on { fill: #fff; font-weight: 700; } svg .forward { fill: var(--forward); }
 svg .backward { fill: var(--backward); }
+.scene table { border-collapse: collapse; margin: .75rem 0; font-size: .85rem; }
+.scene caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
+.scene th, .scene td { border-top: 1px solid var(--line); padding: .4rem .9rem .4rem .7rem; text-align: left;
+  white-space: nowrap; }
+.scene .blamed th { color: var(--bad); box-shadow: inset 3px 0 var(--bad); }
+.scene figure { display: inline-flex; gap: .5rem; align-items: center; margin: 0 1.2rem 0 0; vertical-align: middle; }
+.scene figcaption { line-height: 1.3; } .scene svg { margin: 0; } .scene .arrow { margin-right: .9rem; }
+.scene .lacks { color: var(--doubt); font-weight: 600; } .scene .blamed .lacks { color: var(--bad); }
+svg .whole { fill: none; stroke: var(--soft); } svg .held { fill: var(--forward); } svg .lacking { fill: var(--doubt); }
+svg .blamed .lacking, .blamed svg .lacking { fill: var(--bad); }
+.key.held { background: var(--forward); } .key.lacking { background: var(--doubt); }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin: 0 .35em 0 1em; }
 .key.forward { background: var(--forward); } .key.backward { background: var(--backward); }
 .key.other { background: var(--other); }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+os.environ["TVLINT_CACHE_KEY"] = "off"
+"""No test remembers what another has found, or leaves files in the tree; those of the cache bring a key of their own."""
 
 GOLDEN = Path(__file__).parent / "data"
 

@@ -119,6 +119,10 @@ def _reporting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
 
 
+def _remembering(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep earlier results (`.tvlint_cache`)")
+
+
 def _check(commands: Any) -> None:
     parser = _command(
         commands, "check", "check", "check configurations and plans, then prove the project's pairs",
@@ -138,6 +142,7 @@ def _check(commands: Any) -> None:
         "--changed", action="store_true",
         help="PATH are what changed (pre-commit): skip what is excluded or no configuration, add files that name one of them",
     )  # fmt: skip
+    _remembering(parser)
     _reporting(parser)
 
 
@@ -163,6 +168,7 @@ def _prove(commands: Any) -> None:
         "--solver-timeout", type=_positive, default=10, metavar="SECONDS", help="at most so long on each (default: 10)"
     )
     parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
+    _remembering(parser)
     _reporting(parser)
 
 

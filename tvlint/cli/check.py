@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import applying, deliver, note, outputs, project
+from tvlint.cli.session import applying, cache, deliver, note, outputs, project
 from tvlint.findings import Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
@@ -33,9 +33,10 @@ def run(options: argparse.Namespace) -> int:
     candidates = (changed if options.changed else discover)(tuple(options.paths), settings)
     with Progress() as progress:
         plans: dict[str, Plan] = {}
-        report, skipped = check(candidates, rules, known, settings, progress, plans)
+        remembered = cache(options)
+        report, skipped = check(candidates, rules, known, settings, progress, plans, remembered)
         if not options.no_prove and settings.proofs:
-            report = joined(report, prove_project(settings, progress, plans))
+            report = joined(report, prove_project(settings, progress, plans, remembered))
     deliver(report, wanted, options, known)
     for path in skipped:
         note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")

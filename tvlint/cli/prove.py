@@ -7,7 +7,7 @@ import os
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import assumptions, deliver, outputs
+from tvlint.cli.session import assumptions, cache, deliver, outputs
 from tvlint.findings import Report, Severity
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import joined
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     report = Report()
     options.plans = {}
     with Progress() as progress:
-        for proved in prove_pairs(pairs, options.jobs, progress, options.plans):
+        for proved in prove_pairs(pairs, options.jobs, progress, options.plans, cache(options)):
             report = joined(report, proved)
     deliver(report, wanted, options, load_rules())
     return exit_code(report, Severity.ERROR)

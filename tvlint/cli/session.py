@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tvlint.cache.remember import Cache
 from tvlint.cli.arguments import fail
 from tvlint.findings import Problem, Report
 from tvlint.reporters import FORMATS
@@ -56,6 +57,14 @@ def project(options: argparse.Namespace, rules: Mapping[str, Rule]) -> Project:
             message = f"`assume` names no check that can be weakened: `{name}`"
             raise ProjectError((Problem(message, pair.location, _assumable(name)),))
     return found
+
+
+def cache(options: argparse.Namespace) -> Cache | None:
+    """What earlier runs have found, kept beside the project file, else in the current folder; None where it is not wanted."""
+    if options.no_cache:
+        return None
+    path = Path(options.config).absolute() if options.config else find(Path.cwd())
+    return Cache(path.parent if path is not None else Path.cwd())
 
 
 def assumptions(options: argparse.Namespace) -> frozenset[str]:

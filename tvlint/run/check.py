@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity, Verdict
 from tvlint.ir.configuration import Configuration, Setting
@@ -18,10 +19,16 @@ from tvlint.rule import Rule, RuleKind
 from tvlint.run.discovery import Candidates, matches, shown
 from tvlint.run.ignores import silence
 from tvlint.run.project import Project
-from tvlint.run.prove import Pair, Progress, prove_pair
+from tvlint.run.prove import Pair, Progress, prove_pairs
+
+if TYPE_CHECKING:
+    from tvlint.cache.remember import Cache, Question
 
 NNSCALER = "nnscaler"
 """The framework whose configurations are never those of a Megatron, whatever the project says."""
+
+LARGE = 64 << 10
+"""Bytes of the smallest plan of which is kept what is found in it."""
 
 
 @dataclass
@@ -44,17 +51,21 @@ def check(
     project: Project,
     progress: Progress | None = None,
     plans: dict[str, Plan] | None = None,
+    cache: Cache | None = None,
 ) -> tuple[Report, tuple[str, ...]]:
     """The report of the rules over the files, and the named files that hold nothing that tvlint reads.
 
-    `rules` are those that apply, `known` all that exist. Plans that the project's proofs need are left in `plans`.
+    `rules` are those that apply, `known` all that exist. Plans that the project's proofs need are left in `plans`, where
+    they were read; what is found in large plans is kept in the cache.
     """
     said = _Said(problems=list(candidates.problems))
     needed = {path for pair in _pairs(project) for path in (pair.parallel, pair.reference)}
     for index, path in enumerate(candidates.files):
         if progress is not None:
             progress(f"checking {path}", index / len(candidates.files))
-        plan = _check_file(path, path in candidates.named, rules, project, said)
+        if cache is not None and path in needed:
+            cache.look(path)
+        plan = _check_once(path, path in candidates.named, rules, project, said, cache)
         if plan is not None and plans is not None and path in needed:
             plans[path] = plan
 
@@ -78,11 +89,11 @@ def _once(findings: list[Finding]) -> list[Finding]:
     return list({(finding.rule, finding.location, finding.message): finding for finding in reversed(findings)}.values())[::-1]
 
 
-def prove_project(project: Project, progress: Progress | None, plans: Mapping[str, Plan]) -> Report:
+def prove_project(project: Project, progress: Progress | None, plans: Mapping[str, Plan], cache: Cache | None = None) -> Report:
     """The verdicts of the project's `[[proof]]` pairs; `plans` are those that have been read already."""
     report = Report()
-    for pair in _pairs(project):
-        report = joined(report, prove_pair(pair, progress, dict(plans)))
+    for proved in prove_pairs(tuple(_pairs(project)), 1, progress, dict(plans), cache):
+        report = joined(report, proved)
     return report
 
 
@@ -103,6 +114,38 @@ def joined(one: Report, two: Report) -> Report:
         checked=tuple(dict.fromkeys(one.checked + two.checked)),
         outlines=one.outlines + tuple(outline for outline in two.outlines if outline.path not in drawn),
     )
+
+
+def _check_once(
+    path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said, cache: Cache | None
+) -> Plan | None:
+    """Check the file, or say what was said of it before: of a plan, nothing but its files and the rules decides that."""
+    question = _question(cache, path, rules)
+    found = cache.recall(question, Report) if cache is not None else None
+    if found is not None:
+        said.checked[path] = {RuleKind.INPUT, RuleKind.PLAN}
+        said.findings += found.findings
+        said.outlines += found.outlines
+        return None
+    before = (len(said.findings), len(said.outlines))
+    others = (len(said.problems), len(said.not_evaluated))
+    plan = _check_file(path, named, rules, project, said)
+    only_findings = others == (len(said.problems), len(said.not_evaluated))
+    if cache is not None and plan is not None and only_findings and said.checked[path] == {RuleKind.INPUT, RuleKind.PLAN}:
+        report = Report(findings=tuple(said.findings[before[0] :]), outlines=tuple(said.outlines[before[1] :]))
+        cache.keep(question, report, Report)
+    return plan
+
+
+def _question(cache: Cache | None, path: str, rules: Mapping[str, Rule]) -> Question | None:
+    """The plan rules that apply to the file as a question to the cache; None for a file that is quickly checked anyway."""
+    try:
+        large = os.path.isdir(path) or os.path.getsize(path) >= LARGE
+    except OSError:
+        return None
+    if cache is None or not large:
+        return None
+    return cache.question("check", tuple(name for name, rule in rules.items() if rule.kind is RuleKind.PLAN), (path,))
 
 
 def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said) -> Plan | None:

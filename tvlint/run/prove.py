@@ -15,8 +15,11 @@ from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 
 if TYPE_CHECKING:
+    from tvlint.cache.remember import Cache, Question
     from tvlint.readers.document import Document
 
+UNDECIDED = "annotation not decided by the solver"
+"""The fact of a verdict that says that the solver ran out of time; with another machine it may not."""
 Progress: TypeAlias = Callable[[str, float], None]
 """What is being done, and which share of it is done (0 to 1)."""
 
@@ -148,14 +151,67 @@ def peak_bytes() -> int:
 
 
 def prove_pairs(
-    pairs: tuple[Pair, ...], jobs: int, progress: Progress | None = None, plans: dict[str, Plan] | None = None
+    pairs: tuple[Pair, ...],
+    jobs: int,
+    progress: Progress | None = None,
+    plans: dict[str, Plan] | None = None,
+    cache: Cache | None = None,
+) -> Iterator[Report]:
+    """The report of each pair, in order, from the cache where one knows it; what is proved here is kept there."""
+    questions, known = [], []
+    for pair in pairs:
+        started = time.perf_counter()
+        questions.append(_question(cache, pair))
+        known.append(_recalled(cache, questions[-1], started))
+    proved = _prove_each(tuple(pair for pair, found in zip(pairs, known, strict=True) if found is None), jobs, progress, plans)
+    for question, found in zip(questions, known, strict=True):
+        if found is not None:
+            yield found
+            continue
+        report = next(proved)
+        if cache is not None and _lasting(report):
+            cache.keep(question, report, Report)
+        yield report
+
+
+def _question(cache: Cache | None, pair: Pair) -> Question | None:
+    """The pair as a question to the cache; without a reference it is about what lies beside the generated code."""
+    if cache is None:
+        return None
+    beside = pair.parallel if os.path.isdir(pair.parallel) else os.path.join(os.path.dirname(pair.parallel), "gencode0.py")
+    return cache.question("prove", pair, (pair.parallel, pair.reference or beside))
+
+
+def _recalled(cache: Cache | None, question: Question | None, started: float) -> Report | None:
+    """The report that was kept, which says so and tells this run's time and memory."""
+    from tvlint.reporters.tally import seconds_text
+
+    report = cache.recall(question, Report) if cache is not None else None
+    if report is None:
+        return None
+
+    def told(verdict: Verdict) -> Verdict:
+        facts = (*verdict.facts, ("cached proof of", seconds_text(verdict.seconds)))
+        return replace(verdict, facts=facts, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
+
+    return replace(report, verdicts=tuple(map(told, report.verdicts)))
+
+
+def _lasting(report: Report) -> bool:
+    """Whether proving again would give the same: a plan was read, and the solver did not run out of time."""
+    facts = [name for verdict in report.verdicts for name, _ in verdict.facts]
+    return bool(report.verdicts) and not report.problems and UNDECIDED not in facts
+
+
+def _prove_each(
+    pairs: tuple[Pair, ...], jobs: int, progress: Progress | None, plans: dict[str, Plan] | None
 ) -> Iterator[Report]:
     """The report of each pair, in order; with more than one job, that many at a time in processes of their own.
 
     `plans` holds what was read, by path: a reference is read once for all its pairs, and whoever owns the mapping decides
     when the last plans are let go of, which takes seconds for large ones.
     """
-    if jobs == 1 or len(pairs) == 1:
+    if jobs == 1 or len(pairs) <= 1:
         held: dict[str, Plan] = {} if plans is None else plans
         for pair in pairs:
             for path in [path for path in held if path not in (pair.parallel, pair.reference)]:

@@ -1,0 +1,112 @@
+"""What a result depends on, as one address: the program, what it was asked, and every byte that it reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tvlint
+from tvlint.data import data_path
+
+LARGEST = 4 << 30
+"""Bytes of the largest file that is hashed; the readers take none that is larger."""
+_DEPENDENCIES = ("numpy", "z3-solver", "zstandard")
+"""What a verdict is computed with, beside tvlint and Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A file at one time: the digest of what it held and, to tell whether it was written since, what the system says of it."""
+
+    path: str
+    digest: str
+    stamp: tuple[int, ...]
+
+
+def content(path: str) -> Content | None:
+    """The file as it is now; None where it is no regular file that can be read."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        with open(path, "rb") as file:
+            before = os.fstat(file.fileno())
+            if not stat.S_ISREG(before.st_mode) or before.st_size > LARGEST:
+                return None
+            digest = hashlib.sha256()
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+            after = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return None
+    return Content(path, digest.hexdigest(), _stamp(after)) if _stamp(before) == _stamp(after) else None
+
+
+def _stamp(information: os.stat_result) -> tuple[int, ...]:
+    return (information.st_dev, information.st_ino, information.st_size, information.st_mtime_ns, information.st_ctime_ns)
+
+
+def address(kind: str, program: str, asked: object, contents: Iterable[Content]) -> str:
+    """The address of a result of that kind. Raises TypeError where `asked` holds what has no canonical form."""
+    read = [[content.path, content.digest] for content in contents]
+    text = json.dumps([kind, program, _canonical(asked), read], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _canonical(value: object) -> Any:
+    if isinstance(value, Enum):
+        return ["enum", type(value).__name__, value.name]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path):
+        return ["path", str(value)]
+    if isinstance(value, tuple | list):
+        return ["list", *map(_canonical, value)]
+    if isinstance(value, frozenset | set):
+        return ["set", *sorted(map(_canonical, value), key=json.dumps)]
+    if isinstance(value, Mapping):
+        return ["map", *sorted(([_canonical(key), _canonical(item)] for key, item in value.items()), key=json.dumps)]
+    if is_dataclass(value) and not isinstance(value, type):
+        own = [[field.name, _canonical(getattr(value, field.name))] for field in fields(value)]
+        return ["value", type(value).__name__, *own]
+    raise TypeError(f"nothing that an address can tell: {type(value).__name__}")
+
+
+@cache
+def program() -> str | None:
+    """A digest of tvlint as it is installed here, its rules and schemas, Python, and the libraries that verdicts rest on.
+
+    None where the source of tvlint is not to be found, so that nothing would tell one tvlint from another.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    digest = hashlib.sha256()
+    try:
+        package = Path(tvlint.__file__).parent
+        sources = sorted(package.rglob("*.py"))
+        if package / "__init__.py" not in sources or Path(__file__) not in sources:
+            return None
+        for folder, files in ((package, sources), *((data_path(kind), None) for kind in ("rules", "schemas"))):
+            for file in files if files is not None else sorted(folder.iterdir()):
+                if file.is_file():
+                    data = file.read_bytes()
+                    digest.update(f"{file.relative_to(folder).as_posix()}\0{len(data)}\0".encode())
+                    digest.update(data)
+    except OSError:
+        return None
+    versions = [tvlint.__version__, sys.version, sys.platform]
+    for name in _DEPENDENCIES:
+        try:
+            versions.append(version(name))
+        except PackageNotFoundError:
+            versions.append("")
+    digest.update(json.dumps(versions).encode("ascii"))
+    return digest.hexdigest()

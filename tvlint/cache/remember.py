@@ -1,0 +1,111 @@
+"""Asking whether a result is known, and keeping it when it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from tvlint.cache.address import Content
+    from tvlint.cache.store import Store
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of which plans, by address."""
+
+    address: str
+    plans: tuple[str, ...]
+    contents: tuple[Content, ...]
+
+
+@dataclass
+class Cache:
+    """The results that are remembered in `.tvlint_cache` of `folder`.
+
+    A file counts as what it held when this run first asked about it, so ask before it is read. Nothing of the disk is touched
+    before the first question.
+    """
+
+    folder: Path
+    _store: Store | None = None
+    _opened: bool = False
+    _contents: dict[str, Content | None] = field(default_factory=dict)
+
+    def question(self, kind: str, asked: object, plans: tuple[str, ...]) -> Question | None:
+        """The question as an address; None where nothing can be remembered here, or a file cannot be read.
+
+        `asked` is everything that the result depends on beside this program and the content of the plans.
+        """
+        from tvlint.cache.address import address, program
+
+        engine = program() if self._opened_store() is not None else None
+        paths = _files(plans) if engine is not None else ()
+        contents = [self._content(path) for path in paths]
+        found = tuple(content for content in contents if content is not None)
+        if engine is None or not found or len(found) < len(contents):
+            return None
+        return Question(address(kind, engine, asked, found), plans, found)
+
+    def look(self, plan: str) -> None:
+        """Note what the plan holds now, for questions that are asked when it has been read."""
+        if self._opened_store() is not None:
+            for path in _files((plan,)):
+                self._content(path)
+
+    def recall(self, question: Question | None, type: type[T]) -> T | None:
+        """The result that was kept for the question."""
+        from tvlint.cache.values import decode
+
+        store = self._opened_store()
+        data = store.get(question.address) if question is not None and store is not None else None
+        if data is None:
+            return None
+        try:
+            return decode(data, type)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
+
+    def keep(self, question: Question | None, result: T, type: type[T]) -> None:
+        """Remember the result, unless a file was written, added or removed since the question was asked."""
+        from tvlint.cache.address import content
+        from tvlint.cache.values import decode, encode
+
+        store = self._opened_store()
+        if question is None or store is None or _files(question.plans) != tuple(known.path for known in question.contents):
+            return
+        if any(content(known.path) != known for known in question.contents):
+            return
+        data = encode(result)
+        if decode(data, type) == result:
+            store.put(question.address, data)
+
+    def _content(self, path: str) -> Content | None:
+        from tvlint.cache.address import content
+
+        if path not in self._contents:
+            self._contents[path] = content(path)
+        return self._contents[path]
+
+    def _opened_store(self) -> Store | None:
+        if not self._opened:
+            from tvlint.cache.secret import secret
+            from tvlint.cache.store import FOLDER, Store
+
+            self._opened = True
+            key = secret((self.folder, Path.cwd()))
+            self._store = Store(str(self.folder / FOLDER), key) if key is not None else None
+        return self._store
+
+
+def _files(plans: tuple[str, ...]) -> tuple[str, ...]:
+    """Every file that the plans are read from; none where a folder cannot be listed."""
+    from tvlint.readers.inputs import files_of
+
+    try:
+        return tuple(dict.fromkeys(file for plan in plans for file in files_of(plan)))
+    except (OSError, ValueError):
+        return ()

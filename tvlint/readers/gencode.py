@@ -16,7 +16,8 @@ from tvlint.readers.document import Document, ReadError
 from tvlint.readers.gencode_fold import Difference, classes_of, differences, smallest_replica
 from tvlint.readers.gencode_inputs import loaders_of, solved
 from tvlint.readers.gencode_plan import FORMAT, Built, Replica, build
-from tvlint.readers.gencode_rank import RankFile, read_rank
+from tvlint.readers.gencode_rank import read_rank
+from tvlint.readers.gencode_records import RankFile
 from tvlint.readers.gencode_shapes import Kind
 from tvlint.readers.gencode_shift import as_first_replica
 from tvlint.readers.gencode_syntax import parse, read_bytes

@@ -11,7 +11,7 @@ from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Collective, Communicate
 from tvlint.readers.gencode_plan import Built
-from tvlint.readers.gencode_rank import ClearGradients, Execute, Load, RankFile, RunBackward
+from tvlint.readers.gencode_records import ClearGradients, Execute, Load, RankFile, RunBackward
 from tvlint.readers.gencode_reductions import error, flags, reducer_groups, reducers
 from tvlint.readers.gencode_slices import slices
 

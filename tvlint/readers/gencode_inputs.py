@@ -8,7 +8,7 @@ from itertools import product
 from tvlint.ir.plan import Compute, Literal, Operator, Receive, Send
 from tvlint.readers.gencode_methods import Body, lower
 from tvlint.readers.gencode_plan import Replica
-from tvlint.readers.gencode_rank import Execute, Load, RankFile
+from tvlint.readers.gencode_records import Execute, Load, RankFile
 from tvlint.readers.gencode_shapes import Contradiction, Kind, bound_of, results
 
 _MOST_DIMENSIONS = 4

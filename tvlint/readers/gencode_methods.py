@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Collective, Communicate, Compute, Group, Literal, Operand, Operator, Peer, Receive, Send, Value
 from tvlint.readers.document import ReadError
-from tvlint.readers.gencode_rank import Delete, Method, Parameter, Statement
+from tvlint.readers.gencode_records import Delete, Method, Parameter, Statement
 from tvlint.readers.gencode_syntax import NotConstant, constant, dotted
 
 IDENTITY = "nnscaler.runtime.function.identity"

@@ -28,7 +28,7 @@ from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_autograd import differentiated, gradient
 from tvlint.readers.gencode_methods import IDENTITY, Body, Gradual, lower
 from tvlint.readers.gencode_names import cell_name, number_of
-from tvlint.readers.gencode_rank import ClearGradients, Delete, Execute, Load, Method, RankFile, Reducer, Rename, RunBackward
+from tvlint.readers.gencode_records import ClearGradients, Delete, Execute, Load, Method, RankFile, Reducer, Rename, RunBackward
 from tvlint.readers.gencode_shapes import Contradiction, Kind, bound_of, results
 from tvlint.readers.nnscaler_mesh import mesh_of
 
@@ -149,7 +149,7 @@ def _collect_stated(built: Built) -> None:
 
 
 def _parameter(built: Built, name: str, parameter: object) -> None:
-    from tvlint.readers.gencode_rank import Parameter
+    from tvlint.readers.gencode_records import Parameter
 
     assert isinstance(parameter, Parameter)
     role = Role.WEIGHT if parameter.is_weight else Role.BUFFER

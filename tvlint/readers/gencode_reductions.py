@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.readers.gencode_plan import Built
-from tvlint.readers.gencode_rank import Execute, RankFile, RunBackward
+from tvlint.readers.gencode_records import Execute, RankFile, RunBackward
 
 
 def error(

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 from tvlint.findings import Finding, Related
 from tvlint.readers.gencode_plan import Built
-from tvlint.readers.gencode_rank import Parameter
+from tvlint.readers.gencode_records import Parameter
 from tvlint.readers.gencode_reductions import error
 
 

@@ -1,0 +1,88 @@
+"""Generated methods: segments, adapters and the calls of reducers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from tvlint.readers.gencode_nodes import Nodes, arguments_of
+from tvlint.readers.gencode_records import Delete, Method, Statement
+from tvlint.readers.gencode_syntax import dotted
+
+
+def read_method(nodes: Nodes, function: ast.FunctionDef) -> Method:
+    """The statements of one method."""
+    return _Body(nodes).read(function)
+
+
+class _Body:
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+
+    def read(self, function: ast.FunctionDef) -> Method:
+        arguments = arguments_of(function)
+        if arguments is None or not arguments or arguments[0] != "self" or function.decorator_list:
+            raise self.nodes.fail(function, f"`{function.name}` has other arguments than generated code has")
+        body: list[Statement | Delete] = []
+        returns: tuple[str, ...] = ()
+        returned_at = self.nodes.source.at(function)
+        reduces = ""
+        checkpointed = False
+        inner: dict[str, ast.FunctionDef] = {}
+        for index, node in enumerate(function.body):
+            match node:
+                case ast.Return(value=value) if index == len(function.body) - 1:
+                    returned_at = self.nodes.source.at(node)
+                    returns = self.nodes.names(value, node)
+                case ast.Delete(targets=targets):
+                    body.append(Delete(tuple(dotted(target) for target in targets)))
+                case ast.Expr(value=ast.Call(func=func, args=[], keywords=[])) if dotted(func).endswith(".sync_grads"):
+                    reduces = dotted(func).removeprefix("self.").removesuffix(".sync_grads")
+                case ast.FunctionDef(name=name):
+                    inner[name] = node
+                case ast.Assign(targets=[target], value=ast.Call() as call):
+                    if dotted(call.func) in ("ckpt.checkpoint", "torch.utils.checkpoint.checkpoint"):
+                        checkpointed = True
+                        body += self._recomputed(call, self.nodes.targets(target), inner)
+                    else:
+                        body.append(Statement(self.nodes.targets(target), call, self.nodes.at(node)))
+                case ast.Expr(value=ast.Constant()) | ast.Pass():
+                    pass
+                case _:
+                    raise self.nodes.unknown(node, f"`{function.name}`")
+        return Method(
+            function.name,
+            arguments[1:],
+            tuple(body),
+            returns,
+            self.nodes.source.at(function),
+            returned_at,
+            reduces,
+            checkpointed,
+        )
+
+    def _recomputed(
+        self, call: ast.Call, outputs: tuple[str, ...], inner: Mapping[str, ast.FunctionDef]
+    ) -> Iterator[Statement | Delete]:
+        """The body of a function that is run under activation checkpointing, in place of the call.
+
+        Generated code gives the function the caller's names; anything else is refused.
+        """
+        name = dotted(call.args[0]) if call.args else ""
+        function = inner.get(name)
+        if function is None:
+            raise self.nodes.fail(call, "what is checkpointed is no function of this method")
+        passed = tuple(dotted(arg) for arg in call.args[1:])
+        if arguments_of(function) != passed or not isinstance(function.body[-1], ast.Return):
+            raise self.nodes.fail(call, f"`{name}` is called with other names than its own arguments")
+        returned = self.nodes.names(function.body[-1].value, function.body[-1])
+        if returned != outputs:
+            raise self.nodes.fail(call, f"the results of `{name}` are renamed")
+        for node in function.body[:-1]:
+            match node:
+                case ast.Delete():
+                    pass
+                case ast.Assign(targets=[target], value=ast.Call() as operation):
+                    yield Statement(self.nodes.targets(target), operation, self.nodes.at(node))
+                case _:
+                    raise self.nodes.unknown(node, f"`{name}`")

@@ -1,0 +1,154 @@
+"""`__init__` of a generated class: groups, parameters and reducers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tvlint.ir.plan import Value
+from tvlint.readers.gencode_nodes import Nodes
+from tvlint.readers.gencode_records import Parameter, RankFile, Reducer
+from tvlint.readers.gencode_syntax import dotted
+
+REDUCER = "nnscaler.runtime.adapter.Reducer"
+
+
+def read_init(nodes: Nodes, found: RankFile, function: ast.FunctionDef) -> None:
+    """Fill `found` with what `__init__` creates and registers."""
+    _Init(nodes, found).read(function)
+
+
+class _Init:
+    def __init__(self, nodes: Nodes, found: RankFile) -> None:
+        self.nodes = nodes
+        self.found = found
+        self.defaults: Mapping[str, Value] = {}
+
+    def read(self, function: ast.FunctionDef) -> None:
+        defaults: dict[str, Value] = {}
+        for name, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+            if value is not None:
+                defaults[name.arg] = self.nodes.constant(value, f"the default of `{name.arg}`")
+        self.defaults = defaults
+        for node in function.body:
+            match node:
+                case ast.Expr(value=ast.Call() as call):
+                    self._registration(node, call)
+                case ast.Assign(targets=[ast.Attribute() as target], value=ast.Call() as call):
+                    self._reducer(node, dotted(target), call)
+                case ast.Expr(value=ast.Constant()) | ast.Pass():
+                    pass
+                case _:
+                    raise self.nodes.unknown(node, "`__init__`")
+
+    def _registration(self, node: ast.Expr, call: ast.Call) -> None:
+        callee = dotted(call.func)
+        match callee.split("."):
+            case ["self", "init_group"]:
+                self.found.groups.append(
+                    (self.nodes.integers(self.nodes.argument(call, 0, "ranks"), "a group"), self.nodes.source.at(node))
+                )
+            case ["self", "register_parameter" | "register_buffer" as which]:
+                self._register(node, call, which == "register_parameter")
+            case ["self", "add_full_map"]:
+                self._full_map(node, call)
+            case ["self", reducer, "add_param"]:
+                self._add_parameter(node, reducer, call)
+            case ["self", "add_reducer"]:
+                name = dotted(self.nodes.argument(call, 0, "reducer")).removeprefix("self.")
+                if name not in self.found.reducers:
+                    raise self.nodes.fail(node, f"`{name or 'it'}` is added and is no reducer")
+                self.found.reducers[name] = replace(self.found.reducers[name], registered=True)
+            case ["self", "_post_init"] | []:
+                pass
+            case _ if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__":
+                pass
+            case _:
+                raise self.nodes.fail(node, f"`__init__` calls `{callee}`, which generated code is not known to do")
+
+    def _register(self, node: ast.Expr, call: ast.Call, is_weight: bool) -> None:
+        name = self.nodes.constant(self.nodes.argument(call, 0, "name"), "the name of a parameter")
+        made = self.nodes.argument(call, 1, "param" if is_weight else "tensor")
+        if isinstance(made, ast.Call) and dotted(made.func) == "torch.nn.Parameter":
+            made = self.nodes.argument(made, 0, "data")
+        if not isinstance(name, str) or not isinstance(made, ast.Call) or dotted(made.func) != "torch.empty":
+            raise self.nodes.fail(node, "a parameter is not registered as `torch.empty(shape, dtype=...)`")
+        shape = self.nodes.integers(self.nodes.argument(made, 0, "size"), f"the shape of `{name}`")
+        dtype = self.nodes.constant(self.nodes.argument(made, 1, "dtype"), f"the dtype of `{name}`")
+        if name in self.found.parameters:
+            raise self.nodes.fail(node, f"`{name}` is registered twice")
+        if min(shape, default=0) < 0:
+            raise self.nodes.fail(node, f"the shape of `{name}` is {shape}")
+        self.found.parameters[name] = Parameter(
+            name, shape, str(dtype).removeprefix("torch."), is_weight, self.nodes.source.at(node), name, shape
+        )
+
+    def _full_map(self, node: ast.Expr, call: ast.Call) -> None:
+        name = self.nodes.constant(self.nodes.argument(call, 0, "attr"), "the name of a parameter")
+        parameter = self.found.parameters.get(name) if isinstance(name, str) else None
+        if parameter is None:
+            raise self.nodes.fail(node, f"`add_full_map` names `{name}`, which is not registered")
+        if len(call.args) < 7:
+            raise self.nodes.fail(node, "`add_full_map` does not have its seven arguments")
+        is_weight = self.nodes.constant(call.args[2], "the kind of a parameter")
+        full_name = self.nodes.constant(call.args[3], "the full name of a parameter")
+        whole = self.nodes.integers(call.args[4], f"the whole shape of `{name}`")
+        region = self._region(call.args[5], name)
+        parts = self.nodes.integer(call.args[6], f"the number of parts of `{name}`")
+        if not isinstance(full_name, str) or not isinstance(is_weight, bool) or len(region) != len(whole):
+            raise self.nodes.fail(node, f"the full map of `{name}` is not one")
+        self.found.parameters[str(name)] = replace(
+            parameter,
+            full_name=full_name,
+            whole=whole,
+            region=region,
+            parts=parts,
+            is_weight=parameter.is_weight and is_weight,
+            map_source=self.nodes.source.at(node),
+        )
+
+    def _region(self, node: ast.expr, name: object) -> tuple[tuple[int, int], ...]:
+        value = self.nodes.constant(node, f"the slices of `{name}`")
+        box = []
+        for entry in value if isinstance(value, tuple) else ():
+            match entry:
+                case ("slice", int(low), int(high)) | ("slice", int(low), int(high), None | 1):
+                    box.append((low, high))
+                case _:
+                    raise self.nodes.fail(node, f"the slices of `{name}` are not all `slice(start, stop)`")
+        return tuple(box)
+
+    def _reducer(self, node: ast.Assign, target: str, call: ast.Call) -> None:
+        name = target.removeprefix("self.")
+        if not target.startswith("self.") or dotted(call.func) != REDUCER or call.args:
+            raise self.nodes.fail(node, f"`__init__` makes `{target}` in a way that generated code is not known to")
+        given: dict[str, Value] = {}
+        for keyword in call.keywords:
+            word = keyword.arg or ""
+            if isinstance(keyword.value, ast.Name) and keyword.value.id in self.defaults:
+                given[word] = self.defaults[keyword.value.id]
+            else:
+                given[word] = self.nodes.constant(keyword.value, f"`{word}` of a reducer")
+        ranks = given.get("ranks")
+        if not isinstance(ranks, tuple) or not all(isinstance(rank, int) and rank >= 0 for rank in ranks):
+            raise self.nodes.fail(node, "a reducer does not list its `ranks`")
+        groups = given.get("zero_ngroups", 1)
+        self.found.reducers[name] = Reducer(
+            name,
+            tuple(rank for rank in ranks if isinstance(rank, int)),
+            str(given.get("reduce_op", "sum")),
+            given.get("async_op") is True,
+            bool(given.get("zero", False)),
+            groups if isinstance(groups, int) else 1,
+            self.nodes.source.at(node),
+        )
+
+    def _add_parameter(self, node: ast.Expr, reducer: str, call: ast.Call) -> None:
+        weight = dotted(self.nodes.argument(call, 0, "param")).removeprefix("self.")
+        if reducer not in self.found.reducers:
+            raise self.nodes.fail(node, f"`{reducer}` is used before it is made")
+        if weight not in self.found.parameters:
+            raise self.nodes.fail(node, f"`{weight or 'an expression'}` is added to a reducer and is not registered")
+        known = self.found.reducers[reducer]
+        self.found.reducers[reducer] = replace(known, weights=(*known.weights, weight))

@@ -1,0 +1,116 @@
+"""Syntax nodes of generated code: their places, the constants and names in them, and what to say about unknown ones."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Value
+from tvlint.readers.document import ReadError
+from tvlint.readers.gencode_syntax import NotConstant, Source, constant, dotted, integer, integers
+from tvlint.readers.nnscaler_records import Sources
+
+
+class Nodes:
+    """The nodes of one file."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.origins = Sources(source.path)
+
+    def fail(self, node: ast.AST, message: str, help: str = "") -> ReadError:
+        return ReadError(message, self.source.at(node), help)
+
+    def unknown(self, node: ast.AST, where: str) -> ReadError:
+        what = type(node).__name__ if not isinstance(node, ast.Expr) else type(node.value).__name__
+        return self.fail(node, f"{where} holds a statement (`{what}`) that generated code is not known to have")
+
+    def at(self, node: ast.AST) -> Location:
+        """The place of `node`; its origin is the model's line in the comment above."""
+        place = self.source.at(node)
+        above = self.source.lines[place.line - 2].strip() if place.line is not None and place.line >= 2 else ""
+        if not above.startswith("# File "):
+            return place
+        origin = self.origins.of(above[2:], lambda: "")
+        return replace(place, origin=origin) if origin.line is not None else place
+
+    def integer(self, node: ast.AST, what: str) -> int:
+        try:
+            value = integer(node)
+        except NotConstant as error:
+            raise self.fail(node, f"{what} is {error}") from None
+        if value < 0:
+            raise self.fail(node, f"{what} is {value}")
+        return value
+
+    def integers(self, node: ast.AST, what: str) -> tuple[int, ...]:
+        try:
+            return integers(node)
+        except NotConstant as error:
+            raise self.fail(node, f"{what} is {error}") from None
+
+    def constant(self, node: ast.AST, what: str) -> Value:
+        try:
+            return constant(node)
+        except NotConstant as error:
+            raise self.fail(node, f"{what} is {error}") from None
+
+    def argument(self, call: ast.Call, position: int, name: str) -> ast.expr:
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return keyword.value
+        if position < len(call.args):
+            return call.args[position]
+        raise self.fail(call, f"`{dotted(call.func)}` lacks its argument `{name}`")
+
+    def targets(self, node: ast.expr) -> tuple[str, ...]:
+        return self.names(node, node)
+
+    def names(self, node: ast.expr | None, place: ast.AST) -> tuple[str, ...]:
+        match node:
+            case None:
+                return ()
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                return tuple(name for item in items for name in self.names(item, place))
+            case ast.Name(id=name):
+                return (name,)
+            case ast.Attribute() if dotted(node).startswith("self."):
+                return (dotted(node).removeprefix("self."),)
+            case _:
+                raise self.fail(place, "an expression stands where a name is expected")
+
+    def operands(self, value: ast.expr, node: ast.AST) -> tuple[str, ...]:
+        """The names in a tuple; an empty one for `None`."""
+        if not isinstance(value, ast.Tuple):
+            raise self.fail(node, "values are not given as a tuple")
+        found = []
+        for item in value.elts:
+            if isinstance(item, ast.Constant) and item.value is None:
+                found.append("")
+            elif isinstance(item, ast.Name):
+                found.append(item.id)
+            else:
+                raise self.fail(node, "a value of the schedule is an expression")
+        return tuple(found)
+
+    def starred(self, args: list[ast.expr], node: ast.AST) -> tuple[str, ...]:
+        match args:
+            case [ast.Starred(value=value)]:
+                return self.operands(value, node)
+            case []:
+                return ()
+            case _:
+                raise self.fail(node, "arguments are not given as `*(...)`")
+
+
+def arguments_of(function: ast.FunctionDef) -> tuple[str, ...] | None:
+    """The names of plain positional arguments; None where there are others."""
+    given = function.args
+    if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults:
+        return None
+    return tuple(argument.arg for argument in given.args)
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True

@@ -1,0 +1,154 @@
+"""What one `gencode{rank}.py` says, as records."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tvlint.ir.location import Location
+from tvlint.readers.gencode_syntax import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter or buffer of one rank, and which slice of which whole it is."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    is_weight: bool
+    source: Location
+    full_name: str = ""
+    whole: tuple[int, ...] = ()
+    region: tuple[tuple[int, int], ...] = ()
+    parts: int = 1
+    map_source: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """One gradient reducer and the parameters that were added to it."""
+
+    name: str
+    ranks: tuple[int, ...]
+    reduce: str
+    asynchronous: bool
+    zero: bool
+    zero_groups: int
+    source: Location
+    weights: tuple[str, ...] = ()
+    registered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`outputs = call`, one line of a method."""
+
+    outputs: tuple[str, ...]
+    call: ast.Call
+    source: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """`del names`."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A segment, an adapter or a reducer's call; `reduces` names the reducer attribute of the last kind."""
+
+    name: str
+    arguments: tuple[str, ...]
+    body: tuple[Statement | Delete, ...]
+    returns: tuple[str, ...]
+    source: Location
+    returned_at: Location
+    reduces: str = ""
+    checkpointed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The data loader gives one micro-batch."""
+
+    loader: str
+    outputs: tuple[str, ...]
+    source: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """A method is run; `tracked` says that autograd records it (`fexecute` with `requires_grad=True`)."""
+
+    method: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    forward: bool
+    tracked: bool
+    source: Location
+
+
+@dataclass(frozen=True, slots=True)
+class RunBackward:
+    """Autograd is run from a segment's outputs to its inputs; an empty gradient stands for `None`."""
+
+    segment: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    gradients: tuple[str, ...]
+    results: tuple[str, ...]
+    skips_reducer: bool
+    source: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """`new = old.detach()`."""
+
+    new: str
+    old: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearGradients:
+    """`model.zero_grad()`; `skipped` when the flag before it says so."""
+
+    skipped: bool
+    source: Location
+
+
+Action: TypeAlias = "Load | Execute | RunBackward | Rename | Delete | ClearGradients"
+
+
+@dataclass(slots=True)
+class RankFile:
+    """All that one generated file says."""
+
+    source: Source
+    rank: int = -1
+    rank_source: Location | None = None
+    version: str = ""
+    micro_batches: int | None = None
+    groups: list[tuple[tuple[int, ...], Location]] = field(default_factory=list)
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    reducers: dict[str, Reducer] = field(default_factory=dict)
+    methods: dict[str, Method] = field(default_factory=dict)
+    actions: list[Action] = field(default_factory=list)
+    returned: tuple[str, ...] = ()
+    returned_at: Location | None = None
+    train_source: Location | None = None
+    modules: set[str] = field(default_factory=set)
+    modules_before_class: set[str] = field(default_factory=set)
+    base_module: str = ""
+    class_source: Location | None = None
+    names: set[str] = field(default_factory=set)
+    """Names that are assigned or are arguments somewhere."""
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.source.path

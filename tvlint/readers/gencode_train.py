@@ -1,0 +1,95 @@
+"""`_train_step`: the schedule of one rank."""
+
+from __future__ import annotations
+
+import ast
+
+from tvlint.readers.gencode_nodes import Nodes, arguments_of
+from tvlint.readers.gencode_records import Action, ClearGradients, Delete, Execute, Load, RankFile, Rename, RunBackward
+from tvlint.readers.gencode_syntax import dotted
+
+EXECUTOR = "nnscaler.runtime.executor"
+FLAGS = "nnscaler.flags.RuntimeFlag"
+
+
+def read_train_step(nodes: Nodes, found: RankFile, function: ast.FunctionDef) -> None:
+    """Fill `found` with the actions of the training step."""
+    _Train(nodes, found).read(function)
+
+
+class _Train:
+    def __init__(self, nodes: Nodes, found: RankFile) -> None:
+        self.nodes = nodes
+        self.found = found
+
+    def read(self, function: ast.FunctionDef) -> None:
+        arguments = arguments_of(function)
+        if arguments is None or len(arguments) < 2:
+            raise self.nodes.fail(function, "`_train_step` does not take the model and a data loader")
+        model, *loaders = arguments
+        self.found.train_source = self.nodes.source.at(function)
+        skips = {"skip_reducer": False, "skip_zero_grad": False}
+        for index, node in enumerate(function.body):
+            match node:
+                case ast.Assign(targets=[ast.Name(id="_")], value=ast.Constant(value=None)):
+                    pass
+                case ast.Assign(targets=[ast.Attribute() as target], value=ast.Constant(value=bool(flag))) if (
+                    dotted(target).startswith(FLAGS) and target.attr in skips
+                ):
+                    skips[target.attr] = flag
+                case ast.Expr(value=ast.Call(func=func, args=[])) if dotted(func) == f"{model}.zero_grad":
+                    self.found.actions.append(ClearGradients(skips["skip_zero_grad"], self.nodes.source.at(node)))
+                case ast.Delete(targets=targets):
+                    self.found.actions.append(Delete(tuple(dotted(target) for target in targets)))
+                case ast.Return(value=value) if index == len(function.body) - 1:
+                    self.found.returned = self.nodes.names(value, node)
+                    self.found.returned_at = self.nodes.source.at(node)
+                case ast.Assign(targets=[target], value=ast.Call() as call):
+                    outputs = tuple(name for name in self.nodes.targets(target) if name != "_")
+                    self.found.actions.append(self._action(node, outputs, call, model, loaders, skips["skip_reducer"]))
+                case ast.Pass() | ast.Expr(value=ast.Constant()):
+                    pass
+                case _:
+                    raise self.nodes.unknown(node, "`_train_step`")
+
+    def _action(
+        self, node: ast.Assign, outputs: tuple[str, ...], call: ast.Call, model: str, loaders: list[str], skips: bool
+    ) -> Action:
+        callee = dotted(call.func)
+        source = self.nodes.source.at(node)
+        if callee == "next":
+            (loader,) = self.nodes.starred(call.args, call) or ("",)
+            if loader not in loaders:
+                raise self.nodes.fail(node, f"`next` of `{loader}`, which is no data loader")
+            return Load(loader, outputs, source)
+        if callee == f"{EXECUTOR}.backward":
+            if len(call.args) != 4 or call.keywords:
+                raise self.nodes.fail(node, "`backward` does not have its four arguments")
+            segment = self.nodes.constant(call.args[0], "the name of a segment")
+            inputs, made, gradients = (self.nodes.operands(arg, node) for arg in call.args[1:])
+            if segment not in self.found.methods or len(made) != len(gradients):
+                raise self.nodes.fail(node, f"`backward` of `{segment}` does not fit a segment")
+            return RunBackward(str(segment), inputs, made, gradients, outputs, skips, source)
+        if callee in (f"{EXECUTOR}.fexecute", f"{EXECUTOR}.aexecute"):
+            forward = callee.endswith("fexecute")
+            rest = call.args[1:] if forward else call.args
+            method = dotted(rest[0]).removeprefix(f"{model}.") if rest else ""
+            if method not in self.found.methods:
+                raise self.nodes.fail(node, f"`{method or callee}` is run and is no method of the class")
+            if forward and self.nodes.constant(call.args[0], "the name of a segment") != method:
+                raise self.nodes.fail(node, f"`fexecute` names `{self.nodes.constant(call.args[0], '')}` and runs `{method}`")
+            tracked = any(word.arg == "requires_grad" and _is_true(word.value) for word in call.keywords)
+            inputs = self.nodes.starred(rest[1:], node)
+            expected = len(self.found.methods[method].arguments)
+            if len(inputs) != expected:
+                raise self.nodes.fail(node, f"`{method}` is given {len(inputs)} values and takes {expected}")
+            return Execute(method, inputs, outputs, forward, tracked, source)
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=old), attr="detach"), args=[], keywords=[]) if len(outputs) == 1:
+                return Rename(outputs[0], old)
+            case _:
+                raise self.nodes.fail(node, f"`_train_step` calls `{callee or 'an expression'}`, which it is not known to do")
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True

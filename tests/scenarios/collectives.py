@@ -1,0 +1,540 @@
+"""Collectives of the wrong kind, group, dimension or order; values that only a root has; shards that do not fit."""
+
+from __future__ import annotations
+
+from tests.scenarios.scenario import correct, pair
+
+SCENARIOS = (
+    *pair(
+        "all-gather along the wrong dimension", "wrong-gather-dim wrong-placement-claim contraction-of-mismatched-shards",
+        """
+mesh $MESH
+weight w f32[16,8] tp:S(0)
+input x f32[8,8]
+program
+  h = linear(x, w)
+- y = all-gather(h, dim=0) over tp
++ y = all-gather(h, dim=1) over tp
+""",
+        ("tp=2", "tp=4", "dp=2 tp=2"),
+    ),
+    *pair(
+        "sequence gathered along the batch", "wrong-gather-dim",
+        """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[8,4,8] tp:S(0)
+program
+- f = all-gather(x, dim=1) over tp
++ f = all-gather(x, dim=0) over tp
+  h = linear(f, w)
+""",
+    ),
+    *pair(
+        "all-gather of a replicated value", "gather-of-unsharded",
+        """
+mesh $MESH
+weight g f32[8]
+input x f32[8,8]
+program
+  n = rms_norm(x, g)
+- y = all-gather(n, dim=0) over tp
+- z = gelu(y)
++ z = gelu(n)
+""",
+        ("tp=2", "dp=2 tp=2"),
+    ),
+    *pair(
+        "all-gather of a partial sum", "gather-of-partial",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[8,16] tp:S(1)
+program
+  p = linear(x, w)
+- y = all-gather(p, dim=0) over tp
++ y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "all-gather for all-reduce, claimed", "gather-of-partial wrong-placement-claim",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[8,16] tp:S(1)
+output y f32[8,8]
+program
+  p = linear(x, w)
+- g = all-gather(p, dim=0) over tp
+- y = narrow(g, dim=0, start=0, length=8)
++ y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "gathered in another order than sharded", "pieces-not-in-rank-order wrong-placement-claim",
+        """
+mesh cp=2
+input x f32[8,4] cp:S(0, order=[[1],[0]])
+output y f32[8,4]
+program
+- y = all-gather(x, dim=0) over cp
++ g = all-gather(x, dim=0) over cp
++ a = narrow(g, dim=0, start=4, length=4)
++ b = narrow(g, dim=0, start=0, length=4)
++ y = cat(a, b, dim=0)
+""",
+    ),
+    *pair(
+        "zig-zag context gathered as if contiguous", "pieces-not-in-rank-order wrong-placement-claim",
+        """
+mesh cp=2
+weight w f32[4,4]
+input x f32[8,4] cp:S(0, order=[[0,3],[1,2]])
+output y f32[8,4]
+program
+  h = linear(x, w)
+- y = all-gather(h, dim=0) over cp
++ g = all-gather(h, dim=0) over cp
++ a, d, b, c = split(g, split_size_or_sections=2, dim=0)
++ y = cat(a, b, c, d, dim=0)
+""",
+    ),
+    *pair(
+        "pieces swapped after a gather written by hand", "pieces-not-in-rank-order wrong-placement-claim unfounded-claim",
+        """
+mesh tp=2
+input x f32[4,8]
+tensor h0 f32[4,4] region [0:4,0:4] of h[4,8]
+tensor h1 f32[4,4] region [0:4,4:8] of h[4,8]
+tensor y f32[4,8] region [0:4,0:8] of h[4,8]
+weight w0 f32[4,8] region [0:4,0:8] of w[8,8]
+weight w1 f32[4,8] region [4:8,0:8] of w[8,8]
+program ranks 0
+- h1 = linear(x, w1)
+- y = all-gather(h1, dim=1) over ranks 0,1
++ h0 = linear(x, w0)
++ y = all-gather(h0, dim=1) over ranks 0,1
+program ranks 1
+- h0 = linear(x, w0)
+- y = all-gather(h0, dim=1) over ranks 0,1
++ h1 = linear(x, w1)
++ y = all-gather(h1, dim=1) over ranks 0,1
+""",
+    ),
+    *pair(
+        "all-reduce over dp instead of tp", "wrong-collective-group missing-allreduce",
+        """
+mesh $MESH
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] dp:S(0) tp:S(1)
+program
+  p = linear(x, w)
+- y = all-reduce(p) over dp
++ y = all-reduce(p) over tp
+  z = gelu(y)
+""",
+        ("dp=2 tp=2", "dp=2 cp=2 tp=2", "pp=2 dp=2 tp=2"),
+    ),
+    *pair(
+        "all-reduce over strided ranks", "wrong-collective-group missing-allreduce partial-through-nonlinear",
+        """
+mesh dp=2 tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] dp:S(0) tp:S(1)
+program ranks 0,1
+  p = linear(x, w)
++ y = all-reduce(p) over ranks 0,1
+- y = all-reduce(p) over world
+  z = gelu(y)
+program ranks 2,3
+  p = linear(x, w)
++ y = all-reduce(p) over ranks 2,3
+- y = all-reduce(p) over world
+  z = gelu(y)
+""",
+    ),
+    *pair(
+        "groups of tp and dp exchanged", "wrong-collective-group",
+        """
+mesh dp=2 tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] dp:S(0) tp:S(1)
+program ranks 0,3
+  p = linear(x, w)
+- y = all-reduce(p) over ranks 0,3
++ y = all-reduce(p) over tp
+program ranks 1,2
+  p = linear(x, w)
+- y = all-reduce(p) over ranks 1,2
++ y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "one member names other ranks", "wrong-collective-group missing-collective-member",
+        """
+mesh tp=4
+input x f32[4,8] tp:P
+program ranks 0,1,2
+  y = all-reduce(x) over ranks 0-3
+program ranks 3
+- y = all-reduce(x) over ranks 2-3
++ y = all-reduce(x) over ranks 0-3
+""",
+    ),
+    *pair(
+        "contraction with one side sharded", "contraction-of-mismatched-shards",
+        """
+mesh $MESH
+weight w f32[8,16] tp:S(1)
+input x f32[4,8]
+program
+- y = linear(x, w)
++ g = all-gather(w, dim=1) over tp
++ y = linear(x, g)
+""",
+        ("tp=2",),
+    ),
+    *pair(
+        "matmul of whole rows with half the columns", "contraction-of-mismatched-shards mismatched-shards",
+        """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[4,16]
+program
+- y = matmul(x, w)
++ c = chunk(x, dim=1) over tp
++ p = matmul(c, w)
++ y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "row-parallel weight read by a gathered activation", "contraction-of-mismatched-shards",
+        """
+mesh dp=2 tp=2
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input x f32[4,8] dp:S(0)
+program
+  h = linear(x, w1)
+- f = all-gather(h, dim=1) over tp
+- p = linear(f, w2)
++ p = linear(h, w2)
+  y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "heads sharded on one side of a product", "mismatched-shards",
+        """
+mesh tp=2
+input a f32[8,16] tp:S(0)
+input b f32[8,16] tp:S(1)
+program
+- y = mul(a, b)
++ g = all-gather(a, dim=0) over tp
++ h = all-gather(b, dim=1) over tp
++ y = mul(g, h)
+""",
+    ),
+    *pair(
+        "residual of a shard and a whole value", "mismatched-shards",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input c f32[4,16] tp:S(1)
+input x f32[4,8]
+program
+  p = linear(c, w)
+- r = reduce-scatter(p, dim=0) over tp
++ r = all-reduce(p) over tp
+  y = add(r, x)
+""",
+    ),
+    *pair(
+        "softmax over a sharded dimension", "softmax-over-shards",
+        """
+mesh $MESH
+input s f32[4,8,16] tp:S(2)
+program
+- p = softmax(s, dim=-1)
++ f = all-gather(s, dim=2) over tp
++ p = softmax(f, dim=-1)
+""",
+        ("tp=2", "tp=4", "dp=2 tp=2"),
+    ),
+    *pair(
+        "layer norm over a sharded hidden dimension", "norm-over-shards",
+        """
+mesh tp=2
+weight g f32[16]
+weight b f32[16]
+weight w f32[16,8] tp:S(0)
+input x f32[4,8]
+program
+  h = linear(x, w)
++ f = all-gather(h, dim=1) over tp
++ n = layer_norm(f, g, b)
+- n = layer_norm(h, g, b)
+""",
+    ),
+    *pair(
+        "rms norm over a sharded hidden dimension with a sharded weight", "norm-over-shards",
+        """
+mesh dp=2 tp=2
+weight g f32[16] tp:S(0)
+weight w f32[16,8] tp:S(0)
+weight full f32[16]
+input x f32[4,8] dp:S(0)
+program
+  h = linear(x, w)
+- n = rms_norm(h, g)
++ f = all-gather(h, dim=1) over tp
++ n = rms_norm(f, full)
+""",
+    ),
+    *pair(
+        "cross-entropy of a vocabulary shard", "loss-over-shards",
+        """
+mesh $MESH
+weight w f32[32,8] tp:S(0)
+input x f32[4,8]
+input t i64[4]
+loss l
+program
+  z = linear(x, w)
++ f = all-gather(z, dim=1) over tp
++ l = cross_entropy(f, t)
+- l = cross_entropy(z, t)
+""",
+        ("tp=2", "tp=4", "pp=2 tp=2"),
+    ),
+    *pair(
+        "sharded rows folded into columns and gathered", "pieces-not-in-rank-order wrong-gather-dim wrong-placement-claim"
+        " reshaped-shards",
+        """
+mesh tp=2
+input x f32[4,8,16] tp:S(1)
+output y f32[32,16]
+program
+- v: f32[16,16] = view(x, size=[16,16])
+- y = all-gather(v, dim=0) over tp
++ g = all-gather(x, dim=1) over tp
++ y: f32[32,16] = view(g, size=[32,16])
+""",
+    ),
+    *pair(
+        "sharded columns reshaped into rows", "contraction-of-mismatched-shards wrong-placement-claim reshaped-shards",
+        """
+mesh tp=2
+weight w f32[8,16]
+input x f32[8,16] tp:S(1)
+output y
+program
+- v: f32[4,16] = view(x, size=[4,16])
+- y = linear(v, w)
++ g = all-gather(x, dim=1) over tp
++ y = linear(g, w)
+""",
+    ),
+    *pair(
+        "head dimension viewed as if all heads were here", "reshaped-shards wrong-placement-claim mismatched-shards"
+        " shapes-do-not-fit contraction-of-mismatched-shards",
+        """
+mesh tp=2
+weight wq f32[16,16] tp:S(0)
+weight wo f32[16,8]
+input x f32[8,16]
+output y
+program
+  q = linear(x, wq)
+- h: f32[4,16] = reshape(q, shape=[4,16])
+- r = softmax(h, dim=-1)
+- y = mul(r, 1.0)
++ h: f32[8,2,4] = reshape(q, shape=[8,2,4])
++ y = softmax(h, dim=-1)
+""",
+    ),
+    *pair(
+        "packed qkv split across contiguous shards", "packed-split-across-shards",
+        """
+mesh $MESH
+- weight wqkv f32[48,16] tp:S(0)
++ weight wqkv f32[48,16] tp:S(0, parts=[16,16,16])
+input x f32[8,16]
+program
+  qkv = linear(x, wqkv)
+  q, k, v = chunk(qkv, chunks=3, dim=-1)
+""",
+        ("tp=2", "tp=4", "dp=2 tp=2"),
+    ),
+    *pair(
+        "grouped-query qkv split across contiguous shards", "packed-split-across-shards",
+        """
+mesh tp=2
+- weight wqkv f32[32,16] tp:S(0)
++ weight wqkv f32[32,16] tp:S(0, parts=[16,8,8])
+input x f32[8,16]
+program
+  qkv = linear(x, wqkv)
+  q, k, v = split(qkv, split_size_or_sections=[8,4,4], dim=-1)
+""",
+    ),
+    *pair(
+        "gate and up packed, split across contiguous shards", "packed-split-across-shards",
+        """
+mesh tp=2
+- weight w f32[64,16] tp:S(0)
++ weight w f32[64,16] tp:S(0, parts=[32,32])
+input x f32[8,16]
+program
+  h = linear(x, w)
+  g, u = chunk(h, chunks=2, dim=1)
+  s = silu(g)
+  y = mul(s, u)
+""",
+    ),
+    *correct(
+        "interleaved qkv viewed per head",
+        """
+mesh tp=2
+weight wqkv f32[48,16] tp:S(0)
+input x f32[8,16]
+program
+  qkv = linear(x, wqkv)
+  heads: f32[8,2,12] = view(qkv, size=[8,2,12])
+  q, k, v = split(heads, split_size_or_sections=4, dim=-1)
+""",
+    ),
+    *pair(
+        "reduced to a root and used everywhere", "root-only-result-used",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+program
+  p = linear(x, w)
+- r = reduce(p, root=0) over tp
++ r = all-reduce(p) over tp
+  y = gelu(r)
+""",
+    ),
+    *pair(
+        "gathered at a root and used everywhere", "root-only-result-used",
+        """
+mesh tp=4
+input x f32[8,16] tp:S(0)
+weight w f32[16,16]
+program
+- g = gather(x, dim=0, root=0) over tp
++ g = all-gather(x, dim=0) over tp
+  y = linear(g, w)
+""",
+    ),
+    *pair(
+        "reduced to a root by rank lists", "root-only-result-used",
+        """
+mesh dp=2 tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] dp:S(0) tp:S(1)
+program ranks 0,1
+  p = linear(x, w)
+- r = reduce(p, root=0) over ranks 0,1
++ r = all-reduce(p) over ranks 0,1
+  y = gelu(r)
+program ranks 2,3
+  p = linear(x, w)
+- r = reduce(p, root=2) over ranks 2,3
++ r = all-reduce(p) over ranks 2,3
+  y = gelu(r)
+""",
+    ),
+    *correct(
+        "gathered at a root and used there",
+        """
+mesh tp=2
+input x f32[8,16] tp:S(0)
+program tp=0
+  g: f32[8,16] = gather(x, dim=0, root=0) over tp
+  y = gelu(g)
+program tp=1
+  g: f32[8,16] = gather(x, dim=0, root=0) over tp
+""",
+    ),
+    *pair(
+        "broadcast of a partial sum", "broadcast-of-partial",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+program
+  p = linear(x, w)
+- y = broadcast(p, root=0) over tp
++ y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "reduce-scatter along another dimension than the residual's", "mismatched-shards wrong-placement-claim",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[8,16] tp:S(1)
+input res f32[8,8] tp:S(0)
+program
+  p = linear(x, w)
+- r = reduce-scatter(p, dim=1) over tp
++ r = reduce-scatter(p, dim=0) over tp
+  y = add(r, res)
+""",
+    ),
+    *correct(
+        "batch and sequence folded for a linear and unfolded again",
+        """
+mesh cp=2
+weight w f32[16,16]
+input x f32[4,8,16] cp:S(1)
+output y f32[4,8,16] cp:S(1)
+program
+  f: f32[16,16] = view(x, size=[16,16])
+  h = linear(f, w)
+  y: f32[4,4,16] = view(h, size=[4,4,16])
+""",
+    ),
+    *correct(
+        "all-gather over two axes, inner first",
+        """
+mesh dp=2 tp=2
+weight w f32[16,8] dp:S(0)
+input x f32[8,8] tp:S(0)
+output y f32[8,16]
+program
+  f = all-gather(w, dim=0) over dp
+  h = linear(x, f)
+  y = all-gather(h, dim=0) over tp
+""",
+    ),
+    *correct(
+        "squared gradient norm over tensor and pipeline ranks",
+        """
+mesh pp=2 tp=2
+weight w f32[16,8] tp:S(0)
+program
+  q = mul(w, w)
+  s = sum(q)
+  t = all-reduce(s) over tp
+  u = all-reduce(t) over pp
+  n = sqrt(u)
+""",
+    ),
+    *correct(
+        "vocabulary-parallel logits gathered for sampling",
+        """
+mesh dp=2 tp=2
+weight e f32[32,8] tp:S(0)
+input x f32[8,8] dp:S(0)
+program
+  z = linear(x, e)
+  f = all-gather(z, dim=1) over tp
+  p = softmax(f, dim=-1)
+  a = argmax(p, dim=-1)
+""",
+    ),
+)

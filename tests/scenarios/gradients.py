@@ -1,0 +1,1039 @@
+"""Sharded parameters, gradients and their reductions, the scale of the loss, and precision."""
+
+from __future__ import annotations
+
+from tests.scenarios.scenario import correct, pair
+
+
+SCENARIOS = (
+    *pair(
+        "parameter used while its gather is under way", "missing-wait",
+        """
+mesh $MESH
+weight w f32[16,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+program
+  full = all-gather(w, dim=0) over dp async g
++ wait g
+  y = linear(x, full)
+- wait g
+""",
+        ("dp=2", "dp=4 tp=2"),
+    ),
+    *pair(
+        "shard used in place of the gathered parameter", "mismatched-shards wrong-placement-claim shapes-do-not-fit",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+output y f32[8,16] dp:S(0)
+program
++ full = all-gather(w, dim=0) over dp
++ y = linear(x, full)
+- y = linear(x, w)
+""",
+    ),
+    *pair(
+        "parameter gathered after its use", "mismatched-shards use-before-definition",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+program
++ full = all-gather(w, dim=0) over dp
+  y = linear(x, full)
+- full = all-gather(w, dim=0) over dp
+""",
+    ),
+    *pair(
+        "second layer waits for the first layer's gather", "missing-wait double-wait",
+        """
+mesh dp=2
+weight w1 f32[8,8] dp:S(0)
+weight w2 f32[8,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+program
+  f1 = all-gather(w1, dim=0) over dp async g1 on gather
+  f2 = all-gather(w2, dim=0) over dp async g2 on gather
+  wait g1
+  h = linear(x, f1)
++ wait g2
+- wait g1
+  y = linear(h, f2)
+- wait g2
+""",
+    ),
+    *pair(
+        "gradient reduce-scattered along another dimension than the parameter", "wrong-placement-claim mismatched-shards"
+        " gradient-shard-differs-from-weight",
+        """
+mesh $MESH
+weight w f32[16,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0)
+program
+  full = all-gather(w, dim=0) over dp
+  y = linear(x, full)
+  _, d = backward y (dl)
+- grad(w) = reduce-scatter(d, dim=1) over dp
++ grad(w) = reduce-scatter(d, dim=0) over dp
+  update w
+""",
+        ("dp=2", "dp=4", "dp=2 tp=2"),
+    ),
+    *pair(
+        "whole gradient for a sharded parameter", "missing-gradient-reduction gradient-shard-differs-from-weight",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0)
+program
+  full = all-gather(w, dim=0) over dp
+  y = linear(x, full)
+- _, grad(w) = backward y (dl)
++ _, d = backward y (dl)
++ grad(w) = reduce-scatter(d, dim=0) over dp
+  update w
+""",
+    ),
+    *pair(
+        "optimizer state of the next shard", "state-of-another-shard",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+gradient g f32[16,8] dp:S(0) grad-of w
++ state m f32[16,8] dp:S(0)
+- state m f32[16,8] dp:S(0, order=[[1],[0]])
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0)
+program
+  full = all-gather(w, dim=0) over dp
+  y = linear(x, full)
+  _, d = backward y (dl)
+  g = reduce-scatter(d, dim=0) over dp
+  adam_step(w!, g, m!)
+""",
+    ),
+    *pair(
+        "optimizer state sharded along another dimension", "state-of-another-shard mismatched-shards",
+        """
+mesh dp=2
+weight w f32[16,16] dp:S(0)
++ state exp_avg f32[16,16] dp:S(0)
+- state exp_avg f32[16,16] dp:S(1)
+input x f32[8,16] dp:S(0)
+input dl f32[8,16] dp:S(0)
+program
+  full = all-gather(w, dim=0) over dp
+  y = linear(x, full)
+  _, d = backward y (dl)
+  grad(w) = reduce-scatter(d, dim=0) over dp
+  e = mul(exp_avg, 0.9)
+  f = mul(grad(w), 0.1)
+  new = add(e, f)
+  update w
+""",
+    ),
+    *pair(
+        "optimizer state of another shard by regions", "state-of-another-shard",
+        """
+mesh dp=2
+weight w.0 f32[8,8] region [0:8,0:8] of w[16,8]
+weight w.1 f32[8,8] region [8:16,0:8] of w[16,8]
+state m.0 f32[8,8] region [0:8,0:8] of w[16,8]
+state m.1 f32[8,8] region [8:16,0:8] of w[16,8]
+gradient g.0 f32[8,8] grad-of w.0
+gradient g.1 f32[8,8] grad-of w.1
+input d f32[16,8] local [16,8]
+program ranks 0
+  g.0: f32[8,8] = reduce-scatter(d, dim=0) over ranks 0,1
+- adam(w.0!, g.0, m.1!)
++ adam(w.0!, g.0, m.0!)
+program ranks 1
+  g.1: f32[8,8] = reduce-scatter(d, dim=0) over ranks 0,1
+- adam(w.1!, g.1, m.0!)
++ adam(w.1!, g.1, m.1!)
+""",
+    ),
+    *pair(
+        "missing data-parallel reduction", "missing-gradient-reduction",
+        """
+mesh $MESH
+weight w f32[16,8]
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0)
+program
+  y = linear(x, w)
+  _, grad(w) = backward y (dl)
++ reduce-gradients w over dp
+  update w
+""",
+        ("dp=2", "dp=4", "dp=2 tp=2"),
+    ),
+    *pair(
+        "missing data-parallel all-reduce of one of two gradients", "missing-gradient-reduction",
+        """
+mesh dp=2
+weight w1 f32[16,8]
+weight w2 f32[8,16]
+input x f32[8,8] dp:S(0)
+input dl f32[8,8] dp:S(0)
+program
+  h = linear(x, w1)
+  a = gelu(h)
+  y = linear(a, w2)
+  da, g2 = backward y (dl)
+  dh = backward a (da)
+  _, g1 = backward h (dh)
+  grad(w2) = all-reduce(g2) over dp
++ grad(w1) = all-reduce(g1) over dp
+- grad(w1) = mul(g1, 1.0)
+  update w1, w2
+""",
+    ),
+    *pair(
+        "gradient as an output without its reduction", "missing-gradient-reduction missing-allreduce",
+        """
+mesh dp=2
+weight w f32[16,8]
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0)
+output grad(w) f32[16,8]
+program
+  y = linear(x, w)
+- _, grad(w) = backward y (dl)
++ _, g = backward y (dl)
++ grad(w) = all-reduce(g) over dp
+""",
+    ),
+    *pair(
+        "missing context-parallel reduction", "missing-gradient-reduction",
+        """
+mesh dp=2 cp=2 tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[8,8,8] dp:S(0) cp:S(1)
+input dl f32[8,8,16] dp:S(0) cp:S(1) tp:S(2)
+program
+  y = linear(x, w)
+  _, grad(w) = backward y (dl)
+- reduce-gradients w over dp
++ reduce-gradients w over dp,cp
+  update w
+""",
+    ),
+    *pair(
+        "layer norm gradient not reduced under sequence parallelism", "missing-gradient-reduction",
+        """
+mesh $MESH
+weight g f32[8]
+weight w f32[16,8] tp:S(0)
+input x f32[8,8] tp:S(0)
+input dh f32[8,16] tp:S(1)
+program
+  n = rms_norm(x, g)
+  f = all-gather(n, dim=0) over tp
+  h = linear(f, w)
+  df, grad(w) = backward h (dh)
+  dn = reduce-scatter(df, dim=0) over tp
+  dx, grad(g) = backward n (dn)
++ reduce-gradients g over tp
+  update w, g
+""",
+        ("tp=2", "tp=4", "dp=1 tp=2"),
+    ),
+    *pair(
+        "bias of a row-parallel linear under sequence parallelism", "missing-gradient-reduction",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight b f32[8]
+input a f32[8,16] tp:S(1)
+input dy f32[8,8] tp:S(0)
+program
+  p = linear(a, w)
+  r = reduce-scatter(p, dim=0) over tp
+  y = add(r, b)
+  dr, gb = backward y (dy)
+  dp = all-gather(dr, dim=0) over tp
+  da, grad(w) = backward p (dp)
++ grad(b) = all-reduce(gb) over tp
+- grad(b) = mul(gb, 1.0)
+  update w, b
+""",
+    ),
+    *pair(
+        "sequence-parallel gather without its reduce-scatter in backward", "missing-gradient-reduction missing-dual"
+        " mismatched-shards wrong-placement-claim missing-allreduce partial-through-nonlinear",
+        """
+mesh tp=2
+weight g f32[8]
+weight w f32[16,8] tp:S(0)
+input x f32[8,8] tp:S(0)
+input dh f32[8,16] tp:S(1)
+program
+  n = rms_norm(x, g)
+  f = all-gather(n, dim=0) over tp
+  h = linear(f, w)
+  df, grad(w) = backward h (dh)
++ dn = reduce-scatter(df, dim=0) over tp
+- dn = chunk(df, dim=0) over tp
+  dx, grad(g) = backward n (dn)
+  reduce-gradients g over tp
+  update w, g
+""",
+    ),
+    *pair(
+        "column-parallel input gradient without its all-reduce", "missing-gradient-reduction",
+        """
+mesh $MESH
+weight g f32[8]
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input x f32[8,8]
+input dl f32[8,8]
+program
+  n = rms_norm(x, g)
+  h = linear(n, w1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+  da, grad(w2) = backward p (dl)
+  dh = backward a (da)
+- dn, grad(w1) = backward h (dh)
++ dn0, grad(w1) = backward h (dh)
++ dn = all-reduce(dn0) over tp
+  dx, grad(g) = backward n (dn)
+  update w1, w2, g
+""",
+        ("tp=2", "tp=4", "pp=2 tp=2"),
+    ),
+    *pair(
+        "invariant input whose gradient stays partial", "missing-gradient-reduction",
+        """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[8,8] tp:I
+input dh f32[8,16] tp:S(1)
+program
+  h = linear(x, w)
+- grad(x), grad(w) = backward h (dh)
++ dx, grad(w) = backward h (dh)
++ grad(x) = all-reduce(dx) over tp
+  update w
+""",
+    ),
+    *pair(
+        "invariant activation between two layers", "missing-gradient-reduction",
+        """
+mesh tp=2
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+weight v f32[16,8] tp:S(0)
+input x f32[8,8] tp:I
+tensor y f32[8,8] tp:I
+input dz f32[8,16] tp:S(1)
+program
+  h = linear(x, w1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+  z = linear(y, v)
+- dy, grad(v) = backward z (dz)
++ d0, grad(v) = backward z (dz)
++ dy = all-reduce(d0) over tp
+  da, grad(w2) = backward p (dy)
+  dh = backward a (da)
+  dx0, grad(w1) = backward h (dh)
+  dx = all-reduce(dx0) over tp
+  update w1, w2, v
+""",
+    ),
+    *correct(
+        "f and g around a mlp of invariant activations",
+        """
+mesh tp=2
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input x f32[8,8] tp:I
+tensor y f32[8,8] tp:I
+input dy f32[8,8] tp:I
+output y f32[8,8] tp:I
+program
+  h = linear(x, w1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+  da, grad(w2) = backward p (dy)
+  dh = backward a (da)
+  dx, grad(w1) = backward h (dh)
+  grad(x) = all-reduce(dx) over tp
+  update w1, w2
+""",
+    ),
+    *correct(
+        "three input gradients summed before one all-reduce",
+        """
+mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[8,8] tp:S(0)
+weight g f32[8]
+input x f32[8,8] tp:I
+input dq f32[8,8] tp:S(1)
+input dk f32[8,8] tp:S(1)
+program
+  n = rms_norm(x, g)
+  q = linear(n, wq)
+  k = linear(n, wk)
+  dn1, grad(wq) = backward q (dq)
+  dn2, grad(wk) = backward k (dk)
+  s = add(dn1, dn2)
+  dn = all-reduce(s) over tp
+  grad(x), grad(g) = backward n (dn)
+  update wq, wk, g
+""",
+    ),
+    *pair(
+        "extra all-reduce in backward of a row-parallel linear", "doubled-allreduce",
+        """
+mesh tp=2
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input x f32[8,8]
+input dl f32[8,8]
+program
+  h = linear(x, w1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+- dp = all-reduce(dl) over tp
+- da, grad(w2) = backward p (dp)
++ da, grad(w2) = backward p (dl)
+  dh = backward a (da)
+  dx, grad(w1) = backward h (dh)
+  grad(x) = all-reduce(dx) over tp
+  update w1, w2
+""",
+    ),
+    *pair(
+        "input gradient reduced over dp", "wrong-collective-group missing-gradient-reduction allreduce-of-shards",
+        """
+mesh dp=2 tp=2
+weight g f32[8]
+weight w f32[16,8] tp:S(0)
+input x f32[8,8] dp:S(0)
+input dh f32[8,16] dp:S(0) tp:S(1)
+program
+  n = rms_norm(x, g)
+  h = linear(n, w)
+  dn0, grad(w) = backward h (dh)
+- dn = all-reduce(dn0) over dp
++ dn = all-reduce(dn0) over tp
+  dx, grad(g) = backward n (dn)
+  reduce-gradients w, g over dp
+  update w, g
+""",
+    ),
+    *pair(
+        "gradient reduced over tp instead of dp", "missing-gradient-reduction allreduce-of-shards doubled-gradient-reduction",
+        """
+mesh dp=2 tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[8,8] dp:S(0)
+input dh f32[8,16] dp:S(0) tp:S(1)
+program
+  h = linear(x, w)
+  _, grad(w) = backward h (dh)
+- reduce-gradients w over tp
++ reduce-gradients w over dp
+  update w
+""",
+    ),
+    *pair(
+        "gradient summed twice over dp", "doubled-gradient-reduction doubled-allreduce",
+        """
+mesh dp=2
+weight w f32[16,8]
+input x f32[8,8] dp:S(0)
+input dh f32[8,16] dp:S(0)
+program
+  h = linear(x, w)
+  _, g = backward h (dh)
+  r = all-reduce(g) over dp
+- grad(w) = all-reduce(r) over dp
++ grad(w) = mul(r, 1.0)
+  update w
+""",
+    ),
+    *pair(
+        "tied embedding without its all-reduce", "tied-gradient-not-reduced",
+        """
+mesh pp=2
+weight e f32[32,8]
+input ids i64[4]
+input dl f32[4,32]
+program pp=0
+  y = embedding(ids, e)
+  send y to pp+1
+  recv dy: f32[4,8] from pp+1
+  _, grad(e) = backward y (dy)
++ reduce-gradients e over pp
+  update e
+program pp=1
+  recv y: f32[4,8] from pp-1
+  z = linear(y, e)
+  dy, grad(e) = backward z (dl)
+  send dy to pp-1
++ reduce-gradients e over pp
+  update e
+""",
+    ),
+    *pair(
+        "tied embedding on four pipeline stages, by an embedding group", "tied-gradient-not-reduced",
+        """
+mesh pp=4
+weight e f32[32,8]
+weight w1 f32[8,8]
+weight w2 f32[8,8]
+input ids i64[4]
+input dl f32[4,32]
+program ranks 0
+  y = embedding(ids, e)
+  send y to 1
+  recv dy: f32[4,8] from 1
+  _, ge = backward y (dy)
++ grad(e) = all-reduce(ge) over ranks 0,3 named embedding
+- grad(e) = mul(ge, 1.0)
+  update e
+program ranks 1
+  recv y: f32[4,8] from 0
+  a = linear(y, w1)
+  send a to 2
+  recv da: f32[4,8] from 2
+  dy, grad(w1) = backward a (da)
+  send dy to 0
+  update w1
+program ranks 2
+  recv a: f32[4,8] from 1
+  b = linear(a, w2)
+  send b to 3
+  recv db: f32[4,8] from 3
+  da, grad(w2) = backward b (db)
+  send da to 1
+  update w2
+program ranks 3
+  recv b: f32[4,8] from 2
+  z = linear(b, e)
+  db, ge = backward z (dl)
+  send db to 2
++ grad(e) = all-reduce(ge) over ranks 0,3 named embedding
+- grad(e) = mul(ge, 1.0)
+  update e
+""",
+    ),
+    *pair(
+        "mean loss summed over dp", "wrong-loss-scale wrong-reduce-op",
+        """
+mesh $MESH
+input q f32[8,8] dp:S(0)
+loss l
+program
+  m = mean(q)
+- l = all-reduce(m) over dp
++ l = all-reduce avg(m) over dp
+""",
+        ("dp=2", "dp=4", "dp=2 tp=2"),
+    ),
+    *pair(
+        "loss divided by the tokens of one rank", "wrong-loss-scale",
+        """
+mesh dp=4
+input q f32[32] dp:S(0)
+loss l
+program
+  s = sum(q)
+  t = all-reduce(s) over dp
+- l = div(t, 8)
++ l = div(t, 32)
+""",
+    ),
+    *pair(
+        "loss divided by context-parallel tokens only", "wrong-loss-scale",
+        """
+mesh dp=2 cp=2
+input q f32[4,16] dp:S(0) cp:S(1)
+loss l
+program
+  s = sum(q)
+  t = all-reduce(s) over dp,cp
+- l = div(t, 32)
++ l = div(t, 64)
+""",
+    ),
+    *pair(
+        "gradients of a mean loss summed over dp", "wrong-gradient-scale",
+        """
+mesh $MESH
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input t i64[8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  l = cross_entropy(y, t)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+- reduce-gradients w over dp
++ reduce-gradients w over dp by avg
+  update w
+""",
+        ("dp=2", "dp=4"),
+    ),
+    *pair(
+        "gradients divided by the wrong number of ranks", "wrong-gradient-scale",
+        """
+mesh dp=4 tp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input t i64[8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  l = cross_entropy(y, t)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+- reduce-gradients w over dp divide 8
++ reduce-gradients w over dp divide 4
+  update w
+""",
+    ),
+    *pair(
+        "gradients divided by dp and not by cp", "wrong-gradient-scale",
+        """
+mesh dp=2 cp=2
+weight w f32[8,8]
+input x f32[8,8,8] dp:S(0) cp:S(1)
+loss l
+program
+  y = linear(x, w)
+  l = mean(y)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+- reduce-gradients w over dp,cp divide 2
++ reduce-gradients w over dp,cp divide 4
+  update w
+""",
+    ),
+    *pair(
+        "averaged and divided", "wrong-gradient-scale",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  l = mean(y)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+- reduce-gradients w over dp by avg divide 2
++ reduce-gradients w over dp divide 2
+  update w
+""",
+    ),
+    *pair(
+        "loss of a micro-batch not divided by their number", "wrong-gradient-scale wrong-loss-scale",
+        """
+mesh dp=2
+micro-batches 4
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+loss l
+segment fwd forward (x) -> (y, m, l)
+  y = linear(x, w)
+  m = mean(y)
+- l = mul(m, 1.0)
++ l = div(m, 4)
+segment bwd backward mirror fwd (x, y, m, l) -> (grad(w))
+- dm = backward (grad(l)) of l = mul(m, 1.0)
++ dm = backward (grad(l)) of l = div(m, 4)
+  dy = backward (dm) of m = mean(y)
+  _, grad(w) = backward (dy) of y = linear(x, w)
+segment step optimizer
+  reduce-gradients w over dp by avg
+  update w
+program
+  run fwd micro-batch 0
+  run bwd micro-batch 0
+  run fwd micro-batch 1
+  run bwd micro-batch 1
+  run fwd micro-batch 2
+  run bwd micro-batch 2
+  run fwd micro-batch 3
+  run bwd micro-batch 3
+  run step
+""",
+    ),
+    *pair(
+        "loss divided by dp and gradients averaged", "wrong-gradient-scale",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  m = mean(y)
+  l = div(m, 2)
+  dm = backward l (grad(l))
+  dy = backward m (dm)
+  _, grad(w) = backward y (dy)
+- reduce-gradients w over dp by avg
++ reduce-gradients w over dp
+  update w
+""",
+    ),
+    *correct(
+        "gradients of a sum loss summed over dp",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input t i64[8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  l = cross_entropy(y, t, reduction="sum")
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+  reduce-gradients w over dp
+  update w
+""",
+    ),
+    *correct(
+        "loss scaled for fp16 and averaged by division",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  m = mean(y)
+  l = mul(m, 65536.0)
+  dm = backward l (grad(l))
+  dy = backward m (dm)
+  _, g = backward y (dy)
+  s = all-reduce(g) over dp
+  h = div(s, 2)
+  grad(w) = mul(h, 1.52587890625e-05)
+  update w
+""",
+    ),
+    *correct(
+        "loss averaged for the log, gradients averaged on their own",
+        """
+mesh dp=4
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input t i64[8] dp:S(0)
+output shown f32[]
+loss l
+program
+  y = linear(x, w)
+  l = cross_entropy(y, t)
+  shown = all-reduce avg(l) over dp
+  dy = backward l (grad(l))
+  _, g = backward y (dy)
+  grad(w) = all-reduce avg(g) over dp
+  update w
+""",
+    ),
+    *correct(
+        "tokens counted and divided by",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input mask f32[8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  r = sum(y, dim=1)
+  k = mul(r, mask)
+  s = sum(k)
+  n = sum(mask)
+  ss = all-reduce(s) over dp
+  nn = all-reduce(n) over dp
+  l = div(ss, nn)
+""",
+    ),
+    *pair(
+        "tokens counted on one rank only", "wrong-loss-scale missing-allreduce partial-times-partial",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input mask f32[8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  r = sum(y, dim=1)
+  k = mul(r, mask)
+  s = sum(k)
+  n = sum(mask)
+  ss = all-reduce(s) over dp
++ nn = all-reduce(n) over dp
++ l = div(ss, nn)
+- l = div(ss, n)
+""",
+    ),
+    *pair(
+        "gradients reduced in bf16 where the plan declares f32", "reduction-in-lower-precision",
+        """
+mesh dp=2
+weight w f32[16,8]
+gradient grad(w) f32[16,8] grad-of w
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0)
+program
+  y = linear(x, w)
+  _, g = backward y (dl)
+- grad(w) = all-reduce(g, dtype="bfloat16") over dp
++ grad(w) = all-reduce(g, dtype="float32") over dp
+  update w
+""",
+    ),
+    *pair(
+        "gradient cast to bf16 before its sum and back after", "reduction-in-lower-precision",
+        """
+mesh dp=4
+weight w f32[16,8]
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0)
+program
+  y = linear(x, w)
+  _, g = backward y (dl)
+- c: bf16[16,8] = to(g, dtype="bfloat16")
+- r: bf16[16,8] = all-reduce(c) over dp
+- grad(w): f32[16,8] = to(r, dtype="float32")
++ grad(w) = all-reduce(g) over dp
+  update w
+""",
+    ),
+    *pair(
+        "bf16 reduce-scatter into an f32 gradient", "reduction-in-lower-precision",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+gradient gs f32[16,8] dp:S(0) grad-of w
+input d bf16[16,8] dp:P
+program
+- gs = reduce-scatter(d, dim=0) over dp
++ c: f32[16,8] = to(d, dtype="float32")
++ gs = reduce-scatter(c, dim=0) over dp
+  update w
+""",
+    ),
+    *pair(
+        "one member casts before the all-reduce", "mismatched-collective",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+program tp=0
+  p = linear(x, w)
+- c: bf16[4,8] = to(p, dtype="bfloat16")
+- y: bf16[4,8] = all-reduce(c) over tp
++ y = all-reduce(p) over tp
+program tp=1
+  p = linear(x, w)
+  y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "one member communicates in another dtype", "mismatched-collective",
+        """
+mesh tp=2
+input p f32[4,8] tp:P
+program tp=0
+- y = all-reduce(p, dtype="bfloat16") over tp
++ y = all-reduce(p) over tp
+program tp=1
+  y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "fp8 scale used before its amax", "scale-before-amax",
+        """
+mesh tp=2
+buffer scale f32[1]
+buffer history f32[16]
+weight w f32[16,8] tp:S(0)
+input x f32[8,8]
+program
+- q: f8e4m3[8,8] = quantize(x, scale)
+  a = amax(x)
+  r = all-reduce max(a) over tp
+  s = compute_scale(r)
++ q: f8e4m3[8,8] = quantize(x, s)
+- scale2 = copy(s)
+  y = fp8_linear(q, w)
+""",
+    ),
+    *pair(
+        "fp8 scale read before it is overwritten from the amax", "scale-before-amax",
+        """
+mesh dp=2 tp=2
+buffer amax f32[1]
+buffer scale f32[1]
+input x bf16[8,8]
+program
+- q: f8e4m3[8,8] = cast_to_fp8(x, scale)
+  a = abs_max(x)
+  m = all-reduce max(a) over tp
+  copy_(amax!, m)
+  update_scale(scale!, amax)
++ q: f8e4m3[8,8] = cast_to_fp8(x, scale)
+""",
+    ),
+    *pair(
+        "fp8 amax not reduced over the ranks that share the tensor", "scale-before-amax missing-allreduce"
+        " partial-through-nonlinear",
+        """
+mesh tp=2
+input x f32[8,8] tp:S(1)
+program
+  a = amax(x)
++ m = all-reduce max(a) over tp
++ s = reciprocal(m)
+- s = reciprocal(a)
+  y = mul(x, s)
+""",
+    ),
+    *correct(
+        "fp8 delayed scaling uses the history of earlier steps",
+        """
+mesh tp=2
+buffer history f32[16]
+input x f32[8,8]
+program
+  m = amax(history)
+  s = compute_scale(m)
+  q: f8e4m3[8,8] = quantize(x, s)
+  a = amax(x)
+  r = all-reduce max(a) over tp
+  roll_history(history!, r)
+""",
+    ),
+    *correct(
+        "bf16 gradients accumulated and reduced in f32",
+        """
+mesh dp=2
+weight w bf16[16,8]
+gradient grad(w) f32[16,8] grad-of w
+input x bf16[8,8] dp:S(0)
+input dl bf16[8,16] dp:S(0)
+program
+  y = linear(x, w)
+  _, g = backward y (dl)
+  c: f32[16,8] = to(g, dtype="float32")
+  grad(w) = all-reduce(c) over dp
+  update w
+""",
+    ),
+    *correct(
+        "bf16 training that reduces in bf16",
+        """
+mesh dp=2 tp=2
+weight w bf16[8,16] tp:S(1)
+input x bf16[8,16] dp:S(0) tp:S(1)
+input dl bf16[8,8] dp:S(0)
+program
+  p = linear(x, w)
+  y = all-reduce(p) over tp
+  _, grad(w) = backward p (dl)
+  reduce-gradients w over dp by avg
+  update w
+""",
+    ),
+    *correct(
+        "ZeRO-1: whole gradients, sharded update, gathered parameters",
+        """
+mesh dp=2
+weight w f32[16,8]
+state master f32[16,8] dp:S(0)
+state m f32[16,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0)
+program
+  y = linear(x, w)
+  _, g = backward y (dl)
+  r = all-reduce(g) over dp
+  s = chunk(r, dim=0) over dp
+  n = adam_step(master, s, m)
+  full = all-gather(n, dim=0) over dp
+  copy_(w!, full)
+""",
+    ),
+    *correct(
+        "ZeRO-2: scattered gradients",
+        """
+mesh dp=2 tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0) tp:S(1)
+program
+  y = linear(x, w)
+  _, grad(w) = backward y (dl)
+  reduce-gradients w over dp scatter by avg
+  update w
+""",
+    ),
+    *correct(
+        "ZeRO-3 with the gather repeated in backward",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+input dl f32[8,16] dp:S(0)
+program
+  f = all-gather(w, dim=0) over dp
+  y = linear(x, f)
+  f2 = all-gather(w, dim=0) over dp
+  _, d = backward (dl) of y2 = linear(x, f2)
+  grad(w) = reduce-scatter avg(d, dim=0) over dp
+  update w
+""",
+    ),
+    *correct(
+        "sequence-parallel layer with layer norm gradients reduced by hand",
+        """
+mesh dp=2 tp=2
+weight g f32[8]
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input x f32[8,2,8] dp:S(1) tp:S(0)
+input dy f32[8,2,8] dp:S(1) tp:S(0)
+program
+  n = rms_norm(x, g)
+  f = all-gather(n, dim=0) over tp
+  h = linear(f, w1)
+  a = silu(h)
+  p = linear(a, w2)
+  r = reduce-scatter(p, dim=0) over tp
+  y = add(r, x)
+  dr, dx1 = backward y (dy)
+  dp = all-gather(dr, dim=0) over tp
+  da, grad(w2) = backward p (dp)
+  dh = backward a (da)
+  df, grad(w1) = backward h (dh)
+  dn = reduce-scatter(df, dim=0) over tp
+  dx2, gg = backward n (dn)
+  dx = add(dx1, dx2)
+  grad(g) = all-reduce(gg) over tp
+  reduce-gradients w1, w2, g over dp by avg
+  update w1, w2, g
+""",
+    ),
+)

@@ -1,0 +1,573 @@
+"""Partial sums: used as if they were complete, and completed once too often."""
+
+from __future__ import annotations
+
+from tests.scenarios.scenario import correct, pair
+
+_NONLINEAR = {
+    "gelu": "gelu({})", "silu": "silu({})", "relu": "relu({})", "softmax": "softmax({}, dim=-1)", "tanh": "tanh({})",
+    "layer norm": "layer_norm({}, g)", "rms norm": "rms_norm({}, g)", "dropout": "dropout({}, p=0.1)",
+    "exp": "exp({})", "square": "square({})", "clamp": "clamp({}, min=0.0)", "sigmoid": "sigmoid({})",
+}  # fmt: skip
+_MESHES = ("tp=2", "tp=4", "dp=2 tp=2", "dp=2 cp=2 tp=2")
+
+SCENARIOS = (
+    *(
+        scenario
+        for number, (name, use) in enumerate(_NONLINEAR.items())
+        for scenario in pair(
+            f"{name} of a partial sum", "partial-through-nonlinear missing-allreduce",
+            f"""
+mesh {_MESHES[number % 4]}
+weight w f32[12,24] tp:S(1)
+weight g f32[12]
+input x f32[8,24] tp:S(1)
+program
+  part = linear(x, w)
++ full = all-reduce(part) over tp
++ y = {use.format("full")}
+- y = {use.format("part")}
+""",
+        )
+    ),  # fmt: skip
+    *pair(
+        "row-parallel output goes on into the next layer's norm", "partial-through-nonlinear",
+        """
+plan "decoder mlp"
+mesh $MESH
+weight fc1.weight bf16[48,16] tp:S(0)
+weight fc2.weight bf16[16,48] tp:S(1)
+weight ln.weight bf16[16]
+weight ln.bias bf16[16]
+input hidden bf16[8,2,16]
+program
+  h1 = linear(hidden, fc1.weight)
+  act = gelu(h1)
+  h2 = linear(act, fc2.weight)
++ out = all-reduce(h2) over tp
++ n = layer_norm(out, ln.weight, ln.bias)
+- n = layer_norm(h2, ln.weight, ln.bias)
+""",
+        ("tp=2", "tp=4", "pp=2 tp=2", "dp=2 cp=2 tp=2"),
+    ),
+    *pair(
+        "relu of a partial by ranks", "partial-through-nonlinear",
+        """
+mesh tp=4
+input x f32[4,8] tp:P
+program ranks 0-3
++ s = all-reduce(x) over ranks 0-3
++ y = relu(s)
+- y = relu(x)
+""",
+    ),
+    *pair(
+        "max over a partial sum", "partial-through-nonlinear wrong-reduce-op",
+        """
+mesh tp=2
+weight w f32[12,6] tp:S(1)
+input x f32[4,6] tp:S(1)
+program
+  p = linear(x, w)
++ s = all-reduce(p) over tp
++ m = amax(s, dim=-1)
+- m = amax(p, dim=-1)
+""",
+    ),
+    *pair(
+        "a declared partial activation is activated", "partial-through-nonlinear",
+        """
+mesh tp=2
+weight w f32[12,6] tp:S(1)
+input x f32[4,6] tp:S(1)
+tensor p f32[4,12] tp:P
+tensor s f32[4,12] tp:R
+program
+  p = fused_row_linear(x, w)
++ s = all-reduce(p) over tp
++ y = silu(s)
+- y = silu(p)
+""",
+    ),
+    *pair(
+        "gate times up, both partial", "partial-times-partial",
+        """
+mesh $MESH
+weight gate f32[12,8] tp:S(1)
+weight up f32[12,8] tp:S(1)
+input x f32[4,8] tp:S(1)
+program
+  g = linear(x, gate)
+  u = linear(x, up)
++ gs = all-reduce(g) over tp
++ us = all-reduce(u) over tp
++ y = mul(gs, us)
+- y = mul(g, u)
+""",
+        ("tp=2", "tp=4", "dp=2 tp=2"),
+    ),
+    *pair(
+        "scores of partial queries and keys", "partial-times-partial",
+        """
+mesh tp=2
+input x f32[8,16] tp:S(1)
+weight wq f32[16,16] tp:S(1)
+weight wk f32[16,16] tp:S(1)
+program
+  q = linear(x, wq)
+  k = linear(x, wk)
++ qs = all-reduce(q) over tp
++ ks = all-reduce(k) over tp
++ kt = transpose(ks, dim0=0, dim1=1)
++ s = matmul(qs, kt)
+- kt = transpose(k, dim0=0, dim1=1)
+- s = matmul(q, kt)
+""",
+    ),
+    *pair(
+        "bias added before the all-reduce", "bias-added-to-partial",
+        """
+mesh $MESH
+weight w f32[8,16] tp:S(1)
+weight b f32[8]
+input x f32[4,16] tp:S(1)
+program
+  p = linear(x, w)
+- q = add(p, b)
+- y = all-reduce(q) over tp
++ r = all-reduce(p) over tp
++ y = add(r, b)
+""",
+        ("tp=2", "tp=4", "dp=2 tp=2", "pp=2 tp=2"),
+    ),
+    *pair(
+        "fused bias of a row-parallel linear", "bias-added-to-partial",
+        """
+mesh dp=2 tp=2
+weight proj.weight bf16[24,24] tp:S(1)
+weight proj.bias bf16[24]
+input ctx bf16[4,24] dp:S(0) tp:S(1)
+program
+- p = linear(ctx, proj.weight, proj.bias)
+- out = all-reduce(p) over tp
++ p = linear(ctx, proj.weight)
++ r = all-reduce(p) over tp
++ out = add(r, proj.bias)
+""",
+    ),
+    *pair(
+        "residual added before the all-reduce", "missing-allreduce",
+        """
+mesh $MESH
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+input res f32[4,8]
+program
+  p = linear(x, w)
+- q = add(p, res)
+- y = all-reduce(q) over tp
++ r = all-reduce(p) over tp
++ y = add(r, res)
+""",
+        ("tp=2", "tp=3 dp=2", "dp=2 cp=2 tp=2"),
+    ),
+    *pair(
+        "residual added and never reduced", "missing-allreduce",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+input res f32[4,8]
+output y f32[4,8]
+program
+  p = linear(x, w)
+- y = add(p, res)
++ r = all-reduce(p) over tp
++ y = add(r, res)
+""",
+    ),
+    *pair(
+        "partial into a column-parallel matmul whose weight splits the same dimension", "missing-allreduce partial-times-partial",
+        """
+mesh tp=2
+weight w1 f32[16,8] tp:S(1)
+weight w2 f32[8,16] tp:S(1)
+input x f32[4,8] tp:S(1)
+program
+  p = linear(x, w1)
++ s = reduce-scatter(p, dim=1) over tp
++ q = linear(s, w2)
+- q = linear(p, w2)
+  y = all-reduce(q) over tp
+""",
+    ),
+    *pair(
+        "partial at a declared output", "missing-allreduce",
+        """
+mesh $MESH
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+output y f32[4,8]
+program
+- y = linear(x, w)
++ p = linear(x, w)
++ y = all-reduce(p) over tp
+""",
+        ("tp=2", "pp=2 tp=2", "dp=2 tp=4"),
+    ),
+    *pair(
+        "output without a type", "missing-allreduce",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+output y
+program
+- y = linear(x, w)
++ p = linear(x, w)
++ y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "partial loss", "missing-allreduce loss-over-shards",
+        """
+mesh tp=2
+input e f32[4,8] tp:S(1)
+loss l
+program
+- l = sum(e)
++ s = sum(e)
++ l = all-reduce(s) over tp
+""",
+    ),
+    *pair(
+        "all-reduce of a replicated value", "doubled-allreduce",
+        """
+mesh $MESH
+weight w f32[8,16]
+input x f32[4,16]
+output y f32[4,8]
+program
+- p = linear(x, w)
+- y = all-reduce(p) over tp
++ y = linear(x, w)
+""",
+        ("tp=2", "tp=4", "dp=2 tp=2"),
+    ),
+    *pair(
+        "all-reduce twice", "doubled-allreduce",
+        """
+mesh dp=2 tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] dp:S(0) tp:S(1)
+program
+  p = linear(x, w)
+  r = all-reduce(p) over tp
+- y = all-reduce(r) over tp
++ y = mul(r, 1.0)
+  z = gelu(y)
+""",
+    ),
+    *pair(
+        "all-reduce of a reduced value by rank list", "doubled-allreduce",
+        """
+mesh dp=2 tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] dp:S(0) tp:S(1)
+program ranks 0-1
+  p = linear(x, w)
+  r = all-reduce(p) over ranks 0,1
+- s = all-reduce(r) over ranks 0,1
+- y = gelu(s)
++ y = gelu(r)
+program ranks 2-3
+  p = linear(x, w)
+  r = all-reduce(p) over ranks 2,3
+- s = all-reduce(r) over ranks 2,3
+- y = gelu(s)
++ y = gelu(r)
+""",
+    ),
+    *pair(
+        "all-reduce of shards", "allreduce-of-shards",
+        """
+mesh tp=4
+weight w f32[16,8] tp:S(0)
+input x f32[4,8]
+program
+  h = linear(x, w)
+- y = all-reduce(h) over tp
++ y = all-gather(h, dim=1) over tp
+""",
+    ),
+    *pair(
+        "max for sum", "wrong-reduce-op",
+        """
+mesh $MESH
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+program
+  p = linear(x, w)
+- y = all-reduce max(p) over tp
++ y = all-reduce(p) over tp
+""",
+        ("tp=2", "dp=2 tp=2"),
+    ),
+    *pair(
+        "avg for sum", "wrong-reduce-op",
+        """
+mesh tp=4
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+program
+  p = linear(x, w)
+- y = all-reduce avg(p) over tp
++ y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "max in a reduce-scatter", "wrong-reduce-op",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+program
+  p = linear(x, w)
+- y = reduce-scatter max(p, dim=0) over tp
++ y = reduce-scatter(p, dim=0) over tp
+""",
+    ),
+    *pair(
+        "sum for max of a row maximum", "wrong-reduce-op",
+        """
+mesh tp=2
+input x f32[4,16] tp:S(1)
+program
+  m = amax(x, dim=1, keepdim=True)
+- g = all-reduce(m) over tp
++ g = all-reduce max(m) over tp
+  y = sub(x, g)
+""",
+    ),
+    *pair(
+        "reduce-scatter of a replicated value", "reduce-scatter-of-replicated",
+        """
+mesh $MESH
+weight g f32[16]
+input x f32[4,16]
+program
+  n = rms_norm(x, g)
+- y = reduce-scatter(n, dim=0) over tp
++ y = chunk(n, dim=0) over tp
+""",
+        ("tp=2", "tp=4", "dp=2 tp=2"),
+    ),
+    *pair(
+        "cast and scale keep a value partial", "partial-through-nonlinear",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+program
+  p = linear(x, w)
+  h = mul(p, 0.5)
+  c = to(h, dtype="bfloat16")
+  t = transpose(c, dim0=0, dim1=1)
+- y = gelu(t)
++ r = all-reduce(t) over tp
++ y = gelu(r)
+""",
+    ),
+    *pair(
+        "attention output projection without its all-reduce", "missing-allreduce",
+        """
+mesh dp=2 tp=2
+weight wq f32[16,16] tp:S(0)
+weight wk f32[16,16] tp:S(0)
+weight wv f32[16,16] tp:S(0)
+weight wo f32[16,16] tp:S(1)
+input x f32[2,8,16] dp:S(0)
+program
+  q = linear(x, wq)
+  k = linear(x, wk)
+  v = linear(x, wv)
+  q4: f32[1,8,2,4] = view(q, size=[1,8,2,4])
+  k4: f32[1,8,2,4] = view(k, size=[1,8,2,4])
+  v4: f32[1,8,2,4] = view(v, size=[1,8,2,4])
+  qt = transpose(q4, dim0=1, dim1=2)
+  kt = transpose(k4, dim0=1, dim1=2)
+  vt = transpose(v4, dim0=1, dim1=2)
+  o = scaled_dot_product_attention(qt, kt, vt)
+  ot = transpose(o, dim0=1, dim1=2)
+  of: f32[1,8,8] = view(ot, size=[1,8,8])
+  z = linear(of, wo)
+- y = add(z, x)
++ r = all-reduce(z) over tp
++ y = add(r, x)
+""",
+    ),
+    *correct(
+        "bias added on one rank only",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight b f32[8]
+input x f32[4,16] tp:S(1)
+output y
+program tp=0
+  p = linear(x, w)
+  q = add(p, b)
+  y = all-reduce(q) over tp
+program tp=1
+  q = linear(x, w)
+  y = all-reduce(q) over tp
+""",
+    ),
+    *correct(
+        "residual divided by the ranks before the all-reduce",
+        """
+mesh tp=4
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+input res f32[4,8]
+output y f32[4,8]
+program
+  p = linear(x, w)
+  part = div(res, 4)
+  q = add(p, part)
+  y = all-reduce(q) over tp
+""",
+    ),
+    *correct(
+        "two partial sums share an all-reduce",
+        """
+mesh $MESH
+weight wo f32[16,16] tp:S(1)
+weight w2 f32[16,32] tp:S(1)
+input ctx f32[4,16] tp:S(1)
+input act f32[4,32] tp:S(1)
+input x f32[4,16]
+output y f32[4,16]
+program
+  a = linear(ctx, wo)
+  m = linear(act, w2)
+  s = add(a, m)
+  r = all-reduce(s) over tp
+  y = add(r, x)
+""",
+        ("tp=2", "dp=2 tp=2"),
+    ),
+    *correct(
+        "partial sum times a replicated scale, then reduced",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight s f32[8]
+input x f32[4,16] tp:S(1)
+output y f32[4,8]
+program
+  p = linear(x, w)
+  q = mul(p, s)
+  y = all-reduce(q) over tp
+""",
+    ),
+    *correct(
+        "partial through a second linear that is replicated",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight v f32[6,8]
+input x f32[4,16] tp:S(1)
+output y f32[4,6]
+program
+  p = linear(x, w)
+  q = linear(p, v)
+  y = all-reduce(q) over tp
+""",
+    ),
+    *correct(
+        "all-reduce as reduce-scatter and all-gather",
+        """
+mesh $MESH
+weight w f32[8,16] tp:S(1)
+input x f32[8,16] tp:S(1)
+output y f32[8,8]
+program
+  p = linear(x, w)
+  r = reduce-scatter(p, dim=0) over tp
+  y = all-gather(r, dim=0) over tp
+""",
+        ("tp=2", "tp=4"),
+    ),
+    *correct(
+        "hierarchical all-reduce over two axes",
+        """
+mesh node=2 local=2
+weight w f32[8,16] node:S(1) local:S(1)
+input x f32[8,16] node:S(1) local:S(1)
+output y f32[8,8]
+program
+  p = linear(x, w)
+  r = reduce-scatter(p, dim=0) over local
+  s = all-reduce(r) over node
+  y = all-gather(s, dim=0) over local
+""",
+    ),
+    *correct(
+        "asynchronous all-reduce with its wait",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight v f32[8,8]
+input x f32[4,16] tp:S(1)
+input z f32[4,8]
+output y f32[4,8]
+program
+  p = linear(x, w)
+  r = all-reduce(p) over tp async h0
+  o = linear(z, v)
+  wait h0
+  y = add(r, o)
+""",
+    ),
+    *correct(
+        "reduce to a root and broadcast back",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+program
+  p = linear(x, w)
+  r = reduce(p, root=0) over ranks 0,1
+  b = broadcast(r, root=0) over ranks 0,1
+  y = gelu(b)
+""",
+    ),
+    *correct(
+        "average of values that are equal on all ranks",
+        """
+mesh dp=4
+input x f32[4,8]
+program
+  m = mean(x)
+  y = all-reduce avg(m) over dp
+""",
+    ),
+    *correct(
+        "dropout with replicated and with sharded activations",
+        """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+weight v f32[8,16] tp:S(1)
+input x f32[4,8]
+output y f32[4,8]
+program
+  h = linear(x, w)
+  d = dropout(h, p=0.1)
+  p = linear(d, v)
+  r = all-reduce(p) over tp
+  e = dropout(r, p=0.1)
+  y = add(e, x)
+""",
+    ),
+)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator, Receive
-from tvlint.readers.gencode_methods import Gradual
+from tvlint.readers.gencode_methods import Gradual, Reverse
 
 
 def gradient(name: str) -> str:
@@ -30,13 +30,21 @@ def differentiated(
     for entry in operators:
         if not entry.differentiable:
             continue
+        if entry.function is not None:
+            needed.update(entry.function.outputs if needed & set(entry.function.inputs) else ())
+            continue
         operator = entry.operator
         if isinstance(operator, (Compute, Communicate)) and needed & set(_operands(operator, constant)):
             needed.update(operator.outputs)
     reached = set(outputs) & needed
     found: list[Operator] = []
-    for entry in reversed(operators):
+    for position, entry in enumerate(reversed(operators)):
         operator = entry.operator
+        if entry.function is not None:
+            if entry.differentiable and reached & set(entry.function.outputs):
+                found += _written_out(entry.function, needed, f"b{position}")
+                reached.update(name for name in entry.function.inputs if name in needed)
+            continue
         if not entry.differentiable or isinstance(operator, Receive) or not isinstance(operator, (Compute, Communicate)):
             continue
         if not reached & set(operator.outputs):
@@ -54,6 +62,16 @@ def differentiated(
             continue
         reached.update(name for name in operands if name in needed)
     return tuple(found)
+
+
+def _written_out(function: Reverse, needed: set[str], mark: str) -> Iterator[Operator]:
+    """The backward that a function has of its own; `mark` tells its inner names from those of other uses."""
+    names = dict(zip(function.taken, map(gradient, function.outputs), strict=True))
+    names.update((own, gradient(name)) for own, name in zip(function.given, function.inputs, strict=True) if name in needed)
+    for operator in function.operators:
+        if isinstance(operator, Communicate):
+            made = tuple(names.setdefault(name, f"{gradient(name)}.{mark}") for name in operator.outputs)
+            yield replace(operator, inputs=tuple(names.get(name, name) for name in operator.inputs), outputs=made)
 
 
 def _operands(operator: Compute | Communicate, constant: Callable[[Compute], frozenset[int]]) -> tuple[str, ...]:

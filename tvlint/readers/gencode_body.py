@@ -1,4 +1,4 @@
-"""Generated methods: segments, adapters and the calls of reducers."""
+"""Generated methods: segments, adapters, the calls of reducers, and functions with a backward of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from tvlint.readers.gencode_nodes import Nodes, arguments_of
-from tvlint.readers.gencode_records import Delete, Method, Statement
+from tvlint.readers.gencode_records import Autograd, Delete, Method, Statement
 from tvlint.readers.gencode_syntax import dotted
 
 
@@ -15,13 +15,28 @@ def read_method(nodes: Nodes, function: ast.FunctionDef) -> Method:
     return _Body(nodes).read(function)
 
 
+def read_autograd(nodes: Nodes, node: ast.ClassDef) -> Autograd:
+    """A class of communications whose backward is written out."""
+    found: dict[str, Method] = {}
+    for member in node.body:
+        match member:
+            case ast.FunctionDef(name="forward" | "backward" as name, decorator_list=[ast.Name(id="staticmethod")]):
+                found[name] = _Body(nodes).read(member, "ctx")
+            case _:
+                raise nodes.unknown(member, f"`{node.name}`")
+    if len(found) != 2 or len(node.body) != 2:
+        raise nodes.fail(node, f"`{node.name}` does not have one `forward` and one `backward`")
+    return Autograd(node.name, found["forward"], found["backward"])
+
+
 class _Body:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
 
-    def read(self, function: ast.FunctionDef) -> Method:
+    def read(self, function: ast.FunctionDef, first: str = "self") -> Method:
         arguments = arguments_of(function)
-        if arguments is None or not arguments or arguments[0] != "self" or function.decorator_list:
+        decorated = bool(function.decorator_list) and first == "self"
+        if arguments is None or not arguments or arguments[0] != first or decorated:
             raise self.nodes.fail(function, f"`{function.name}` has other arguments than generated code has")
         body: list[Statement | Delete] = []
         returns: tuple[str, ...] = ()
@@ -46,6 +61,8 @@ class _Body:
                         body += self._recomputed(call, self.nodes.targets(target), inner)
                     else:
                         body.append(Statement(self.nodes.targets(target), call, self.nodes.at(node)))
+                case ast.With(items=[ast.withitem(context_expr=ast.Call() as context, optional_vars=None)], body=inside):
+                    body += self._untracked(context, inside)
                 case ast.Expr(value=ast.Constant()) | ast.Pass():
                     pass
                 case _:
@@ -60,6 +77,22 @@ class _Body:
             reduces,
             checkpointed,
         )
+
+    def _untracked(self, context: ast.Call, inside: list[ast.stmt]) -> Iterator[Statement | Delete]:
+        """The body of `with torch.no_grad()`; other contexts change what operators compute, and are refused."""
+        name = dotted(context.func)
+        if name not in ("torch.no_grad", "torch.inference_mode") or context.args or context.keywords:
+            raise self.nodes.fail(
+                context, f"operators run in the context `{name or 'an expression'}`, and tvlint does not know what it changes"
+            )
+        for node in inside:
+            match node:
+                case ast.Delete(targets=targets):
+                    yield Delete(tuple(dotted(target) for target in targets))
+                case ast.Assign(targets=[target], value=ast.Call() as call):
+                    yield Statement(self.nodes.targets(target), call, self.nodes.at(node), tracked=False)
+                case _:
+                    raise self.nodes.unknown(node, f"`{name}`")
 
     def _recomputed(
         self, call: ast.Call, outputs: tuple[str, ...], inner: Mapping[str, ast.FunctionDef]
@@ -84,5 +117,7 @@ class _Body:
                     pass
                 case ast.Assign(targets=[target], value=ast.Call() as operation):
                     yield Statement(self.nodes.targets(target), operation, self.nodes.at(node))
+                case ast.With(items=[ast.withitem(context_expr=ast.Call() as context, optional_vars=None)], body=inside):
+                    yield from self._untracked(context, inside)
                 case _:
                     raise self.nodes.unknown(node, f"`{name}`")

@@ -12,7 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.plan import Collective, Communicate
 from tvlint.readers.gencode_plan import Built
 from tvlint.readers.gencode_records import ClearGradients, Execute, Load, RankFile, RunBackward
-from tvlint.readers.gencode_reductions import error, flags, reducer_groups, reducers
+from tvlint.readers.gencode_reductions import error, flags, reducer_groups, reducers, unreduced
 from tvlint.readers.gencode_slices import slices
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def findings(folder: Folder) -> Iterator[Finding]:
         yield from _groups(built)
         yield from _shapes(built)
         yield from reducer_groups(built)
+        yield from unreduced(built)
         yield from slices(built)
 
 

@@ -68,7 +68,7 @@ class _Trial:
         self.users = users
         for file in users:
             for action in self._actions(file):
-                self.bodies[file.rank, action.method] = lower(file.methods[action.method], file.rank, file.parameters)
+                self.bodies[file.rank, action.method] = lower(file.methods[action.method], file)
         self.weights: dict[str, Kind] = {
             name: (parameter.shape, parameter.dtype) for file in users for name, parameter in file.parameters.items()
         }

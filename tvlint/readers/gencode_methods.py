@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Collective, Communicate, Compute, Group, Literal, Operand, Operator, Peer, Receive, Send, Value
 from tvlint.readers.document import ReadError
-from tvlint.readers.gencode_records import Delete, Method, Parameter, Statement
+from tvlint.readers.gencode_records import Autograd, Delete, Method, RankFile, Statement
 from tvlint.readers.gencode_syntax import NotConstant, constant, dotted
 
 IDENTITY = "nnscaler.runtime.function.identity"
@@ -37,6 +37,20 @@ _SUMMED = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 
 
 @dataclass(frozen=True, slots=True)
+class Reverse:
+    """A function with a backward of its own: it makes `outputs` of `inputs`, and `operators` make `given` of `taken`.
+
+    `taken` are the gradients of the outputs and `given` those of the inputs, by position, under the names of `operators`.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    taken: tuple[str, ...]
+    given: tuple[str, ...]
+    operators: tuple[Operator, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gradual:
     """A forward operator and, where autograd does not derive its gradient from the operator table, that of its result.
 
@@ -47,6 +61,8 @@ class Gradual:
     operator: Operator
     reverse: Compute | Communicate | None = None
     differentiable: bool = True
+    function: Reverse | None = None
+    """What runs backward for all operators since the last function, of which this one is the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +89,22 @@ class Body:
     """Moves (source, destination) in which the rank has no part."""
 
 
-def lower(method: Method, rank: int, parameters: Mapping[str, Parameter]) -> Body:
-    """The operators of `method` as `rank` runs it."""
-    return _Lowering(method, rank, parameters).run()
+def lower(method: Method, file: RankFile) -> Body:
+    """The operators of `method` as the file's rank runs it."""
+    return _Lowering(method, file).run()
 
 
 class _Lowering:
-    def __init__(self, method: Method, rank: int, parameters: Mapping[str, Parameter]) -> None:
+    def __init__(self, method: Method, file: RankFile) -> None:
         self.method = method
-        self.rank = rank
-        self.parameters = parameters
+        self.file = file
+        self.rank = file.rank
+        self.parameters = file.parameters
         self.body = Body(method.name, method.arguments)
         self.current: dict[str, str] = {name: name for name in method.arguments}
         self.made: dict[str, int] = dict.fromkeys(method.arguments, 0)
         self.deleted: set[str] = set()
+        self.tracked = True
 
     def run(self) -> Body:
         for entry in self.method.body:
@@ -120,6 +138,11 @@ class _Lowering:
         callee = dotted(statement.call.func)
         if not callee:
             raise ReadError("what is called is no plain name", statement.source)
+        self.tracked = statement.tracked
+        function = self.file.autograd.get(callee.removesuffix(".apply")) if callee.endswith(".apply") else None
+        if function is not None:
+            self._apply(function, statement)
+            return
         if callee.startswith(ADAPTER + "nn."):
             self._fused(callee.removeprefix(ADAPTER + "nn."), statement)
         elif callee.startswith(ADAPTER):
@@ -128,7 +151,34 @@ class _Lowering:
             self._compute(callee, statement)
 
     def _append(self, operator: Operator, reverse: Compute | Communicate | None = None, differentiable: bool = True) -> None:
-        self.body.operators.append(Gradual(operator, reverse, differentiable))
+        self.body.operators.append(Gradual(operator, reverse, differentiable and self.tracked))
+
+    def _apply(self, function: Autograd, statement: Statement) -> None:
+        """The operators of an adapter with a backward of its own, under names of its own."""
+        tensors, words = self._given(statement)
+        forward, backward = lower(function.forward, self.file), lower(function.backward, self.file)
+        fits = len(tensors) == len(forward.inputs) == len(backward.outputs) and len(forward.outputs) == len(backward.inputs)
+        if words or not fits or len(statement.outputs) != len(forward.outputs):
+            raise ReadError(f"`{function.name}` does not fit what it is given and what is made of it", statement.source)
+        self.body.undefined += [*forward.undefined, *backward.undefined]
+        self.body.bystander += [*forward.bystander, *backward.bystander]
+        names = dict(zip(forward.inputs, tensors, strict=True))
+        made = {name for entry in forward.operators for name in getattr(entry.operator, "outputs", ())}
+        back = {name for entry in backward.operators for name in getattr(entry.operator, "outputs", ())}
+        whole = set(forward.outputs) <= made and set(backward.outputs) <= back
+        if not whole or len(set(forward.outputs)) != len(forward.outputs):
+            raise ReadError(f"`{function.name}` does not make what it gives", statement.source)
+        outputs = tuple(self._write(name, statement.source) for name in statement.outputs)
+        names.update(zip(forward.outputs, outputs, strict=True))
+        for name in made - set(forward.outputs):
+            names[name] = f"{function.name}.{name}"
+        operators = [_renamed(entry.operator, names) for entry in forward.operators]
+        reverse = Reverse(
+            tensors, outputs, backward.inputs, backward.outputs, tuple(entry.operator for entry in backward.operators)
+        )
+        for operator in operators[:-1]:
+            self._append(operator, differentiable=False)
+        self.body.operators.append(Gradual(operators[-1], None, self.tracked, reverse))
 
     def _compute(self, callee: str, statement: Statement) -> None:
         inputs: list[Operand] = []
@@ -315,3 +365,12 @@ class _Lowering:
         self._append(
             Communicate(Collective.BROADCAST, taken, made, group, root=root, source=statement.source), differentiable=False
         )
+
+
+def _renamed(operator: Operator, names: Mapping[str, str]) -> Operator:
+    """A communication between tensors of other names."""
+    if not isinstance(operator, Communicate):
+        place = getattr(operator, "source", None)
+        raise ReadError("a function with a backward of its own does more than communicate", place or Location(""))
+    inputs = tuple(names.get(name, name) for name in operator.inputs)
+    return replace(operator, inputs=inputs, outputs=tuple(names.get(name, name) for name in operator.outputs))

@@ -94,6 +94,12 @@ class Nodes:
                 raise self.fail(node, "a value of the schedule is an expression")
         return tuple(found)
 
+    def given(self, values: list[ast.expr], node: ast.AST) -> tuple[str, ...]:
+        """The names among the arguments of a call."""
+        if not all(isinstance(value, ast.Name) for value in values):
+            raise self.fail(node, "an argument is an expression")
+        return tuple(value.id for value in values if isinstance(value, ast.Name))
+
     def starred(self, args: list[ast.expr], node: ast.AST) -> tuple[str, ...]:
         match args:
             case [ast.Starred(value=value)]:

@@ -103,7 +103,7 @@ def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], s
     for file in replica.files:
         for method in file.methods.values():
             if not method.reduces:
-                built.bodies[file.rank, method.name] = lower(method, file.rank, file.parameters)
+                built.bodies[file.rank, method.name] = lower(method, file)
     _collect_stated(built)
     for file in replica.files:
         for name, parameter in file.parameters.items():

@@ -6,14 +6,17 @@ import ast
 
 from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
-from tvlint.readers.gencode_body import read_method
+from tvlint.readers.gencode_body import read_autograd, read_method
 from tvlint.readers.gencode_init import read_init
 from tvlint.readers.gencode_nodes import Nodes
 from tvlint.readers.gencode_records import RankFile
 from tvlint.readers.gencode_syntax import Source, dotted
-from tvlint.readers.gencode_train import read_train_step
+from tvlint.readers.gencode_train import read_forward, read_train_step
 
 MODULE = "nnscaler.runtime.module.ParallelModule"
+FUNCTION = "torch.autograd.Function"
+_ROOTS = frozenset({"torch", "nnscaler", "_operator", "builtins", "operator", "self", "model"})
+"""Names that generated code means to be the modules of that name."""
 
 
 def read_rank(source: Source) -> RankFile:
@@ -26,11 +29,18 @@ class _Reader:
         self.source = source
         self.nodes = Nodes(source)
         self.found = RankFile(source)
+        self.forward: ast.FunctionDef | None = None
 
     def read(self) -> RankFile:
         model = train = None
         for node in self.source.tree.body:
             match node:
+                case ast.Import(names=names) | ast.ImportFrom(names=names) if any(
+                    alias.asname in _ROOTS
+                    or (alias.asname is None and isinstance(node, ast.ImportFrom) and alias.name in _ROOTS)
+                    for alias in names
+                ):
+                    raise self.nodes.fail(node, "an import gives another thing the name of a module that generated code uses")
                 case ast.Import(names=names):
                     self.found.modules.update((name.asname or name.name).split(".")[0] for name in names)
                 case ast.ImportFrom(names=names):
@@ -42,6 +52,11 @@ class _Reader:
                     self.found.modules_before_class = set(self.found.modules)
                     self.found.base_module = dotted(base).split(".")[0]
                     self.found.class_source = self.nodes.source.at(node)
+                case ast.ClassDef(bases=[base], name=name) if dotted(base) == FUNCTION and name not in self.found.autograd:
+                    self.found.autograd[name] = read_autograd(self.nodes, node)
+                    self.found.modules.add(name)
+                case ast.Assign(targets=[ast.Name(id="_infer_step")], value=ast.Name(id="_train_step")):
+                    pass
                 case ast.FunctionDef(name="_train_step") if train is None:
                     train = node
                 case ast.FunctionDef(name="_infer_step"):
@@ -52,19 +67,18 @@ class _Reader:
                     raise self.nodes.unknown(node, "the file")
         if model is None:
             raise ReadError(f"no class in this file is a `{MODULE}`", Location(self.source.path))
-        if train is None:
-            raise ReadError(
-                "the file has no `_train_step`",
-                self.nodes.source.at(model),
-                "tvlint reads code that was generated for end-to-end training (`use_end2end`)",
-            )
         for inner in ast.walk(self.source.tree):
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                 self.found.names.add(inner.id)
             elif isinstance(inner, ast.arg):
                 self.found.names.add(inner.arg)
         self._model(model)
-        read_train_step(self.nodes, self.found, train)
+        if train is not None:
+            read_train_step(self.nodes, self.found, train)
+        elif self.forward is not None:
+            read_forward(self.nodes, self.found, self.forward)
+        else:
+            raise self.nodes.fail(model, "the file has neither `_train_step` nor `_forward_impl`")
         return self.found
 
     def _model(self, model: ast.ClassDef) -> None:
@@ -82,7 +96,7 @@ class _Reader:
                 case ast.FunctionDef(name="__init__"):
                     read_init(self.nodes, self.found, node)
                 case ast.FunctionDef(name="_forward_impl"):
-                    pass
+                    self.forward = node
                 case ast.FunctionDef(name=name):
                     if name in self.found.methods:
                         raise self.nodes.fail(node, f"`{name}` is defined twice")

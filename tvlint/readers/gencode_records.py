@@ -48,6 +48,8 @@ class Statement:
     outputs: tuple[str, ...]
     call: ast.Call
     source: Location
+    tracked: bool = True
+    """Whether autograd records it; False below `torch.no_grad()`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,15 @@ class Method:
     returned_at: Location
     reduces: str = ""
     checkpointed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Autograd:
+    """A `torch.autograd.Function` of communications: an adapter whose backward is written out."""
+
+    name: str
+    forward: Method
+    backward: Method
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +148,13 @@ class RankFile:
     parameters: dict[str, Parameter] = field(default_factory=dict)
     reducers: dict[str, Reducer] = field(default_factory=dict)
     methods: dict[str, Method] = field(default_factory=dict)
+    autograd: dict[str, Autograd] = field(default_factory=dict)
     actions: list[Action] = field(default_factory=list)
     returned: tuple[str, ...] = ()
     returned_at: Location | None = None
     train_source: Location | None = None
+    switches_reducers: bool = False
+    """Whether the step sets `skip_reducer`; versions before 0.7 do not."""
     modules: set[str] = field(default_factory=set)
     modules_before_class: set[str] = field(default_factory=set)
     base_module: str = ""

@@ -20,7 +20,7 @@ def error(
 
 
 def reducers(file: RankFile) -> Iterator[Finding]:
-    """Every weight is in one reducer, which is added to the module and run."""
+    """A weight is in one reducer at most; reducers are added to the module and run."""
     called = {file.methods[action.method].reduces for action in file.actions if isinstance(action, Execute)}
     reduced: dict[str, str] = {}
     for reducer in file.reducers.values():
@@ -44,17 +44,30 @@ def reducers(file: RankFile) -> Iterator[Finding]:
         if reducer.reduce not in ("sum", "avg", "mean"):
             said = f"`{reducer.name}` reduces gradients with `{reducer.reduce}`"
             yield error("wrong-reducer-group", said, reducer.source, "gradients of replicas are summed", ranks=(file.rank,))
-    if not file.reducers:
-        return
-    for parameter in file.parameters.values():
-        if parameter.is_weight and parameter.name not in reduced:
-            yield error(
-                "parameter-missing-in-reducer",
-                f"`{parameter.full_name}` is in no reducer of rank {file.rank}, which has {len(file.reducers)}",
-                parameter.source,
-                "add it with `add_param`, else its gradient is that of one replica",
-                ranks=(file.rank,),
-            )
+
+
+def unreduced(built: Built) -> Iterator[Finding]:
+    """Weights in no reducer of a rank, although replicas or other ranks that have them reduce them."""
+    sharing: dict[str, str] = {}
+    for file in built.replica.files:
+        for reducer in file.reducers.values():
+            sharing.update(dict.fromkeys(reducer.weights, f"`{reducer.name}` of rank {file.rank} reduces it"))
+    for file in built.replica.files:
+        reduced = {weight for reducer in file.reducers.values() for weight in reducer.weights}
+        trains = any(isinstance(action, RunBackward) for action in file.actions)
+        for parameter in file.parameters.values():
+            if not trains or not parameter.is_weight or parameter.name in reduced:
+                continue
+            count = built.replica.count
+            why = sharing.get(parameter.name, f"there are {count} replicas" if count > 1 else "")
+            if why:
+                yield error(
+                    "parameter-missing-in-reducer",
+                    f"`{parameter.full_name}` is in no reducer of rank {file.rank}, and {why}",
+                    parameter.source,
+                    "add it with `add_param`, else its gradient is that of one rank",
+                    ranks=(file.rank,),
+                )
 
 
 def flags(file: RankFile) -> Iterator[Finding]:
@@ -64,7 +77,7 @@ def flags(file: RankFile) -> Iterator[Finding]:
     for action in file.actions:
         if isinstance(action, RunBackward):
             runs.setdefault(action.segment, []).append(action)
-    if not file.version and not asynchronous:
+    if not file.switches_reducers and not asynchronous:
         return
     for segment, backwards in runs.items():
         for position, action in enumerate(backwards):

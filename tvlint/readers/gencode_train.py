@@ -9,12 +9,50 @@ from tvlint.readers.gencode_records import Action, ClearGradients, Delete, Execu
 from tvlint.readers.gencode_syntax import dotted
 
 EXECUTOR = "nnscaler.runtime.executor"
+LOADER = "arguments"
+"""What gives the values that a model's own training loop passes to it."""
 FLAGS = "nnscaler.flags.RuntimeFlag"
 
 
 def read_train_step(nodes: Nodes, found: RankFile, function: ast.FunctionDef) -> None:
     """Fill `found` with the actions of the training step."""
     _Train(nodes, found).read(function)
+
+
+def read_forward(nodes: Nodes, found: RankFile, function: ast.FunctionDef) -> None:
+    """Fill `found` with one training step around `_forward_impl`, as the user's own loop makes it.
+
+    That is: the arguments come from the data loader, autograd runs from what is returned, then gradients are reduced.
+    """
+    arguments = arguments_of(function)
+    if arguments is None or len(arguments) < 2 or arguments[0] != "self":
+        raise nodes.fail(function, "`_forward_impl` has other arguments than generated code has")
+    place = nodes.source.at(function)
+    found.train_source = place
+    found.actions += [ClearGradients(False, place), Load(LOADER, arguments[1:], place)]
+    runs: list[Execute] = []
+    for index, node in enumerate(function.body):
+        match node:
+            case ast.Assign(targets=[target], value=ast.Call(args=given, keywords=[]) as call):
+                method = dotted(call.func).removeprefix("self.")
+                if method not in found.methods or runs:
+                    raise nodes.fail(node, "`_forward_impl` is more than one segment, which tvlint does not read")
+                runs.append(Execute(method, nodes.given(given, node), nodes.targets(target), True, True, nodes.at(node)))
+                found.actions.append(runs[-1])
+                if len(runs[-1].inputs) != len(found.methods[method].arguments):
+                    raise nodes.fail(node, f"`{method}` is given {len(given)} values and takes other")
+            case ast.Return(value=value) if index == len(function.body) - 1:
+                found.returned = nodes.names(value, node)
+                found.returned_at = nodes.source.at(node)
+            case ast.Delete() | ast.Pass() | ast.Expr(value=ast.Constant()):
+                pass
+            case _:
+                raise nodes.unknown(node, "`_forward_impl`")
+    for run in runs:
+        found.actions.append(RunBackward(run.method, (), run.outputs, ("",) * len(run.outputs), (), False, run.source))
+    for own in found.methods.values():
+        if own.reduces:
+            found.actions.append(Execute(own.name, (), (), False, False, own.source))
 
 
 class _Train:
@@ -37,6 +75,7 @@ class _Train:
                     dotted(target).startswith(FLAGS) and target.attr in skips
                 ):
                     skips[target.attr] = flag
+                    self.found.switches_reducers |= target.attr == "skip_reducer"
                 case ast.Expr(value=ast.Call(func=func, args=[])) if dotted(func) == f"{model}.zero_grad":
                     self.found.actions.append(ClearGradients(skips["skip_zero_grad"], self.nodes.source.at(node)))
                 case ast.Delete(targets=targets):

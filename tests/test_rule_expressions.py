@@ -176,6 +176,9 @@ ARGUMENTS = {
     **dict.fromkeys(["abs", "is_integer", "is_layout", "layout_stages", "layout_empty_stages", "len", "product", "text"], "a"),
     **dict.fromkeys(["layout_text", "batch_schedule_sizes", "list_pattern_length", "hybrid_layers", "hybrid_segments"], "a"),
     **dict.fromkeys(["max", "min", "lcm", "gcd"], "a, b, c"),
+    "layout_list": "a",
+    "hybrid_stages": "a, b, c, none",
+    "split_layers": "a, b, c, none, 1, a, b, 0",
 }
 
 

@@ -74,6 +74,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     _prove(commands)
     _convert(commands)
     _schedule(commands)
+    _topology(commands)
     _rules(commands)
     _config(commands)
     _refuse_unknown_command(argv, commands.choices)
@@ -196,6 +197,22 @@ def _schedule(commands: Any) -> None:
     parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
 
 
+def _topology(commands: Any) -> None:
+    parser = _command(
+        commands, "topology", "topology", "say which ranks, groups, layers and memory follow from a configuration or a plan",
+        "  tvlint topology train.sh\n  tvlint topology train.sh --world-size 1024 --rank 9\n"
+        "  tvlint topology train.sh -o html:topology.html",
+    )  # fmt: skip
+    parser.add_argument("file", metavar="FILE", help="a configuration or a plan in any format that tvlint reads")
+    parser.add_argument(
+        "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
+        help="text, json, html; to a file with PATH; repeatable (default: text)",
+    )  # fmt: skip
+    parser.add_argument("--world-size", type=_positive, metavar="N", help="how many ranks run, where the file does not say")
+    parser.add_argument("--rank", type=_natural, metavar="N", help="the place and the groups of this rank")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: auto)")
+
+
 def _rules(commands: Any) -> None:
     rules = _command(commands, "rules", "rules", "list the rules", "  tvlint rules\n  tvlint rules -o json")
     rules.add_argument("-o", "--output", choices=("text", "json"), default="text", help="text (default) or json")
@@ -207,6 +224,12 @@ def _config(commands: Any) -> None:
     parser = _command(commands, "config", "config", "verify the project file", "  tvlint config verify")
     parser.add_argument("action", choices=("verify",), help="`verify` reads it and names every mistake in it")
     _reporting(parser)
+
+
+def _natural(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"`{text}` is no number of a rank")
+    return int(text)
 
 
 def _positive(text: str) -> int:

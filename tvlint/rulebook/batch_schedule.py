@@ -48,6 +48,18 @@ def is_batch_schedule(text: str, seq_length: int) -> bool:
     return samples[0] == 0 and rises and all(size > 0 for _, size in schedule)
 
 
+def ramp_sizes(ramp: tuple[int, ...], last: int) -> tuple[int, ...]:
+    """The batch sizes of a ramp-up `start, increment, samples` to `last`; raises `ValueError` where it does not reach it.
+
+    The source is megatron/core/num_microbatches_calculator.py, RampupBatchsizeNumMicroBatchesCalculator.
+    """
+    if len(ramp) != 3 or min(ramp[:2]) <= 0 or last < ramp[0] or (last - ramp[0]) % ramp[1]:
+        raise ValueError("the ramp-up does not reach the global batch size")
+    if (last - ramp[0]) // ramp[1] > _MOST_ENTRIES:
+        raise ValueError("the ramp-up has more steps than are listed")
+    return tuple(range(ramp[0], last + 1, ramp[1]))
+
+
 def _number(text: str) -> int | None:
     match = _NUMBER.fullmatch(text)
     return int(float(match[1]) * _SUFFIXES[match[2].upper()]) if match else None

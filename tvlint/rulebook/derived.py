@@ -27,6 +27,8 @@ DERIVED: Mapping[str, str] = {
     "batch_per_step": "micro_batch_size * data_parallel_size",
     "effective_global_batch_size": "default(global_batch_size, batch_per_step)",
     "micro_batches": "exact(effective_global_batch_size, batch_per_step)",
+    "scheduled_batch_sizes": "batch_schedule_sizes(step_batch_size_schedule) if step_batch_size_schedule != none"
+    " else ramp_sizes(rampup_batch_size, global_batch_size) if rampup_batch_size != none else none",
     # megatron/training/argument_utils.py:331
     "effective_query_groups": "num_query_groups if group_query_attention else num_attention_heads",
     # megatron/training/arguments.py:940-996
@@ -43,6 +45,15 @@ DERIVED: Mapping[str, str] = {
     " else exact(exact(layers_to_split, pipeline_model_parallel_size), num_layers_per_virtual_pipeline_stage)"
     " if num_layers_per_virtual_pipeline_stage != none else 1",
     "interleaved": "hybrid_layer_pattern == none and virtual_stages > 1",
+    # what each virtual pipeline stage holds, in model order, in the letters of layouts
+    "stage_layouts": "hybrid_stages(hybrid_layer_pattern, pipeline_model_parallel_size,"
+    " decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers) if hybrid_layer_pattern != none"
+    " else layout_list(pipeline_model_parallel_layout) if pipeline_model_parallel_layout != none"
+    " else split_layers(num_layers, pipeline_model_parallel_size, virtual_stages,"
+    " decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers,"
+    " account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split, default(mtp_num_layers, 0))",
+    # megatron/training/initialize.py:395, fastest axis first
+    "rank_order": "'tp-cp-ep-pp-dp' if use_tp_pp_dp_mapping else 'tp-cp-ep-dp-pp'",
     # megatron/core/model_parallel_config.py:600: the group of micro-batches that one virtual stage runs in a row
     "micro_batch_group": "default(microbatch_group_size_per_vp_stage, pipeline_model_parallel_size)",
     # megatron/training/arguments.py:1318
@@ -53,7 +64,11 @@ DERIVED: Mapping[str, str] = {
     "effective_kv_channels": "default(kv_channels, exact(hidden_size, num_attention_heads))",
     "trains": "set(train_iters) or set(train_samples)",
     "has_experts": "num_experts != none and num_experts > 0",
-    # megatron/training/tokenizer: the vocabulary is padded to this multiple
+    # megatron/core/models/gpt/gpt_layer_specs.py:643
+    "layers_with_experts": "expert_layers(moe_layer_freq, num_layers) if has_experts else none",
+    # attention keeps its scores unless it is fused; Megatron picks a fused one where nothing forbids it
+    "keeps_attention_scores": "not use_flash_attn and (transformer_impl == 'local'"
+    " or (set(attention_backend) and text(attention_backend) in ['unfused', 'local']))",
     # nnscaler/cli/trainer_args.py:821: how many copies of the plan run beside one another
     "scale_units": "exact(runtime_ngpus, plan_ngpus)",
     # nnscaler/cli/trainer_args.py:660
@@ -62,8 +77,10 @@ DERIVED: Mapping[str, str] = {
     # nnscaler/policies.py:176
     "plan_stages": "plan_ngpus if text(default(pipeline_nstages, 'auto')) == 'auto' else pipeline_nstages",
     "plan_pipeline_groups": "default(pp_size, plan_stages)",
+    # megatron/core/tokenizers/utils/build_tokenizer.py:133: the vocabulary is padded to this multiple
     "vocabulary_multiple": "make_vocab_size_divisible_by * tensor_model_parallel_size",
-    "padded_vocabulary": "multiple_above(vocab_size, vocabulary_multiple)",
+    "padded_vocabulary": "padded_vocab_size if set(padded_vocab_size)"
+    " else multiple_above(vocab_size, vocabulary_multiple)",
 }
 """Derived name -> expression over settings and other derived names."""
 

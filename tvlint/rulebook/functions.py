@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 from tvlint.ir.configuration import SettingValue, Unknown
-from tvlint.rulebook.batch_schedule import batch_schedule_sizes, is_batch_schedule
-from tvlint.rulebook.layer_pattern import hybrid_layers, hybrid_segments, list_pattern_length
+from tvlint.rulebook.batch_schedule import batch_schedule_sizes, is_batch_schedule, ramp_sizes
+from tvlint.rulebook.layer_pattern import expert_layers, hybrid_layers, hybrid_segments, list_pattern_length
 from tvlint.rulebook.layout import layout_count, layout_stages, layout_stages_with, parse_layout
+from tvlint.topology.stages import hybrid_stages, split_layers
 
 MAX_MAGNITUDE = 2**128
 
@@ -131,6 +132,19 @@ def product(values: SettingValue) -> int:
     return found
 
 
+def _optional(value: SettingValue) -> int | None:
+    return None if value is None else _count(value)
+
+
+def _whole(value: SettingValue) -> int:
+    """A number, or the text of one."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else _count(value)
+
+
+def _frequency(value: SettingValue) -> int | str | tuple[object, ...]:
+    return value if isinstance(value, str | tuple) else _positive(value)
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "abs": lambda x: abs(_count(x)),
     "batch_schedule_sizes": lambda x: batch_schedule_sizes(_text(x)),
@@ -140,13 +154,18 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "divisors_near": divisors_near,
     "ends_with": lambda x, suffix: _text(x).endswith(_text(suffix)),
     "exact": exact,
+    "expert_layers": lambda frequency, layers: expert_layers(_frequency(frequency), _positive(layers)),
     "gcd": lambda *values: math.gcd(*map(_positive, values)),
     "hybrid_layers": lambda x: hybrid_layers(_text(x)),
     "hybrid_segments": lambda x: hybrid_segments(_text(x)),
+    "hybrid_stages": lambda pattern, pp, first, last: hybrid_stages(
+        _text(pattern), _positive(pp), _optional(first), _optional(last)
+    ),
     "is_batch_schedule": lambda x, seq_length: is_batch_schedule(_text(x), _positive(seq_length)),
     "is_integer": lambda x: isinstance(x, int) and not isinstance(x, bool),
     "is_layout": lambda x: parse_layout(_text(x)) is not None,
     "layout_count": lambda x, kind: layout_count(_text(x), _text(kind)),
+    "layout_list": lambda x: layout_stages(_text(x)),
     "layout_stages": lambda x: len(layout_stages(_text(x))),
     "layout_stages_with": lambda x, kind: layout_stages_with(_text(x), _text(kind)),
     "layout_text": lambda x: "".join(layout_stages(_text(x))),
@@ -161,6 +180,17 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "not_multiples": not_multiples,
     "others": others,
     "product": product,
+    "ramp_sizes": lambda ramp, last: ramp_sizes(tuple(map(_whole, ramp)) if isinstance(ramp, tuple) else (), _positive(last)),
+    "split_layers": lambda layers, pp, virtual, first, last, embedding, loss, extra: split_layers(
+        _positive(layers),
+        _positive(pp),
+        _positive(virtual),
+        _optional(first),
+        _optional(last),
+        embedding is True,
+        loss is True,
+        _count(extra),
+    ),
     "starts_with": lambda x, prefix: _text(x).startswith(_text(prefix)),
     "text": show,
 }

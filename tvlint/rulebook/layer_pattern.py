@@ -6,20 +6,49 @@ import re
 
 _TOKEN = re.compile(r"\s*(\d{1,9}|[-+*(),\[\]])")
 _LONGEST = 10_000
-_MOST_LAYERS = 1_000_000
+_MOST_LAYERS = 100_000
 
 
-def list_pattern_length(text: str) -> int:
-    """How many items the list has that `text` builds from literals, `+` and `*`; raises `ValueError` for other texts."""
+def list_pattern(text: str) -> tuple[int, ...]:
+    """The list that `text` builds from literals, `+` and `*`; raises `ValueError` for other texts."""
     if len(text) > _LONGEST:
         raise ValueError("the pattern is too long")
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != "".join(text.split()):
         raise ValueError("the pattern is not a list expression")
-    length, rest = _sum(tokens, 0, 0)
-    if rest != len(tokens) or length is None:
+    items, rest = _sum(tokens, 0, 0)
+    if rest != len(tokens) or items is None:
         raise ValueError("the pattern is not a list expression")
-    return length
+    return items
+
+
+def list_pattern_length(text: str) -> int:
+    """How many items the list has that `text` builds; raises `ValueError` where it builds none."""
+    return len(list_pattern(text))
+
+
+def expert_layers(frequency: int | str | tuple[object, ...], layers: int) -> tuple[bool, ...]:
+    """Which of `layers` have experts: every n-th from the first on, or those with a 1 in a list (`([0]*3+[1]*58)`).
+
+    Raises `ValueError` where the frequency is neither, or the list has another length.
+    """
+    if not 0 < layers <= _MOST_LAYERS:
+        raise ValueError(f"{layers} is no number of layers")
+    if isinstance(frequency, str):
+        frequency = list_pattern(frequency) if "[" in frequency else _whole(frequency)
+    if isinstance(frequency, int):
+        if frequency < 1:
+            raise ValueError(f"{frequency} is not positive")
+        return tuple(number % frequency == 0 for number in range(layers))
+    if len(frequency) != layers:
+        raise ValueError(f"the pattern has {len(frequency)} layers, the model {layers}")
+    return tuple(kind not in (0, False) for kind in frequency)
+
+
+def _whole(text: str) -> int:
+    if not text.strip().isascii() or not text.strip().isdigit() or len(text) > 9:
+        raise ValueError("the pattern is neither a number nor a list expression")
+    return int(text)
 
 
 def hybrid_layers(pattern: str) -> int:
@@ -38,33 +67,40 @@ def _main(pattern: str) -> str:
     return pattern.split("/")[0]
 
 
-def _sum(tokens: list[str], place: int, depth: int) -> tuple[int | None, int]:
+_Items = tuple[int, ...]
+
+
+def _sum(tokens: list[str], place: int, depth: int) -> tuple[_Items | None, int]:
     total, place = _product(tokens, place, depth)
     while place < len(tokens) and tokens[place] == "+":
         more, place = _product(tokens, place + 1, depth)
-        total = None if total is None or more is None else total + more
+        total = None if total is None or more is None else _bounded(total, 1, more)
     return total, place
 
 
-def _product(tokens: list[str], place: int, depth: int) -> tuple[int | None, int]:
-    length, place = _factor(tokens, place, depth)
-    while length is not None and place + 1 < len(tokens) and tokens[place] == "*":
+def _product(tokens: list[str], place: int, depth: int) -> tuple[_Items | None, int]:
+    items, place = _factor(tokens, place, depth)
+    while items is not None and place + 1 < len(tokens) and tokens[place] == "*":
         if not tokens[place + 1].isdigit():
             return None, len(tokens)
-        length *= int(tokens[place + 1])
+        items = _bounded(items, int(tokens[place + 1]), ())
         place += 2
-        if length > _MOST_LAYERS:
-            raise ValueError("the pattern has more layers than any model")
-    return length, place
+    return items, place
 
 
-def _factor(tokens: list[str], place: int, depth: int) -> tuple[int | None, int]:
+def _bounded(items: _Items, times: int, more: _Items) -> _Items:
+    if len(items) * times + len(more) > _MOST_LAYERS:
+        raise ValueError("the pattern has more layers than any model")
+    return items * times + more
+
+
+def _factor(tokens: list[str], place: int, depth: int) -> tuple[_Items | None, int]:
     opening = tokens[place] if place < len(tokens) else ""
     if opening == "(" and depth < 20:
-        length, place = _sum(tokens, place + 1, depth + 1)
-        return (length, place + 1) if place < len(tokens) and tokens[place] == ")" else (None, len(tokens))
+        items, place = _sum(tokens, place + 1, depth + 1)
+        return (items, place + 1) if place < len(tokens) and tokens[place] == ")" else (None, len(tokens))
     if opening != "[" or "]" not in tokens[place:]:
         return None, len(tokens)
     end = tokens.index("]", place)
-    items = [item for item in tokens[place + 1 : end] if item != ","]
-    return (len(items), end + 1) if all(item.isdigit() for item in items) else (None, len(tokens))
+    items = tuple(int(item) for item in tokens[place + 1 : end] if item.isdigit())
+    return (items, end + 1) if all(item.isdigit() or item == "," for item in tokens[place + 1 : end]) else (None, len(tokens))

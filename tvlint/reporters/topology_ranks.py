@@ -1,0 +1,51 @@
+"""Ranks of process groups in few words, however many there are: `0-7  8-15  …  16376-16383`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvlint.topology.grid import GroupKind
+
+LISTED = 4
+"""So many members are listed one by one."""
+SHOWN = 8
+"""So many groups are shown all; of more, the first few and the last."""
+
+
+def members(ranks: Sequence[int]) -> str:
+    """The ascending members of one group: `5`, `0-7`, `0,8,16`, `0,8,…,120`, `0-3,64-67,…,192-195`."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    texts = [str(low) if low == high else f"{low},{high}" if high == low + 1 else f"{low}-{high}" for low, high in runs]
+    if len(texts) <= LISTED:
+        return ",".join(texts)
+    return f"{texts[0]},{texts[1]},…,{texts[-1]}"
+
+
+def examples(kind: GroupKind, width: int) -> str:
+    """Groups of one kind: all where they are few and fit into `width` columns, else the first few and the last."""
+    if kind.size == 1 and not kind.ends:
+        return "each rank by itself"
+    if kind.count == 1:
+        return members(kind.group(0))
+    if kind.count <= SHOWN:
+        whole = "  ".join(members(kind.group(index)) for index in range(kind.count))
+        if len(whole) <= width:
+            return whole
+    last = members(kind.group(kind.count - 1))
+    texts = [members(kind.group(0))]
+    for index in range(1, min(3, kind.count - 1)):
+        text = members(kind.group(index))
+        if len("  ".join([*texts, text, "…", last])) > width:
+            break
+        texts.append(text)
+    return "  ".join([*texts, "…", last])
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 rank`, `16,384 ranks`, `2 micro-batches`."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"

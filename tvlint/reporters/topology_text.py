@@ -1,0 +1,186 @@
+"""A topology for the terminal: facts, groups, the mesh, the pipeline and the memory of its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tvlint.ir.configuration import Unknown
+from tvlint.reporters.topology_mesh import drawn
+from tvlint.reporters.topology_ranks import counted, examples, members
+from tvlint.reporters.topology_words import (
+    alike,
+    batch,
+    bubble,
+    chunk,
+    gibibytes,
+    grid,
+    large,
+    model,
+    sources,
+    world,
+)
+from tvlint.reporters.visible import visible
+from tvlint.topology.topology import Pipeline, StageMemory, Topology
+
+_NAME = 20
+MAXIMAL_ROWS = 24
+
+
+def write(topologies: Sequence[Topology], width: int, color: bool, rank: int | None = None) -> str:
+    """One block for each topology; with `rank`, that rank's place and groups instead of the groups of all."""
+    paint = _bold if color else _plain
+    return "\n".join("\n".join(_block(topology, width, paint, rank)) + "\n" for topology in topologies)
+
+
+def _bold(text: str) -> str:
+    return f"\033[1m{text}\033[0m"
+
+
+def _plain(text: str) -> str:
+    return text
+
+
+def _block(topology: Topology, width: int, heading: Callable[[str], str], rank: int | None) -> Iterator[str]:
+    section = f" ({topology.section})" if topology.section else ""
+    yield heading(visible(f"{topology.path}{section}: {topology.framework}"))
+    yield from _rows([("world size", world(topology)), *grid(topology)], width)
+    if rank is not None:
+        yield from ["", heading(f"Rank {rank:,}"), *_one(topology, rank, width)]
+    else:
+        if topology.groups:
+            yield from ["", heading("Groups"), *_groups(topology, width)]
+        if not isinstance(topology.grid, Unknown):
+            yield from ["", heading("Mesh"), *drawn(topology.grid, width)]
+    yield from ["", heading("Batch"), *_rows(batch(topology), width)]
+    yield from ["", heading("Pipeline"), *_pipeline(topology, width, rank)]
+    yield from ["", heading("Model"), *_rows(model(topology), width)]
+    yield from ["", heading("Memory of a rank, GiB"), *_memory(topology, width)]
+    said = sources(topology)
+    if said:
+        yield ""
+        for text in said:
+            yield from _wrapped(text, "  ", width)
+
+
+def _rows(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    for name, value in rows:
+        yield from _wrapped(visible(value), f"  {name:<{_NAME - 2}} ", width)
+
+
+def _wrapped(text: str, lead: str, width: int) -> Iterator[str]:
+    """`text` behind `lead`, its further lines below its first."""
+    room = max(20, width - len(lead))
+    line = ""
+    for word in text.split(" "):
+        if line and len(line) + 1 + len(word) > room:
+            yield lead + line
+            lead, line = " " * len(lead), word
+        else:
+            line = f"{line} {word}" if line else word
+    yield lead + line
+
+
+def _groups(topology: Topology, width: int) -> Iterator[str]:
+    said = [f"{counted(kind.count, 'group')} of {kind.size:,}" for kind in topology.groups]
+    room = max(map(len, said)) + 2
+    for kind, count in zip(topology.groups, said, strict=True):
+        yield f"  {kind.name:<{_NAME - 2}} {count:<{room}}{examples(kind, width - _NAME - room - 1)}"
+
+
+def _one(topology: Topology, rank: int, width: int) -> Iterator[str]:
+    """A rank's coordinates, and the members of each of its groups."""
+    if isinstance(topology.grid, Unknown):
+        yield f"  ? ({visible(topology.grid.reason)})"
+        return
+    meshes = [("coordinates", topology.grid.dense)]
+    meshes += [("expert coordinates", topology.grid.expert)] if topology.grid.expert is not None else []
+    if rank >= topology.grid.dense.size:
+        yield f"  there are {counted(topology.grid.dense.size, 'rank')}, numbered from 0"
+        return
+    for name, mesh in meshes:
+        place = mesh.coordinates(rank)
+        yield f"  {name:<{_NAME - 2}} {', '.join(f'{axis.name} {place[axis.name]}' for axis in reversed(mesh.axes))}"
+    for kind in topology.groups:
+        own = kind.of(rank)
+        said = f"{members(own)}" if own else "in none"
+        place_in = f"  ({own.index(rank) + 1:,} of {len(own):,})" if len(own) > 1 else ""
+        yield f"  {kind.name:<{_NAME - 2}} {said}{place_in}"
+
+
+def _pipeline(topology: Topology, width: int, rank: int | None) -> Iterator[str]:
+    yield from _rows([("bubble", bubble(topology))], width)
+    found = topology.pipeline
+    if isinstance(found, Unknown):
+        yield from _rows([("layers", f"? ({found.reason})")], width)
+        return
+    virtual = f" × {found.virtual} virtual" if found.virtual > 1 else ""
+    shape = f"{counted(sum(found.layers), 'layer')} on {counted(len(found.stages), 'pipeline stage')}{virtual}"
+    yield from _rows([("layers", shape)], width)
+    only = None
+    if rank is not None and not isinstance(topology.grid, Unknown) and rank < topology.grid.dense.size:
+        only = topology.grid.dense.coordinates(rank)["pp"]
+    yield from _stages(found, width, only)
+
+
+def _stages(pipeline: Pipeline, width: int, only: int | None) -> Iterator[str]:
+    stages = range(len(pipeline.stages)) if only is None else range(only, only + 1)
+    lines = [(f"pp {number}", [chunk(held) for held in pipeline.stages[number]]) for number in stages]
+    columns = [max(len(cells[place]) for _, cells in lines) for place in range(pipeline.virtual)]
+    kept = lines if len(lines) <= MAXIMAL_ROWS else [*lines[: MAXIMAL_ROWS // 2], *lines[-MAXIMAL_ROWS // 2 :]]
+    for index, (name, cells) in enumerate(kept):
+        if len(kept) < len(lines) and index == MAXIMAL_ROWS // 2:
+            yield f"    … {len(lines) - len(kept):,} more"
+        text = " │ ".join(f"{cell:<{column}}" for cell, column in zip(cells, columns, strict=True)).rstrip()
+        lead = f"    {name:<{_NAME - 4}} "
+        yield from _wrapped_cells(text, lead, width)
+
+
+def _wrapped_cells(text: str, lead: str, width: int) -> Iterator[str]:
+    """Cells that stay whole where a line breaks."""
+    room = max(20, width - len(lead))
+    while len(text) > room:
+        cut = text.rfind(" │ ", 0, room)
+        if cut <= 0:
+            break
+        yield lead + text[:cut].rstrip()
+        lead, text = " " * len(lead), text[cut + 3 :]
+    yield lead + text
+
+
+def _memory(topology: Topology, width: int) -> Iterator[str]:
+    found = topology.memory
+    if isinstance(found, Unknown):
+        yield from _rows([("memory", f"? ({found.reason})")], width)
+        return
+    head = ("pipeline stage", "parameters", "weights", "gradients", "optimizer", "activations", "total")
+    rows = [_cells(stage) for stage in found]
+    yield f"  {head[0]:<{_NAME - 2}}" + "".join(f"{name:>{13}}" for name in head[1:])
+    runs = alike(rows)
+    for first, last in runs if len(runs) <= MAXIMAL_ROWS else runs[: MAXIMAL_ROWS - 1]:
+        name = f"pp {first}" if first == last else f"pp {first}-{last}"
+        yield f"  {name:<{_NAME - 2}}" + "".join(f"{cell:>{13}}" for cell in rows[first])
+    if len(runs) > MAXIMAL_ROWS:
+        yield f"  … {len(rows) - runs[MAXIMAL_ROWS - 1][0]:,} more pipeline stages"
+    yield from _reasons(found, width)
+    estimate = topology.megatron
+    if not isinstance(estimate, Unknown):
+        held, kept = gibibytes(estimate.weights_and_optimizer), gibibytes(estimate.activations)
+        said = f"weights and optimizer {held}, activations {kept}"
+        yield from _rows([("Megatron's own", f"{said} (theoretical_memory_usage.py, the most loaded rank)")], width)
+
+
+def _cells(stage: StageMemory) -> tuple[str, ...]:
+    held = "?" if isinstance(stage.parameters, Unknown) else large(stage.parameters)
+    values = (stage.weights, stage.gradients, stage.optimizer, stage.activations, stage.total)
+    return (held, *map(gibibytes, values))
+
+
+def _reasons(memory: Sequence[StageMemory], width: int) -> Iterator[str]:
+    """Why a column is not known, each reason once."""
+    said: dict[str, str] = {}
+    for stage in memory:
+        for name in ("parameters", "weights", "optimizer", "activations"):
+            value: int | Unknown = getattr(stage, name)
+            if isinstance(value, Unknown):
+                said.setdefault(value.reason, name)
+    yield from _rows([(name, f"? ({reason})") for reason, name in said.items()], width)

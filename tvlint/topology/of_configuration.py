@@ -1,0 +1,171 @@
+"""The topology of a configuration, from its settings and from what the rules derive of them.
+
+What rules use as well (`minimum_world_size`, `data_parallel_size`, `micro_batches`, `stage_layouts`, `padded_vocabulary`) is
+asked for by the names under which the rulebook derives them; nothing of that is stated here again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.location import Location
+from tvlint.topology.grid import WEIGHT_SHARDS, Grid, grid, groups_of
+from tvlint.topology.memory import memory, parameters
+from tvlint.topology.model import model
+from tvlint.topology.optimizer import precision
+from tvlint.topology.quantity import Lookup, Settings, attempt, divide, need
+from tvlint.topology.running import running
+from tvlint.topology.schedule import bubble
+from tvlint.topology.stages import MOST_LAYERS, chunks
+from tvlint.topology.theoretical import theoretical
+from tvlint.topology.topology import Batch, Pipeline, Topology, Vocabulary, World
+
+MOST_RANKS = 2**24
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A configuration with its world, and where its values come from."""
+
+    configuration: Configuration
+    world: World | Unknown
+    settings: Settings
+
+
+def topology_of(configuration: Configuration, values: Callable[[Configuration], Lookup]) -> Topology:
+    """Everything that follows from `configuration`; `values` gives what a name is worth in one.
+
+    Where the file does not say how many ranks run, it is told for the smallest number that fits.
+    """
+    asked = _asked(configuration, values)
+    settings, world = asked.settings, asked.world
+    grids = attempt(lambda: _grid(settings, need(world)))
+    pipeline = attempt(lambda: _pipeline(settings))
+    sizes = attempt(lambda: model(settings))
+    kept = attempt(lambda: precision(settings))
+    batch = _batch(settings)
+    said = attempt(lambda: running(settings))
+    held = attempt(lambda: memory(settings, need(sizes), need(grids), need(pipeline), kept, said, batch.micro_batches))
+    return Topology(
+        path=configuration.path,
+        section=configuration.section,
+        framework=configuration.framework,
+        format=configuration.format,
+        world=world,
+        grid=grids,
+        pipeline=pipeline,
+        batch=batch,
+        vocabulary=attempt(lambda: _vocabulary(settings)),
+        parameters=attempt(lambda: parameters(need(sizes))),
+        precision=kept,
+        memory=held,
+        megatron=attempt(lambda: theoretical(settings, batch.micro_batches)),
+        bubble=attempt(lambda: bubble(_stages(settings), _virtual(pipeline, settings), need(batch.micro_batches))),
+        groups=() if isinstance(grids, Unknown) else groups_of(grids),
+        notes=tuple(_notes(asked)),
+    )
+
+
+def _asked(configuration: Configuration, values: Callable[[Configuration], Lookup]) -> _Asked:
+    settings = Settings(values(configuration))
+    smallest = attempt(lambda: settings.count("minimum_world_size", 1))
+    given = attempt(lambda: settings.count("world_size", 1))
+    if not isinstance(given, Unknown):
+        return _Asked(configuration, attempt(lambda: _world(given, False, smallest)), settings)
+    if isinstance(smallest, Unknown):
+        return _Asked(configuration, smallest, settings)
+    least = smallest
+    at = configuration.location or Location(configuration.path)
+    assumed = Setting("world_size", smallest, "minimum world size", at, at)
+    supposed = replace(configuration, settings={**configuration.settings, "world_size": assumed})
+    world = attempt(lambda: _world(least, True, least, given.reason))
+    return _Asked(configuration, world, Settings(values(supposed)))
+
+
+def _world(size: int, minimal: bool, smallest: int | Unknown, reason: str = "") -> World:
+    if size > MOST_RANKS:
+        raise ValueError(f"{size:,} ranks are more than any cluster has")
+    if not isinstance(smallest, Unknown) and size % smallest:
+        raise ValueError(f"the world size {size:,} is not a multiple of {smallest:,}, the smallest that fits")
+    return World(size, minimal, smallest, reason)
+
+
+def _grid(settings: Settings, world: World) -> Grid:
+    """Both grids; the data parallel axes are what the others leave (megatron/core/parallel_state.py:827, :885)."""
+    shards = settings.count("weight_shards", 1)
+    tp, pp = settings.count("tensor_model_parallel_size", 1), _stages(settings)
+    cp = settings.count("context_parallel_size", 1)
+    dense = {"tp": tp, "cp": cp, "pp": pp, "dp": divide(settings.count("data_parallel_size", 1), shards)}
+    ep = settings.count("expert_model_parallel_size", 1)
+    experts = None
+    if ep > 1 or settings.flag("has_experts"):
+        experts = {
+            "tp": settings.count("effective_expert_tensor_parallel_size", 1),
+            "ep": ep,
+            "dp": settings.count("expert_data_parallel_size", 1),
+            "pp": pp,
+            WEIGHT_SHARDS: settings.count("expert_weight_shards", 1),
+        }
+    return grid(settings.text("rank_order"), {**dense, WEIGHT_SHARDS: shards}, experts)
+
+
+def _stages(settings: Settings) -> int:
+    pp = settings.count("pipeline_model_parallel_size", 1)
+    if pp > MOST_LAYERS:
+        raise ValueError(f"{pp:,} pipeline stages are more than any model has")
+    return pp
+
+
+def _pipeline(settings: Settings) -> Pipeline:
+    layout = need(settings.lookup("stage_layouts"))
+    if not isinstance(layout, tuple):
+        raise ValueError("the layers of the pipeline stages are not known")
+    return Pipeline(chunks(tuple(map(str, layout)), _stages(settings)))
+
+
+def _virtual(pipeline: Pipeline | Unknown, settings: Settings) -> int:
+    return settings.count("virtual_stages", 1) if isinstance(pipeline, Unknown) else pipeline.virtual
+
+
+def _batch(settings: Settings) -> Batch:
+    per_step = attempt(lambda: settings.count("batch_per_step", 1))
+    return Batch(
+        sequence=attempt(lambda: settings.count("seq_length", 1)),
+        micro=attempt(lambda: settings.count("micro_batch_size", 1)),
+        data_parallel=attempt(lambda: settings.count("data_parallel_size", 1)),
+        whole=attempt(lambda: settings.count("effective_global_batch_size", 1)),
+        micro_batches=attempt(lambda: settings.count("micro_batches", 1)),
+        sizes=tuple((size, attempt(lambda size=size: divide(size, need(per_step)))) for size in _sizes(settings)),  # type: ignore[misc]
+    )
+
+
+def _sizes(settings: Settings) -> tuple[int, ...]:
+    """The global batch sizes of a schedule; none where there is no schedule, or it is not known."""
+    found = settings.lookup("scheduled_batch_sizes")
+    if not isinstance(found, tuple):
+        return ()
+    return tuple(size for size in found if isinstance(size, int) and not isinstance(size, bool) and size > 0)
+
+
+def _vocabulary(settings: Settings) -> Vocabulary:
+    given = attempt(lambda: settings.optional("vocab_size", 1))
+    padded = attempt(lambda: settings.optional("padded_vocab_size", 1))
+    if given is None and padded is None:
+        raise ValueError("`vocab_size` is not given: the tokenizer decides")
+    return Vocabulary(
+        None if isinstance(given, Unknown) else given,
+        settings.count("vocabulary_multiple", 1),
+        settings.count("padded_vocabulary", 1),
+    )
+
+
+def _notes(asked: _Asked) -> list[str]:
+    """What was taken for granted."""
+    said = []
+    tokenizer: SettingValue | Unknown = asked.settings.lookup("tokenizer_type")
+    given = "vocab_size" in asked.configuration.settings
+    if given and isinstance(tokenizer, str) and tokenizer not in ("NullTokenizer", "NullMultimodalTokenizer", "TikTokenizer"):
+        said.append(f"`vocab_size` is taken for the size that `{tokenizer[:40]}` really has")
+    return said

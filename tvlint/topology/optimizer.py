@@ -1,0 +1,78 @@
+"""How many bytes of weights, gradients and optimizer state one parameter takes on a rank.
+
+The source is docs/user-guide/features/dist_optimizer.md of Megatron-LM: with Adam, 18 bytes for bf16 parameters and fp32
+gradients, 6 + 12/d of them with the distributed optimizer over d ranks. Its rows are the sums that `Precision` takes apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvlint.ir.configuration import Unknown
+from tvlint.topology.quantity import Settings, Undecided
+
+SOURCE = "Megatron-LM docs/user-guide/features/dist_optimizer.md; d is the size of the dp-cp group (experts: expert-dp)"
+_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "uint8": 1}
+_TORCH = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float": "fp32", "half": "fp16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Bytes a parameter: what every rank holds (`weight`, `gradient`) and what the distributed optimizer splits (`state`).
+
+    `state` is the main copy of the weight, its gradient where that is another, and the moments.
+    """
+
+    name: str
+    weight: int
+    gradient: int
+    state: int
+    distributed: bool
+    instances: int = 1
+    """Into how many parts the data-parallel ranks fall, each of which holds the whole optimizer state."""
+
+    def formula(self) -> str:
+        """`6 + 12/d`, or the sum without the distributed optimizer."""
+        held = self.weight + self.gradient
+        return f"{held} + {self.state}/d" if self.distributed else str(held + self.state)
+
+
+def precision(settings: Settings) -> Precision:
+    """The bytes as the settings choose them; raises `Undecided` for optimizers whose state this does not count."""
+    sharding = settings.any_of("use_megatron_fsdp", "use_torch_fsdp2", "optimizer_cpu_offload")
+    if sharding is not None:
+        raise Undecided(Unknown(f"`{sharding}` places parameters and state in ways that this formula does not cover"))
+    optimizer = settings.text("optimizer")
+    if optimizer != "adam":
+        raise Undecided(Unknown(f"the formula is for Adam, not for `{optimizer}`"))
+    name = "bf16" if settings.flag("bf16") else "fp16" if settings.flag("fp16") else "fp32"
+    distributed = settings.flag("use_distributed_optimizer")
+    instances = settings.count("num_distributed_optimizer_instances", 1) if distributed else 1
+    weight = 1 if settings.flag("fp8_param_gather") and name != "fp32" else _BYTES[name]
+    gradient = 4 if _gradients_in_fp32(settings, name) else _BYTES[name]
+    if settings.flag("use_precision_aware_optimizer"):
+        gradient = _bytes(settings, "main_grads_dtype")
+        moments = _bytes(settings, "exp_avg_dtype") + _bytes(settings, "exp_avg_sq_dtype")
+        return Precision(name, weight, gradient, _bytes(settings, "main_params_dtype") + moments, distributed, instances)
+    main = 0 if name == "fp32" else 4
+    copied_gradient = 0 if gradient == 4 else 4
+    return Precision(name, weight, gradient, main + copied_gradient + 8, distributed, instances)
+
+
+def _gradients_in_fp32(settings: Settings, name: str) -> bool:
+    """Whether gradients are accumulated in fp32; bf16 does so unless told otherwise (megatron/training/arguments.py:1206)."""
+    if name == "fp32":
+        return True
+    if name == "bf16" and settings.flag("grad_reduce_in_bf16"):
+        return False
+    if settings.flag("accumulate_allreduce_grads_in_fp32"):
+        return True
+    return name == "bf16" and _bytes(settings, "main_grads_dtype") == 4
+
+
+def _bytes(settings: Settings, name: str) -> int:
+    written = settings.text(name).removeprefix("torch.")
+    size = _BYTES.get(_TORCH.get(written, written))
+    if size is None:
+        raise Undecided(Unknown(f"`{name}` is `{written[:40]}`, no known type"))
+    return size

@@ -18,7 +18,7 @@ OPENS_OLD_PICKLE = (b"(", b"]", b"}", b"c")
 OPENS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 NAMES_MEGATRON = re.compile(
     rb"MODEL_ARGS|model[-_]parallel[-_]size|context[-_]parallel[-_]size|sequence[-_]parallel|"
-    rb"num[-_]attention[-_]heads|(?:micro|global)[-_]batch[-_]size"
+    rb"num[-_]attention[-_]heads|(?:micro|global)[-_]batch[-_]size|(?:tensor|pipeline)_parallelism"
 )
 
 NAMES_NNSCALER = b"plan_ngpus"
@@ -121,6 +121,10 @@ def _configuration(path: str, data: bytes) -> Document | None:
 
     if megatron_shell.recognise(data):
         return megatron_shell.read(path, data)
+    from tvlint.readers import python_recipe
+
+    if python_recipe.recognise(data):
+        return python_recipe.read(path, data)
     from tvlint.readers import megatron_yaml
 
     return megatron_yaml.read(path, data) if megatron_yaml.recognise(data) else None

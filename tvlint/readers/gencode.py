@@ -14,7 +14,8 @@ from tvlint.readers.bounds import without_collection
 from tvlint.readers.compute_config import read_compute_config, whole_number
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.gencode_fold import Difference, classes_of, differences, smallest_replica
-from tvlint.readers.gencode_inputs import loaders_of, solved
+from tvlint.readers.gencode_inputs import fields_of, loaders_of, solved
+from tvlint.readers.gencode_objects import take_apart
 from tvlint.readers.gencode_plan import FORMAT, Built, Replica, build
 from tvlint.readers.gencode_rank import read_rank
 from tvlint.readers.gencode_records import RankFile
@@ -112,6 +113,8 @@ def _opened(path: str) -> Folder:
     for members in classes:
         low = members[0] * size
         read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank) for rank in range(low, low + size))
+    for replica in read.values():
+        take_apart(replica)
     main = classes[0][0]
     scalar = _scalar(raw[0])
     inputs = _inputs(path, Replica(read[main], count, size, main * size), scalar)
@@ -182,6 +185,9 @@ def _inputs(path: str, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tup
     wanted = loaders_of(replica.files)
     if graph.is_file():
         kinds = input_kinds(str(graph), _bytes(graph))
+        if len({loader for loader, _ in wanted}) == 1:
+            fields = fields_of(replica.files)
+            return {key: kinds[fields[key]] for key in wanted if fields[key] in kinds}
         if len(kinds) == len(wanted):
-            return dict(zip(wanted, kinds, strict=True))
+            return dict(zip(wanted, kinds.values(), strict=True))
     return solved(replica, wanted, scalar)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from tvlint.ir.plan import Compute, Literal, Operator, Receive, Send
+from tvlint.ir.plan import Compute, Literal, Operator, Receive, Send, Value
 from tvlint.readers.gencode_methods import Body, lower
 from tvlint.readers.gencode_plan import Replica
 from tvlint.readers.gencode_records import Execute, Load, RankFile
@@ -24,6 +24,17 @@ def loaders_of(files: Sequence[RankFile]) -> list[tuple[str, int]]:
             if isinstance(action, Load):
                 found.update(dict.fromkeys((action.loader, position) for position in range(len(action.outputs))))
     return list(found)
+
+
+def fields_of(files: Sequence[RankFile]) -> dict[tuple[str, int], tuple[int, tuple[Value, ...]]]:
+    """For what data loaders give: the position in what the loader gives, and the keys that lead from there."""
+    found: dict[tuple[str, int], tuple[int, tuple[Value, ...]]] = {}
+    for file in files:
+        for action in file.actions:
+            if isinstance(action, Load):
+                for index in range(len(action.outputs)):
+                    found[action.loader, index] = action.fields[index] if action.fields else (index, ())
+    return found
 
 
 def solved(replica: Replica, wanted: Sequence[tuple[str, int]], scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:

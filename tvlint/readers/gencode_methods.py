@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Collective, Communicate, Compute, Group, Literal, Operand, Operator, Peer, Receive, Send, Value
 from tvlint.readers.document import ReadError
+from tvlint.readers.gencode_objects import read_fields
 from tvlint.readers.gencode_records import Autograd, Delete, Method, RankFile, Statement
 from tvlint.readers.gencode_syntax import NotConstant, constant, dotted
 
@@ -107,8 +108,12 @@ class _Lowering:
         self.tracked = True
 
     def run(self) -> Body:
-        for entry in self.method.body:
-            if isinstance(entry, Delete):
+        fields = read_fields(self.method.body, self.method.arguments)
+        for index, entry in enumerate(self.method.body):
+            if index in fields:
+                name, field = fields[index]
+                self.current[name] = field
+            elif isinstance(entry, Delete):
                 for name in entry.names:
                     if self.current.pop(name, None) is not None:
                         self.deleted.add(name)

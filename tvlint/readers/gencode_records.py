@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
+from tvlint.ir.plan import Value
 from tvlint.readers.gencode_syntax import Source
 
 
@@ -89,6 +90,8 @@ class Load:
     loader: str
     outputs: tuple[str, ...]
     source: Location
+    fields: tuple[tuple[int, tuple[Value, ...]], ...] = ()
+    """What each output is of what the loader gives: its position there and the keys that lead to it; empty: the things."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from tvlint.readers.nnscaler_adapters import Scope
 from tvlint.readers.nnscaler_operators import Operators
 from tvlint.readers.nnscaler_records import Malformed, Sources, Work, described, fields, kind, records_in, required, sequence
 from tvlint.readers.nnscaler_tensors import Tensors
+from tvlint.readers.traced_objects import Field, taken_apart
 from tvlint.readers.unsafe_pickle import unsafe_calls
 
 FORMAT = "nnscaler-graph"
@@ -64,21 +65,17 @@ def findings_of(path: str, data: bytes) -> tuple[Finding, ...]:
     return tuple(unsafe_calls(_loaded(path, data)[0], path))
 
 
-def input_kinds(path: str, data: bytes) -> tuple[Kind, ...]:
-    """Shape and dtype of what the data loader gave while the graph was traced."""
+def input_kinds(path: str, data: bytes) -> dict[Field, Kind]:
+    """Shape and dtype of what the data loader gave while the graph was traced, by position and keys."""
     with without_collection():
         loaded, work = _loaded(path, data)
         try:
-            tensors = Tensors(work)
-            names = [
-                name
-                for node in _nodes(loaded, work)
-                if kind(node) == "IRDataOperation"
-                for name in tensors.names(fields(node, "a node").get("_outputs"), "what a loader gives", Role.INPUT)
-            ]
+            graph = _Graph(path, work, 1, (1,))
+            inputs, _ = graph.opened(loaded)
         except Malformed as error:
             raise ReadError(str(error), Location(path)) from None
-        return tuple((tensors.declared[name].shape, tensors.declared[name].dtype) for name in names if name in tensors.declared)
+        declared = graph.tensors.declared
+        return {field: (declared[name].shape, declared[name].dtype) for field, name in inputs.items() if name in declared}
 
 
 def _loaded(path: str, data: bytes) -> tuple[Loaded, Work]:
@@ -134,20 +131,13 @@ class _Graph:
         self.work = work
         self.operators = Operators(self.tensors, Sources(path))
         self.scope = Scope(self.tensors, {})
+        self.untracked: set[str] = set()
+        """Labels of operators that were traced below `torch.no_grad()`."""
 
     def plan(self, loaded: Loaded) -> Plan:
         """The plan of the whole graph."""
-        inputs: list[str] = []
-        forward: list[Compute] = []
-        for index, node in enumerate(_nodes(loaded, self.work)):
-            which = kind(node)
-            own = fields(node, "a node")
-            if which == "IRDataOperation":
-                inputs += self.tensors.names(required(own, "_outputs", "a node"), "what a loader gives", Role.INPUT)
-            elif which != "IRBpOperation":
-                if "signature" not in own:
-                    raise Malformed(f"a node of the graph is {described(node)}")
-                forward.append(self.operators.forward(node, self.scope, lambda index=index: f"node {index}"))  # type: ignore[misc]
+        found, forward = self.opened(loaded)
+        inputs = list(found.values())
         root = fields(_root(loaded), "the graph")
         records = records_in(root.get("_outputs") or (), self.work)
         outputs = tuple(self.tensors.name(record) for record in records)
@@ -161,8 +151,33 @@ class _Graph:
             bound = bound_of(operator, kinds, self.scalar)
             return bound.zero_gradient | bound.shape_only if bound is not None else frozenset()
 
-        backward = differentiated([Gradual(operator) for operator in forward], weights, (loss,) if loss else outputs, constant)
+        body = [Gradual(operator, differentiable=operator.label not in self.untracked) for operator in forward]
+        backward = differentiated(body, weights, (loss,) if loss else outputs, constant)
         return self._finished(tuple(inputs), tuple(forward), backward, outputs, loss, tensors)
+
+    def opened(self, loaded: Loaded) -> tuple[dict[Field, str], list[Compute]]:
+        """What the loader gives, taken apart into tensors in order, and the operators of the graph."""
+        inputs: list[str] = []
+        forward: list[Compute] = []
+        for index, node in enumerate(_nodes(loaded, self.work)):
+            which = kind(node)
+            own = fields(node, "a node")
+            if which == "IRDataOperation":
+                inputs += self.tensors.names(required(own, "_outputs", "a node"), "what a loader gives", Role.INPUT)
+            elif which != "IRBpOperation":
+                if "signature" not in own:
+                    raise Malformed(f"a node of the graph is {described(node)}")
+                forward.append(self.operators.forward(node, self.scope, lambda index=index: f"node {index}"))  # type: ignore[misc]
+                if _without_gradient(own.get("_op_context")):
+                    self.untracked.add(forward[-1].label)
+        if not inputs:
+            given = fields(_root(loaded), "the graph").get("_inputs") or ()
+            inputs = self.tensors.names(given, "the inputs of the graph", Role.INPUT)
+            declared = self.tensors.declared
+            declared.update(
+                {name: replace(declared[name], role=Role.INPUT) for name in inputs if declared[name].dtype != "object"}
+            )
+        return taken_apart(inputs, forward, self.tensors)
 
     def _finished(
         self,
@@ -233,6 +248,12 @@ class _Graph:
 def _is_loss(record: Any) -> bool:
     parent = getattr(record, "_full_tensor", None)
     return getattr(parent, "_is_loss", False) is True or getattr(record, "_is_loss", False) is True
+
+
+def _without_gradient(context: object) -> bool:
+    """Whether an operator was traced below `torch.no_grad()` or `torch.inference_mode()`."""
+    mode = context.get("grad_mode") if isinstance(context, dict) else None
+    return isinstance(mode, dict) and (mode.get("no_grad_mode") is True or mode.get("inference_mode") is True)
 
 
 def _reshaped(operator: Compute, traced: Mapping[str, Kind], kinds: Mapping[str, Kind]) -> Compute:

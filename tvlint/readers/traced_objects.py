@@ -1,0 +1,55 @@
+"""Dictionaries and lists that a data loader gave while a graph was traced, taken apart into the tensors that were read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from tvlint.ir.plan import Compute, Literal, Operand, Role
+from tvlint.readers.gencode_methods import IDENTITY
+from tvlint.readers.gencode_objects import GETITEM, Path, in_order
+from tvlint.readers.nnscaler_tensors import Tensors
+
+Field: TypeAlias = tuple[int, Path]
+"""The position in what the loader gives, and the keys that lead from there."""
+
+
+def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tensors) -> tuple[dict[Field, str], list[Compute]]:
+    """The tensors among `inputs` and in the objects among them, in order, and the operators without those that only read fields.
+
+    A field that is read twice is one input and an identity of it.
+    """
+    known: dict[str, Field] = {name: (position, ()) for position, name in enumerate(inputs)}
+    whole = {name for name in inputs if tensors.declared[name].dtype != "object"}
+    found: dict[Field, str] = {known[name]: name for name in whole}
+    kept: list[Compute] = []
+    for operator in forward:
+        part = _item(operator)
+        if part is None or part[0] not in known or part[0] in whole:
+            kept.append(operator)
+            continue
+        position, path = known[part[0]]
+        field = position, (*path, part[1])
+        name = operator.outputs[0]
+        known[name] = field
+        if tensors.declared[name].dtype == "object":
+            continue
+        whole.add(name)
+        if field in found:
+            kept.append(replace(operator, op=IDENTITY, inputs=(found[field],), attributes={}))
+            continue
+        found[field] = name
+        tensors.declared[name] = replace(tensors.declared[name], role=Role.INPUT)
+    order = {position: in_order({path for place, path in found if place == position}) for position in range(len(inputs))}
+    return {(place, path): found[place, path] for place, paths in order.items() for path in paths}, kept
+
+
+def _item(operator: Compute) -> tuple[str, str | int] | None:
+    operands: tuple[Operand, ...] = operator.inputs
+    if operator.op != GETITEM or len(operands) != 2 or len(operator.outputs) != 1 or operator.attributes:
+        return None
+    name, key = operands
+    if not isinstance(name, str) or not isinstance(key, Literal) or not isinstance(key.value, (str, int)):
+        return None
+    return name, key.value

@@ -294,3 +294,12 @@ def test_an_option_that_surely_stands_is_given_whatever_its_value(text: str, giv
     value = only(text + "\n").settings["save"].value
     assert isinstance(value, Unknown)
     assert value.given is given
+
+
+@pytest.mark.parametrize(
+    ("expansion", "value"),
+    [("${A[@]}", "0:16"), ('"${A[@]}"', "0:16 1:32"), ("${A[*]}", "0:16")],
+)
+def test_only_an_unquoted_list_is_cut_at_its_blanks(expansion: str, value: str) -> None:
+    text = f'A=(--step-batch-size-schedule "0:16 1:32" --tensor-model-parallel-size 8)\npython pretrain_gpt.py {expansion}\n'
+    assert only(text).settings["step_batch_size_schedule"].value == value

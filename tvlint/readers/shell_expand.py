@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -131,13 +132,16 @@ def _string(state: State, node: Node) -> list[Part]:
 
 
 def _whole_array(state: State, node: Node) -> tuple[Item, ...] | None:
-    """The words of `"${A[@]}"`, `${A[*]}` or `"$@"` standing alone; None for anything else."""
+    """The words of `"${A[@]}"`, `${A[*]}` or `"$@"` standing alone; None for anything else.
+
+    Without quotes, blanks in an element cut it into words.
+    """
     inner = node
     if node.type == "string":
         if len(node.named_children) != 1 or node.named_children[0].end_byte + 1 != node.end_byte:
             return None
         inner = node.named_children[0]
-        if inner.start_byte != node.start_byte + 1:
+        if inner.start_byte != node.start_byte + 1 or "*" in state.text(inner):
             return None
     if inner.type in ("simple_expansion", "expansion"):
         text = state.text(inner)
@@ -152,8 +156,16 @@ def _whole_array(state: State, node: Node) -> tuple[Item, ...] | None:
         state.spend(len(value.items) if isinstance(value, Array) else 1)
         if isinstance(value, Scalar):
             return (Word(value.pieces),) if node.type == "string" else split_value(value)
-        return value.items
+        return value.items if node.type == "string" else tuple(_cut_again(value.items))
     return None
+
+
+def _cut_again(items: tuple[Item, ...]) -> Iterator[Item]:
+    for item in items:
+        if isinstance(item, Word):
+            yield from split([(piece, isinstance(piece, Text)) for piece in item.pieces])
+        else:
+            yield item
 
 
 def _variable(state: State, name: str, span: Span) -> tuple[Piece, ...]:

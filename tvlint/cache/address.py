@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tvlint.data import data_path
 
 LARGEST = 4 << 30
 """Bytes of the largest file that is hashed; the readers take none that is larger."""
-_DEPENDENCIES = ("numpy", "z3-solver", "zstandard")
+_DEPENDENCIES = ("numpy", "z3", "zstandard")
 """What a verdict is computed with, beside tvlint and Python."""
 
 
@@ -86,27 +87,37 @@ def program() -> str | None:
 
     None where the source of tvlint is not to be found, so that nothing would tell one tvlint from another.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
     digest = hashlib.sha256()
     try:
-        package = Path(tvlint.__file__).parent
-        sources = sorted(package.rglob("*.py"))
-        if package / "__init__.py" not in sources or Path(__file__) not in sources:
+        package = os.path.dirname(tvlint.__file__)
+        sources = _files(package, ".py")
+        if os.path.abspath(__file__) not in map(os.path.abspath, sources):
             return None
-        for folder, files in ((package, sources), *((data_path(kind), None) for kind in ("rules", "schemas"))):
-            for file in files if files is not None else sorted(folder.iterdir()):
-                if file.is_file():
-                    data = file.read_bytes()
-                    digest.update(f"{file.relative_to(folder).as_posix()}\0{len(data)}\0".encode())
-                    digest.update(data)
-    except OSError:
+        for file in (*sources, *_files(str(data_path("rules")), ".md"), *_files(str(data_path("schemas")), ".json")):
+            with open(file, "rb") as stream:
+                data = stream.read()
+            digest.update(f"{os.path.relpath(file, package)}\0{len(data)}\0".encode())
+            digest.update(data)
+        versions = [tvlint.__version__, sys.version, sys.platform, *map(_version, _DEPENDENCIES)]
+    except (OSError, UnicodeError):
         return None
-    versions = [tvlint.__version__, sys.version, sys.platform]
-    for name in _DEPENDENCIES:
-        try:
-            versions.append(version(name))
-        except PackageNotFoundError:
-            versions.append("")
     digest.update(json.dumps(versions).encode("ascii"))
     return digest.hexdigest()
+
+
+def _files(folder: str, ending: str) -> list[str]:
+    found = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names if name.endswith(ending))
+    return sorted(found)
+
+
+def _version(module: str) -> list[str]:
+    """The names of the installed distributions that lie beside a module and are called like it: they carry the version.
+
+    The metadata of Python say the same, and take longer to ask than a small proof.
+    """
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return []
+    beside = os.path.dirname(os.path.dirname(spec.origin))
+    names = (name for name in os.listdir(beside) if name.endswith((".dist-info", ".egg-info")))
+    return [spec.origin, *sorted(name for name in names if name.lower().startswith(module))]

@@ -70,7 +70,10 @@ class Cache:
             return None
 
     def keep(self, question: Question | None, result: T, type: type[T]) -> None:
-        """Remember the result, unless a file was written, added or removed since the question was asked."""
+        """Remember the result, unless a file was written, added or removed since the question was asked.
+
+        A result that would come back as anything but itself is not remembered.
+        """
         from tvlint.cache.address import content
         from tvlint.cache.values import decode, encode
 
@@ -79,8 +82,12 @@ class Cache:
             return
         if any(content(known.path) != known for known in question.contents):
             return
-        data = encode(result)
-        if decode(data, type) == result:
+        try:
+            data = encode(result)
+            same = decode(data, type) == result
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return
+        if same:
             store.put(question.address, data)
 
     def _content(self, path: str) -> Content | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import sys
 from pathlib import Path
+
+from tvlint.cache.store import read_regular
 
 VARIABLE = "TVLINT_CACHE_KEY"
 SHORTEST = 16
@@ -73,14 +74,9 @@ def _make(path: Path) -> None:
 
 
 def _read(path: Path) -> bytes | None:
-    """The key in the file; None where the file is not this user's alone."""
-    inert = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    handle = os.open(path, os.O_RDONLY | inert | getattr(os, "O_BINARY", 0))
-    with open(handle, "rb") as file:
-        information = os.fstat(handle)
-        if not stat.S_ISREG(information.st_mode) or information.st_size != LENGTH:
-            return None
-        if sys.platform != "win32" and (information.st_uid != os.geteuid() or information.st_mode & 0o077):
-            return None
-        key = file.read(LENGTH + 1)
-        return key if len(key) == LENGTH else None
+    """The key in the file; None where the file is not this user's alone, or no key."""
+    information = os.lstat(path)
+    if sys.platform != "win32" and (information.st_uid != os.geteuid() or information.st_mode & 0o077):
+        return None
+    key = read_regular(str(path), LENGTH)
+    return key if key is not None and len(key) == LENGTH else None

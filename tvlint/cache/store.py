@@ -39,17 +39,14 @@ class Store:
         try:
             if not stat.S_ISDIR(os.lstat(self.folder).st_mode):
                 return None
-            handle = os.open(self._path(address), os.O_RDONLY | _OPEN | getattr(os, "O_NONBLOCK", 0))
-            with open(handle, "rb") as file:
-                information = os.fstat(handle)
-                if not stat.S_ISREG(information.st_mode) or information.st_size > LARGEST_ENTRY:
-                    return None
-                signed = file.read(LARGEST_ENTRY + 1)
-                content = signed[65:]
-                if not hmac.compare_digest(signed[:65], self._signature(address, content)):
-                    return None
-                if os.utime in os.supports_fd:
-                    os.utime(handle)
+            signed = read_regular(self._path(address), LARGEST_ENTRY)
+            if signed is None:
+                return None
+            content = signed[65:]
+            if not hmac.compare_digest(signed[:65], self._signature(address, content)):
+                return None
+            with suppress(OSError, NotImplementedError):
+                os.utime(self._path(address), follow_symlinks=False)
             return content
         except OSError:
             return None
@@ -108,6 +105,23 @@ class Store:
             size, count = size - own, count - 1
             if size <= LARGEST_FOLDER * 3 // 4 and count <= MOST_FILES * 3 // 4:
                 return
+
+
+def read_regular(path: str, largest: int) -> bytes | None:
+    """The content of a regular file of at most so many bytes; None for another. A link is not followed, a pipe not waited for.
+
+    Raises OSError where it cannot be opened.
+    """
+    handle = os.open(path, os.O_RDONLY | _OPEN | getattr(os, "O_NONBLOCK", 0))
+    try:
+        information = os.fstat(handle)
+        if not stat.S_ISREG(information.st_mode) or information.st_size > largest:
+            return None
+        with open(handle, "rb", closefd=False) as file:
+            data = file.read(largest + 1)
+        return data if len(data) <= largest else None
+    finally:
+        os.close(handle)
 
 
 def _create(path: str, content: bytes) -> None:

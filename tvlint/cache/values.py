@@ -46,7 +46,7 @@ def _typed(data: Any, kind: Any) -> Any:
             return tuple([_typed(part, parts[0]) for part in data])
         return tuple(_typed(part, own) for part, own in zip(data, parts, strict=True))
     if kind in (bool, int, float, str):
-        if type(data) is not kind:
+        if type(data) is not kind and not (kind is float and type(data) is int):
             raise ValueError(f"no {kind.__name__}")
         return data
     if isinstance(kind, type) and issubclass(kind, Enum):

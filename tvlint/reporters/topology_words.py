@@ -95,8 +95,11 @@ def model(topology: Topology) -> list[tuple[str, str]]:
         rows = [("padded vocabulary", f"{vocabulary.padded:,} ({given})")]
     if isinstance(parameters, Unknown):
         rows.append(("parameters", f"? ({parameters.reason})"))
+    elif isinstance(parameters.total, Unknown) or isinstance(parameters.active, Unknown):
+        known = f"{large(parameters.without_vocabulary)} ({parameters.without_vocabulary:,}) without the vocabulary"
+        rows.append(("parameters", known))
     else:
-        active = "" if parameters.active == parameters.total else f", {large(parameters.active)} of them active"
+        active = "" if parameters.active == parameters.total else f", {large(parameters.active)} of them active for a token"
         rows.append(("parameters", f"{large(parameters.total)} ({parameters.total:,}){active}"))
     if isinstance(precision, Unknown):
         rows.append(("precision", f"? ({precision.reason})"))

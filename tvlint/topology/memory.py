@@ -17,22 +17,25 @@ from tvlint.topology.transformer import (
     Count,
     Model,
     Split,
-    active,
     alike,
     embedding,
     extra_layer,
+    idle,
     layer,
     norm,
-    total,
+    vocabulary,
+    without_vocabulary,
 )
 
 
 def parameters(model: Model) -> Parameters:
-    """How many parameters the model has."""
+    """How many parameters the model has; without a known vocabulary, those of its layers."""
+    layers, unused = without_vocabulary(model).total, idle(model)
     if model.vocabulary is None:
-        raise ValueError("`vocab_size` is not given: the tokenizer decides")
-    count = total(model)
-    return Parameters(count.total, active(model), count.experts)
+        missing = Unknown("`vocab_size` is not given: the tokenizer decides")
+        return Parameters(missing, missing, layers)
+    whole = layers + vocabulary(model)
+    return Parameters(whole, whole - unused, layers)
 
 
 def memory(
@@ -76,12 +79,9 @@ def stage_count(model: Model, held: tuple[Chunk, ...], split: Split) -> Count:
     count = Count()
     for chunk in held:
         for number, times in alike(model, range(chunk.first, chunk.first + chunk.layers)):
-            one = layer(model, number, split)
-            count += Count(one.dense * times, one.experts * times)
+            count += layer(model, number, split) * times
         if chunk.extra:
-            one = extra_layer(model, split)
-            times = min(chunk.extra, model.extra_layers)
-            count += Count(one.dense * times, one.experts * times)
+            count += extra_layer(model, split) * min(chunk.extra, model.extra_layers)
         embeds = chunk.embedding or chunk.extra > 0
         if embeds:
             count += Count(embedding(model, split.tp) + model.positions * model.hidden)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.topology.grid import WEIGHT_SHARDS, Grid, grid, groups_of
 from tvlint.topology.memory import memory, parameters
@@ -37,7 +37,8 @@ class _Asked:
 def topology_of(configuration: Configuration, values: Callable[[Configuration], Lookup]) -> Topology:
     """Everything that follows from `configuration`; `values` gives what a name is worth in one.
 
-    Where the file does not say how many ranks run, it is told for the smallest number that fits.
+    Where the file does not say how many ranks run, it is told for the smallest number that fits. What a file leaves to be set
+    elsewhere is taken at its default, and a note says so.
     """
     asked = _asked(configuration, values)
     settings, world = asked.settings, asked.world
@@ -64,11 +65,12 @@ def topology_of(configuration: Configuration, values: Callable[[Configuration], 
         megatron=attempt(lambda: theoretical(settings, batch.micro_batches)),
         bubble=attempt(lambda: bubble(_stages(settings), _virtual(pipeline, settings), need(batch.micro_batches))),
         groups=() if isinstance(grids, Unknown) else groups_of(grids),
-        notes=tuple(_notes(asked)),
+        notes=tuple(_notes(configuration, settings)),
     )
 
 
 def _asked(configuration: Configuration, values: Callable[[Configuration], Lookup]) -> _Asked:
+    configuration = replace(configuration, complete=True)
     settings = Settings(values(configuration))
     smallest = attempt(lambda: settings.count("minimum_world_size", 1))
     given = attempt(lambda: settings.count("world_size", 1))
@@ -119,6 +121,8 @@ def _stages(settings: Settings) -> int:
 
 
 def _pipeline(settings: Settings) -> Pipeline:
+    if not any(settings.text(name) for name in ("hybrid_layer_pattern", "pipeline_model_parallel_layout")):
+        settings.count("num_layers", 1)
     layout = need(settings.lookup("stage_layouts"))
     if not isinstance(layout, tuple):
         raise ValueError("the layers of the pipeline stages are not known")
@@ -130,13 +134,14 @@ def _virtual(pipeline: Pipeline | Unknown, settings: Settings) -> int:
 
 
 def _batch(settings: Settings) -> Batch:
-    per_step = attempt(lambda: settings.count("batch_per_step", 1))
+    micro = attempt(lambda: settings.count("micro_batch_size", 1))
+    per_step = attempt(lambda: need(micro) and settings.count("batch_per_step", 1))
     return Batch(
         sequence=attempt(lambda: settings.count("seq_length", 1)),
-        micro=attempt(lambda: settings.count("micro_batch_size", 1)),
+        micro=micro,
         data_parallel=attempt(lambda: settings.count("data_parallel_size", 1)),
-        whole=attempt(lambda: settings.count("effective_global_batch_size", 1)),
-        micro_batches=attempt(lambda: settings.count("micro_batches", 1)),
+        whole=attempt(lambda: settings.optional("global_batch_size", 1) or need(per_step)),
+        micro_batches=attempt(lambda: need(per_step) and settings.count("micro_batches", 1)),
         sizes=tuple((size, attempt(lambda size=size: divide(size, need(per_step)))) for size in _sizes(settings)),  # type: ignore[misc]
     )
 
@@ -161,11 +166,15 @@ def _vocabulary(settings: Settings) -> Vocabulary:
     )
 
 
-def _notes(asked: _Asked) -> list[str]:
+def _notes(configuration: Configuration, settings: Settings) -> list[str]:
     """What was taken for granted."""
     said = []
-    tokenizer: SettingValue | Unknown = asked.settings.lookup("tokenizer_type")
-    given = "vocab_size" in asked.configuration.settings
+    if not configuration.complete:
+        said.append("settings may also come from elsewhere (`$@`, another file): what the file does not set is at its default")
+    tokenizer = settings.lookup("tokenizer_type")
+    given = "vocab_size" in configuration.settings
     if given and isinstance(tokenizer, str) and tokenizer not in ("NullTokenizer", "NullMultimodalTokenizer", "TikTokenizer"):
         said.append(f"`vocab_size` is taken for the size that `{tokenizer[:40]}` really has")
+    if settings.lookup("keeps_attention_scores") is False and settings.lookup("use_flash_attn") is not True:
+        said.append("attention is taken to be fused, so that its scores are not kept")
     return said

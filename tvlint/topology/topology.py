@@ -65,11 +65,11 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How many parameters the model has, and how many of them one token passes."""
+    """How many parameters the model has, how many of them one token passes, and how many are no part of the vocabulary."""
 
-    total: int
-    active: int
-    experts: int
+    total: int | Unknown
+    active: int | Unknown
+    without_vocabulary: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,7 @@ def _facts(topology: Topology) -> Iterator[tuple[str, SettingValue | Unknown]]:
     yield "padded_vocabulary", vocabulary if isinstance(vocabulary, Unknown) else vocabulary.padded
     yield "parameters", parameters if isinstance(parameters, Unknown) else parameters.total
     yield "active_parameters", parameters if isinstance(parameters, Unknown) else parameters.active
+    yield "parameters_without_vocabulary", parameters if isinstance(parameters, Unknown) else parameters.without_vocabulary
     yield "precision", precision if isinstance(precision, Unknown) else precision.name
     yield "bytes_per_parameter", precision if isinstance(precision, Unknown) else precision.formula()
     memory = topology.memory

@@ -82,6 +82,9 @@ class Count:
     def __add__(self, other: Count) -> Count:
         return Count(self.dense + other.dense, self.experts + other.experts)
 
+    def __mul__(self, times: int) -> Count:
+        return Count(self.dense * times, self.experts * times)
+
     @property
     def total(self) -> int:
         return self.dense + self.experts
@@ -157,28 +160,26 @@ def embedding(model: Model, tp: int) -> int:
     return divide(model.vocabulary, tp, "the padded vocabulary:") * model.hidden
 
 
-def total(model: Model) -> Count:
-    """All parameters of the model, each counted once."""
-    count = Count(embedding(model, 1) * (1 if model.tied else 2) + model.positions * model.hidden + norm(model))
+def without_vocabulary(model: Model) -> Count:
+    """All parameters of the model but its word embedding and output layer, each counted once."""
+    count = Count(model.positions * model.hidden + norm(model))
     for number, times in alike(model, range(model.layers)):
-        one = layer(model, number, WHOLE)
-        count += Count(one.dense * times, one.experts * times)
-    if model.extra_layers:
-        one = extra_layer(model, WHOLE)
-        count += Count(one.dense * model.extra_layers, one.experts * model.extra_layers)
-    return count
+        count += layer(model, number, WHOLE) * times
+    return count + extra_layer(model, WHOLE) * model.extra_layers if model.extra_layers else count
 
 
-def active(model: Model) -> int:
-    """The parameters that one token passes: of the experts only those that are chosen; prediction of more tokens left out."""
-    count = Count(embedding(model, 1) * (1 if model.tied else 2) + model.positions * model.hidden + norm(model))
-    chosen = 0
-    for number, times in alike(model, range(model.layers)):
-        one = layer(model, number, WHOLE)
-        count += Count(one.dense * times)
-        if model.experts is not None and one.experts:
-            chosen += one.experts // model.experts.count * model.experts.chosen * times
-    return count.dense + chosen
+def vocabulary(model: Model) -> int:
+    """The parameters of the word embedding and the output layer, which may be one."""
+    return embedding(model, 1) * (1 if model.tied else 2)
+
+
+def idle(model: Model) -> int:
+    """The parameters that one token does not pass: the experts that are not chosen, and the prediction of more tokens."""
+    found = 0
+    if model.experts is not None:
+        experts = sum(layer(model, number, WHOLE).experts * times for number, times in alike(model, range(model.layers)))
+        found += experts // model.experts.count * (model.experts.count - min(model.experts.chosen, model.experts.count))
+    return found + (extra_layer(model, WHOLE) * model.extra_layers).total if model.extra_layers else found
 
 
 def alike(model: Model, layers: range) -> list[tuple[int, int]]:

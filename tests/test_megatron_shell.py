@@ -303,3 +303,19 @@ def test_an_option_that_surely_stands_is_given_whatever_its_value(text: str, giv
 def test_only_an_unquoted_list_is_cut_at_its_blanks(expansion: str, value: str) -> None:
     text = f'A=(--step-batch-size-schedule "0:16 1:32" --tensor-model-parallel-size 8)\npython pretrain_gpt.py {expansion}\n'
     assert only(text).settings["step_batch_size_schedule"].value == value
+
+
+def test_a_variable_set_before_a_sourced_file_or_a_function_holds_there_only(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "model.sh").write_text('A=(--tensor-model-parallel-size "${TP:-1}")\n', encoding="utf-8")
+    text = "g() { B=$TP; }\nTP=4 source model.sh\nTP=2 g\npython pretrain_gpt.py ${A[@]} --seq-length $B --num-layers ${TP:-8}\n"
+    settings = only(text, str(tmp_path / "train.sh")).settings
+    assert [settings[name].value for name in ("tensor_model_parallel_size", "seq_length", "num_layers")] == [4, 2, 8]
+
+
+@pytest.mark.parametrize("text", ["A=({})\npython pretrain_gpt.py ${{A[@]}}\n", "python pretrain_gpt.py {}\n"])
+def test_a_word_that_the_grammar_cuts_is_unknown(text: str) -> None:
+    options = "--moe-layer-freq [0]*$DENSE+[1]*$SPARSE --tensor-model-parallel-size 2"
+    settings = only(text.format(options)).settings
+    assert isinstance(settings["moe_layer_freq"].value, Unknown)
+    assert settings["tensor_model_parallel_size"].value == 2

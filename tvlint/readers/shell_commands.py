@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tvlint.readers.shell_expand import expand_value, expand_words
+from tvlint.readers.shell_expand import add_words, expand_value, expand_words
 from tvlint.readers.shell_sources import find_sourced
 from tvlint.readers.shell_state import Command, State
 from tvlint.readers.shell_syntax import all_nodes, parse
@@ -108,13 +109,36 @@ def run_command(state: State, node: Node) -> None:
             target = child.child_by_field_name("name")
             exported = exported | ({state.text(target)} if target is not None else set())
     words: list[Item] = expand_words(state, name)
+    previous: Node | None = None
     for child in node.children:
         if child.start_byte < name.end_byte or child.type == "variable_assignment":
             continue
         if child.type.endswith("redirect") or child.type in ("comment", "herestring_redirect"):
             continue
-        words.extend(expand_words(state, child))
+        add_words(state, child, previous, words)
+        previous = child
+    before = state.variables
+    if assigned and _runs_here(state, words):
+        state.variables = scope.variables
     _run(state, node, words, {each: scope.variables[each] for each in exported if each in scope.variables})
+    if assigned and _runs_here(state, words):
+        for child in assigned:
+            _restore(state, child, before)
+
+
+def _runs_here(state: State, words: list[Item]) -> bool:
+    """Whether the command is a sourced file or a function, which sees variables that are assigned before it."""
+    command = _plain(words[0]) if words else None
+    return command in ("source", ".") or command in state.functions
+
+
+def _restore(state: State, assignment: Node, before: Mapping[str, Value]) -> None:
+    name = assignment.child_by_field_name("name")
+    text = state.text(name) if name is not None else ""
+    if text in before:
+        state.variables[text] = before[text]
+    else:
+        state.variables.pop(text, None)
 
 
 def _on_a_line_before(state: State, assignment: Node, name: Node) -> bool:

@@ -54,14 +54,22 @@ def expand_value(state: State, node: Node) -> Value:
     if node.type != "array":
         return Scalar(expand_text(state, node))
     items: list[Item] = []
-    for child in node.named_children:
-        if child.type == "comment":
-            continue
+    elements = [child for child in node.named_children if child.type != "comment"]
+    for child, previous in zip(elements, (None, *elements), strict=False):
         if child.type == "variable_assignment" or child.type == "ERROR":
             items.append(Gap("the array is not a plain list", state.span(child)))
         else:
-            items.extend(expand_words(state, child))
+            add_words(state, child, previous, items)
     return Array(tuple(items))
+
+
+def add_words(state: State, node: Node, previous: Node | None, items: list[Item]) -> None:
+    """Add the words of `node` to `items`; where no blank parts it from `previous`, both are one word that was not understood."""
+    words = expand_words(state, node)
+    if previous is None or previous.end_byte != node.start_byte or not items:
+        items.extend(words)
+    else:
+        items[-1] = Word((Hole("not understood", state.span(node)),))
 
 
 def expand_text(state: State, node: Node) -> tuple[Piece, ...]:

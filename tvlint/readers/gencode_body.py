@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from tvlint.readers.gencode_nodes import Nodes, arguments_of
 from tvlint.readers.gencode_records import Autograd, Delete, Method, Statement
@@ -44,6 +45,7 @@ class _Body:
         reduces = ""
         checkpointed = False
         inner: dict[str, ast.FunctionDef] = {}
+        constants: dict[str, ast.expr] = {}
         for index, node in enumerate(function.body):
             match node:
                 case ast.Return(value=value) if index == len(function.body) - 1:
@@ -55,6 +57,10 @@ class _Body:
                     reduces = dotted(func).removeprefix("self.").removesuffix(".sync_grads")
                 case ast.FunctionDef(name=name):
                     inner[name] = node
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute() as value) if (
+                    dotted(value) == "self.training"
+                ):
+                    constants[name] = value
                 case ast.Assign(targets=[target], value=ast.Call() as call):
                     if dotted(call.func) in ("ckpt.checkpoint", "torch.utils.checkpoint.checkpoint"):
                         checkpointed = True
@@ -67,10 +73,13 @@ class _Body:
                     pass
                 case _:
                     raise self.nodes.unknown(node, f"`{function.name}`")
+        handed = next((name for name in returns if name in constants), None)
+        if handed is not None:
+            raise self.nodes.fail(function.body[-1], f"`{handed}`, which is `self.training`, is handed to another segment")
         return Method(
             function.name,
             arguments[1:],
-            tuple(body),
+            tuple(_filled_in(body, constants)) if constants else tuple(body),
             returns,
             self.nodes.source.at(function),
             returned_at,
@@ -121,3 +130,25 @@ class _Body:
                     yield from self._untracked(context, inside)
                 case _:
                     raise self.nodes.unknown(node, f"`{name}`")
+
+
+class _FillIn(ast.NodeTransformer):
+    """Puts expressions in the place of the names that stand for them."""
+
+    def __init__(self, constants: Mapping[str, ast.expr]) -> None:
+        self.constants = constants
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.constants.get(node.id, node)
+
+
+def _filled_in(body: Iterable[Statement | Delete], constants: Mapping[str, ast.expr]) -> Iterator[Statement | Delete]:
+    """The body with flags of the module, such as `self.training`, in the place of the names that it gives them."""
+    for entry in body:
+        if isinstance(entry, Statement):
+            if not constants.keys().isdisjoint(entry.outputs):
+                constants = {name: value for name, value in constants.items() if name not in entry.outputs}
+            call = _FillIn(constants).visit(entry.call)
+            yield replace(entry, call=call) if isinstance(call, ast.Call) else entry
+        else:
+            yield Delete(tuple(name for name in entry.names if name not in constants))

@@ -83,6 +83,7 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
     if len(bound.outputs) != len(operator.outputs):
         raise Contradiction(f"`{operator.op}` has {len(operator.outputs)} outputs", certain=False)
     sizes = _sizes(operator.op, bound, [shape for shape in shapes if not isinstance(shape, Literal)])
+    sizes.update({name: size for name, size in bound.sizes.items() if name not in sizes})
     found: dict[str, Kind] = {}
     for name, names in zip(operator.outputs, bound.outputs, strict=True):
         shape: list[int] = []

@@ -130,7 +130,7 @@ def described(value: object) -> str:
 
 
 def constant(value: object, work: Work) -> Value:
-    """An attribute or constant operand as a `Value`; classes become their names, other objects `<name>`."""
+    """An attribute or constant operand as a `Value`; slices and classes become their names, other objects `<name>`."""
     if value is None or type(value) is bool or type(value) is float:
         return value
     if type(value) is int and value.bit_length() < _LONGEST_INTEGER:
@@ -166,6 +166,8 @@ class _Constants:
             return tuple([(self.value(key, depth + 1), self.value(item, depth + 1)) for key, item in value.items()])
         if isinstance(value, type) and global_name(value):
             return global_name(value)
+        if isinstance(value, Opaque) and global_name(value) == "builtins.slice":
+            return ("slice", *[self.value(item, depth + 1) for item in value.tv_args])  # type: ignore[attr-defined]
         if isinstance(value, Opaque):
             return (f"<{global_name(value)}>", *[self.value(item, depth + 1) for item in value.tv_args])  # type: ignore[attr-defined]
         if global_name(value):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from tvlint.ir.plan import Compute, Literal, Operand, Role
+from tvlint.ir.plan import Compute, Literal, Operand, Role, Value
 from tvlint.readers.gencode_methods import IDENTITY
 from tvlint.readers.gencode_objects import GETITEM, Path, in_order
 from tvlint.readers.nnscaler_tensors import Tensors
@@ -24,7 +24,12 @@ def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tens
     whole = {name for name in inputs if tensors.declared[name].dtype != "object"}
     found: dict[Field, str] = {known[name]: name for name in whole}
     kept: list[Compute] = []
+    flags: dict[str, str] = {}
     for operator in forward:
+        if operator.op == "self_getattr" and len(operator.outputs) == 1 and operator.inputs == (Literal("training"),):
+            flags[operator.outputs[0]] = "self.training"
+            continue
+        operator = _with_flags(operator, flags)
         part = _item(operator)
         if part is None or part[0] not in known or part[0] in whole:
             kept.append(operator)
@@ -43,6 +48,26 @@ def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tens
         tensors.declared[name] = replace(tensors.declared[name], role=Role.INPUT)
     order = {position: in_order({path for place, path in found if place == position}) for position in range(len(inputs))}
     return {(place, path): found[place, path] for place, paths in order.items() for path in paths}, kept
+
+
+def _with_flags(operator: Compute, flags: Mapping[str, str]) -> Compute:
+    """The operator with flags of the module as constants, as generated code has them."""
+    if not any(operand in flags for operand in operator.inputs if isinstance(operand, str)):
+        return operator
+    place: dict[str, Value] = {}
+    inputs: list[Operand] = []
+    for position, operand in enumerate(operator.inputs):
+        flag = flags.get(operand) if isinstance(operand, str) else None
+        place[f"operand {position}"] = f"operand {len(inputs)}" if flag is None else flag
+        if flag is None:
+            inputs.append(operand)
+    named = {value for value in operator.attributes.values() if isinstance(value, str)}
+    if any(f"operand {i}" not in named for i, operand in enumerate(operator.inputs) if isinstance(operand, str) and operand in flags):
+        return operator
+    attributes = {
+        name: place.get(value, value) if isinstance(value, str) else value for name, value in operator.attributes.items()
+    }
+    return replace(operator, inputs=tuple(inputs), attributes=attributes)
 
 
 def _item(operator: Compute) -> tuple[str, str | int] | None:

@@ -197,8 +197,10 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
     if operator.tensor in rank.local or machine.weight_of.get(operator.tensor, "") in rank.gradients:
         text = f"receives into `{operator.tensor}`, which has a value already"
         tell(machine, rank, operator, Mismatch("receives-twice", text, refutes=False), fatal=True)
-    if not isinstance(value, str):
-        assign(machine, rank, operator, operator.tensor, value, (operator.tensor,))
+    if isinstance(value, str):
+        rank.trail.append(value)
+        return
+    assign(machine, rank, operator, operator.tensor, value, (operator.tensor,))
 
 
 def _check_peer(machine: Machine, rank: RankState, operator: Send | Receive, peer: int) -> None:

@@ -118,7 +118,7 @@ def _stuck(machine: Machine, rank: RankState) -> None:
 
 def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Iterator[str]:
     classes = set()
-    for step in steps:
+    for index, step in enumerate(steps):
         if step.micro_batch > 0:
             continue
         segment = machine.plan.segments[step.segment]
@@ -132,7 +132,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         }
         if machine.nearest is not None:
             machine.derived.locals[rank.number, segment.name] = rank.local
-        rank.trail = []
+        rank.trail = machine.derived.trails[rank.number, index] = []
         for operator in segment.operators:
             while True:
                 try:
@@ -148,7 +148,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                 text = f"gives `{inner}`, which nothing in it makes"
                 tell(machine, rank, None, Mismatch("missing-value", f"`{segment.name}` {text}", refutes=False), fatal=True)
         machine.derived.stages += 1
-        classes.add((segment.phase, tuple(rank.trail)))
+        classes.add((segment.phase, tuple(map(id, rank.trail))))
     machine.derived.classes += len(classes)
 
 

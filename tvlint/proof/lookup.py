@@ -29,6 +29,7 @@ def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, befor
     if total is None:
         mismatch = Mismatch("mismatched-slices", f"adds gradients of different slices into `{name}`", refutes=True)
         tell(machine, rank, None, mismatch)
+    rank.trail.append(total)
     return total
 
 
@@ -141,7 +142,7 @@ def operand_value(machine: Machine, rank: RankState, operator: Operator, name: s
 
 
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[str]) -> None:
-    rank.trail.append(id(value))
+    rank.trail.append(value)
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and _is_given(tensor.role, operator):
         text = f"overwrites the {tensor.role.value} `{name}`"

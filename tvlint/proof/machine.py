@@ -66,6 +66,8 @@ class Derived:
     assumptions: set[str] = field(default_factory=set)
     uses: list[tuple[Call, Bound, tuple[Value, ...]]] = field(default_factory=list)
     """Every use of an operator that was derived: the call on whole operands, its annotation, and their relations."""
+    trails: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
+    """For every step that a rank ran (by its index), what its operators gave, in order; "absent" for a message of nothing."""
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ class RankState:
     """One rank of a derivation.
 
     `carriers` tells which tensor first carried the partial sum of a term, `consumers` which operator first read a tensor
-    that is not complete; both only for messages. `trail` are the results of the segment that is run, to tell classes apart.
+    that is not complete; both only for messages. `trail` are the results of the segment that is run.
     """
 
     number: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -14,7 +14,7 @@ from tvlint.proof.apply import World
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.gradients import Expected, judge, judge_loss, judge_updates, reduced
-from tvlint.proof.machine import Derived
+from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.order import check_order
 from tvlint.proof.placed import Inputs, inputs_of, slot_dims
@@ -37,6 +37,17 @@ _ALWAYS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a verdict of Proved rests on, for a certificate: both derivations, and the final gradients of the parallel plan."""
+
+    terms: Terms
+    values: Values
+    reference: Derived
+    parallel: Derived
+    held: dict[tuple[int, str], Slot]
+
+
 _CONSEQUENCES = ("other-operator", "gathers-different-values", "sum-of-different-values")
 """Gaps that a mistake made elsewhere leaves behind; told only where no mistake was found."""
 
@@ -48,6 +59,7 @@ def prove(
     assume: frozenset[str] = frozenset(),
     progress: Callable[[str, float], None] | None = None,
     solver_seconds: float | None = None,
+    keep: list[Proof] | None = None,
 ) -> Verdict:
     """The verdict on the pair.
 
@@ -55,12 +67,13 @@ def prove(
     piece of every weight after reduction equals that of the reference, and so do the returned values. Refuted comes with a
     structural fact or a number; whatever could not be decided is Unknown. With `solver_seconds`, Z3 gives a second opinion on
     every annotation that a proof relied on, that many seconds at most on each; one that it refutes makes the verdict Unknown.
+    A proof that was found is added to `keep`.
     """
     collecting = gc.isenabled()
     gc.disable()
     try:
         tell = progress or (lambda text, share: None)
-        return _proved(parallel, reference, assume, tell, repairs=True, solver_seconds=solver_seconds)
+        return _proved(parallel, reference, assume, tell, repairs=True, solver_seconds=solver_seconds, keep=keep)
     finally:
         if collecting:
             gc.enable()
@@ -73,6 +86,7 @@ def _proved(
     tell: Callable[[str, float], None],
     repairs: bool,
     solver_seconds: float | None = None,
+    keep: list[Proof] | None = None,
 ) -> Verdict:
     blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
     gap = _unpaired(parallel, reference)
@@ -110,13 +124,16 @@ def _proved(
     tell("deriving the parallel plan", 0.2)
     many = World(terms, values, 1, parallel.replication.count > 1, micro_batches > 1)
 
+    held: dict[tuple[int, str], Slot] = {}
+
     def attempt(nearest: Nearest | None) -> tuple[Derived, list[Trouble]]:
         losses = frozenset(alone.seeded)
         derived = derive(
             many, parallel, matched, dims, count, losses=losses, dtypes=dict(dtypes), nearest=nearest, assume=assume
         )
         troubles: list[Trouble] = []
-        held = reduced(many, parallel, derived, micro_batches, troubles)
+        held.clear()
+        held.update(reduced(many, parallel, derived, micro_batches, troubles))
         troubles.extend(judge(many, parallel, derived, expected, held))
         troubles.extend(judge_loss(many, parallel, derived, expected, count))
         troubles.extend(judge_updates(parallel, reference, derived, expected))
@@ -132,6 +149,8 @@ def _proved(
     if derived.finished and not derived.fatal and not troubles and not wiring:
         stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
         verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)
+        if keep is not None:
+            keep.append(Proof(terms, values, alone, derived, held))
         return verdict if solver_seconds is None else _with_opinion(verdict, parallel, many, derived, solver_seconds, tell)
     tell("looking for causes", 0.8)
     derived, troubles = attempt(Nearest(terms, frozenset(derived.computed)))

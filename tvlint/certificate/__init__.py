@@ -1,0 +1,1 @@
+"""Proofs as data, and a checker of them that shares no code with the prover."""

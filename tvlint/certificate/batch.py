@@ -1,0 +1,242 @@
+"""Why one micro-batch stands for all: what a rank runs for each is what it runs for the first, under names of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from tvlint.certificate.placed import members_of, peer_of, spans_replicas
+from tvlint.certificate.running import bound_names
+from tvlint.certificate.tables import Rejected
+from tvlint.ir.plan import (
+    Await,
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Operator,
+    Phase,
+    Plan,
+    Program,
+    Receive,
+    Record,
+    ReduceGradients,
+    Role,
+    Segment,
+    Send,
+    Step,
+    Update,
+    Wait,
+)
+
+Key: TypeAlias = "tuple[str, int]"
+"""A value on a rank: its name, and the micro-batch where the step gives it no name of its own."""
+
+_ANY = -2
+
+
+def micro_batches_of(plan: Plan) -> int:
+    """How many micro-batches the programs run."""
+    found = {step.micro_batch for program in plan.programs for step in program.steps if step.micro_batch >= 0}
+    if found and found != set(range(len(found))):
+        raise Rejected("the micro-batches that the programs run are not numbered from 0")
+    return max(1, len(found))
+
+
+def check_batch(plan: Plan, micro_batches: int) -> None:
+    """Rejects a plan in which micro-batches are not alike, or meet, or gradients or weights are touched when they are final."""
+    for program in plan.programs:
+        _check_alike(plan, program, micro_batches)
+        _check_mirrors(plan, program)
+        _check_final(plan, program)
+        _check_returned(plan, program)
+    if micro_batches > 1:
+        _check_channels(plan)
+
+
+def _key(step: Step, name: str, given: tuple[str, ...] | None) -> Key:
+    return (name, _ANY if given is not None else step.micro_batch)
+
+
+def _keys(plan: Plan, step: Step) -> tuple[list[Key], list[Key]]:
+    inputs, outputs = bound_names(plan.segments[step.segment], step)
+    return [_key(step, name, step.inputs) for name in inputs], [_key(step, name, step.outputs) for name in outputs]
+
+
+def _check_alike(plan: Plan, program: Program, micro_batches: int) -> None:
+    by_batch: dict[int, list[Step]] = {}
+    for step in program.steps:
+        by_batch.setdefault(step.micro_batch, []).append(step)
+    outside = by_batch.pop(-1, [])
+    if micro_batches > 1 and not all(_belongs_to_none(plan, plan.segments[step.segment]) for step in outside):
+        raise Rejected("a step that makes values belongs to no micro-batch")
+    owner: dict[Key, int] = {}
+    for number, steps in by_batch.items():
+        for key in (key for step in steps for keys in _keys(plan, step) for key in keys):
+            if owner.setdefault(key, number) != number and not _shared(plan, key[0]):
+                raise Rejected(f"`{key[0]}` is used for the micro-batches {owner[key]} and {number}")
+    mine = {name for name, _ in owner}
+    for step in outside if by_batch else ():
+        if micro_batches > 1 and any(name in mine and not _shared(plan, name) for names in bound_names(plan.segments[step.segment], step) for name in names):
+            raise Rejected(f"`{step.segment}` belongs to no micro-batch and touches a value of one")
+    if by_batch and set(by_batch) != set(range(micro_batches)):
+        raise Rejected("a rank does not run every micro-batch")
+    if micro_batches > 1 and len({(step.inputs is None, step.outputs is None) for steps in by_batch.values() for step in steps if plan.segments[step.segment].inputs and plan.segments[step.segment].outputs}) > 1:
+        raise Rejected("some steps name their values and others do not")
+    for number in range(1, micro_batches if by_batch else 0):
+        _check_like_first(plan, by_batch[0], by_batch[number])
+
+
+def _shared(plan: Plan, name: str) -> bool:
+    """Whether a name means the same for every micro-batch; inputs are each one's own slice of the batch."""
+    tensor = plan.tensors.get(name)
+    return tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT)
+
+
+def _belongs_to_none(plan: Plan, segment: Segment) -> bool:
+    """Whether a segment only loads inputs, or only reduces, updates and waits."""
+    if segment.phase is Phase.DATA:
+        names = [name for own in segment.operators if isinstance(own, Compute) for name in own.outputs]
+        loads = all(isinstance(own, Compute) for own in segment.operators)
+        return loads and all(name in plan.tensors and plan.tensors[name].role is Role.INPUT for name in names)
+    return all(isinstance(own, ReduceGradients | Update | Wait | Record | Await) for own in segment.operators)
+
+
+def _check_like_first(plan: Plan, first: list[Step], other: list[Step]) -> None:
+    """The same segments in the same order, and one-to-one names, alike in all that is declared of them."""
+    number = other[0].micro_batch
+    if [step.segment for step in first] != [step.segment for step in other]:
+        raise Rejected(f"a rank runs other segments for micro-batch {number} than for the first")
+    there: dict[Key, Key] = {}
+    back: dict[Key, Key] = {}
+    for one, two in zip(first, other, strict=True):
+        for ours, theirs in zip(_keys(plan, one), _keys(plan, two), strict=True):
+            for a, b in zip(ours, theirs, strict=True):
+                if there.setdefault(a, b) != b or back.setdefault(b, a) != a:
+                    raise Rejected(f"`{b[0]}` of micro-batch {number} is used where another value is used of the first")
+    for a, b in there.items():
+        if a[0] == b[0]:
+            continue
+        one_, two_ = plan.tensors.get(a[0]), plan.tensors.get(b[0])
+        if one_ is None or two_ is None:
+            raise Rejected(f"`{b[0]}` of micro-batch {number} is not declared")
+        alike = (one_.shape, one_.dtype, one_.role) == (two_.shape, two_.dtype, two_.role)
+        if not alike or (_shared(plan, a[0]) and one_.role is not Role.INPUT):
+            raise Rejected(f"`{b[0]}` of micro-batch {number} is declared otherwise than `{a[0]}` of the first")
+
+
+def _check_mirrors(plan: Plan, program: Program) -> None:
+    """What a backward step takes and gives are gradients of what its forward step, of its own micro-batch, gave and took."""
+    forward: dict[tuple[str, int], Step] = {}
+    written: set[Key] = set()
+    for step in program.steps:
+        segment = plan.segments[step.segment]
+        if segment.phase is not Phase.BACKWARD:
+            forward[step.segment, step.micro_batch] = step
+        elif segment.mirror in plan.segments:
+            ran = forward.get((segment.mirror, step.micro_batch))
+            if ran is None:
+                raise Rejected(f"`{step.segment}` runs for micro-batch {step.micro_batch} before its forward run")
+            _check_mirror(plan, step, ran, written)
+        written.update(_keys(plan, step)[1])
+
+
+def _check_mirror(plan: Plan, step: Step, ran: Step, written: set[Key]) -> None:
+    segment, mirror = plan.segments[step.segment], plan.segments[ran.segment]
+    known = {**dict(zip(mirror.inputs, bound_names(mirror, ran)[0], strict=True))}
+    known.update(zip(mirror.outputs, bound_names(mirror, ran)[1], strict=True))
+    inputs, outputs = bound_names(segment, step)
+    made = _keys(plan, step)[0]
+    pairs = [(inner, outer) for inner, outer, key in zip(segment.inputs, inputs, made, strict=True) if key in written]
+    for inner, outer in (*pairs, *zip(segment.outputs, outputs, strict=True)):
+        one, other = plan.tensors.get(inner), plan.tensors.get(outer)
+        if one is None or other is None or one.gradient_of not in known or not other.gradient_of:
+            continue
+        if known[one.gradient_of] != other.gradient_of:
+            raise Rejected(f"`{outer}` is not the gradient of what the forward run of micro-batch {step.micro_batch} has")
+
+
+def _check_final(plan: Plan, program: Program) -> None:
+    """Nothing adds to a gradient, or reads it, once it is reduced; nothing needs a weight once it is updated."""
+    reduced: set[str] = set()
+    updated: set[str] = set()
+    touches = {step.segment: [] for step in program.steps} if False else _touches(plan)
+    for step in program.steps:
+        for kind, gradients, weights in touches[step.segment]:
+            if kind != "update" and (gradients | weights) & updated:
+                raise Rejected("a weight is updated while it or its gradient is still in use")
+            if kind == "use" and gradients & reduced:
+                raise Rejected("a gradient is reduced while it is still added to, or read")
+            reduced |= gradients if kind == "reduce" else set()
+            updated |= weights if kind == "update" else set()
+
+
+def _touches(plan: Plan) -> dict[str, list[tuple[str, set[str], set[str]]]]:
+    """For every segment, its operators that touch weights: how, whose gradients, and which weights."""
+    weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
+    owner = {plan.tensors[name].gradient: name for name in weights if plan.tensors[name].gradient}
+    owner.update({name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of in weights})
+    found: dict[str, list[tuple[str, set[str], set[str]]]] = {}
+    for name, segment in plan.segments.items():
+        touches = found.setdefault(name, [])
+        for own in segment.operators:
+            if isinstance(own, ReduceGradients):
+                touches.append(("reduce", set(own.weights), set(own.weights)))
+            elif isinstance(own, Update):
+                touches.append(("update", set(), set(own.weights)))
+            else:
+                names = _names(own)
+                touches.append(("use", {owner[one] for one in names if one in owner}, names & weights))
+    return found
+
+
+def _names(own: Operator) -> set[str]:
+    if isinstance(own, Compute):
+        return {name for name in (*own.inputs, *own.outputs) if isinstance(name, str)}
+    if isinstance(own, Backward):
+        return {name for name in (*own.inputs, *own.outputs, *own.forward.inputs) if isinstance(name, str)}
+    if isinstance(own, Communicate):
+        return {*own.inputs, *own.outputs}
+    return {own.tensor} if isinstance(own, Send | Receive) else set()
+
+
+def _check_returned(plan: Plan, program: Program) -> None:
+    """What is returned of one micro-batch is returned of all."""
+    given: dict[tuple[str, int], set[bool]] = {}
+    for step in program.steps:
+        for position, name in enumerate(step.outputs or ()):
+            given.setdefault((step.segment, position), set()).add(name in plan.outputs)
+    if any(len(found) > 1 for found in given.values()):
+        raise Rejected("a value is returned of some micro-batches and not of others")
+
+
+def _check_channels(plan: Plan) -> None:
+    """Messages and collectives meet their counterparts of the same micro-batch, always the same ones as for the first."""
+    ends: dict[object, dict[object, list[tuple[object, int, int]]]] = {}
+    for program in plan.programs:
+        for rank in program.ranks:
+            for step in program.steps:
+                for index, channel, end, tag in _calls(plan, plan.segments[step.segment], rank):
+                    entry = ((rank, step.segment, index), step.micro_batch, tag)
+                    ends.setdefault(channel, {}).setdefault(end, []).append(entry)
+    for sides in ends.values():
+        first, *others = sides.values()
+        for side in others:
+            meets: dict[object, object] = {}
+            if len(side) != len(first):
+                raise Rejected("the ends of a channel have different numbers of messages")
+            for (left, one, tag), (right, other, label) in zip(first, side, strict=True):
+                if one != other or tag != label or meets.setdefault(left, right) != right:
+                    raise Rejected("a message or collective meets one of another micro-batch, or another one than for the first")
+
+
+def _calls(plan: Plan, segment: Segment, rank: int) -> Iterator[tuple[int, object, object, int]]:
+    """The communications of a segment on a rank: place, channel, end of it, and tag."""
+    for index, own in enumerate(segment.operators):
+        if isinstance(own, Send | Receive):
+            peer = peer_of(plan, own.peer, rank)
+            if peer is not None:
+                ends = (rank, peer) if isinstance(own, Send) else (peer, rank)
+                yield index, (*ends, own.communicator), isinstance(own, Send), own.tag
+        elif isinstance(own, Communicate) and own.kind is not Collective.CHUNK:
+            yield index, (members_of(plan, own.group, rank), own.group.name, spans_replicas(plan, own.group)), rank, 0

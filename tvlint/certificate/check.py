@@ -1,0 +1,106 @@
+"""`check`: does a certificate prove that the parallel plan trains the same model as the reference plan?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tvlint.certificate.batch import check_batch, micro_batches_of
+from tvlint.certificate.exchange import DECLARED_PIECE_ORDER
+from tvlint.certificate.final import check_gradients, check_returned, check_updates, expected
+from tvlint.certificate.form import Certificate
+from tvlint.certificate.operators import World
+from tvlint.certificate.order import check_order
+from tvlint.certificate.placed import check_pair, inputs_of
+from tvlint.certificate.programs import run_programs
+from tvlint.certificate.running import Running
+from tvlint.certificate.tables import Rejected, Tables
+from tvlint.ir.plan import Plan, ReduceGradients
+
+ASSUMED = (
+    "real arithmetic, not floating point",
+    "backward operators are the true gradients of their forward operators",
+    "the data loader gives replica r, micro-batch m its own slice of the global batch, the same to all ranks of a replica",
+    "weights with equal full names start equal, and so do constants",
+)
+"""What every verified certificate rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was verified, and on which assumptions."""
+
+    assumptions: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+def check(
+    certificate: Certificate, parallel: Plan, reference: Plan, progress: Callable[[str, float], None] | None = None
+) -> Checked:
+    """What the certificate proves of the pair.
+
+    Raises Rejected where a step does not follow from those before it, or is of a kind that is not known here. Nothing that
+    the certificate says is taken for granted: it only saves the search.
+    """
+    tell = progress or (lambda text, share: None)
+    if set(certificate.assume) - {DECLARED_PIECE_ORDER}:
+        raise Rejected("the certificate assumes what the checker does not know")
+    check_pair(parallel, reference)
+    micro_batches = micro_batches_of(parallel)
+    if micro_batches_of(reference) != 1 or parallel.micro_batches != micro_batches:
+        raise Rejected("the plans do not run as many micro-batches as they say")
+    inputs = inputs_of(parallel, reference)
+    if inputs.count != micro_batches * parallel.replication.count:
+        raise Rejected(f"the reference's batch is {inputs.count} local batches, and the plan runs another number")
+    tables = Tables(certificate)
+    dtypes: dict[int, str] = {}
+    assume = frozenset(certificate.assume)
+    tell("checking the reference", 0.1)
+    outer = Running(
+        World(tables, inputs.count, inputs.count, False, False), reference, certificate.reference, certificate.trails,
+        inputs, inputs.reference, frozenset(), dtypes, frozenset(),
+    )
+    run_programs(outer)
+    wanted = expected(outer)
+    tell("checking the order", 0.3)
+    check_batch(parallel, micro_batches)
+    check_order(parallel)
+    tell("checking the parallel plan", 0.4)
+    inner = Running(
+        World(tables, 1, inputs.count, parallel.replication.count > 1, micro_batches > 1), parallel, certificate.parallel,
+        certificate.trails, inputs, inputs.parallel, frozenset(outer.seeded), dtypes, assume,
+    )
+    run_programs(inner)
+    compared = check_gradients(inner, wanted, micro_batches)
+    check_returned(inner, wanted, inputs.count)
+    check_updates(inner, wanted, reference)
+    unused = tables.unused()
+    if unused or outer.trails_used | inner.trails_used != set(range(len(certificate.trails))):
+        raise Rejected(f"the certificate has {unused or 'a trail that no step follows'}")
+    assumptions = (*_assumed(parallel, assume), *sorted(inner.assumptions), *ASSUMED)
+    if certificate.assumptions != assumptions:
+        raise Rejected("the certificate names other assumptions than its proof rests on")
+    return Checked(assumptions, _facts(certificate, parallel, micro_batches, compared, len(wanted.gradients)))
+
+
+def _assumed(plan: Plan, assume: frozenset[str]) -> tuple[str, ...]:
+    """What the plan leaves open, or was weakened on request."""
+    reducers = [own for segment in plan.segments.values() for own in segment.operators if isinstance(own, ReduceGradients)]
+    found = [f"{name} (by --assume)" for name in sorted(assume)]
+    if any(own.divisor == 0 for own in reducers):
+        found.append("gradient reducers whose divisor the plan does not say sum and do not divide")
+    if any(own.scatter for own in reducers):
+        found.append("weights that are updated in shards are gathered again before they are used")
+    return tuple(found)
+
+
+def _facts(own: Certificate, plan: Plan, micro_batches: int, compared: int, gradients: int) -> tuple[tuple[str, str], ...]:
+    return (
+        ("mesh", " x ".join(f"{axis.name} {axis.size}" for axis in plan.mesh.axes)),
+        ("ranks", str(plan.mesh.size)),
+        ("micro-batches", str(micro_batches)),
+        ("gradients", str(gradients)),
+        ("gradients compared on ranks", str(compared)),
+        ("terms", str(len(own.terms))),
+        ("relations checked", str(sum(len(own.trails[at]) for at in (*own.reference.runs.values(), *own.parallel.runs.values())))),
+    )

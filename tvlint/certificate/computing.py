@@ -1,0 +1,197 @@
+"""Checking forward operators and their gradients on one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tvlint.certificate.form import Relation
+from tvlint.certificate.operators import forward_use, gradient_use, made
+from tvlint.certificate.running import Rank, Running, assign, claim, gradient, hold, read
+from tvlint.certificate.sums import added
+from tvlint.certificate.tables import Rejected
+from tvlint.certificate.views import view, view_gradient
+from tvlint.ir.plan import Backward, Compute, Literal
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec
+from tvlint.ops.table import spec_of
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a forward operator keeps for its gradient; operators in sequence keep that of each, with its operands."""
+
+    op: str
+    bound: Bound
+    family: Family
+    inputs: tuple[Relation, ...]
+    outputs: tuple[Relation, ...]
+    steps: tuple[tuple[Kept, tuple[int, ...]], ...] = ()
+
+
+def compute(run: Running, rank: Rank, own: Compute) -> None:
+    """Check a forward operator, or any other that is written out."""
+    spec = spec_of(own.op)
+    if spec is None or own.in_place:
+        raise Rejected(f"`{own.op}` is not in the operator table, or overwrites its operand")
+    names = [operand for operand in own.inputs if not isinstance(operand, Literal)]
+    found = [read(run, rank, name) for name in names]
+    values = tuple(value for value in found if value is not None)
+    if len(values) != len(found):
+        if len(names) > 1 or not _keeps_zero(run, own, spec, names[0]):
+            raise Rejected(f"`{own.op}` reads a gradient that nothing makes")
+        return
+    if spec.family is Family.RESHAPE:
+        kept = _viewed(run, rank, own, spec, values)
+    else:
+        key = (own.op, id(own.attributes), _literals(own), tuple(map(id, values)), _shapes(run, own))
+        if key not in run.memo:
+            run.memo[key] = _kept(run, own, spec, values)
+        kept = run.memo[key]
+        for name, value in zip(own.outputs, kept.outputs, strict=True):
+            assign(run, rank, name, value, name in names, True)
+    assumption = spec.assumption or kept.bound.assumption
+    if assumption:
+        run.assumptions.add(assumption)
+    rank.kept[own.outputs] = (own, kept)
+
+
+def _literals(own: Compute) -> tuple[Any, ...]:
+    return tuple((i, repr(operand.value)) for i, operand in enumerate(own.inputs) if isinstance(operand, Literal))
+
+
+def _shapes(run: Running, own: Compute) -> tuple[tuple[int, ...], ...]:
+    return tuple(run.plan.tensors[name].shape if name in run.plan.tensors else () for name in own.outputs)
+
+
+def _keeps_zero(run: Running, own: Compute, spec: OpSpec, name: str) -> bool:
+    shape = run.plan.tensors[name].shape
+    inputs = tuple(operand if isinstance(operand, Literal) else shape for operand in own.inputs)
+    return frozenset({0}) in spec.bind(Call(own.op, inputs, own.attributes, _shapes(run, own))).linear
+
+
+def _call(run: Running, own: Compute, values: Sequence[Relation]) -> Call:
+    rest = iter(values)
+    inputs = tuple(own if isinstance(own, Literal) else run.world.whole_shape(next(rest)) for own in own.inputs)
+    return Call(own.op, inputs, own.attributes, _shapes(run, own))
+
+
+def _viewed(run: Running, rank: Rank, own: Compute, spec: OpSpec, values: tuple[Relation, ...]) -> Kept:
+    """A view, for which the certificate says which of the possible readings of its sizes is meant."""
+    call = _call(run, own, values)
+    after = _view_size(call, run.world.local_shape(values[0]))
+    said = claim(run, rank)
+    if said is None or len(own.outputs) != 1 or view(run.world, values[0], after, said) is not said:
+        raise Rejected(f"the view `{own.outputs[0]}` on rank {rank.number} is not what the certificate says it is")
+    hold(run, rank, own.outputs[0], said, own.outputs[0] in own.inputs, True)
+    return Kept(spec.name, spec.bind(call), spec.family, values, (said,))
+
+
+def _view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
+    size = call.attributes.get("size", call.attributes.get("shape"))
+    if size is None:
+        values = tuple(operand.value for operand in call.inputs[1:] if isinstance(operand, Literal))
+        size = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
+    sizes = [n for n in size if type(n) is int] if isinstance(size, tuple) else []
+    known = prod(n for n in sizes if n != -1)
+    if not isinstance(size, tuple) or len(sizes) != len(size) or sizes.count(-1) > 1 or known < 1 or prod(before) % known:
+        raise Rejected(f"a view of {before} as {size} is not understood")
+    return tuple(prod(before) // known if n == -1 else n for n in sizes)
+
+
+def _kept(run: Running, own: Compute, spec: OpSpec, values: tuple[Relation, ...]) -> Kept:
+    call = _call(run, own, values)
+    if spec.name == "expand" and any(name not in run.plan.tensors for name in own.outputs):
+        raise Rejected(f"`{own.op}` makes a tensor that the plan does not declare")
+    bound = spec.bind(call)
+    name = own.op if spec.assumption else spec.name
+    steps = spec.steps(call) if spec.steps is not None else ()
+    if spec.family is Family.IDENTITY:
+        return Kept(name, bound, spec.family, values, (values[0],) * len(own.outputs))
+    if spec.family is not Family.INDEXED:
+        raise Rejected(f"`{own.op}` is not known to the checker")
+    if not steps:
+        return _once(run, name, bound, values, call)
+    done: list[tuple[Kept, tuple[int, ...]]] = []
+    for op, positions in steps:
+        step = spec_of(op)
+        operands = tuple(done[-1][0].outputs[0] if i == PREVIOUS else values[i] for i in positions)
+        part = Call(op, tuple(map(run.world.whole_shape, operands)), {})
+        if step is None:
+            raise AssertionError(op)
+        done.append((_once(run, op, step.bind(part), operands, part), positions))
+    return Kept(name, bound, Family.INDEXED, values, done[-1][0].outputs, tuple(done))
+
+
+def _once(run: Running, name: str, bound: Bound, values: tuple[Relation, ...], call: Call) -> Kept:
+    if len(bound.outputs) != max(1, len(call.outputs)) or len(bound.operands) != len(values):
+        raise Rejected(f"`{call.op}` has other operands or results than its annotation")
+    outputs = []
+    for i, names in enumerate(bound.outputs):
+        declared = dict(zip(names, call.outputs[i] if i < len(call.outputs) else (), strict=False))
+        outputs.append(made(run.world, forward_use(name, bound, i, values, {**declared, **bound.sizes})))
+    return Kept(name, bound, Family.INDEXED, values, tuple(outputs))
+
+
+def backward(run: Running, rank: Rank, own: Backward) -> None:
+    """Check the gradient of a forward operator that ran before."""
+    ran, kept = rank.kept.get(own.forward.outputs, (None, None))
+    if kept is None or (ran is not own.forward and not _same(ran, own.forward)):
+        raise Rejected(f"a gradient on rank {rank.number} is that of an operator that did not run before")
+    operands = [operand for operand in own.forward.inputs if not isinstance(operand, Literal)]
+    given: dict[int, Relation] = {}
+    for position, name in enumerate(own.inputs):
+        value = gradient(run, rank, name) if name else None
+        if value is not None:
+            given[position] = value
+    _check_places(run, own.inputs, own.forward.outputs)
+    _check_places(run, own.outputs, operands)
+    if not given:
+        return
+    named = [name for name in own.inputs if name]
+    if len(own.outputs) > len(operands) or len(own.inputs) > len(kept.outputs) or len(set(named)) != len(named):
+        raise Rejected(f"a gradient of `{own.forward.op}` has other operands than the operator, or one of them twice")
+    for position, name in enumerate(own.outputs):
+        if not name:
+            continue
+        key = ("gradient", id(kept), position, tuple((i, id(value)) for i, value in given.items()))
+        if key not in run.memo:
+            run.memo[key] = (kept, _gradient(run, kept, position, given))
+        value = run.memo[key][1]
+        if value is not None:
+            assign(run, rank, name, value, False, True)
+
+
+def _same(one: Compute, other: Compute) -> bool:
+    same = (one.op, one.inputs, one.outputs) == (other.op, other.inputs, other.outputs)
+    return same and dict(one.attributes) == dict(other.attributes)
+
+
+def _check_places(run: Running, names: Sequence[str], places: Sequence[str]) -> None:
+    """Gradients stand in the places of what they are declared to be the gradients of."""
+    for name, place in zip(names, places, strict=False):
+        owners = run.of.get(name, ())
+        if name in run.plan.tensors and place not in owners and any(owner in places for owner in owners):
+            raise Rejected(f"`{name}` stands in the place of the gradient of `{place}`")
+
+
+def _gradient(run: Running, kept: Kept, position: int, given: dict[int, Relation]) -> Relation | None:
+    if any(i >= len(kept.outputs) or kept.outputs[i].box != value.box for i, value in given.items()):
+        raise Rejected(f"`{kept.op}` gets the gradient of another slice than it gave")
+    if kept.family is Family.IDENTITY:
+        return added(run.world.tables, tuple(given.values()))
+    if kept.family is Family.RESHAPE:
+        return view_gradient(run.world, kept.inputs[0], kept.outputs[0], given[0])
+    if not kept.steps:
+        use = gradient_use(kept.op, kept.bound, position, kept.inputs, given)
+        return None if use is None else made(run.world, use)
+    found: list[Relation] = []
+    for step, positions in reversed(kept.steps):
+        parts = [_gradient(run, step, i, given) for i, operand in enumerate(positions) if operand == position]
+        found.extend(part for part in parts if part is not None)
+        before = _gradient(run, step, positions.index(PREVIOUS), given) if PREVIOUS in positions else None
+        if before is None:
+            break
+        given = {0: before}
+    return added(run.world.tables, found) if found else None

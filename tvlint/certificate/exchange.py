@@ -1,0 +1,86 @@
+"""Collectives and messages: what every member is said to have afterwards follows from what all members put in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+from tvlint.certificate.form import Relation
+from tvlint.certificate.operators import World
+from tvlint.certificate.sums import added, over_slots, scaled
+from tvlint.certificate.tables import Rejected
+from tvlint.ir.plan import Collective, Communicate, Plan
+
+DECLARED_PIECE_ORDER = "declared-piece-order"
+
+
+def exchanged(
+    world: World, plan: Plan, own: Communicate, given: Sequence[Relation], root: int, spans: bool, declared: bool
+) -> list[Relation]:
+    """What each member holds, in ascending order, given what each puts in; `root` is the position of the root."""
+    count, kind = len(given), own.kind
+    if own.splits or own.receive_splits:
+        raise Rejected(f"`{kind.value}` with unequal pieces is not known to the checker")
+    if spans and kind is not Collective.ALL_REDUCE:
+        raise Rejected(f"`{kind.value}` between replicas is not known to the checker")
+    if kind is Collective.BROADCAST:
+        return [given[root]] * count
+    dim = _dim(own.dim, given[0]) if kind is not Collective.ALL_REDUCE else 0
+    if kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER):
+        value = _sum(world, own, given)
+        if spans:
+            if own.reduce not in ("", "sum"):
+                raise Rejected(f"`{own.reduce}` between replicas is not known to the checker")
+            value = over_slots(world.tables, value, plan.replication.count, "one_replica")
+        return [value] * count if kind is Collective.ALL_REDUCE else [piece(world, value, dim, i, count) for i in range(count)]
+    if kind is Collective.ALL_GATHER:
+        return [_joined(world, given, dim, declared)] * count
+    if kind is Collective.ALL_TO_ALL:
+        other = _dim(own.concat_dim, given[0])
+        return [_joined(world, [piece(world, one, dim, i, count) for one in given], other, False) for i in range(count)]
+    raise Rejected(f"`{kind.value}` is not known to the checker")
+
+
+def _dim(dim: int | None, value: Relation) -> int:
+    if dim is None or not -len(value.box) <= dim < len(value.box):
+        raise Rejected(f"a collective acts on dimension {dim} of a tensor of {len(value.box)}")
+    return dim % len(value.box)
+
+
+def _sum(world: World, own: Communicate, given: Sequence[Relation]) -> Relation:
+    if own.reduce in ("max", "min") and not given[0].parts and all(one is given[0] for one in given):
+        return given[0]
+    if own.reduce not in ("", "sum", "avg"):
+        raise Rejected(f"a reduction with `{own.reduce}` is not known to the checker")
+    value = added(world.tables, given)
+    return scaled(world.tables, value, Fraction(1, len(given))) if own.reduce == "avg" else value
+
+
+def piece(world: World, value: Relation, dim: int, position: int, count: int) -> Relation:
+    """Piece `position` of `count` equal ones along `dim`."""
+    low, high = value.box[dim]
+    step, rest = divmod(high - low, count)
+    if rest or (world.slots > 1 and world.tables.terms[value.term].slot == dim):
+        raise Rejected(f"{high - low} elements are cut into {count} pieces")
+    bounds = (low + position * step, low + (position + 1) * step)
+    return _with_box(world, value, (*value.box[:dim], bounds, *value.box[dim + 1 :]))
+
+
+def _with_box(world: World, value: Relation, box: tuple[tuple[int, int], ...]) -> Relation:
+    return world.tables.relation(value.term, box, value.coefficient, value.parts)
+
+
+def _joined(world: World, given: Sequence[Relation], dim: int, declared: bool) -> Relation:
+    """The pieces one after the other; in the order that the plan declares only where that is assumed."""
+    first = given[0]
+    if len(given) > 1 and world.slots > 1 and world.tables.terms[first.term].slot == dim:
+        raise Rejected("the reference joins pieces of its batch")
+    bounds = [one.box[dim] for one in given]
+    alike = all(one._replace(box=()) == first._replace(box=()) for one in given)
+    if not alike or any(one.box[:dim] + one.box[dim + 1 :] != first.box[:dim] + first.box[dim + 1 :] for one in given):
+        raise Rejected("pieces are gathered that are not of one value, or differ in another dimension")
+    ordered = sorted(bounds)
+    if any(one[1] != other[0] for one, other in pairwise(ordered)) or (bounds != ordered and not declared):
+        raise Rejected("pieces are gathered that do not lie one after the other in the order of the ranks")
+    return _with_box(world, first, (*first.box[:dim], (ordered[0][0], ordered[-1][1]), *first.box[dim + 1 :]))

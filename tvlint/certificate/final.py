@@ -1,0 +1,236 @@
+"""The end of the step: gradients over micro-batches and reducers, held against the reference's; what is returned; updates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise, product
+from math import prod
+
+from tvlint.certificate.form import Relation
+from tvlint.certificate.placed import members_of, region, spans_replicas, whole_of
+from tvlint.certificate.running import Running
+from tvlint.certificate.sums import added, over_slots, scaled
+from tvlint.certificate.tables import Rejected
+from tvlint.ir.placement import Partial
+from tvlint.ir.plan import Box, Operator, Plan, ReduceGradients, Role, Tensor, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the reference computes: the gradient of each weight by full name, all weights' shapes, and what it returns."""
+
+    gradients: dict[str, Relation]
+    shapes: dict[str, tuple[int, ...]]
+    returned: tuple[int, ...]
+
+
+def expected(run: Running) -> Expected:
+    """What the reference computes, from its own check."""
+    (rank,) = run.environments
+    held = reduced(run, 1)
+    gradients: dict[str, Relation] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for tensor in run.plan.tensors.values():
+        if tensor.role is Role.WEIGHT:
+            name = tensor.logical or tensor.name
+            if shapes.setdefault(name, whole_of(tensor)) != whole_of(tensor):
+                raise Rejected(f"the reference has two weights `{name}` of different shapes")
+            value = held.get((rank, tensor.name))
+            if value is None:
+                continue
+            if value.parts or value.coefficient == 0 or gradients.setdefault(name, value) is not value:
+                raise Rejected(f"the reference's gradient of `{name}` is not whole, or not one")
+            if region(run.plan, tensor, rank) != value.box or value.box != tuple((0, size) for size in shapes[name]):
+                raise Rejected(f"the reference has only a part of the gradient of `{name}`")
+    found = [run.environments[rank].get(name) for name in run.plan.outputs]
+    returned = tuple(own.term for own in found if own is not None)
+    if not gradients or not returned or len(returned) != len(found):
+        raise Rejected("the reference returns nothing, or computes no gradients")
+    if any(own is not None and (own.parts or own.coefficient != 1) for own in found):
+        raise Rejected("the reference returns a part of a value")
+    return Expected(gradients, shapes, returned)
+
+
+def _operators(plan: Plan) -> Iterator[tuple[tuple[int, ...], Operator]]:
+    for program in plan.programs:
+        for step in program.steps:
+            for own in plan.segments[step.segment].operators:
+                yield program.ranks, own
+
+
+def weights_of(run: Running) -> list[tuple[int, Tensor]]:
+    """Every weight that a rank uses, reduces or has a gradient of."""
+    seen = set(run.used) | {(rank, name) for rank, own in run.gradients.items() for name in own}
+    for ranks, own in _operators(run.plan):
+        if isinstance(own, ReduceGradients):
+            seen.update((rank, name) for rank in ranks for name in own.weights)
+    tensors = run.plan.tensors
+    return [(rank, tensors[name]) for rank, name in sorted(seen) if name in tensors and tensors[name].role is Role.WEIGHT]
+
+
+def reduced(run: Running, micro_batches: int) -> dict[tuple[int, str], Relation]:
+    """Each rank's gradient of each weight, over all micro-batches and after all reducers; without an entry it is zero."""
+    held = {
+        (rank, name): over_slots(run.world.tables, value, micro_batches, "one_micro_batch")
+        for rank, own in run.gradients.items()
+        for name, value in own.items()
+    }
+    queues: dict[int, list[ReduceGradients]] = {rank: [] for program in run.plan.programs for rank in program.ranks}
+    for ranks, own in _operators(run.plan):
+        if isinstance(own, ReduceGradients):
+            for rank in ranks:
+                queues[rank].append(own)
+    for queue in queues.values():
+        queue.reverse()
+    moved = True
+    while moved:
+        moved = False
+        for rank in [rank for rank, queue in queues.items() if queue]:
+            meeting = _meeting(run.plan, queues[rank], rank)
+            members = meeting[0] if meeting is not None else ()
+            if rank in members and all(_meeting(run.plan, queues.get(own, []), own) == meeting for own in members):
+                _reduce(run, members, [queues[own].pop() for own in members], held)
+                moved = True
+    if any(queues.values()):
+        raise Rejected("a gradient reducer meets no such reducer on all of its ranks")
+    return held
+
+
+def _meeting(plan: Plan, queue: list[ReduceGradients], rank: int) -> tuple[tuple[int, ...], bool, str] | None:
+    if not queue:
+        return None
+    group = queue[-1].group
+    return members_of(plan, group, rank), spans_replicas(plan, group), group.name
+
+
+def _reduce(run: Running, members: tuple[int, ...], own: list[ReduceGradients], held: dict[tuple[int, str], Relation]) -> None:
+    first, tables, plan = own[0], run.world.tables, run.plan
+    manners = {(each.weights, each.reduce, each.divisor, each.scatter, each.replicated) for each in own}
+    if len(manners) > 1 or first.reduce not in ("sum", "avg"):
+        raise Rejected(f"the gradient reducers of the ranks {list(members)} differ, or take no sum")
+    for name in first.weights:
+        values = [held[member, name] for member in members if (member, name) in held]
+        if not values:
+            continue
+        value, count = added(tables, values), len(members)
+        if first.replicated or spans_replicas(plan, first.group):
+            value = over_slots(tables, value, plan.replication.count, "one_replica")
+            count *= plan.replication.count
+        value = scaled(tables, value, Fraction(1, (first.divisor or 1) * (count if first.reduce == "avg" else 1)))
+        held.update({(member, name): value for member in members})
+
+
+def check_gradients(run: Running, wanted: Expected, micro_batches: int) -> int:
+    """Every piece of every weight has exactly the reference's gradient; how many were compared."""
+    held = reduced(run, micro_batches)
+    covered: dict[str, set[Box]] = {}
+    compared = set()
+    for rank, tensor in weights_of(run):
+        name = tensor.logical or tensor.name
+        if wanted.shapes.get(name) != whole_of(tensor):
+            raise Rejected(f"the weight `{name}` on rank {rank} is not one of the reference")
+        box = region(run.plan, tensor, rank)
+        covered.setdefault(name, set()).add(box)
+        value, right = held.get((rank, tensor.name)), wanted.gradients.get(name)
+        if right is None and value is None:
+            continue
+        if right is None or value is None:
+            raise Rejected(f"the gradient of `{name}` on rank {rank} is zero here or in the reference, and not there")
+        claimed = run.derivation.gradients.get((rank, tensor.name), -1)
+        if run.world.tables.claimed(claimed) is not value:
+            raise Rejected(f"the gradient of `{name}` on rank {rank} is not what the certificate says it is")
+        if (value.term, value.box, value.coefficient, value.parts) != (right.term, box, right.coefficient, frozenset()):
+            raise Rejected(f"the gradient of `{name}` on rank {rank} is not that of the reference")
+        compared.add((rank, tensor.name))
+    if compared != set(run.derivation.gradients):
+        raise Rejected("the certificate speaks of gradients that the plan does not have")
+    for name in wanted.gradients:
+        if not covers(covered.get(name, set()), wanted.shapes[name]):
+            raise Rejected(f"no rank holds all of the weight `{name}`, piece by piece")
+    return len(compared)
+
+
+def covers(boxes: set[Box], whole: tuple[int, ...]) -> bool:
+    """Whether every element of the whole is in some box."""
+    if tuple((0, size) for size in whole) in boxes:
+        return True
+    edges = [sorted({0, size, *(edge for box in boxes for edge in box[dim])}) for dim, size in enumerate(whole)]
+    return all(
+        any(all(low <= one and other <= high for (low, high), (one, other) in zip(box, cell, strict=True)) for box in boxes)
+        for cell in product(*(pairwise(marks) for marks in edges))
+    )
+
+
+def check_returned(run: Running, wanted: Expected, slots: int) -> None:
+    """Ranks that return values return those of the reference, over their own part of the batch, and all of them."""
+    plan, terms = run.plan, run.world.tables.terms
+    boxes: dict[tuple[str, int], set[Box]] = {}
+    for rank, environment in run.environments.items():
+        names = [name for name in plan.outputs if name in environment]
+        if (names or plan.format.startswith("nnscaler-")) and len(names) != len(wanted.returned):
+            raise Rejected(f"rank {rank} returns {len(names)} values and the reference {len(wanted.returned)}")
+        for name, term in zip(names, wanted.returned, strict=False):
+            value = _over_ranks(run, rank, name)
+            if value.term != term or not _of_one_slot(run, value, slots):
+                raise Rejected(f"`{name}`, which rank {rank} returns, is not what the reference returns")
+            if _declared_box(plan, name, rank) not in (None, value.box):
+                raise Rejected(f"`{name}`, which rank {rank} returns, is another slice than the plan declares")
+            boxes.setdefault((name, term), set()).add(value.box)
+    if not boxes or any(not covers(found, terms[term].shape) for (_, term), found in boxes.items()):
+        raise Rejected("the ranks do not return all of what the reference returns")
+
+
+def _over_ranks(run: Running, rank: int, name: str) -> Relation:
+    """What `rank` returns, summed or averaged over the axes on which the plan declares it partial."""
+    plan, tensor, value = run.plan, run.plan.tensors.get(name), run.environments[rank][name]
+    placements = (tensor.placements if tensor is not None else None) or {}
+    averaged = tuple(axis for axis, own in placements.items() if own == Partial("avg"))
+    axes = (*averaged, *(axis for axis, own in placements.items() if own == Partial("sum")))
+    if not axes:
+        return value
+    parts = [run.environments.get(member, {}).get(name) for member in plan.mesh.along(rank, axes)]
+    found = [part for part in parts if part is not None]
+    if len(found) != len(parts):
+        raise Rejected(f"`{name}` is declared partial on ranks that do not return it")
+    share = Fraction(1, prod(plan.mesh.axis_size(axis) for axis in averaged))
+    return scaled(run.world.tables, added(run.world.tables, found), share)
+
+
+def _of_one_slot(run: Running, value: Relation, slots: int) -> bool:
+    """Whether the value is that of its slot: of a sum over the batch its addend, of a mean the mean over the slot."""
+    if not value.parts:
+        return value.coefficient == 1
+    if len(value.parts) > 1 or run.world.tables.terms[value.term].slot >= 0:
+        return False
+    (part,) = value.parts
+    head = run.world.tables.terms[value.term].head
+    mean = len(head) > 3 and isinstance(head[-2], tuple) and len(head[-2]) > 3 and bool(head[-2][-2])
+    if part.coefficient != 1 and not (mean and part.coefficient == slots):
+        return False
+    return len(part.sums) == 1 and all((own.low, own.high) == (0, own.size) for own in part.sums)
+
+
+def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:
+    tensor = plan.tensors.get(name)
+    if tensor is None or (tensor.region is None and not tensor.placements):
+        return None
+    shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
+    return region(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
+
+
+def check_updates(run: Running, wanted: Expected, reference: Plan) -> None:
+    """Every weight that is trained is updated once on each rank that has it, unless the pair leaves the optimizer out."""
+    times: Counter[tuple[int, str]] = Counter()
+    for ranks, own in _operators(run.plan):
+        if isinstance(own, Update):
+            times.update((rank, name) for rank in ranks for name in own.weights)
+    if not times:
+        if not run.plan.format.startswith("nnscaler-") and any(isinstance(own, Update) for _, own in _operators(reference)):
+            raise Rejected("the reference updates weights and the parallel plan does not say that it does")
+        return
+    for rank, tensor in weights_of(run):
+        if (tensor.logical or tensor.name) in wanted.gradients and times[rank, tensor.name] != 1:
+            raise Rejected(f"the weight `{tensor.logical or tensor.name}` on rank {rank} is not updated once")

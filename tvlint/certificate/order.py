@@ -1,0 +1,90 @@
+"""That no rank waits for ever, when sends wait for their receives: communication is run, with nothing but its waiting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import TypeAlias
+
+from tvlint.certificate.placed import members_of, peer_of, spans_replicas
+from tvlint.certificate.tables import Rejected
+from tvlint.ir.plan import Collective, Communicate, Operator, Plan, Program, Receive, ReduceGradients, Send, Wait
+
+Event: TypeAlias = "tuple[Hashable, int]"
+"""One communication, and how many ranks take part in it."""
+
+Stop: TypeAlias = "tuple[list[Event], list[Event]]"
+"""What a rank starts together, and what it then waits for."""
+
+
+def check_order(plan: Plan) -> None:
+    """Rejects a plan whose ranks do not all come to their ends."""
+    started: Counter[Hashable] = Counter()
+    lanes = {rank: _stops(plan, program, rank) for program in plan.programs for rank in program.ranks}
+    at: dict[int, list[Event]] = {}
+    sleeping: dict[Hashable, list[int]] = {}
+    ready = list(lanes)
+    while ready:
+        rank = ready.pop()
+        while True:
+            waits = [event for event in at.pop(rank, []) if started[event[0]] < event[1]]
+            if waits:
+                at[rank] = waits
+                sleeping.setdefault(waits[0][0], []).append(rank)
+                break
+            stop = next(lanes[rank], None)
+            if stop is None:
+                break
+            for event, _ in stop[0]:
+                started[event] += 1
+                ready.extend(sleeping.pop(event, ()))
+            at[rank] = stop[1]
+    if at:
+        raise Rejected(f"rank {min(at)} waits for ever, or unless sends are buffered")
+
+
+def _stops(plan: Plan, program: Program, rank: int) -> Iterator[Stop]:
+    turns: Counter[Hashable] = Counter()
+    handles: dict[tuple[str, int], list[Event]] = {}
+    for number, step in enumerate(program.steps):
+        together = ""
+        starts: list[Event] = []
+        waits: list[Event] = []
+        for own in plan.segments[step.segment].operators:
+            batch = own.batch if isinstance(own, Send | Receive) else ""
+            if starts and (not batch or batch != together):
+                yield starts, waits
+                starts, waits = [], []
+            together = batch
+            if isinstance(own, Wait):
+                yield [], handles.pop((own.handle, number), [])
+                continue
+            event = _event(plan, own, rank, turns)
+            if event is None:
+                continue
+            starts.append(event)
+            handle = getattr(own, "handle", "")
+            if handle:
+                handles.setdefault((handle, number), []).append(event)
+            else:
+                waits.append(event)
+        if starts:
+            yield starts, waits
+
+
+def _event(plan: Plan, own: Operator, rank: int, turns: Counter[Hashable]) -> Event | None:
+    """The communication that the operator takes part in: the next one of its channel."""
+    if isinstance(own, Send | Receive):
+        peer = peer_of(plan, own.peer, rank)
+        if peer is None:
+            return None
+        ends = (rank, peer) if isinstance(own, Send) else (peer, rank)
+        side: Hashable = (isinstance(own, Send), *ends, own.communicator)
+        turns[side] += 1
+        return ("message", *ends, own.communicator, turns[side]), 2
+    if isinstance(own, ReduceGradients) or (isinstance(own, Communicate) and own.kind is not Collective.CHUNK):
+        members = members_of(plan, own.group, rank)
+        meeting: Hashable = (members, own.group.name, spans_replicas(plan, own.group))
+        turns[meeting] += 1
+        return ("collective", type(own), meeting, turns[meeting]), len(members)
+    return None

@@ -1,0 +1,162 @@
+"""Running all programs of one plan through the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tvlint.certificate.computing import backward, compute
+from tvlint.certificate.running import Rank, Running, accumulated, bound_names, communicate, load, receive, send, settle
+from tvlint.certificate.tables import Rejected
+from tvlint.ir.plan import (
+    Backward,
+    Communicate,
+    Compute,
+    Operator,
+    Phase,
+    Plan,
+    Receive,
+    ReduceGradients,
+    Role,
+    Segment,
+    Send,
+    Step,
+    Update,
+    Wait,
+)
+from tvlint.ops.spec import UnsupportedError
+
+
+def run_programs(run: Running) -> None:
+    """Check every step of the first micro-batch, and of none, on every rank; then what ranks gave to each other."""
+    _index(run)
+    expected = set()
+    for program in run.plan.programs:
+        for number in program.ranks:
+            rank = Rank(number)
+            for index, step in enumerate(program.steps):
+                if step.micro_batch > 0:
+                    continue
+                trail = run.derivation.runs.get((number, index), -1)
+                if not 0 <= trail < len(run.trails):
+                    raise Rejected(f"the certificate does not say what step {index} of rank {number} makes")
+                expected.add((number, index))
+                run.trails_used.add(trail)
+                rank.trail = iter(run.trails[trail])
+                _step(run, rank, step)
+                if next(rank.trail, None) is not None:
+                    raise Rejected(f"the certificate has more results than `{step.segment}` makes on rank {number}")
+            run.environments[number], run.gradients[number] = rank.environment, rank.gradients
+    if expected != set(run.derivation.runs):
+        raise Rejected("the certificate speaks of steps that the plan does not run")
+    settle(run)
+
+
+def _index(run: Running) -> None:
+    """Find out which name is the gradient of what."""
+    tensors, made, loaded = run.plan.tensors, set[str](), set[str]()
+    for tensor in tensors.values():
+        for name, of in ((tensor.gradient, tensor.name), (tensor.name, tensor.gradient_of)):
+            if name and of and of not in run.of.get(name, ()):
+                run.of.setdefault(name, []).append(of)
+    for segment in run.plan.segments.values():
+        loaded.update(segment.outputs if segment.phase is Phase.DATA else ())
+        for own in segment.operators:
+            if isinstance(own, Backward):
+                made.update(own.outputs)
+                for name, of in zip(own.inputs, own.forward.outputs, strict=False):
+                    if name not in tensors:
+                        run.of.setdefault(name, []).append(of)
+    run.gradient_names, run.loaded = frozenset(made), frozenset(loaded)
+    weights = {name for name, tensor in tensors.items() if tensor.role is Role.WEIGHT}
+    run.weight_of = {name: of for name, owners in run.of.items() for of in owners if of in weights}
+
+
+def _step(run: Running, rank: Rank, step: Step) -> None:
+    segment = run.plan.segments[step.segment]
+    inputs, outputs = bound_names(segment, step)
+    outer = zip(segment.inputs, inputs, strict=True)
+    rank.local = {inner: rank.environment[name] for inner, name in outer if name in rank.environment}
+    flight = _Flight()
+    for own in segment.operators:
+        flight.passes(run.plan, own)
+        try:
+            _operate(run, rank, segment, own)
+        except UnsupportedError as error:
+            raise Rejected(f"an operator of `{segment.name}` is not understood: {error}") from None
+    if flight.under_way:
+        raise Rejected(f"`{segment.name}` ends before what it started, which the checker does not follow")
+    for inner, name in zip(segment.outputs, outputs, strict=True):
+        if inner in rank.local:
+            value = rank.local[inner]
+            before = None if name in inputs else rank.environment.get(name)
+            rank.environment[name] = accumulated(run, rank, name, value, before)
+        elif inner not in run.weight_of:
+            raise Rejected(f"`{segment.name}` gives `{inner}`, which nothing in it makes")
+
+
+def _operate(run: Running, rank: Rank, segment: Segment, own: Operator) -> None:
+    if isinstance(own, Compute) and segment.phase is Phase.DATA:
+        load(run, rank, segment, own)
+    elif isinstance(own, Compute):
+        compute(run, rank, own)
+    elif isinstance(own, Backward):
+        backward(run, rank, own)
+    elif isinstance(own, Communicate):
+        communicate(run, rank, own)
+    elif isinstance(own, Send):
+        send(run, rank, own)
+    elif isinstance(own, Receive):
+        receive(run, rank, own)
+    elif not isinstance(own, ReduceGradients | Update | Wait):
+        raise Rejected(f"`{segment.name}` works with events between streams, which the checker does not follow")
+
+
+@dataclass(slots=True)
+class _Flight:
+    """What is under way in a segment: by handle, the names that are read and those that are written."""
+
+    under_way: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+
+    def passes(self, plan: Plan, own: Operator) -> None:
+        """Rejects an operator that touches what is under way; any other starts, ends, or goes by."""
+        if isinstance(own, Wait):
+            if self.under_way.pop(own.handle, None) is None:
+                raise Rejected(f"`{own.handle}` is waited for, and nothing under way has that handle")
+            return
+        handle = getattr(own, "handle", "")
+        if own.stream and not handle:
+            raise Rejected(f"an operator works on the stream `{own.stream}`, which the checker does not follow")
+        if not handle and not self.under_way:
+            return
+        reads, writes = _touched(plan, own)
+        for read, written in self.under_way.values():
+            if reads & written or writes & (read | written):
+                raise Rejected("a tensor is used while a communication of it is under way")
+        if handle:
+            if handle in self.under_way and not isinstance(own, Send | Receive):
+                raise Rejected(f"`{handle}` is under way twice")
+            before = self.under_way.get(handle, (set(), set()))
+            self.under_way[handle] = (before[0] | reads, before[1] | writes)
+
+
+def _touched(plan: Plan, own: Operator) -> tuple[set[str], set[str]]:
+    """The names that an operator reads and writes; of weights that are reduced or updated, their gradients too."""
+    if isinstance(own, Compute):
+        return {name for name in own.inputs if isinstance(name, str)}, set(own.outputs)
+    if isinstance(own, Backward):
+        reads = {name for name in own.forward.inputs if isinstance(name, str)}
+        return {*own.inputs, *own.forward.outputs, *reads} - {""}, set(own.outputs) - {""}
+    if isinstance(own, Communicate):
+        return set(own.inputs), set(own.outputs)
+    if isinstance(own, Send):
+        return {own.tensor}, set()
+    if isinstance(own, Receive):
+        return set(), {own.tensor}
+    names = set(own.weights) if isinstance(own, ReduceGradients | Update) else set()
+    return names, names | _gradients_of(plan.tensors, names)
+
+
+def _gradients_of(tensors: Mapping[str, object], weights: set[str]) -> set[str]:
+    found = {name for name, tensor in tensors.items() if getattr(tensor, "gradient_of", "") in weights}
+    return found | {getattr(tensors[name], "gradient", "") for name in weights if name in tensors} - {""}

@@ -1,0 +1,159 @@
+"""Sums of relations: what contributions add up to, over ranks, replicas and micro-batches, or within one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import prod
+
+from tvlint.certificate.form import Coefficient, Open, Part, Relation
+from tvlint.certificate.tables import Rejected, Tables
+from tvlint.ir.plan import Box
+
+
+def parts_of(tables: Tables, own: Relation) -> tuple[Part, ...]:
+    """The parts of a relation, also of a complete one: a sum of gradients is one part for each of its terms."""
+    if own.parts:
+        return tuple(own.parts)
+    flat = (own.term,) if tables.has_path("whole", own.term) else tables.flat(own.term)
+    paths = frozenset(tables.path("whole", (), term, 0) for term in flat)
+    return (Part(paths, own.coefficient, frozenset()),)
+
+
+def total(tables: Tables, term: int, box: Box, parts: Iterable[Part]) -> Relation:
+    """What parts that together have every contribution to `term` add up to: complete if all are, with one coefficient."""
+    amounts: dict[int, dict[frozenset[Open], Coefficient]] = {}
+    for part in parts:
+        sums = frozenset(own for own in part.sums if not _complete(own))
+        for path in part.paths:
+            own = amounts.setdefault(path, {})
+            own[sums] = own.get(sums, 0) + part.coefficient
+    alike: dict[tuple[Coefficient, frozenset[Open]], set[int]] = {}
+    for path, own in amounts.items():
+        for sums, coefficient in _joined(own).items():
+            alike.setdefault((_whole_number(coefficient), sums), set()).add(path)
+    if len(alike) == 1:
+        ((coefficient, sums),) = alike
+        if not sums:
+            return tables.relation(term, box, coefficient)
+    made = frozenset(Part(frozenset(paths), coefficient, sums) for (coefficient, sums), paths in alike.items())
+    return tables.relation(term, box, 1, made)
+
+
+def _whole_number(number: Coefficient) -> Coefficient:
+    return number.numerator if isinstance(number, Fraction) and number.denominator == 1 else number
+
+
+def _complete(own: Open) -> bool:
+    return (own.low, own.high) == (0, own.size) and not own.one_replica and not own.one_micro_batch
+
+
+def _joined(amounts: dict[frozenset[Open], Coefficient]) -> dict[frozenset[Open], Coefficient]:
+    """The ranges of one contribution as one range, where they fill it without overlap, with one coefficient."""
+    if len(amounts) < 2 or len(set(amounts.values())) > 1:
+        return amounts
+    cells = [{own._replace(low=0, high=0): (own.low, own.high) for own in sums} for sums in amounts]
+    dims = list(cells[0])
+    if any(len(cell) != len(sums) or cell.keys() != cells[0].keys() for cell, sums in zip(cells, amounts, strict=True)):
+        return amounts
+    hull = {dim: (min(cell[dim][0] for cell in cells), max(cell[dim][1] for cell in cells)) for dim in dims}
+    volumes = [prod(cell[dim][1] - cell[dim][0] for dim in dims) for cell in cells]
+    if sum(volumes) != prod(high - low for low, high in hull.values()):
+        return amounts
+    for i, one in enumerate(cells):
+        if any(all(one[dim][0] < other[dim][1] and other[dim][0] < one[dim][1] for dim in dims) for other in cells[:i]):
+            return amounts
+    joined = (dim._replace(low=low, high=high) for dim, (low, high) in hull.items())
+    return {frozenset(own for own in joined if not _complete(own)): next(iter(amounts.values()))}
+
+
+def scaled(tables: Tables, own: Relation, factor: Coefficient) -> Relation:
+    """The relation times a number."""
+    if factor == 1:
+        return own
+    if not own.parts:
+        return tables.relation(own.term, own.box, _whole_number(own.coefficient * factor))
+    return total(tables, own.term, own.box, [part._replace(coefficient=part.coefficient * factor) for part in own.parts])
+
+
+def moved(
+    tables: Tables, own: Relation, term: int, position: int, box: Box, factor: Coefficient = 1
+) -> Relation:
+    """The relation after an operator with result `term` that is linear in operand `position`, which was `own`."""
+    if not own.parts:
+        return tables.relation(term, box, _whole_number(own.coefficient * factor))
+    return total(tables, term, box, carried(tables, own, term, position, factor, frozenset()))
+
+
+def carried(
+    tables: Tables, own: Relation, term: int, position: int, factor: Coefficient, sums: frozenset[Open]
+) -> list[Part]:
+    """The parts of `own` after an operator that is linear in it."""
+    return [
+        Part(frozenset({tables.path("through", part.paths, term, position)}), part.coefficient * factor, part.sums | sums)
+        for part in parts_of(tables, own)
+    ]
+
+
+def added(tables: Tables, relations: Sequence[Relation]) -> Relation:
+    """The element-wise sum of local tensors: of parts of one value, or of gradients of one tensor.
+
+    Rejects sums in which one contribution could be told in two ways.
+    """
+    if len(relations) == 1:
+        return relations[0]
+    if any(own.box != relations[0].box for own in relations):
+        raise Rejected("different slices are added")
+    by_term: dict[int, list[Relation]] = {}
+    for own in relations:
+        by_term.setdefault(own.term, []).append(own)
+    summands = [_same_value(tables, own) for own in by_term.values()]
+    if len(summands) == 1:
+        return summands[0]
+    flat = [term for own in summands for term in tables.flat(own.term)]
+    term, box = tables.sum_of(flat), relations[0].box
+    repeated = len(set(flat)) != len(flat)
+    if not repeated and all(not own.parts and own.coefficient == 1 for own in summands):
+        return tables.relation(term, box)
+    if repeated and any(own.parts for own in summands):
+        raise Rejected("a partial sum is added to what it is a part of")
+    parts = [parts_of(tables, own) for own in summands]
+    seen: set[int] = set()
+    for each in parts if not repeated else ():
+        paths = {path for part in each for path in part.paths}
+        if seen & paths:
+            raise Rejected("a contribution is added in two ways")
+        seen |= paths
+    return total(tables, term, box, (part for each in parts for part in each))
+
+
+def _same_value(tables: Tables, relations: Sequence[Relation]) -> Relation:
+    """The sum of relations to one term, which must have the same contributions, or be complete."""
+    ways: dict[frozenset[int], list[Part]] = {}
+    for own in relations:
+        parts = parts_of(tables, own)
+        ways.setdefault(frozenset(path for part in parts for path in part.paths), []).extend(parts)
+    term, box = relations[0].term, relations[0].box
+    sums = [total(tables, term, box, parts) for parts in ways.values()]
+    if len(sums) == 1:
+        return sums[0]
+    if any(own.parts for own in sums):
+        raise Rejected("parts of one value are added that it could be told in two ways")
+    return tables.relation(term, box, _whole_number(sum((own.coefficient for own in sums), start=Fraction(0))))
+
+
+def over_slots(tables: Tables, own: Relation, count: int, flag: str) -> Relation:
+    """The sum over all replicas (`one_replica`) or all micro-batches (`one_micro_batch`) of what was derived for one."""
+    if count == 1:
+        return own
+    if tables.terms[own.term].slot >= 0:
+        raise Rejected("the parts that replicas or micro-batches have of a batch are added to each other")
+    parts = []
+    for part in parts_of(tables, own):
+        here = [entry for entry in part.sums if getattr(entry, flag)]
+        if len(here) > 1:
+            raise Rejected("a sum over the batch is taken in more than one way")
+        factor = 1 if here else count
+        sums = (part.sums - set(here)) | {entry._replace(**{flag: False}) for entry in here}
+        parts.append(Part(part.paths, part.coefficient * factor, sums))
+    return total(tables, own.term, own.box, parts)

@@ -18,7 +18,15 @@ class AtRoot:
     root: int
 
 
-On = Placement | AtRoot | None
+@dataclass(frozen=True, slots=True)
+class Shuffled:
+    """Every rank of the axis holds the whole value, its pieces along `dim` in the order `order` in place of 0, 1, 2, ..."""
+
+    dim: int
+    order: tuple[int, ...]
+
+
+On = Placement | AtRoot | Shuffled | None
 """How a value lies on one axis; None is unknown."""
 
 
@@ -53,7 +61,10 @@ def is_whole(placement: On) -> bool:
 def words(placement: On) -> str:
     """A placement as messages write it."""
     if isinstance(placement, Shard):
-        return f"S({placement.dim})"
+        order = f", order={[list(pieces) for pieces in placement.order]}".replace(" ", "") if placement.order else ""
+        return f"S({placement.dim}{order})"
+    if isinstance(placement, Shuffled):
+        return f"R with the pieces of dimension {placement.dim} in the order {list(placement.order)}"
     if isinstance(placement, Partial):
         return "P" if placement.reduce == "sum" else f"P({placement.reduce})"
     if isinstance(placement, AtRoot):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tvlint.analyses.placed import AtRoot, On, is_whole
+from tvlint.analyses.placed import AtRoot, On, Shuffled, is_whole
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ir.plan import Collective, Communicate
 
 
-def after(operator: Communicate, before: On, rank: int, gradient: bool) -> tuple[On, str]:
+def after(operator: Communicate, before: On, rank: int, gradient: bool, members: int) -> tuple[On, str]:
     """The placement on one axis of the group, and the rule that is broken (empty: none).
 
     `rank` is the number of dimensions of the operand; `gradient` says that the operand is a gradient, for which an average
-    over ranks is a matter of scale.
+    over ranks is a matter of scale. The axis has `members` ranks.
     """
     dim = operator.dim % rank if operator.dim is not None and rank and -rank <= operator.dim < rank else operator.dim
     if operator.kind is Collective.ALL_REDUCE:
@@ -25,9 +25,11 @@ def after(operator: Communicate, before: On, rank: int, gradient: bool) -> tuple
     if operator.kind in (Collective.ALL_GATHER, Collective.GATHER):
         return _gathered(operator, before, dim, rank)
     if operator.kind is Collective.ALL_TO_ALL:
-        return _exchanged(operator, before, dim, rank)
+        return _exchanged(operator, before, dim, rank, members)
     if operator.kind is Collective.BROADCAST:
         return Replicate(), "broadcast-of-partial" if isinstance(before, Partial) else ""
+    if operator.kind is Collective.CHUNK and isinstance(before, Partial):
+        return None, "missing-allreduce"
     if operator.kind in (Collective.CHUNK, Collective.SCATTER):
         whole = is_whole(before) or isinstance(before, AtRoot)
         return (Shard(dim) if whole and dim is not None else None), ""
@@ -64,20 +66,41 @@ def _gathered(operator: Communicate, before: On, dim: int | None, rank: int) -> 
     if isinstance(before, Shard):
         if dim is not None and rank and before.dim % rank != dim:
             return None, "wrong-gather-dim"
-        if before.order or before.parts:
+        if before.parts or operator.splits:
             return None, ""
+        order = tuple(piece for pieces in before.order for piece in pieces)
+        if order != tuple(range(len(order))):
+            return (Shuffled(before.dim % max(rank, 1), order) if isinstance(result, Replicate) else None), ""
     return result, ""
 
 
-def _exchanged(operator: Communicate, before: On, dim: int | None, rank: int) -> tuple[On, str]:
-    if operator.splits or operator.receive_splits or dim is None or operator.concat_dim is None or not rank:
+def _exchanged(operator: Communicate, before: On, dim: int | None, rank: int, members: int) -> tuple[On, str]:
+    uneven = len({*operator.splits}) > 1 or len({*operator.receive_splits}) > 1
+    if uneven or dim is None or operator.concat_dim is None or not rank:
         return None, ""
     joined = operator.concat_dim % rank
     if isinstance(before, Partial):
         return None, "gather-of-partial"
+    if isinstance(before, Shard) and not before.parts and before.dim % rank == joined == dim:
+        return _traded(before, dim, members), ""
     if isinstance(before, Shard) and not before.order and not before.parts:
         return (Shard(dim), "") if before.dim % rank == joined else (None, "wrong-all-to-all-dim")
     return None, ""
+
+
+def _traded(before: Shard, dim: int, members: int) -> On:
+    """Every rank sends its j-th piece to rank j: what the ranks of an axis hold is transposed."""
+    order = before.order or tuple(tuple(range(rank * members, (rank + 1) * members)) for rank in range(members))
+    if members > 256 or len(order) != members or any(len(pieces) % members for pieces in order):
+        return None
+    each = len(order[0]) // members
+    if any(len(pieces) != each * members for pieces in order):
+        return None
+    traded = tuple(
+        tuple(piece for pieces in order for piece in pieces[rank * each : (rank + 1) * each]) for rank in range(members)
+    )
+    flat = tuple(piece for pieces in traded for piece in pieces)
+    return Shard(dim) if flat == tuple(range(len(flat))) else Shard(dim, traded)
 
 
 def faulty_splits(operator: Communicate, shape: tuple[int, ...], members: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tvlint.analyses.placed import AtRoot, On, is_whole
+from tvlint.analyses.placed import AtRoot, On, Shuffled, is_whole
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ops.spec import ONE, Bound, Names
 
@@ -14,7 +14,8 @@ from tvlint.ops.spec import ONE, Bound, Names
 class Form:
     """One contraction: operands and one result in named dimensions.
 
-    `linear` are the sets of operands in which it is jointly linear. `shape_only` operands matter by their split alone.
+    `linear` are the sets of operands in which it is jointly linear. `shape_only` operands matter by their split alone. Of
+    names in `greatest` the result is the greatest element.
     """
 
     operands: tuple[Names, ...]
@@ -25,6 +26,7 @@ class Form:
     linear: tuple[frozenset[int], ...]
     shape_only: frozenset[int] = frozenset()
     constant: bool = False
+    greatest: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,14 @@ def forms(bound: Bound, constant: bool) -> Iterator[Form]:
     linear = {position for group in bound.linear for position in group}
     holders = {name: {at for at, names in enumerate(bound.operands) if name in names} for name in bound.indices.values()}
     rows = frozenset(name for name, at in holders.items() if at and at <= linear)
+    greatest = frozenset(name for name, results in bound.splits.items() if results == "max")
+    mapped = frozenset(name for name, results in bound.splits.items() if results == "maps")
     for position, output in enumerate(bound.outputs):
         used = bound.row_wise.get(position, frozenset(range(len(bound.operands))))
         unused = frozenset(range(len(bound.operands))) - used
         yield Form(
-            bound.operands, output, bound.reduced | rows, bound.averaged, bound.whole - rows, bound.linear,
-            bound.shape_only | unused, constant,
+            bound.operands, output, bound.reduced | rows, bound.averaged, bound.whole - rows - greatest - mapped,
+            bound.linear, bound.shape_only | unused, constant, greatest,
         )  # fmt: skip
 
 
@@ -88,6 +92,9 @@ def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
     for position, placement in enumerate(operands):
         if isinstance(placement, AtRoot) and position not in form.shape_only:
             return Wrong("root-only-result-used", position)
+    shuffled = _shuffled(form, operands)
+    if shuffled is not None:
+        return shuffled[0]
     split, wrong = _split(form, operands)
     partial = [at for at, placement in enumerate(operands) if isinstance(placement, Partial) and at not in form.shape_only]
     if partial:
@@ -105,6 +112,8 @@ def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
     name, (shard, holder) = next(iter(split.items()))
     if name in form.whole:
         return Wrong("whole", holder)
+    if name in form.greatest:
+        return Partial("max")
     if name in form.reduced:
         return Partial("sum")
     if name in form.averaged:
@@ -112,6 +121,23 @@ def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
     if name not in form.output:
         return None
     return Shard(form.output.index(name), shard.order, shard.parts)
+
+
+def _shuffled(form: Form, operands: Sequence[On]) -> tuple[On | Wrong] | None:
+    """The result where operands hold the pieces of a dimension in another order; None where no operand does."""
+    given = [(at, placement) for at, placement in enumerate(operands) if isinstance(placement, Shuffled)]
+    if not given:
+        return None
+    at, first = given[0]
+    name = form.operands[at][first.dim] if first.dim < len(form.operands[at]) else ONE
+    for position, placement in enumerate(operands):
+        if name not in form.operands[position] or position in form.shape_only or placement == first:
+            continue
+        return (Wrong("shuffled", at, position) if is_whole(placement) else None,)
+    others = [placement for placement in operands if not isinstance(placement, Shuffled)]
+    if name in form.whole or not all(is_whole(placement) for placement in others):
+        return (None,)
+    return (Shuffled(form.output.index(name), first.order) if name in form.output else Replicate(),)
 
 
 def _split(form: Form, operands: Sequence[On]) -> tuple[dict[str, tuple[Shard, int]], Wrong | None]:

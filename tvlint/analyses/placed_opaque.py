@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tvlint.analyses.placed import On
-from tvlint.ir.placement import Shard
+from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Compute
 
 _LAST_DIM_WHOLE = {
@@ -39,3 +39,13 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int])
         if isinstance(along, int) and along % rank == dim and dim == rank - 1:
             return "packed-split-across-shards", 0
     return "", 0
+
+
+def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
+    """How the greatest magnitude of a tensor lies, for operators that take it under names of their own."""
+    name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
+    if "amax" not in name and "absmax" not in name.replace("_", "") and "maxabs" not in name.replace("_", ""):
+        return {}
+    if len(operands) != 1 or operator.attributes.get("dim") is not None or len(operator.outputs) != 1:
+        return {}
+    return {axis: Partial("max") if isinstance(operands[0].get(axis), Shard) else operands[0].get(axis) for axis in axes}

@@ -2,57 +2,61 @@
 
 from __future__ import annotations
 
-from tvlint.analyses.placed import On
+from math import prod
+
+from tvlint.analyses.placed import On, Shuffled
 from tvlint.ir.placement import Shard
 
 
 def reshaped(placement: On, before: tuple[int, ...] | None, after: tuple[int, ...] | None, parts: int) -> On:
-    """The placement of the reshaped tensor, by local shapes; unknown where pieces would not stay together.
+    """The placement of the reshaped tensor, by local shapes; unknown where the pieces of a rank do not stay in order.
 
     A sharded dimension stays sharded as the outermost of the dimensions it is split into, or when it is the outermost of
-    those it is merged with.
+    those it is merged with. Merged behind others, a rank holds several pieces of the result.
     """
     if not isinstance(placement, Shard):
-        return placement
-    if before is None or after is None or placement.order or placement.parts or parts < 1:
+        return None if isinstance(placement, Shuffled) else placement
+    if before is None or after is None or placement.parts or parts < 1 or prod(before) != prod(after) or not prod(before):
         return None
     if not -len(before) <= placement.dim < len(before):
         return None
     dim = placement.dim % len(before)
-    for left, right in _groups(before, after):
-        if dim not in left:
-            continue
-        if any(before[other] != 1 for other in left if other < dim):
-            return None
-        chosen = next((at for at in right if after[at] != 1), right[0] if right else None)
-        return None if chosen is None else Shard(chosen)
+    outside, own = prod(before[:dim]), before[dim]
+    found = _same_start(after, outside, own)
+    if placement.order:
+        return _unmerged(placement, after, outside, own, parts) if found is None else _kept(placement, found, own, after)
+    return Shard(found) if found is not None else _merged(after, outside, own, parts)
+
+
+def _same_start(after: tuple[int, ...], outside: int, own: int) -> int | None:
+    """The dimension that begins where the sharded one did; one of size 1 only stands for one of size 1."""
+    starts = [at for at in range(len(after)) if prod(after[:at]) == outside]
+    wide = [at for at in starts if own == 1 or after[at] != 1]
+    return wide[0] if wide else None
+
+
+def _kept(placement: Shard, at: int, own: int, after: tuple[int, ...]) -> On:
+    return Shard(at, placement.order) if after[at] == own else None
+
+
+def _merged(after: tuple[int, ...], outside: int, own: int, parts: int) -> On:
+    """The dimension that the sharded one is now the inner part of: a rank holds a piece for each of the outer part."""
+    for at, size in enumerate(after):
+        start = prod(after[:at])
+        if outside % start == 0 and start < outside and start * size % (outside * own) == 0:
+            repeats = outside // start
+            if repeats > 1 << 12:
+                return None
+            return Shard(at, tuple(tuple(range(rank, repeats * parts, parts)) for rank in range(parts)))
     return None
 
 
-def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Runs of dimensions of both shapes that hold the same number of elements, smallest first."""
-    found: list[tuple[list[int], list[int]]] = []
-    left: list[int] = []
-    right: list[int] = []
-    one = two = 1
-    i = j = 0
-    while i < len(before) or j < len(after):
-        if one <= two and i < len(before):
-            left.append(i)
-            one *= before[i]
-            i += 1
-        elif j < len(after):
-            right.append(j)
-            two *= after[j]
-            j += 1
-        else:
-            left.append(i)
-            one *= before[i]
-            i += 1
-        if one == two and left and right:
-            found.append((left, right))
-            left, right, one, two = [], [], 1, 1
-    if found and (left or right):
-        found[-1][0].extend(left)
-        found[-1][1].extend(right)
-    return found
+def _unmerged(placement: Shard, after: tuple[int, ...], outside: int, own: int, parts: int) -> On:
+    """The reverse: the dimension within which each rank holds one piece."""
+    repeats = len(placement.order[0])
+    if placement.order != tuple(tuple(range(rank, repeats * parts, parts)) for rank in range(parts)):
+        return None
+    for at in range(len(after)):
+        if prod(after[:at]) == outside * repeats and after[at] != 1:
+            return Shard(at)
+    return None

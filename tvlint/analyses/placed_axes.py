@@ -1,0 +1,56 @@
+"""The axes of a mesh on which a placement means something."""
+
+from __future__ import annotations
+
+from tvlint.analyses.facts import Facts
+from tvlint.ir.plan import Backward, Communicate, Compute, Program, Receive, Send
+
+PIPELINE_AXES = frozenset({"pp", "pipe", "pipeline", "stage", "stages"})
+DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_shard"})
+
+
+def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
+    """The axes along which ranks compute the same values, so that a placement means something there.
+
+    Along a pipeline axis ranks run different layers; there nothing is replicated, sharded or partial. An axis is one by its
+    name, or where its ranks compute mostly different values and never meet in a collective along it.
+    """
+    names = facts.derived("computed names", lambda: [_computed(facts, each) for each in facts.plan.programs])
+    exchanging = facts.derived("collective axes", lambda: _exchanging(facts))
+    mesh, fold = facts.plan.mesh, facts.fold
+    number = next(at for at, each in enumerate(facts.plan.programs) if each is program)
+    own, rank = names[number], min(program.ranks, default=0)
+    found = []
+    for axis in mesh.axes:
+        if axis.size == 1 or rank >= mesh.size or axis.name in PIPELINE_AXES:
+            continue
+        others = {fold.program_of(other) for other in mesh.along(rank, (axis.name,))} - {None, number}
+        alike = all(2 * len(own & names[other]) >= len(own | names[other]) for other in others if other is not None)
+        if alike or axis.name in exchanging:
+            found.append(axis.name)
+    return tuple(found)
+
+
+def _exchanging(facts: Facts) -> frozenset[str]:
+    """The axes along which collectives run and no message that stays on the axis."""
+    met: set[str] = set()
+    messaged: set[str] = set()
+    for segment in facts.plan.segments.values():
+        for operator in segment.operators:
+            if isinstance(operator, Communicate):
+                met.update(operator.group.axes)
+            elif isinstance(operator, Send | Receive):
+                messaged.add(operator.peer.axis)
+    return frozenset(met - messaged)
+
+
+def _computed(facts: Facts, program: Program) -> frozenset[str]:
+    segments = {step.segment for step in program.steps if step.segment in facts.plan.segments}
+    return frozenset(
+        name
+        for segment in segments
+        for operator in facts.plan.segments[segment].operators
+        if isinstance(operator, Compute | Backward | Communicate)
+        for name in operator.outputs
+        if name
+    )

@@ -1,0 +1,38 @@
+"""What the backward of an operator makes of the placements of gradients."""
+
+from __future__ import annotations
+
+from tvlint.analyses.placed_compute import gradient_form
+from tvlint.analyses.placed_forward import apply, bind
+from tvlint.analyses.placed_reshape import reshaped
+from tvlint.analyses.placed_scales import of_backward
+from tvlint.analyses.placed_walk import Walk
+from tvlint.ir.plan import Backward, Literal
+from tvlint.ops.spec import Family
+
+
+def backward(walk: Walk, operator: Backward) -> None:
+    """Places the gradients that `operator` gives."""
+    of_backward(walk, operator)
+    found = bind(walk, operator.forward)
+    present = [at for at, name in enumerate(operator.inputs) if name]
+    tensors = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+    for position, gradient in enumerate(operator.outputs):
+        if not gradient:
+            continue
+        if found is None or not present or position >= len(tensors):
+            walk.store(gradient, {}, {}, True)
+            continue
+        spec, bound, names = found
+        given = [operator.inputs[at] for at in present]
+        if spec.family is Family.RESHAPE:
+            value = walk.value(given[0])
+            before, shape = walk.shape(given[0]), walk.shape(gradient) or walk.shape(tensors[position])
+            on = {axis: reshaped(value.on.get(axis), before, shape, walk.plan.mesh.axis_size(axis)) for axis in walk.axes}
+            walk.store(gradient, on, dict(value.origin), True)
+            continue
+        if position >= len(bound.operands) or max(present) >= len(bound.outputs):
+            walk.store(gradient, {}, {}, True)
+            continue
+        form = gradient_form(bound, position, present)
+        apply(walk, form, [*given, *names], gradient, f"backward {spec.name}", True)

@@ -1,0 +1,198 @@
+"""What a forward operator makes of the placements of its operands, by its annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from tvlint.analyses.placed import On, Placed, Where, is_whole
+from tvlint.analyses.placed_compute import Form, Wrong, forms, on_axis
+from tvlint.analyses.placed_opaque import greatest, over_shards
+from tvlint.analyses.placed_reshape import reshaped
+from tvlint.analyses.placed_scales import of_compute
+from tvlint.analyses.placed_states import states
+from tvlint.analyses.placed_walk import UNKNOWN, Walk
+from tvlint.ir.placement import Partial, Replicate, Shard
+from tvlint.ir.plan import Compute, Literal, Role
+from tvlint.ops.nonlinear import never_linear
+from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
+from tvlint.ops.table import spec_of
+
+_RENAMED = {
+    "constant": "bias-added-to-partial",
+    "nonlinear": "partial-through-nonlinear",
+    "product": "partial-times-partial",
+    "split": "missing-allreduce",
+    "contraction": "contraction-of-mismatched-shards",
+    "mismatched": "mismatched-shards",
+    "shuffled": "pieces-not-in-rank-order",
+}
+
+
+def bind(walk: Walk, operator: Compute) -> tuple[OpSpec, Bound, list[str]] | None:
+    """The operator's meaning, its annotation for this use and its tensor operands; None where the table does not have it."""
+    spec = spec_of(operator.op)
+    if spec is None:
+        return None
+    names = [name for name in operator.inputs if not isinstance(name, Literal)]
+    for shape_of in (walk.whole, walk.shape):
+        shapes = [operand if isinstance(operand, Literal) else shape_of(operand) for operand in operator.inputs]
+        outputs = [walk.shape(name) for name in operator.outputs]
+        known = [shape for shape in shapes if shape is not None]
+        if len(known) < len(shapes):
+            continue
+        try:
+            bound = spec.bind(Call(operator.op, tuple(known), operator.attributes, tuple(o or () for o in outputs)))
+        except (UnsupportedError, IndexError, ValueError, TypeError):
+            continue
+        if len(bound.operands) <= len(names):
+            return spec, bound, names
+    return None
+
+
+def compute(walk: Walk, operator: Compute) -> None:
+    """Places the results of one operator."""
+    states(walk, operator)
+    _shares(walk, operator)
+    walk.used.update(name for name in operator.inputs if isinstance(name, str))
+    if operator.in_place or not operator.outputs:
+        for position in operator.in_place:
+            if 0 <= position < len(operator.inputs) and not isinstance(operator.inputs[position], Literal):
+                walk.values[str(operator.inputs[position])] = UNKNOWN
+    if len(operator.inputs) == 3 and isinstance(operator.inputs[2], str) and _is_linear(operator):
+        _biased(walk, operator, operator.inputs[2])
+        return
+    bound = bind(walk, operator)
+    of_compute(walk, operator, None if bound is None else bound[1])
+    if bound is None or _over_shards(walk, operator):
+        _unbound(walk, operator)
+        return
+    spec, annotation, names = bound
+    if spec.family is Family.RESHAPE:
+        _reshape(walk, operator, names[0])
+        return
+    constant = any(isinstance(operand, Literal) for operand in operator.inputs)
+    results = list(forms(annotation, constant))
+    for position, name in enumerate(operator.outputs):
+        if position < len(results):
+            apply(walk, results[position], names, name, spec.name)
+        else:
+            walk.store(name, {}, {})
+
+
+def _biased(walk: Walk, operator: Compute, bias: str) -> None:
+    """A linear with a bias: the product, to which the bias is added on every rank."""
+    compute(walk, replace(operator, inputs=operator.inputs[:2]))
+    for name in operator.outputs:
+        value = walk.value(name)
+        on = dict(value.on)
+        for axis in walk.axes:
+            if isinstance(on.get(axis), Partial) and is_whole(walk.value(bias).on.get(axis)):
+                walk.say("bias-added-to-partial", name, axis, "linear", bias)
+                on[axis] = None
+        walk.values[name] = Placed(on, value.origin)
+
+
+def _unbound(walk: Walk, operator: Compute) -> None:
+    """An operator without annotation: its results are unknown; it may still be known not to take partial values."""
+    first = operator.inputs[0] if operator.inputs else None
+    if never_linear(operator.op) and isinstance(first, str):
+        for axis in walk.axes:
+            if isinstance(walk.value(first).on.get(axis), Partial):
+                walk.say("partial-through-nonlinear", first, axis, operator.op.rsplit(".", 1)[-1])
+    for rule, name, axis in _over_shards(walk, operator):
+        walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1])
+    peaks = greatest(operator, [walk.value(name).on for name in operator.inputs if isinstance(name, str)], walk.axes)
+    for name in operator.outputs:
+        walk.store(name, dict(peaks), dict.fromkeys(peaks, walk.where))
+
+
+def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
+    names = [name for name in operator.inputs if not isinstance(name, Literal)]
+    ranks = [len(walk.shape(name) or ()) for name in names]
+    found = []
+    for axis in walk.axes:
+        rule, at = over_shards(operator, [walk.value(name).on.get(axis) for name in names], ranks)
+        if rule:
+            found.append((rule, names[at], axis))
+    return found
+
+
+def _reshape(walk: Walk, operator: Compute, source: str) -> None:
+    value, before = walk.value(source), walk.shape(source)
+    for name in operator.outputs:
+        shape = walk.shape(name)
+        on = {axis: reshaped(value.on.get(axis), before, shape, walk.plan.mesh.axis_size(axis)) for axis in walk.axes}
+        walk.store(name, on, dict(value.origin))
+
+
+def apply(walk: Walk, form: Form, names: Sequence[str], output: str, operator: str, accumulate: bool = False) -> None:
+    """Places `output`, the result of `form` on the operands `names`; says what is wrong with them on every axis."""
+    values = [walk.value(name) if name else UNKNOWN for name in names[: len(form.operands)]]
+    on: dict[str, On] = {}
+    origin: dict[str, Where] = {}
+    for axis in walk.axes:
+        result = on_axis(form, [value.on.get(axis) for value in values])
+        if isinstance(result, Wrong) and result.rule == "sum" and _adds_once(walk, axis, names[result.other], output):
+            result = walk.value(names[result.operand]).on.get(axis)
+        if isinstance(result, Wrong):
+            _wrong(walk, result, names, axis, operator)
+            continue
+        on[axis] = result
+        if isinstance(result, Partial):
+            partial = [value for value in values if isinstance(value.on.get(axis), Partial)]
+            known = [value.origin[axis] for value in partial if axis in value.origin]
+            origin[axis] = known[0] if known else walk.where
+    walk.store(output, on, origin, accumulate)
+
+
+def _adds_once(walk: Walk, axis: str, added: str, output: str) -> bool:
+    """Whether a whole value is added to a partial sum once over the axis: on one rank only, or divided by their number."""
+    size = walk.plan.mesh.axis_size(axis)
+    if walk.shares.get(added) == Fraction(1, size) and is_whole(walk.value(added).on.get(axis)):
+        return True
+    fold, adding = walk.facts.fold, 0
+    for rank in walk.plan.mesh.along(walk.rank, (axis,)):
+        number = fold.program_of(rank)
+        if number is None:
+            return False
+        steps = {step.segment for step in walk.plan.programs[number].steps if step.segment in walk.plan.segments}
+        makers = [operator for name in steps for operator in walk.plan.segments[name].operators
+                  if isinstance(operator, Compute) and output in operator.outputs]
+        adding += any(added in operator.inputs for operator in makers)
+    return adding == 1
+
+
+def _shares(walk: Walk, operator: Compute) -> None:
+    """Notes what is a known fraction of a whole value."""
+    last = operator.op.rsplit(".", 1)[-1]
+    if last not in ("div", "mul", "truediv") or len(operator.inputs) != 2 or len(operator.outputs) != 1:
+        return
+    name, factor = operator.inputs
+    if not isinstance(name, str) or not isinstance(factor, Literal) or isinstance(factor.value, bool):
+        return
+    if isinstance(factor.value, int | float) and factor.value and abs(factor.value) < 1e30:
+        number = Fraction(factor.value).limit_denominator(1 << 32)
+        if number:
+            walk.shares[operator.outputs[0]] = walk.shares.get(name, Fraction(1)) * (number if last == "mul" else 1 / number)
+
+
+def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: str) -> None:
+    name = names[wrong.operand]
+    other = names[wrong.other] if wrong.other >= 0 else ""
+    rule = wrong.rule
+    if rule == "sum":
+        tensor = walk.plan.tensors.get(other)
+        rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
+    if rule == "whole":
+        families = {"softmax": "softmax-over-shards", "norm": "norm-over-shards", "entropy": "loss-over-shards"}
+        rule = next((named for part, named in families.items() if part in operator), "")
+        if not rule:
+            return
+    walk.say(_RENAMED.get(rule, rule), name, axis, operator, other)
+
+
+def _is_linear(operator: Compute) -> bool:
+    spec = spec_of(operator.op)
+    return spec is not None and spec.name == "linear"

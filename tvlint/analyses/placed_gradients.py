@@ -1,0 +1,109 @@
+"""Placements of gradients where weights are updated, and of all that a program gives at its end."""
+
+from __future__ import annotations
+
+from tvlint.analyses.placed import On, Placed, is_whole, words
+from tvlint.analyses.placed_axes import DATA_AXES
+from tvlint.analyses.placed_scales import judge_gradient, judge_loss, of_reducer
+from tvlint.analyses.placed_walk import Walk
+from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
+from tvlint.ir.plan import ReduceGradients, Role, Update
+
+
+def reduce(walk: Walk, operator: ReduceGradients) -> None:
+    """Completes gradients over the axes of a reducer."""
+    axes = walk.axes_of(operator.group)
+    if axes is not None and operator.replicated and walk.plan.replication.count > 1:
+        axes = (*axes, walk.plan.replication.axis)
+    for weight in operator.weights:
+        for gradient in _gradients_of(walk, weight):
+            of_reducer(walk, operator, gradient, axes)
+            walk.values[gradient] = Placed(_reduced(walk, operator, gradient, weight, axes), walk.value(gradient).origin)
+
+
+def _reduced(walk: Walk, operator: ReduceGradients, gradient: str, weight: str, axes: tuple[str, ...] | None) -> dict[str, On]:
+    value = walk.value(gradient)
+    on = dict(value.on) if axes is not None else {}
+    for axis in axes or ():
+        if axis not in walk.axes:
+            continue
+        own = value.on.get(axis)
+        scale = operator.divisor in (0, walk.plan.mesh.axis_size(axis)) or operator.divisor > 1
+        if is_whole(own) and operator.reduce == "sum" and not scale:
+            walk.say("doubled-gradient-reduction", gradient, axis, other=weight)
+        elif isinstance(own, Shard):
+            walk.say("allreduce-of-shards", gradient, axis, "reduce-gradients", "sum")
+        elif isinstance(own, Partial) and operator.reduce not in ("sum", "avg", "mean"):
+            walk.say("wrong-reduce-op", gradient, axis, "reduce-gradients", operator.reduce)
+        on[axis] = None if operator.scatter else Replicate()
+    return on
+
+
+def update(walk: Walk, operator: Update, reduced: set[tuple[str, str]]) -> None:
+    """Says which weights are updated with gradients that are partial, or that are pieces of another shard."""
+    for weight in operator.weights:
+        own = walk.value(weight)
+        for gradient in _final(walk, weight):
+            value = walk.value(gradient)
+            for axis in walk.axes:
+                has, against = value.on.get(axis), own.on.get(axis)
+                if isinstance(has, Partial) and against is not None and (weight, axis) not in reduced:
+                    walk.say("missing-gradient-reduction", gradient, axis, other=weight)
+                elif isinstance(has, Shard) and isinstance(against, Shard) and has.dim != against.dim:
+                    walk.say("gradient-sharded-unlike-weight", gradient, axis, words(against), weight)
+            judge_gradient(walk, gradient, weight)
+
+
+def ends(walk: Walk) -> None:
+    """Says what is wrong with the outputs, the loss and the gradients of values that are declared invariant."""
+    for name in walk.plan.outputs:
+        value, tensor = walk.values.get(name), walk.plan.tensors.get(name)
+        if value is None or name not in walk.producer:
+            continue
+        walk.where = walk.producer[name]
+        if name == walk.plan.loss:
+            judge_loss(walk, name)
+        weight = walk.gradients.get(name, "")
+        of_weight = weight in walk.plan.tensors and walk.plan.tensors[weight].role is Role.WEIGHT
+        if tensor is not None and tensor.placements is not None:
+            continue
+        for axis in walk.axes:
+            if not isinstance(value.on.get(axis), Partial):
+                continue
+            if of_weight:
+                walk.say("missing-gradient-reduction", name, axis, other=weight)
+            elif axis not in DATA_AXES:
+                walk.say("missing-allreduce", name, axis, other="output")
+    _invariants(walk)
+
+
+def _invariants(walk: Walk) -> None:
+    """An invariant value has the same gradient on every rank: its partial gradients have to be summed."""
+    for name, tensor in walk.plan.tensors.items():
+        if not any(isinstance(placement, Invariant) for placement in (tensor.placements or {}).values()):
+            continue
+        if tensor.role is Role.WEIGHT:
+            continue
+        gradients = _gradients_of(walk, name)
+        for axis, placement in (tensor.placements or {}).items():
+            if not isinstance(placement, Invariant) or axis not in walk.axes:
+                continue
+            lies = {gradient: walk.value(gradient).on.get(axis) for gradient in gradients}
+            if any(is_whole(on) for on in lies.values()):
+                continue
+            left = [gradient for gradient, on in lies.items() if isinstance(on, Partial) and gradient not in walk.used]
+            if left:
+                walk.where = walk.producer[left[0]]
+                walk.say("missing-gradient-reduction", left[0], axis, "invariant", name)
+
+
+def _gradients_of(walk: Walk, weight: str) -> list[str]:
+    return [name for name, owner in walk.gradients.items() if owner == weight and name in walk.producer]
+
+
+def _final(walk: Walk, weight: str) -> list[str]:
+    """The gradients that a weight is updated with: the one it names, else those that no other operator takes further."""
+    named = walk.plan.tensors[weight].gradient if weight in walk.plan.tensors else ""
+    if named in walk.producer and named not in walk.used:
+        return [named]
+    return [name for name in _gradients_of(walk, weight) if name not in walk.used]

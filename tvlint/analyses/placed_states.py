@@ -1,0 +1,44 @@
+"""Optimizer steps that are written out as an operator: weight, gradient and state have to be of one shard."""
+
+from __future__ import annotations
+
+from tvlint.analyses.placed import words
+from tvlint.analyses.placed_walk import Walk
+from tvlint.ir.placement import Shard
+from tvlint.ir.plan import Compute, Role
+
+_STEPS = ("adam", "adagrad", "sgd", "momentum", "lamb", "lars", "lion", "muon", "rmsprop", "adafactor", "optimizer", "optim")
+
+
+def is_step(operator: Compute) -> bool:
+    """Whether the operator is an optimizer step, by its name."""
+    name = operator.op.lower().replace("-", "_")
+    return any(step in name for step in _STEPS)
+
+
+def states(walk: Walk, operator: Compute) -> None:
+    """Says where operands of one optimizer step, or a state and what it is combined with, are pieces of different shards."""
+    names = [name for name in operator.inputs if isinstance(name, str)]
+    tensors = [walk.plan.tensors[name] for name in names if name in walk.plan.tensors]
+    held = [tensor for tensor in tensors if tensor.role is Role.STATE]
+    if not held or not is_step(operator):
+        return
+    others = [tensor for tensor in tensors if tensor.role in (Role.WEIGHT, Role.GRADIENT, Role.STATE)]
+    for state in held:
+        for other in others:
+            if other.name == state.name or other.shape != state.shape:
+                continue
+            if state.region is not None and other.region is not None and state.whole == other.whole:
+                if state.region != other.region:
+                    walk.say("state-of-another-shard", state.name, "", operator.op, other.name, _box(state.region))
+                    return
+                continue
+            for axis in walk.axes:
+                own, against = walk.value(state.name).on.get(axis), walk.value(other.name).on.get(axis)
+                if isinstance(own, Shard) and isinstance(against, Shard) and own != against:
+                    walk.say("state-of-another-shard", state.name, axis, operator.op, f"{other.name}` ({words(against)})`")
+                    return
+
+
+def _box(region: tuple[tuple[int, int], ...]) -> str:
+    return "[" + ",".join(f"{low}:{high}" for low, high in region) + "]"

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tvlint.data import data_path
+from tvlint.deepspeed_settings import DEEPSPEED, NEOX
 from tvlint.findings import Finding, Severity
 from tvlint.megatron_options import names as option_names
 from tvlint.nnscaler_settings import DEFAULTS as NNSCALER
@@ -33,6 +34,8 @@ SCHEMA = json.loads((data_path("schemas") / "rule.schema.json").read_text(encodi
 EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.name}:{example.line}") for rule in RULES.values() for example in rule.examples
 ]
+SETTINGS = {"nnscaler": NNSCALER, "deepspeed": DEEPSPEED | NEOX, "gpt-neox": NEOX}
+"""What the settings of frameworks are called that do not use Megatron's options."""
 PARALLEL_LAUNCH = frozenset({"world_size", "nnodes", "nproc_per_node"})
 CHECKED = (RuleKind.PLAN, RuleKind.SCHEDULE)
 SUFFIXES = {"sh": "sh", "yaml": "yaml", "plan": "plan", "json": "json", "csv": "csv", "base64": "pkl", "python": "py"}
@@ -61,7 +64,9 @@ def test_the_page_says_what_why_and_shows_twins(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind is RuleKind.CONFIG], ids=lambda rule: rule.name)
 def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
-    known = {*DERIVED, *(NNSCALER if set(rule.frameworks) == {"nnscaler"} else (*option_names(), *PARALLEL_LAUNCH))}
+    known = {*DERIVED, "world_size"}
+    for framework in rule.frameworks:
+        known |= {*SETTINGS.get(framework, (*option_names(), *PARALLEL_LAUNCH))}
     parts = [parse(text) for text in (rule.when, rule.require) if text]
     parts += [*expressions(rule.message), *expressions(rule.help), *expressions(rule.unknown)]
     used = [name for part in parts for name in names(part)]

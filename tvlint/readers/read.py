@@ -21,6 +21,7 @@ NAMES_MEGATRON = re.compile(
     rb"num[-_]attention[-_]heads|(?:micro|global)[-_]batch[-_]size|(?:tensor|pipeline)_parallelism"
 )
 
+NAMES_DEEPSPEED = re.compile(rb"pipe[-_]parallel[-_]size|\"(?:train_micro_batch_size_per_gpu|zero_)")
 NAMES_NNSCALER = b"plan_ngpus"
 
 
@@ -114,6 +115,13 @@ def _configuration(path: str, data: bytes) -> Document | None:
         from tvlint.readers import nnscaler_yaml
 
         if nnscaler_yaml.recognise(data) and (found := nnscaler_yaml.read(path, data)) is not None:
+            return found
+    if NAMES_DEEPSPEED.search(data):
+        from tvlint.readers import deepspeed_json, neox_yaml
+
+        if neox_yaml.recognise(data) and (found := neox_yaml.read(path, data)) is not None:
+            return found
+        if deepspeed_json.recognise(data) and (found := deepspeed_json.read(path, data)) is not None:
             return found
     if not NAMES_MEGATRON.search(data):
         return None

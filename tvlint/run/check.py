@@ -20,12 +20,13 @@ from tvlint.run.discovery import Candidates, matches, shown
 from tvlint.run.ignores import silence
 from tvlint.run.project import Project
 from tvlint.run.prove import Pair, Progress, prove_pairs
+from tvlint.run.world_size import Stated, lacks_world_size, nearest, stated
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
 
-NNSCALER = "nnscaler"
-"""The framework whose configurations are never those of a Megatron, whatever the project says."""
+DISTINCT = frozenset({"nnscaler", "deepspeed", "gpt-neox", "torchtitan"})
+"""Frameworks whose configurations are never those of another one, whatever the project says."""
 
 LARGE = 64 << 10
 """Bytes of the smallest plan of which is kept what is found in it."""
@@ -167,8 +168,11 @@ def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Proj
         return None
     said.checked[path] = _kinds(document)
     said.findings += document.findings
+    if document.configurations:
+        comments = stated(path)
+        said.problems += comments.problems
     for configuration in document.configurations:
-        _check_configuration(_as_project_says(configuration, project), rules, said)
+        _check_configuration(_as_project_says(_as_stated(configuration, comments), project), rules, said)
     if document.plan is not None:
         _check_plan(document.plan, rules, said)
     if document.schedule is not None:
@@ -232,13 +236,22 @@ def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Proj
         said.findings += findings
 
 
+def _as_stated(configuration: Configuration, comments: Stated) -> Configuration:
+    """The configuration with the world size that a comment states, where it does not itself say one."""
+    comment = nearest(comments.settings, configuration)
+    if comment is None or not lacks_world_size(configuration):
+        return configuration
+    return replace(configuration, settings={**configuration.settings, "world_size": comment})
+
+
 def _as_project_says(configuration: Configuration, project: Project) -> Configuration:
     """The configuration with what only the project knows: its framework and, where the file does not say, the world size."""
-    meant = not project.framework or (project.framework == NNSCALER) == (configuration.framework == NNSCALER)
+    distinct = bool({project.framework, configuration.framework} & DISTINCT) or configuration.format == "python-recipe"
+    meant = not project.framework or not distinct or project.framework == configuration.framework
     framework = project.framework if project.framework and meant else configuration.framework
     version = project.version if project.version and meant else configuration.version
     settings = configuration.settings
-    if project.world_size is not None and "world_size" not in settings:
+    if project.world_size is not None and lacks_world_size(configuration):
         location = project.world_size_location or Location(project.path)
         given = Setting("world_size", project.world_size, "world-size", location, location)
         settings = {**settings, "world_size": given}

@@ -1,0 +1,152 @@
+"""DeepSpeed JSON and GPT-NeoX YAML: what is recognised, where values stand, and what the rules say of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tvlint.findings import Finding
+from tvlint.ir.configuration import Configuration, SettingValue, Unknown
+from tvlint.readers.json_nodes import NotJson, parse
+from tvlint.readers.read import read
+from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence
+from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.pages import load_rules
+
+
+def configuration(text: str, path: str = "file") -> Configuration:
+    """The one configuration of the file."""
+    document = read(path, text.encode())
+    assert document is not None
+    (found,) = document.configurations
+    return found
+
+
+def errors(found: Configuration) -> list[str]:
+    """The rules that the configuration breaks."""
+    return [each.rule for each in evaluate(found, load_rules()) if isinstance(each, Finding)]
+
+
+def test_a_deepspeed_file_gives_its_settings_at_their_places() -> None:
+    found = configuration(
+        '{\n\t"train_batch_size": 32,\n\t"train_micro_batch_size_per_gpu": "auto",\n\t"zero_optimization": {"stage": 3}\n}'
+    )
+    assert (found.framework, found.format) == ("deepspeed", "deepspeed-json")
+    batch, stage = found.settings["train_batch_size"], found.settings["zero_optimization_stage"]
+    assert (batch.value, batch.location.line, batch.location.column, batch.location.end_column) == (32, 2, 22, 24)
+    assert (stage.value, stage.written, stage.location.column) == (3, "zero_optimization.stage", 33)
+    assert found.settings["train_micro_batch_size_per_gpu"].value == Unknown("filled in later (`auto`)", given=True)
+
+
+def test_elastic_training_chooses_the_batch() -> None:
+    found = configuration(
+        '{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {}, "elasticity": {"enabled": true}}'
+    )
+    assert errors(found) == []
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        ({"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4}, ["train-batch-not-multiple"]),
+        ({"train_batch_size": 30, "gradient_accumulation_steps": 4}, ["train-batch-not-multiple"]),
+        (
+            {"train_batch_size": 36, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 6},
+            ["train-batch-not-multiple"],
+        ),
+        ({"train_batch_size": 36, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3}, []),
+        ({"train_batch_size": 36, "train_micro_batch_size_per_gpu": "auto"}, []),
+        ({"train_batch_size": 36}, []),
+    ],
+)
+def test_the_batch_is_a_multiple_of_what_is_given(batch: dict[str, object], expected: list[str]) -> None:
+    assert errors(configuration(json.dumps({**batch, "zero_optimization": {"stage": 2}}))) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"train_batch_size": 4}',
+        '{"zero_optimization": {"stage": 3}}',
+        '{"a": {"zero_optimization": {"stage": 3}, "fp16": {"enabled": true}}}',
+        '[{"zero_optimization": {"stage": 3}, "fp16": {"enabled": true}}]',
+        '{"zero_optimization": {"stage": 3}, "fp16": {"enabled": true},}',
+        '{"zero_optimization": {"stage": CONFIG_STAGE}, "fp16": {"enabled": true}}',
+        '{"zero_optimization": {"stage": 3}, "fp16": {"enabled": true}} more',
+        "pipe_parallel_size: 1\nmodel_parallel_size: 1\n",
+        "launcher:\n  pipe_parallel_size: 1\n  pos_emb: rotary\n  no_weight_tying: true\n",
+        "pipe_parallel_size: 1\npos_emb: [\nno_weight_tying: true\n",
+    ],
+)
+def test_what_is_not_surely_one_of_them_is_passed_over(text: str) -> None:
+    assert read("file", text.encode()) is None
+
+
+def test_neox_keys_have_hyphens_or_underscores_and_the_file_is_never_complete() -> None:
+    found = configuration(
+        '# one\n{\n  "pipe-parallel-size": 2,\n  "model_parallel_size": 8, # tensor\n  "num-attention-heads": 12,\n'
+        '  "pos-emb": "rotary",\n  "no-weight-tying": True,\n}\n'
+    )
+    assert (found.framework, found.complete) == ("gpt-neox", False)
+    values: dict[str, SettingValue | Unknown] = {name: setting.value for name, setting in found.settings.items()}
+    assert values == {"pipe_parallel_size": 2, "model_parallel_size": 8, "num_attention_heads": 12}
+    assert errors(found) == ["heads-not-divisible-by-model-parallel"]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("global", 1), ("flash", 1), ("mamba", 0), ("rwkv", 0), ("${KIND}", 0)])
+def test_heads_of_other_layers_are_not_judged(kind: str, expected: int) -> None:
+    found = configuration(
+        f'pipe_parallel_size: 1\nmodel_parallel_size: 8\nnum_attention_heads: 12\nattention_config: [[["{kind}"], 12]]\n'
+        "pos_emb: rotary\n"
+    )
+    assert len(errors(found)) == expected
+
+
+def plain(node: YamlNode) -> object:
+    """The value of the node, as Python's own parser has it."""
+    if isinstance(node, YamlMapping):
+        return {key.text: plain(value) for key, value in node.entries if isinstance(key, YamlScalar)}
+    if isinstance(node, YamlSequence):
+        return [plain(item) for item in node.items]
+    return json.loads(node.text) if node.plain else node.text
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(VALUES, st.sampled_from([None, 1, "\t"]))
+def test_json_has_the_values_of_the_standard_parser(value: object, indent: int | str | None) -> None:
+    assert plain(parse("file", json.dumps(value, indent=indent))) == value
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(alphabet='{}[],:"\\0 1-.etrufalsn\n', max_size=30))
+def test_what_json_refuses_is_refused(text: str) -> None:
+    try:
+        parse("file", text)
+    except NotJson:
+        return
+    try:
+        json.loads(text)
+    except ValueError as error:
+        assert "Extra data" not in str(error)
+        assert any(character.isdigit() for character in text), text
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, "[" + "0," * 500_000 + "0]", '"' + "\\" * 99_999, "9" * 10**6]
+)
+def test_hostile_json_ends(text: str) -> None:
+    try:
+        parse("file", text)
+    except NotJson:
+        return
+    assert text[0] == "9"

@@ -1,0 +1,79 @@
+"""Settings and duplicate keys of a mapping that DeepSpeed reads, whether it stands in JSON or in YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tvlint.deepspeed_settings import BATCH, NESTED
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.configuration import Setting, SettingValue, Unknown
+from tvlint.readers.megatron_values import yaml_typed
+from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence
+
+PLACEHOLDER = "auto"
+
+
+def settings_of(mapping: YamlMapping, names: Collection[str]) -> dict[str, Setting]:
+    """The settings among `names` that the mapping gives, those of its sections too; the last of a name counts."""
+    found: dict[str, Setting] = {}
+    elastic = False
+    for key, node in mapping.entries:
+        if not isinstance(key, YamlScalar):
+            continue
+        name = key.text.replace("-", "_")
+        elastic = elastic or (name == "elasticity" and isinstance(node, YamlMapping))
+        if name in names:
+            found[name] = Setting(name, _value(node), key.text, node.location, key.location)
+        elif name in NESTED and isinstance(node, YamlMapping):
+            for inner, each in node.entries:
+                if isinstance(inner, YamlScalar) and inner.text in NESTED[name] and f"{name}_{inner.text}" in names:
+                    written = f"{key.text}.{inner.text}"
+                    setting = Setting(f"{name}_{inner.text}", _value(each), written, each.location, inner.location)
+                    found[setting.name] = setting
+    for name in BATCH & set(found) if elastic else ():
+        other = found[name]
+        unknown = Unknown("elastic training chooses it")
+        found[name] = Setting(name, unknown, other.written, other.location, other.name_location)
+    return found
+
+
+def _value(node: YamlNode) -> SettingValue | Unknown:
+    if isinstance(node, YamlScalar):
+        if node.text == PLACEHOLDER:
+            return Unknown("filled in later (`auto`)", given=True)
+        if "$" in node.text or "{{" in node.text:
+            return Unknown("depends on a variable that is substituted later")
+        return yaml_typed(None, node.text, node.plain)
+    if isinstance(node, YamlSequence):
+        items = [_value(item) for item in node.items if isinstance(item, YamlScalar)]
+        known = tuple(item for item in items if not isinstance(item, Unknown))
+        if len(known) == len(node.items):
+            return known
+    return Unknown("holds more than plain values", given=True)
+
+
+def duplicates(root: YamlNode) -> Iterator[Finding]:
+    """The keys that stand twice in one object; DeepSpeed refuses them."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, YamlSequence):
+            pending += node.items
+        if not isinstance(node, YamlMapping):
+            continue
+        first: dict[str, YamlScalar] = {}
+        for key, value in node.entries:
+            pending.append(value)
+            if not isinstance(key, YamlScalar):
+                continue
+            if key.text not in first:
+                first[key.text] = key
+                continue
+            yield Finding(
+                "json-duplicate-key",
+                Severity.ERROR,
+                f"`{key.text[:120]}` is set twice in one object",
+                key.location,
+                "remove one of the two",
+                (Related("first set here", first[key.text].location),),
+            )

@@ -16,7 +16,7 @@ from tvlint.findings import Problem, Report
 from tvlint.reporters import FORMATS
 from tvlint.reporters.visible import visible
 from tvlint.rule import Rule
-from tvlint.rulebook.evaluate import ANY_FRAMEWORK
+from tvlint.rulebook.judge import ANY_FRAMEWORK
 from tvlint.run.discovery import shown
 from tvlint.run.outputs import Output, OutputError, parse_outputs
 from tvlint.run.project import Project, ProjectError, find, load

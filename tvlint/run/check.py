@@ -32,6 +32,10 @@ LARGE = 64 << 10
 """Bytes of the smallest plan of which is kept what is found in it."""
 
 
+MOST_REPAIRED = 200
+"""After so many errors no more repairs are looked for: nobody reads them, and each takes a search."""
+
+
 @dataclass
 class _Said:
     """What has been said so far, in the order in which it was."""
@@ -194,7 +198,8 @@ def _kinds(document: Document) -> set[RuleKind]:
 def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule], said: _Said) -> None:
     from tvlint.rulebook.evaluate import evaluate
 
-    for result in evaluate(configuration, rules):
+    repairs = sum(finding.severity is Severity.ERROR for finding in said.findings) < MOST_REPAIRED
+    for result in evaluate(configuration, rules, repairs=repairs):
         if isinstance(result, Finding):
             said.findings.append(result)
         else:

@@ -1,0 +1,304 @@
+"""The nearest settings that satisfy every rule at once, for sizes that do not fit one another.
+
+A rule's own help can only speak of the settings that it reads; what suits one rule often breaks another. Here the sizes that a
+file sets are changed, as few and as little as possible, until no rule that reads one of them is violated. The rules themselves
+judge every candidate, so that nothing about them is said twice; z3 only chooses what to try next, where more than one setting
+has to change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from typing import TYPE_CHECKING
+
+from tvlint.ir.configuration import Configuration, Setting
+from tvlint.rule import Rule
+from tvlint.rulebook.derived import DERIVED
+from tvlint.rulebook.expression import Binary, Call, Choice, Expression, Literal, Name, Unary, names, parse
+from tvlint.rulebook.judge import judge
+from tvlint.rulebook.values import Values
+
+if TYPE_CHECKING:
+    from tvlint.rulebook.nearest_choice import Choices
+
+WEIGHTS: Mapping[str, float] = {
+    "tensor_model_parallel_size": 1.0,
+    "pipeline_model_parallel_size": 1.0,
+    "context_parallel_size": 1.0,
+    "expert_model_parallel_size": 1.0,
+    "expert_tensor_parallel_size": 1.0,
+    "num_virtual_stages_per_pipeline_rank": 1.0,
+    "num_layers_per_virtual_pipeline_stage": 1.0,
+    "micro_batch_size": 1.0,
+    "global_batch_size": 1.5,
+    "num_query_groups": 4.0,
+    "num_attention_heads": 4.0,
+    "num_layers": 4.0,
+    "num_experts": 4.0,
+    "moe_router_topk": 4.0,
+    "hidden_size": 5.0,
+    "ffn_hidden_size": 4.0,
+    "moe_ffn_hidden_size": 4.0,
+    "seq_length": 5.0,
+    "kv_channels": 5.0,
+}
+"""How much of a change it is to double or halve a setting: how a model is split counts less than what the model is."""
+
+MOST_CANDIDATES = 30
+"""So many values of one setting are tried."""
+MOST_JUDGEMENTS = 40_000
+"""So often rules are judged in the search for one repair; after that there is none."""
+MOST_SHOWN = 3
+_LARGEST = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting and the value that it gets."""
+
+    setting: Setting
+    value: int
+
+    def __str__(self) -> str:
+        written = self.setting.written
+        return f"`{written} {self.value}`" if written.startswith("-") else f"`{written}: {self.value}`"
+
+
+def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Sequence[Rule]) -> Iterator[tuple[Rule, str]]:
+    """Mistakes about sizes, with the changes that repair them, nearest first.
+
+    Of mistakes that share settings, all have the one change that repairs them all, if there is one; else each has a change of
+    its own if these together satisfy every rule; else the first one has the changes that do.
+    """
+    for members in _clusters(configuration, violated):
+        search = _Search(configuration, rules, members)
+        found = list(search.single())
+        if found:
+            yield from ((rule, f"all rules hold with {_alternatives(found)}") for rule in members)
+            continue
+        alone = [
+            list(_Search(configuration, rules, [rule], [own for own in members if own is not rule]).single())
+            for rule in members
+        ]
+        together = {change.setting.name: change.value for own in alone for change in (own[0] if own else ())}
+        if all(alone) and search.fault(together) is None:
+            yield from (
+                (rule, f"no other rule breaks with {_alternatives(own)}") for rule, own in zip(members, alone, strict=True)
+            )
+            continue
+        found = list(search.several())
+        if found:
+            yield members[0], f"all rules hold with {_alternatives(found)}"
+
+
+def _alternatives(found: Sequence[tuple[Change, ...]]) -> str:
+    return ", or with ".join(_listed([str(change) for change in changes]) for changes in found)
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+
+
+def _twos(number: int) -> int:
+    """How often 2 divides the number."""
+    return (number & -number).bit_length() - 1
+
+
+def _clusters(configuration: Configuration, violated: Sequence[Rule]) -> list[list[Rule]]:
+    """The violated rules about sizes, those that share a setting together."""
+    clusters: list[tuple[set[str], list[Rule]]] = []
+    for rule in violated:
+        own = {name for name in read_by(rule) if adjustable(configuration, name)}
+        if not own or not about_sizes(parse(rule.require)):
+            continue
+        shared = [cluster for cluster in clusters if cluster[0] & own]
+        clusters = [cluster for cluster in clusters if not cluster[0] & own]
+        clusters.append((own.union(*(cluster[0] for cluster in shared)), [*(r for c in shared for r in c[1]), rule]))
+    return [members for _, members in clusters]
+
+
+def adjustable(configuration: Configuration, name: str) -> bool:
+    """Whether the file gives a size that may be changed."""
+    setting = configuration.settings.get(name)
+    value = setting.value if setting is not None else None
+    return name in WEIGHTS and isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST
+
+
+def read_by(rule: Rule) -> frozenset[str]:
+    """The settings that a rule depends on, through derived values too."""
+    return _read_by(rule.when, rule.require)
+
+
+@lru_cache(maxsize=1024)
+def _read_by(*texts: str) -> frozenset[str]:
+    found: set[str] = set()
+    waiting = [name for text in texts if text for name in names(parse(text))]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(names(parse(DERIVED[name])) if name in DERIVED else ())
+    return frozenset(found)
+
+
+def about_sizes(expression: Expression) -> bool:
+    """Whether a requirement is that a number divides another, or lies in a range that another sets."""
+    match expression:
+        case Call("divides" | "exact", _):
+            return True
+        case Binary("<" | "<=" | ">" | ">=" | "==", left, right) if not isinstance(left, Name | Literal) or not isinstance(
+            right, Name | Literal
+        ):
+            return any(names(left)) and any(names(right))
+        case Binary("<" | "<=" | ">" | ">=", Name(), Name()):
+            return True
+        case Binary("and" | "or", left, right):
+            return about_sizes(left) or about_sizes(right)
+        case Choice(_, then, otherwise):
+            return about_sizes(then) or about_sizes(otherwise)
+        case Unary("not", operand):
+            return about_sizes(operand)
+    return False
+
+
+class _Search:
+    """Changes of the settings that the violated rules of one configuration read."""
+
+    def __init__(
+        self, configuration: Configuration, rules: Sequence[Rule], violated: Sequence[Rule], besides: Sequence[Rule] = ()
+    ) -> None:
+        """`besides` are rules that are violated as well and may stay so."""
+        self.configuration = configuration
+        found = sorted({name for rule in violated for name in read_by(rule) if adjustable(configuration, name)})
+        self.settings = {name: configuration.settings[name] for name in found}
+        self.values: dict[str, int] = {
+            name: value for name, own in self.settings.items() if isinstance(value := own.value, int)
+        }
+        before = Values(configuration)
+        others = [rule for rule in rules if rule not in (*violated, *besides) and read_by(rule) & set(found)]
+        outcomes = [(rule, judge(rule, before)) for rule in others]
+        self.rules = [
+            *((rule, True) for rule in violated),
+            *((rule, own is True) for rule, own in outcomes if own is not False),
+        ]
+        self.domains = {name: tuple(self._candidates(name, before)) for name in found}
+        self.left = MOST_JUDGEMENTS
+
+    def single(self) -> Iterator[tuple[Change, ...]]:
+        """For each setting the nearest value that is enough by itself; the cheapest first."""
+        found = []
+        for name, domain in self.domains.items():
+            for value in domain[1:]:
+                if self.fault({name: value}) is None:
+                    found.append((self.cost(name, value), name, value))
+                    break
+        for _, name, value in sorted(found)[:MOST_SHOWN]:
+            yield (Change(self.settings[name], value),)
+
+    def several(self) -> Iterator[tuple[Change, ...]]:
+        """The nearest values where more than one setting has to change."""
+        from tvlint.rulebook.nearest_choice import Choices
+
+        choices = Choices(self.domains, self.cost)
+        for _ in range(MOST_SHOWN - 1):
+            found = self._cheapest(choices)
+            if not found:
+                return
+            yield tuple(Change(self.settings[name], value) for name, value in found.items())
+            choices.refuse_changing(frozenset(found))
+
+    def _cheapest(self, choices: Choices) -> dict[str, int]:
+        """The least change that all rules allow, by halving what it may cost; nothing where there is none."""
+        low, high = 0, sum(max(self.cost(name, value) for value in domain) for name, domain in self.domains.items())
+        best: dict[str, int] = {}
+        while low <= high:
+            allowed = (low + high) // 2 if best else high
+            found = self._allowed(choices, allowed)
+            if found:
+                best = found
+                high = sum(self.cost(name, value) for name, value in found.items()) - 1
+            elif best:
+                low = allowed + 1
+            else:
+                return {}
+        return best
+
+    def _allowed(self, choices: Choices, cost: int) -> dict[str, int]:
+        """The changes of a choice that all rules allow: z3 chooses, the rules judge, what they refuse is not chosen again."""
+        while self.left > 0:
+            chosen = choices.within(cost)
+            if chosen is None:
+                return {}
+            changed = {name: value for name, value in chosen.items() if value != self.values[name]}
+            rule = self.fault(changed)
+            if rule is None:
+                return changed
+            for refused in self._refused(rule, chosen):
+                choices.refuse(refused)
+        return {}
+
+    def _refused(self, rule: Rule, chosen: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
+        """Everything that the rule refuses like this choice: all of it for two settings, else what differs in up to one."""
+        own = {name: value for name, value in chosen.items() if name in read_by(rule)}
+        yield own
+        varied = [*own] if len(own) <= 2 else [min(own, key=lambda name: (WEIGHTS[name], -len(self.domains[name])))]
+        for values in product(*(self.domains[name] for name in varied)):
+            other = {**own, **dict(zip(varied, values, strict=True))}
+            if other != own and not self.satisfied(rule, other):
+                yield other
+
+    def fault(self, changed: Mapping[str, int]) -> Rule | None:
+        """The first rule that is not satisfied with the settings changed."""
+        values = Values(self._with(changed))
+        for rule, held in self.rules:
+            self.left -= 1
+            outcome = judge(rule, values)
+            if outcome is False or (held and outcome is not True):
+                return rule
+        return None
+
+    def satisfied(self, rule: Rule, changed: Mapping[str, int]) -> bool:
+        self.left -= 1
+        return judge(rule, Values(self._with(changed))) is not False
+
+    def cost(self, name: str, value: int) -> int:
+        """How large a change it is: that it is one, by which factor, and how round the value is, also compared to before.
+
+        Parallel sizes other than powers of two are far, since ranks come in powers of two.
+        """
+        before = self.values[name]
+        if value == before:
+            return 0
+        factor = abs(math.log2(value / before))
+        rougher = max(0.0, _twos(before) - _twos(value) - factor)
+        odd = 30 if WEIGHTS[name] <= 1 and value & (value - 1) else 0
+        return round(WEIGHTS[name] * (10 + 20 * factor + 5 * rougher + odd - min(6, _twos(value))))
+
+    def _with(self, changed: Mapping[str, int]) -> Configuration:
+        settings = {**self.configuration.settings}
+        for name, value in changed.items():
+            settings[name] = replace(self.settings[name], value=value)
+        return replace(self.configuration, settings=settings)
+
+    def _candidates(self, name: str, before: Values) -> Iterable[int]:
+        """Values to try, nearest first, the present one before all: small numbers, and multiples and divisors of the others."""
+        present = self.values[name]
+        numbers = {1, 2, 4, 8, 16, 32, 64, 128} | set(self.values.values())
+        for rule, _ in self.rules:
+            for other in read_by(rule):
+                value = before.value(other)
+                if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST:
+                    numbers.add(value)
+        small = sorted(numbers)[:24]
+        numbers |= {math.lcm(a, b) for a in small for b in small if math.lcm(a, b) <= 4 * present}
+        found = {1 << power for power in range(25)} | set(range(max(1, present - 8), present + 9))
+        for number in numbers:
+            low = present // number * number
+            found |= {low, low + number, low - number, low + 2 * number}
+            found |= {number // divisor for divisor in range(1, 65) if number % divisor == 0}
+        near = sorted((self.cost(name, value), value) for value in found if 0 < value <= _LARGEST and value != present)
+        return [present, *(value for _, value in near[:MOST_CANDIDATES])]

@@ -43,7 +43,7 @@ def test_a_deepspeed_file_gives_its_settings_at_their_places() -> None:
 
 def test_elastic_training_chooses_the_batch() -> None:
     found = configuration(
-        '{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {}, "elasticity": {"enabled": true}}'
+        '{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {}, "elasticity": {"on": 1}}'
     )
     assert errors(found) == []
 
@@ -134,11 +134,7 @@ def test_what_json_refuses_is_refused(text: str) -> None:
         parse("file", text)
     except NotJson:
         return
-    try:
-        json.loads(text)
-    except ValueError as error:
-        assert "Extra data" not in str(error)
-        assert any(character.isdigit() for character in text), text
+    json.loads(text)
 
 
 @pytest.mark.parametrize(

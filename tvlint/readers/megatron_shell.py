@@ -176,9 +176,7 @@ def _configuration(evaluation: Evaluation, command: Command, words: tuple[Item, 
     settings["world_size"] = world_size(launch, evaluation.variables, command.span)
     environment = {name: _exported(name, value, command) for name, value in command.exported.items()}
     framework = framework_of_script(evaluation.source.text, launch.program, [setting.written for setting in settings.values()])
-    complete = not (arguments.gaps or launch.gaps or evaluation.unresolved_sources or framework == "ms-swift")
-    if {"use_checkpoint_args", "yaml_cfg", "use_mp_args_from_checkpoint_args"} & set(settings):
-        complete = False
+    complete = not (arguments.gaps or launch.gaps or evaluation.unresolved_sources or framework == "ms-swift" or "yaml_cfg" in settings)
     return Configuration(
         evaluation.source.path,
         FORMAT,

@@ -143,7 +143,7 @@ def _block(
     if "GPUS_PER_NODE" in ours:
         settings["world_size"] = _world_size(ours, environment)
     environment.update(ours)
-    complete = not {"use_checkpoint_args", "yaml_cfg"} & set(settings)
+    complete = "yaml_cfg" not in settings
     section = key.text
     return Configuration(
         path, FORMAT, "megatron-lm", settings, environment, section, complete, key.location, overridden=tuple(overridden)

@@ -98,6 +98,8 @@ KEPT_FROM_CHECKPOINT = frozenset(
         "max_position_embeddings",
         "moe_token_dispatcher_type",
         "hybrid_layer_pattern",
+        "padded_vocab_size",
+        "ckpt_format",
     }
 )
 """What `--use-checkpoint-args` takes from the checkpoint where it is not given (megatron/training/checkpointing.py:2272)."""
@@ -107,21 +109,58 @@ TAKEN_FROM_CHECKPOINT = frozenset(
         "num_query_groups",
         "group_query_attention",
         "position_embedding_type",
+        "add_position_embedding",
+        "use_rotary_position_embeddings",
+        "rotary_base",
+        "rotary_percent",
+        "rotary_interleaved",
         "add_bias_linear",
+        "add_qkv_bias",
+        "squared_relu",
         "swiglu",
         "untie_embeddings_and_output_weights",
         "normalization",
+        "apply_query_key_layer_scaling",
+        "attention_dropout",
+        "hidden_dropout",
+        "mtp_hybrid_override_pattern",
         "mtp_num_layers",
+        "mtp_use_repeated_layer",
+        "spec",
         "num_experts",
         "moe_layer_freq",
         "moe_ffn_hidden_size",
         "moe_router_topk",
+        "moe_router_pre_softmax",
         "moe_grouped_gemm",
+        "moe_single_grouped_weight",
+        "moe_single_grouped_bias",
         "moe_shared_expert_intermediate_size",
         "moe_router_score_function",
         "moe_router_enable_expert_bias",
-        "attention_dropout",
-        "hidden_dropout",
+        "moe_router_topk_scaling_factor",
+        "mamba_state_dim",
+        "mamba_head_dim",
+        "mamba_num_groups",
+        "mamba_num_heads",
+        "gdp_num_householder",
+        "heterogeneous_layers_config_path",
+        "heterogeneous_layers_config_encoded_json",
+        "moe_latent_size",
+        "tokenizer_model",
+        "tokenizer_type",
+        "tiktoken_pattern",
     }
 )
-"""What `--use-checkpoint-args` replaces even where it is given (megatron/training/checkpointing.py:2277)."""
+"""What `--use-checkpoint-args` replaces even where it is given (megatron/training/checkpointing.py:2277-2348)."""
+
+GRID_FROM_CHECKPOINT = frozenset(
+    {
+        "tensor_model_parallel_size",
+        "pipeline_model_parallel_size",
+        "virtual_pipeline_model_parallel_size",
+        "num_layers_per_virtual_pipeline_stage",
+        "expert_model_parallel_size",
+    }
+)
+"""What `--use-mp-args-from-checkpoint-args` adds to that (megatron/training/checkpointing.py:2355)."""

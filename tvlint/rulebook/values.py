@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
-from tvlint.rulebook.derived import DERIVED, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
+from tvlint.rulebook.derived import DERIVED, GRID_FROM_CHECKPOINT, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
 from tvlint.rulebook.evaluation import Result, evaluate_expression
 from tvlint.rulebook.expression import Expression, parse
 
@@ -16,8 +16,11 @@ class Values:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
         self._known: dict[str, Result] = {}
-        self._from_checkpoint = False
-        self._from_checkpoint = configuration.framework == "megatron-lm" and self.value("use_checkpoint_args") is not False
+        self._kept: frozenset[str] = frozenset()
+        self._taken: frozenset[str] = frozenset()
+        if configuration.framework == "megatron-lm" and self.value("use_checkpoint_args") is not False:
+            grid = self.value("use_mp_args_from_checkpoint_args") is True
+            self._kept, self._taken = KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT | (GRID_FROM_CHECKPOINT if grid else frozenset())
 
     def evaluate(self, expression: Expression) -> Result:
         """The value of `expression` here."""
@@ -46,10 +49,12 @@ class Values:
             return value.given or Unknown(f"`{name}`: {value.reason}")
         if name.startswith(ENVIRONMENT):
             return Unknown(f"`{name}` may be set outside the file")
+        if name in self._taken or name in self._kept:
+            return Unknown(f"`{name}` comes from the checkpoint")
         return False if self.configuration.complete else Unknown(f"`{name}` may be set elsewhere")
 
     def _find(self, name: str) -> Result:
-        if self._from_checkpoint and name in TAKEN_FROM_CHECKPOINT:
+        if name in self._taken:
             return Unknown(f"`{name}` comes from the checkpoint")
         setting = self.setting(name)
         if setting is not None:
@@ -61,7 +66,7 @@ class Values:
             return self.evaluate(parse(DERIVED[name]))
         if not self.configuration.complete:
             return Unknown(f"`{name}` may be set elsewhere")
-        if self._from_checkpoint and name in KEPT_FROM_CHECKPOINT:
+        if name in self._kept:
             return Unknown(f"`{name}` comes from the checkpoint")
         return self._default(name)
 

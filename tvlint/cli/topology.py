@@ -6,18 +6,20 @@ import argparse
 import shutil
 import sys
 
+from tvlint import __version__
 from tvlint.cli.arguments import fail
 from tvlint.cli.session import colored, note
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
-from tvlint.reporters import topology_text
+from tvlint.reporters.topology_text import write as write_text
 from tvlint.run.exit_code import CLEAN, INPUT, NOTHING
 from tvlint.run.outputs import Output, OutputError, parse_outputs, write_file, write_stdout
 from tvlint.run.topology import topologies
+from tvlint.topology.of_plan import PlanTopology
 from tvlint.topology.topology import Topology
 
-FORMATS = ("text",)
+FORMATS = ("text", "json", "html")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,6 +56,14 @@ def _read(path: str) -> Document | Problem:
     return document or Problem("nothing that tvlint reads", Location(path))
 
 
-def _written(found: tuple[Topology, ...], output: Output, options: argparse.Namespace) -> str:
+def _written(found: tuple[Topology | PlanTopology, ...], output: Output, options: argparse.Namespace) -> str:
+    if output.format == "json":
+        from tvlint.reporters.topology_json import write as write_json
+
+        return write_json(found, options.rank)
+    if output.format == "html":
+        from tvlint.reporters.topology_html import write as write_html
+
+        return write_html(found, __version__, options.rank)
     width = max(60, min(shutil.get_terminal_size().columns, 160)) if sys.stdout.isatty() else 100
-    return topology_text.write(found, width, colored(options.color) and not output.path, options.rank)
+    return write_text(found, width, colored(options.color) and not output.path, options.rank)

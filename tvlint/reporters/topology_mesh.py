@@ -16,15 +16,15 @@ def drawn(grid: Grid, width: int) -> Iterator[str]:
     mesh = grid.dense
     inner = tuple(axis.name for axis in mesh.axes if axis.name not in ("pp", "dp"))
     inside = " × ".join(f"{name} {mesh.axis_size(name):,}" for name in reversed(inner) if mesh.axis_size(name) > 1)
-    rows = _ends(mesh.axis_size("pp"), MAXIMAL_ROWS)
+    rows = ends(mesh.axis_size("pp"), MAXIMAL_ROWS)
     if not inside and mesh.axis_size("dp") == 1 and mesh.axis_size("pp") == 1:
         yield "  one rank"
         return
     copies = mesh.axis_size("dp")
     shown = copies
-    while shown > 3 and len(_line("", _cells(mesh, mesh.axis_size("pp") - 1, _ends(copies, shown), inner))) + 12 > width:
+    while shown > 3 and len(_line("", _cells(mesh, mesh.axis_size("pp") - 1, ends(copies, shown), inner))) + 12 > width:
         shown = min(shown - 1, 24)
-    columns = _ends(copies, shown)
+    columns = ends(copies, shown)
     lines = [(f"pp {row}" if row is not None else "⋮", _cells(mesh, row, columns, inner)) for row in rows]
     head = [f"dp {column}" if column is not None else "…" for column in columns]
     room = [max(len(head[place]), *(len(cells[place]) for _, cells in lines)) for place in range(len(columns))]
@@ -35,7 +35,7 @@ def drawn(grid: Grid, width: int) -> Iterator[str]:
         yield f"  in each cell: {inside}"
 
 
-def _ends(count: int, shown: int) -> list[int | None]:
+def ends(count: int, shown: int) -> list[int | None]:
     """The numbers below `count`, those in the middle left out and told by None where there are more than `shown`."""
     if count <= shown:
         return list(range(count))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tvlint.ir.configuration import Unknown
+from tvlint.reporters.topology_lines import NAME, groups, rows, wrapped
 from tvlint.reporters.topology_mesh import drawn
-from tvlint.reporters.topology_ranks import counted, examples, members
+from tvlint.reporters.topology_plan_text import plan_block
+from tvlint.reporters.topology_ranks import counted, members
 from tvlint.reporters.topology_words import (
     alike,
     batch,
@@ -20,16 +22,20 @@ from tvlint.reporters.topology_words import (
     world,
 )
 from tvlint.reporters.visible import visible
+from tvlint.topology.of_plan import PlanTopology
 from tvlint.topology.topology import Pipeline, StageMemory, Topology
 
-_NAME = 20
 MAXIMAL_ROWS = 24
 
 
-def write(topologies: Sequence[Topology], width: int, color: bool, rank: int | None = None) -> str:
+def write(topologies: Sequence[Topology | PlanTopology], width: int, color: bool, rank: int | None = None) -> str:
     """One block for each topology; with `rank`, that rank's place and groups instead of the groups of all."""
-    paint = _bold if color else _plain
-    return "\n".join("\n".join(_block(topology, width, paint, rank)) + "\n" for topology in topologies)
+    heading = _bold if color else _plain
+    blocks = (
+        plan_block(found, width, heading, rank) if isinstance(found, PlanTopology) else _block(found, width, heading, rank)
+        for found in topologies
+    )
+    return "\n".join("\n".join(block) + "\n" for block in blocks)
 
 
 def _bold(text: str) -> str:
@@ -43,48 +49,23 @@ def _plain(text: str) -> str:
 def _block(topology: Topology, width: int, heading: Callable[[str], str], rank: int | None) -> Iterator[str]:
     section = f" ({topology.section})" if topology.section else ""
     yield heading(visible(f"{topology.path}{section}: {topology.framework}"))
-    yield from _rows([("world size", world(topology)), *grid(topology)], width)
+    yield from rows([("world size", world(topology)), *grid(topology)], width)
     if rank is not None:
         yield from ["", heading(f"Rank {rank:,}"), *_one(topology, rank, width)]
     else:
         if topology.groups:
-            yield from ["", heading("Groups"), *_groups(topology, width)]
+            yield from ["", heading("Groups"), *groups(topology.groups, width)]
         if not isinstance(topology.grid, Unknown):
             yield from ["", heading("Mesh"), *drawn(topology.grid, width)]
-    yield from ["", heading("Batch"), *_rows(batch(topology), width)]
+    yield from ["", heading("Batch"), *rows(batch(topology), width)]
     yield from ["", heading("Pipeline"), *_pipeline(topology, width, rank)]
-    yield from ["", heading("Model"), *_rows(model(topology), width)]
+    yield from ["", heading("Model"), *rows(model(topology), width)]
     yield from ["", heading("Memory of a rank, GiB"), *_memory(topology, width)]
     said = sources(topology)
     if said:
         yield ""
         for text in said:
-            yield from _wrapped(text, "  ", width)
-
-
-def _rows(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
-    for name, value in rows:
-        yield from _wrapped(visible(value), f"  {name:<{_NAME - 2}} ", width)
-
-
-def _wrapped(text: str, lead: str, width: int) -> Iterator[str]:
-    """`text` behind `lead`, its further lines below its first."""
-    room = max(20, width - len(lead))
-    line = ""
-    for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > room:
-            yield lead + line
-            lead, line = " " * len(lead), word
-        else:
-            line = f"{line} {word}" if line else word
-    yield lead + line
-
-
-def _groups(topology: Topology, width: int) -> Iterator[str]:
-    said = [f"{counted(kind.count, 'group')} of {kind.size:,}" for kind in topology.groups]
-    room = max(map(len, said)) + 2
-    for kind, count in zip(topology.groups, said, strict=True):
-        yield f"  {kind.name:<{_NAME - 2}} {count:<{room}}{examples(kind, width - _NAME - room - 1)}"
+            yield from wrapped(text, "  ", width)
 
 
 def _one(topology: Topology, rank: int, width: int) -> Iterator[str]:
@@ -99,23 +80,23 @@ def _one(topology: Topology, rank: int, width: int) -> Iterator[str]:
         return
     for name, mesh in meshes:
         place = mesh.coordinates(rank)
-        yield f"  {name:<{_NAME - 2}} {', '.join(f'{axis.name} {place[axis.name]}' for axis in reversed(mesh.axes))}"
+        yield f"  {name:<{NAME - 2}} {', '.join(f'{axis.name} {place[axis.name]}' for axis in reversed(mesh.axes))}"
     for kind in topology.groups:
         own = kind.of(rank)
         said = f"{members(own)}" if own else "in none"
         place_in = f"  ({own.index(rank) + 1:,} of {len(own):,})" if len(own) > 1 else ""
-        yield f"  {kind.name:<{_NAME - 2}} {said}{place_in}"
+        yield f"  {kind.name:<{NAME - 2}} {said}{place_in}"
 
 
 def _pipeline(topology: Topology, width: int, rank: int | None) -> Iterator[str]:
-    yield from _rows([("bubble", bubble(topology))], width)
+    yield from rows([("bubble", bubble(topology))], width)
     found = topology.pipeline
     if isinstance(found, Unknown):
-        yield from _rows([("layers", f"? ({found.reason})")], width)
+        yield from rows([("layers", f"? ({found.reason})")], width)
         return
     virtual = f" × {found.virtual} virtual" if found.virtual > 1 else ""
     shape = f"{counted(sum(found.layers), 'layer')} on {counted(len(found.stages), 'pipeline stage')}{virtual}"
-    yield from _rows([("layers", shape)], width)
+    yield from rows([("layers", shape)], width)
     only = None
     if rank is not None and not isinstance(topology.grid, Unknown) and rank < topology.grid.dense.size:
         only = topology.grid.dense.coordinates(rank)["pp"]
@@ -131,11 +112,11 @@ def _stages(pipeline: Pipeline, width: int, only: int | None) -> Iterator[str]:
         if len(kept) < len(lines) and index == MAXIMAL_ROWS // 2:
             yield f"    … {len(lines) - len(kept):,} more"
         text = " │ ".join(f"{cell:<{column}}" for cell, column in zip(cells, columns, strict=True)).rstrip()
-        lead = f"    {name:<{_NAME - 4}} "
-        yield from _wrapped_cells(text, lead, width)
+        lead = f"    {name:<{NAME - 4}} "
+        yield from _cells_wrapped(text, lead, width)
 
 
-def _wrapped_cells(text: str, lead: str, width: int) -> Iterator[str]:
+def _cells_wrapped(text: str, lead: str, width: int) -> Iterator[str]:
     """Cells that stay whole where a line breaks."""
     room = max(20, width - len(lead))
     while len(text) > room:
@@ -150,23 +131,23 @@ def _wrapped_cells(text: str, lead: str, width: int) -> Iterator[str]:
 def _memory(topology: Topology, width: int) -> Iterator[str]:
     found = topology.memory
     if isinstance(found, Unknown):
-        yield from _rows([("memory", f"? ({found.reason})")], width)
+        yield from rows([("memory", f"? ({found.reason})")], width)
         return
     head = ("pipeline stage", "parameters", "weights", "gradients", "optimizer", "activations", "total")
-    rows = [_cells(stage) for stage in found]
-    yield f"  {head[0]:<{_NAME - 2}}" + "".join(f"{name:>{13}}" for name in head[1:])
-    runs = alike(rows)
+    cells = [_cells(stage) for stage in found]
+    yield f"  {head[0]:<{NAME - 2}}" + "".join(f"{name:>{13}}" for name in head[1:])
+    runs = alike(cells)
     for first, last in runs if len(runs) <= MAXIMAL_ROWS else runs[: MAXIMAL_ROWS - 1]:
         name = f"pp {first}" if first == last else f"pp {first}-{last}"
-        yield f"  {name:<{_NAME - 2}}" + "".join(f"{cell:>{13}}" for cell in rows[first])
+        yield f"  {name:<{NAME - 2}}" + "".join(f"{cell:>{13}}" for cell in cells[first])
     if len(runs) > MAXIMAL_ROWS:
-        yield f"  … {len(rows) - runs[MAXIMAL_ROWS - 1][0]:,} more pipeline stages"
+        yield f"  … {len(cells) - runs[MAXIMAL_ROWS - 1][0]:,} more pipeline stages"
     yield from _reasons(found, width)
     estimate = topology.megatron
     if not isinstance(estimate, Unknown):
         held, kept = gibibytes(estimate.weights_and_optimizer), gibibytes(estimate.activations)
         said = f"weights and optimizer {held}, activations {kept}"
-        yield from _rows([("Megatron's own", f"{said} (theoretical_memory_usage.py, the most loaded rank)")], width)
+        yield from rows([("Megatron's own", f"{said} (theoretical_memory_usage.py, the most loaded rank)")], width)
 
 
 def _cells(stage: StageMemory) -> tuple[str, ...]:
@@ -183,4 +164,4 @@ def _reasons(memory: Sequence[StageMemory], width: int) -> Iterator[str]:
             value: int | Unknown = getattr(stage, name)
             if isinstance(value, Unknown):
                 said.setdefault(value.reason, name)
-    yield from _rows([(name, f"? ({reason})") for reason, name in said.items()], width)
+    yield from rows([(name, f"? ({reason})") for reason, name in said.items()], width)

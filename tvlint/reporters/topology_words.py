@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.ir.configuration import Unknown
+from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.ir.mesh import Mesh
 from tvlint.reporters.topology_ranks import counted
 from tvlint.topology import activations, optimizer, schedule
@@ -17,6 +17,13 @@ GIB = 2**30
 def shown(value: int | Unknown) -> str:
     """A number with its thousands apart; `?` where it is not known."""
     return "?" if isinstance(value, Unknown) else f"{value:,}"
+
+
+def shown_fact(value: SettingValue | Unknown) -> str:
+    """A value of any kind, or why there is none."""
+    if isinstance(value, Unknown):
+        return f"? ({value.reason})"
+    return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def gibibytes(value: int | Unknown) -> str:
@@ -91,7 +98,10 @@ def model(topology: Topology) -> list[tuple[str, str]]:
     if isinstance(vocabulary, Unknown):
         rows = [("vocabulary", f"? ({vocabulary.reason})")]
     else:
-        given = "as given" if vocabulary.given is None else f"{vocabulary.given:,} to a multiple of {vocabulary.multiple:,}"
+        given = (
+            "as given" if vocabulary.given is None else f"{vocabulary.given:,} padded to a multiple of {vocabulary.multiple:,}"
+        )
+        given = f"already a multiple of {vocabulary.multiple:,}" if vocabulary.given == vocabulary.padded else given
         rows = [("padded vocabulary", f"{vocabulary.padded:,} ({given})")]
     if isinstance(parameters, Unknown):
         rows.append(("parameters", f"? ({parameters.reason})"))
@@ -116,7 +126,7 @@ def bubble(topology: Topology) -> str:
         return f"? ({found.reason})"
     if found.stages == 1:
         return "none: there is one pipeline stage"
-    return f"{found.schedule}: {found.of_step:.1%} of a step ({found.of_work:.1%} of its work) is idle, if stages are equal"
+    return f"{found.schedule}: ranks idle {found.of_step:.1%} of a step, {found.of_work:.1%} of its work"
 
 
 def chunk(held: Chunk) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BUBBLE_SOURCE = "Narayanan et al. 2021, arxiv.org/abs/2104.04473, section 2.2: (p - 1) / (v m) of the ideal time"
+BUBBLE_SOURCE = "Narayanan et al. 2021, arxiv.org/abs/2104.04473, section 2.2: (p - 1) / (v m) of the work, for equal stages"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,39 @@
+"""Lines of a topology in the terminal: names and values, and groups of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tvlint.reporters.topology_ranks import counted, examples
+from tvlint.reporters.visible import visible
+from tvlint.topology.grid import GroupKind
+
+NAME = 20
+"""Columns before a value."""
+
+
+def rows(named: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    """Names and values, each value below its beginning where it takes several lines."""
+    for name, value in named:
+        yield from wrapped(visible(value), f"  {name:<{NAME - 2}} ", width)
+
+
+def wrapped(text: str, lead: str, width: int) -> Iterator[str]:
+    """`text` behind `lead`, its further lines below its first."""
+    room = max(20, width - len(lead))
+    line = ""
+    for word in text.split(" "):
+        if line and len(line) + 1 + len(word) > room:
+            yield lead + line
+            lead, line = " " * len(lead), word
+        else:
+            line = f"{line} {word}" if line else word
+    yield lead + line
+
+
+def groups(kinds: Sequence[GroupKind], width: int) -> Iterator[str]:
+    """A line for each kind of group: its name, how many there are, and some of them."""
+    said = [f"{counted(kind.count, 'group')} of {kind.size:,}" for kind in kinds]
+    room = max(map(len, said), default=0) + 2
+    for kind, count in zip(kinds, said, strict=True):
+        yield f"  {kind.name:<{NAME - 2}} {count:<{room}}{examples(kind, width - NAME - room - 1)}"

@@ -1,0 +1,176 @@
+"""Drawings of a topology: the mesh, its groups, the layers of the pipeline, the memory of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from math import prod
+
+from tvlint.ir.configuration import Unknown
+from tvlint.ir.mesh import Mesh
+from tvlint.reporters.topology_mesh import ends
+from tvlint.reporters.topology_ranks import counted, members
+from tvlint.reporters.topology_words import GIB, chunk
+from tvlint.topology.grid import Grid, GroupKind
+from tvlint.topology.topology import Pipeline, StageMemory
+
+COLOURS = 12
+"""So many colours, in turn."""
+MAXIMAL_BOXES = 512
+"""Larger worlds are drawn with a cell for each part of a replica instead of a box for each rank."""
+_PARTS = ("weights", "gradients", "optimizer", "activations")
+
+
+def svg(width: float, height: float, content: str) -> str:
+    """A drawing that scrolls where it is wider than the page."""
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    return f'<div class="scroll"><svg role="img" {size}>{content}</svg></div>'
+
+
+def mesh(grid: Grid, rank: int | None) -> str:
+    """A row for each pipeline stage, a block for each data-parallel copy, in it a box for each rank of the other axes."""
+    dense = grid.dense
+    if dense.size > MAXIMAL_BOXES:
+        return _cells(dense)
+    inner = _inner(dense)
+    across, down = (dense.axis_size(inner[0]), prod(map(dense.axis_size, inner[1:]))) if inner else (1, 1)
+    box = 30 if dense.size <= 256 else 22
+    block, tall = across * box + 10, down * box + 10
+    parts = [f'<text class="axis" x="{64 + dp * block}" y="12">dp {dp}</text>' for dp in range(dense.axis_size("dp"))]
+    for pp in range(dense.axis_size("pp")):
+        parts.append(f'<text class="axis" x="0" y="{20 + pp * tall + down * box / 2 + 4:g}">pp {pp}</text>')
+        for dp in range(dense.axis_size("dp")):
+            ranks = dense.along(dense.rank({"pp": pp, "dp": dp}), inner)
+            for place, number in enumerate(ranks):
+                x, y = 64 + dp * block + place % across * box, 20 + pp * tall + place // across * box
+                chosen = " chosen" if number == rank else ""
+                place_names = ", ".join(f"{name} {value}" for name, value in dense.coordinates(number).items())
+                parts.append(f'<rect class="k{pp % COLOURS}{chosen}" x="{x}" y="{y}" width="{box}" height="{box}" rx="3">')
+                parts.append(f"<title>rank {number}: {escape(place_names)}</title></rect>")
+                parts.append(f'<text x="{x + box / 2:g}" y="{y + box / 2 + 4:g}" text-anchor="middle">{number}</text>')
+    return svg(64 + dense.axis_size("dp") * block, 20 + dense.axis_size("pp") * tall, "".join(parts))
+
+
+def _inner(dense: Mesh) -> tuple[str, ...]:
+    """The axes inside a block that have a size, fastest first."""
+    return tuple(axis.name for axis in reversed(dense.axes) if axis.name not in ("pp", "dp") and axis.size > 1)
+
+
+def _cells(dense: Mesh) -> str:
+    """The large mesh: a cell holds the ranks of one part of a replica, middle rows and columns are left out."""
+    rows, columns = ends(dense.axis_size("pp"), 32), ends(dense.axis_size("dp"), 10)
+    inner = _inner(dense)
+    texts = {
+        (row, column): members(dense.along(dense.rank({"pp": row, "dp": column}), inner))
+        for row in rows
+        for column in columns
+        if row is not None and column is not None
+    }
+    wide = max(map(len, texts.values())) * 7 + 16
+    parts = []
+    for x, column in enumerate(columns):
+        parts.append(f'<text class="axis" x="{64 + x * wide}" y="12">{"…" if column is None else f"dp {column}"}</text>')
+    for y, row in enumerate(rows):
+        top = 20 + y * 28
+        parts.append(f'<text class="axis" x="0" y="{top + 17}">{"⋮" if row is None else f"pp {row}"}</text>')
+        for x, column in enumerate(columns):
+            left = 64 + x * wide
+            if row is None or column is None:
+                parts.append(f'<text class="axis" x="{left + wide / 2 - 8:g}" y="{top + 17}">…</text>')
+                continue
+            parts.append(f'<rect class="k{row % COLOURS}" x="{left}" y="{top}" width="{wide - 6}" height="24" rx="3"/>')
+            middle = left + (wide - 6) / 2
+            parts.append(f'<text x="{middle:g}" y="{top + 16}" text-anchor="middle">{texts[row, column]}</text>')
+    return svg(64 + len(columns) * wide, 20 + len(rows) * 28, "".join(parts))
+
+
+def groups(grid: Grid, kinds: Sequence[GroupKind]) -> str:
+    """For each kind of group the mesh once more, in small, ranks of one group in one colour."""
+    if not 1 < grid.dense.size <= MAXIMAL_BOXES:
+        return ""
+    drawn = (_small(grid.dense, kind) for kind in kinds if kind.size > 1)
+    return f'<div class="small">{"".join(drawn)}</div>'
+
+
+def _small(dense: Mesh, kind: GroupKind) -> str:
+    box = 11 if dense.size <= 128 else 7
+    inner = _inner(dense)
+    across, down = (dense.axis_size(inner[0]), prod(map(dense.axis_size, inner[1:]))) if inner else (1, 1)
+    numbers = {rank: index for index in range(kind.count) for rank in kind.group(index)}
+    copies, stages = dense.axis_size("dp"), dense.axis_size("pp")
+    line = max(1, min(copies, 340 // (across * box + 4)))
+    parts = []
+    for pp in range(stages):
+        for dp in range(copies):
+            ranks = dense.along(dense.rank({"pp": pp, "dp": dp}), inner)
+            left = dp % line * (across * box + 4)
+            top = (pp * -(-copies // line) + dp // line) * (down * box + 4)
+            for place, number in enumerate(ranks):
+                style = f"k{numbers[number] % COLOURS}" if number in numbers else "none"
+                x, y = left + place % across * box, top + place // across * box
+                parts.append(f'<rect class="{style}" x="{x}" y="{y}" width="{box}" height="{box}" rx="1"/>')
+    width, height = line * (across * box + 4), stages * -(-copies // line) * (down * box + 4)
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    title = f"<b>{escape(kind.name)}</b> {counted(kind.count, 'group')} of {kind.size:,}"
+    return f'<figure><svg role="img" {size}>{"".join(parts)}</svg><figcaption>{title}</figcaption></figure>'
+
+
+def pipeline(found: Pipeline) -> str:
+    """A row for each pipeline stage; a bar for each virtual stage, as long as it has layers."""
+    rows = ends(len(found.stages), 64)
+    widest = [max(1, *(held[place].layers for held in found.stages)) for place in range(found.virtual)]
+    unit = max(2.0, min(26.0, 900 / (sum(widest) + 3 * found.virtual)))
+    least = max(len(chunk(held)) for stage in found.stages for held in stage) * 6.6 + 14
+    widths = [max(size * unit, least) for size in widest]
+    parts = []
+    for y, row in enumerate(rows):
+        top = y * 26
+        if row is None:
+            parts.append(f'<text class="axis" x="64" y="{top + 15}">⋮</text>')
+            continue
+        parts.append(f'<text class="axis" x="0" y="{top + 15}">pp {row}</text>')
+        left = 64.0
+        for held, whole, size in zip(found.stages[row], widths, widest, strict=True):
+            width = max(whole * held.layers / size, 4)
+            parts.append(f'<rect class="k{row % COLOURS}" x="{left:g}" y="{top}" width="{width:g}" height="22" rx="3"/>')
+            parts.append(f'<text x="{left + 6:g}" y="{top + 15}">{escape(chunk(held))}</text>')
+            left += whole + 12
+    return svg(64 + sum(widths) + 12 * found.virtual, len(rows) * 26, "".join(parts))
+
+
+def memory(stages: Sequence[StageMemory]) -> str:
+    """A stacked bar for each pipeline stage; nothing where a part of any is not known."""
+    known = [_known(stage) for stage in stages]
+    if any(part is None for parts in known for part in parts):
+        return ""
+    sizes = [[part or 0 for part in parts] for parts in known]
+    most = max(sum(parts) for parts in sizes) or 1
+    rows = ends(len(sizes), 64)
+    drawn = "".join(_bars(y, row, None if row is None else sizes[row], most) for y, row in enumerate(rows))
+    keys = "".join(f'<span class="key {name}"></span>{name}' for name in _PARTS)
+    return f'<p class="soft">{keys}</p>{svg(880, len(rows) * 26, drawn)}'
+
+
+def _known(stage: StageMemory) -> list[int | None]:
+    parts = (stage.weights, stage.gradients, stage.optimizer, stage.activations)
+    return [None if isinstance(part, Unknown) else part for part in parts]
+
+
+def _bars(y: int, row: int | None, parts: list[int] | None, most: int) -> str:
+    return "".join(_bar(y, row, parts, most))
+
+
+def _bar(y: int, row: int | None, parts: list[int] | None, most: int) -> Iterator[str]:
+    top, left = y * 26, 64.0
+    if parts is None:
+        yield f'<text class="axis" x="64" y="{top + 15}">⋮</text>'
+        return
+    yield f'<text class="axis" x="0" y="{top + 15}">pp {row}</text>'
+    for name, part in zip(_PARTS, parts, strict=True):
+        width = part / most * 700
+        yield f'<rect class="{name}" x="{left:g}" y="{top}" width="{width:g}" height="22">'
+        yield f"<title>{name}: {part / GIB:,.2f} GiB</title></rect>"
+        if width > 44:
+            yield f'<text x="{left + width / 2:g}" y="{top + 15}" text-anchor="middle">{part / GIB:,.1f}</text>'
+        left += width
+    yield f'<text x="{left + 8:g}" y="{top + 15}">{sum(parts) / GIB:,.1f} GiB</text>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -19,8 +20,8 @@ def encode(value: object) -> bytes:
 
 def decode(data: bytes, type: type[T]) -> T:
     """The value of that type that `encode` was given. Raises ValueError or TypeError where the data are of no such value."""
-    value: T = _typed(json.loads(data), type)
-    return value
+    reader: Callable[[Any], T] = _reader(type)  # type: ignore[arg-type]
+    return reader(json.loads(data))
 
 
 def _plain(value: object) -> Any:
@@ -35,41 +36,69 @@ def _plain(value: object) -> Any:
     raise TypeError(f"no value that is remembered: {type(value).__name__}")
 
 
-def _typed(data: Any, kind: Any) -> Any:
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """The function from data to a value of that type."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return _one_of(data, parts)
+        return _one_of(tuple(_reader(part) for part in parts if part is not NoneType), NoneType in parts)
     if origin is tuple:
-        if not isinstance(data, list):
-            raise ValueError("no tuple")
-        if len(parts) == 2 and parts[1] is Ellipsis:
-            return tuple([_typed(part, parts[0]) for part in data])
-        return tuple(_typed(part, own) for part, own in zip(data, parts, strict=True))
+        return _some(_reader(parts[0])) if len(parts) == 2 and parts[1] is Ellipsis else _row(tuple, parts)
     if kind in (bool, int, float, str):
-        if type(data) is not kind and not (kind is float and type(data) is int):
-            raise ValueError(f"no {kind.__name__}")
-        return data
+        return _scalar(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind[data]
-    if is_dataclass(kind) and isinstance(kind, type) and isinstance(data, list):
-        return kind(*[_typed(part, own) for part, own in zip(data, _field_types(kind), strict=True)])
+        return {member.name: member for member in kind}.__getitem__
+    if is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        return _row(lambda values: kind(*values), tuple(hints[field.name] for field in fields(kind)))
     raise TypeError(f"no type that is remembered: {kind}")
 
 
-def _one_of(data: Any, kinds: tuple[Any, ...]) -> Any:
-    """The value of an optional type, or of a union of kinds that JSON tells apart."""
-    if data is None and NoneType in kinds:
-        return None
-    for kind in kinds:
-        if kind is not NoneType:
+def _scalar(kind: type) -> Callable[[Any], Any]:
+    also = int if kind is float else kind
+
+    def read(data: Any) -> Any:
+        if type(data) is not kind and type(data) is not also:
+            raise ValueError(f"no {kind.__name__}")
+        return data
+
+    return read
+
+
+def _some(part: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def read(data: Any) -> Any:
+        if type(data) is not list:
+            raise ValueError("no tuple")
+        return tuple([part(item) for item in data])
+
+    return read
+
+
+def _row(build: Callable[[list[Any]], Any], kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Values of these types in order; their readers are found at first use, as a type may contain itself."""
+    readers: list[Callable[[Any], Any]] = []
+
+    def read(data: Any) -> Any:
+        if not readers:
+            readers.extend(map(_reader, kinds))
+        if type(data) is not list or len(data) != len(kinds):
+            raise ValueError(f"no {len(kinds)} values")
+        return build([own(item) for own, item in zip(readers, data, strict=True)])
+
+    return read
+
+
+def _one_of(readers: tuple[Callable[[Any], Any], ...], optional: bool) -> Callable[[Any], Any]:
+    """The value of an optional type, or of the first type of a union that the data fit."""
+
+    def read(data: Any) -> Any:
+        if data is None and optional:
+            return None
+        for reader in readers:
             try:
-                return _typed(data, kind)
+                return reader(data)
             except (ValueError, TypeError, KeyError):
                 continue
-    raise ValueError("none of the types")
+        raise ValueError("none of the types")
 
-
-@cache
-def _field_types(kind: type) -> tuple[Any, ...]:
-    hints = get_type_hints(kind)
-    return tuple(hints[field.name] for field in fields(kind))
+    return read

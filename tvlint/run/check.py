@@ -176,7 +176,7 @@ def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Proj
         comments = stated(path)
         said.problems += comments.problems
     for configuration in document.configurations:
-        _check_configuration(_as_project_says(_as_stated(configuration, comments), project), rules, said)
+        _check_configuration(as_project_says(as_stated(configuration, comments), project), rules, said)
     if document.plan is not None:
         _check_plan(document.plan, rules, said)
     if document.schedule is not None:
@@ -241,7 +241,7 @@ def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Proj
         said.findings += findings
 
 
-def _as_stated(configuration: Configuration, comments: Stated) -> Configuration:
+def as_stated(configuration: Configuration, comments: Stated) -> Configuration:
     """The configuration with the world size that a comment states, where it does not itself say one."""
     comment = nearest(comments.settings, configuration)
     if comment is None or not lacks_world_size(configuration):
@@ -249,7 +249,7 @@ def _as_stated(configuration: Configuration, comments: Stated) -> Configuration:
     return replace(configuration, settings={**configuration.settings, "world_size": comment})
 
 
-def _as_project_says(configuration: Configuration, project: Project) -> Configuration:
+def as_project_says(configuration: Configuration, project: Project) -> Configuration:
     """The configuration with what only the project knows: its framework and, where the file does not say, the world size."""
     distinct = bool({project.framework, configuration.framework} & DISTINCT) or configuration.format == "python-recipe"
     meant = not project.framework or not distinct or project.framework == configuration.framework

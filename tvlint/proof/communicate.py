@@ -200,6 +200,9 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
     if isinstance(value, str):
         rank.trail.append(value)
         return
+    if machine.world.many_micro_batches and operator.tensor in machine.weight_of:
+        text = f"receives into `{operator.tensor}` in every micro-batch, where it adds up"
+        tell(machine, rank, operator, Mismatch("received-per-micro-batch", text, refutes=False), fatal=True)
     assign(machine, rank, operator, operator.tensor, value, (operator.tensor,))
 
 

@@ -133,6 +133,8 @@ def over_replicas(world: World, value: Value, replicas: int) -> Value:
     """The sum over all replicas of a value derived for one."""
     if replicas == 1:
         return value
+    if world.terms.slot[value.term] >= 0:
+        raise Mismatch("across-replicas", "adds the parts that replicas have of a batch to each other", refutes=False)
     leaves: list[Leaf] = []
     for leaf in world.values.leaves_of(value):
         one = [entry for entry in leaf.pending if entry.one_replica]

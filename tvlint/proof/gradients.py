@@ -34,6 +34,9 @@ def accumulated(world: World, value: Value, micro_batches: int) -> Value:
     """The sum over all micro-batches of a value derived for one."""
     if micro_batches == 1:
         return value
+    if world.terms.slot[value.term] >= 0:
+        text = "adds the parts that micro-batches have of a batch to each other"
+        raise Mismatch("across-micro-batches", text, refutes=False)
     leaves = []
     for leaf in world.values.leaves_of(value):
         one = [entry for entry in leaf.pending if entry.one_micro_batch]

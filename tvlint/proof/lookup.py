@@ -133,6 +133,9 @@ def operand_value(machine: Machine, rank: RankState, operator: Operator, name: s
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and tensor.role is Role.GRADIENT:
         if name in machine.weight_of and machine.weight_of[name] in rank.gradients:
+            if machine.world.many_micro_batches:
+                text = f"reads `{name}` in every micro-batch, while it still adds up"
+                raise Mismatch("read-per-micro-batch", text, refutes=False)
             return rank.gradients[machine.weight_of[name]]
         found = gradient_value(machine, rank, operator, name)
         if isinstance(found, str):

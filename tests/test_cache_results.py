@@ -265,7 +265,7 @@ def read_plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(check_module, "LARGE", 0)
     paths: list[str] = []
     read = module.read
-    monkeypatch.setattr(module, "read", lambda path, *rest: (paths.append(path), read(path, *rest))[1])
+    monkeypatch.setattr(module, "read", lambda path, *rest, **named: (paths.append(path), read(path, *rest, **named))[1])
     return paths
 
 

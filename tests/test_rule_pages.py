@@ -28,17 +28,18 @@ from tvlint.rulebook.version import bounds
 from tvlint.run.check import check
 from tvlint.run.discovery import Candidates
 from tvlint.run.project import Project
+from tvlint.torchtitan_settings import TORCHTITAN
 
 RULES = load_rules()
 SCHEMA = json.loads((data_path("schemas") / "rule.schema.json").read_text(encoding="utf-8"))
 EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.name}:{example.line}") for rule in RULES.values() for example in rule.examples
 ]
-SETTINGS = {"nnscaler": NNSCALER, "deepspeed": DEEPSPEED | NEOX, "gpt-neox": NEOX}
+SETTINGS = {"nnscaler": NNSCALER, "deepspeed": DEEPSPEED | NEOX, "gpt-neox": NEOX, "torchtitan": TORCHTITAN}
 """What the settings of frameworks are called that do not use Megatron's options."""
 PARALLEL_LAUNCH = frozenset({"world_size", "nnodes", "nproc_per_node"})
 CHECKED = (RuleKind.PLAN, RuleKind.SCHEDULE)
-SUFFIXES = {"sh": "sh", "yaml": "yaml", "plan": "plan", "json": "json", "csv": "csv", "base64": "pkl", "python": "py"}
+SUFFIXES = {"sh": "sh", "yaml": "yaml", "plan": "plan", "json": "json", "csv": "csv", "base64": "pkl", "python": "py", "toml": "toml"}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

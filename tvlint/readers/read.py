@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tvlint.ir.location import Location
+from tvlint.ir.plan import Plan
 from tvlint.readers.document import Document, ReadError
+
+if TYPE_CHECKING:
+    from tvlint.ops.declared import Declared
 
 LARGEST = 4 << 30
 COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
@@ -25,16 +31,32 @@ NAMES_DEEPSPEED = re.compile(rb"pipe[-_]parallel[-_]size|\"(?:train_micro_batch_
 NAMES_NNSCALER = b"plan_ngpus"
 
 
-def read(path: str, data: bytes | None = None) -> Document | None:
+def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] = ()) -> Document | None:
     """The content of the file at `path`; None where it is nothing that tvlint reads.
 
-    `data` is the file's content where the caller already has it. Raises ReadError for a file that is of a kind that tvlint
-    reads and cannot be read as such, and for one that cannot be opened.
+    `data` is the file's content where the caller already has it; `operators` are those that the project declares. Raises
+    ReadError for a file that is of a kind that tvlint reads and cannot be read as such, and for one that cannot be opened.
     """
-    if data is None:
-        if os.path.isdir(path):
-            return _generated_folder(path)
-        data = _content(path)
+    if data is None and os.path.isdir(path):
+        return _generated_folder(path, operators)
+    data = _content(path) if data is None else data
+    if NAMES_GENERATED in data and GENERATED_FILE.fullmatch(os.path.basename(path)):
+        return _generated_folder(os.path.dirname(path) or os.curdir, operators)
+    found = _file(path, data)
+    return found if found is None or found.plan is None else _with_operators(found, found.plan, operators)
+
+
+def _with_operators(document: Document, plan: Plan, operators: tuple[Declared, ...]) -> Document:
+    """The document with its plan as the project means it. Raises ReadError where the file itself declares operators."""
+    from tvlint.ops.declaring import claims_declarations, with_declared
+
+    claim = claims_declarations(plan)
+    if claim is not None:
+        raise ReadError(f"an operator is named `{claim.op[:60]}`", claim.source or Location(document.path))
+    return replace(document, plan=with_declared(plan, operators)) if operators else document
+
+
+def _file(path: str, data: bytes) -> Document | None:
     if data.startswith(COMPRESSED):
         from tvlint.readers.compressed import decompress
 
@@ -43,18 +65,16 @@ def read(path: str, data: bytes | None = None) -> Document | None:
         found = _pickle(path, data)
         if found is not None or data.startswith(b"\x80"):
             return found
-    if NAMES_GENERATED in data and GENERATED_FILE.fullmatch(os.path.basename(path)):
-        return _generated_folder(os.path.dirname(path) or os.curdir)
     return _plan(path, data) or _configuration(path, data)
 
 
-def _generated_folder(path: str) -> Document:
+def _generated_folder(path: str, operators: tuple[Declared, ...]) -> Document:
     """The plan that the generated code in a folder is."""
     from tvlint.readers import gencode
 
     if not gencode.is_folder(path):
         raise ReadError("not a regular file, and no folder of generated code", Location(path))
-    return gencode.read_folder(path)
+    return gencode.read_folder(path, operators)
 
 
 def _content(path: str) -> bytes:
@@ -122,6 +142,11 @@ def _configuration(path: str, data: bytes) -> Document | None:
         if neox_yaml.recognise(data) and (found := neox_yaml.read(path, data)) is not None:
             return found
         if deepspeed_json.recognise(data) and (found := deepspeed_json.read(path, data)) is not None:
+            return found
+    if b"_parallel_degree" in data or b"data_parallel_shard_degree" in data:
+        from tvlint.readers import torchtitan_toml
+
+        if torchtitan_toml.recognise(data) and (found := torchtitan_toml.read(path, data)) is not None:
             return found
     if not NAMES_MEGATRON.search(data):
         return None

@@ -69,6 +69,9 @@ DERIVED: Mapping[str, str] = {
     # attention keeps its scores unless it is fused; Megatron picks a fused one where nothing forbids it
     "keeps_attention_scores": "not use_flash_attn and (transformer_impl == 'local'"
     " or (set(attention_backend) and text(attention_backend) in ['unfused', 'local']))",
+    # torchtitan torchtitan/distributed/parallel_dims.py:180
+    "degrees_besides_sharding": "data_parallel_replicate_degree * tensor_parallel_degree * pipeline_parallel_degree"
+    " * context_parallel_degree",
     # gpt-neox megatron/neox_arguments/arguments.py:919: a pipeline of size 0 is none, and takes no more ranks than one of size 1
     "neox_grid_size": "max(pipe_parallel_size, 1) * max(model_parallel_size, 1)",
     "neox_data_parallel_size": "exact(world_size, neox_grid_size)",

@@ -1,0 +1,49 @@
+"""torchtitan's job configuration, in TOML and in JSON."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvlint.ir.configuration import SettingValue, Unknown
+from tvlint.readers.read import read
+
+TOML = """\
+title = "x"
+[training]
+local_batch_size = 8  # samples
+[parallelism]
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 4  # four
+[parallelism.other]
+tensor_parallel_degree = 9
+"""
+JSON = '{"training": {"local_batch_size": 8},\n "parallelism": {"data_parallel_shard_degree": -1, "tensor_parallel_degree": 4}}'
+
+
+@pytest.mark.parametrize(("text", "place"), [(TOML, (6, 26, 27)), (JSON, (2, 76, 77))])
+def test_the_settings_are_found_at_their_places(text: str, place: tuple[int, int, int]) -> None:
+    document = read("job", text.encode())
+    assert document is not None
+    (found,) = document.configurations
+    values: dict[str, SettingValue | Unknown] = {name: setting.value for name, setting in found.settings.items()}
+    assert values == {"local_batch_size": 8, "data_parallel_shard_degree": -1, "tensor_parallel_degree": 4}
+    assert (found.framework, found.format, found.complete) == ("torchtitan", "torchtitan", False)
+    at = found.settings["tensor_parallel_degree"].location
+    assert (at.line, at.column, at.end_column) == place
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[parallelism]\nother = 4\n# tensor_parallel_degree\n",
+        "[parallel]\ntensor_parallel_degree = 4\n",
+        "[parallelism]\ntensor_parallel_degree = 4\ntensor_parallel_degree = 4\n",
+        "[parallelism]\ntensor_parallel_degree = {{ tp }}\n",
+        '{"parallelism": {"tensor_parallel_degree": 4}',
+        '{"parallelism": [{"tensor_parallel_degree": 4}]}',
+        "[parallelism]\ntensor_parallel_degree = " + "[" * 50_000,
+        "```toml\n[parallelism]\ntensor_parallel_degree = 4\n```\n",
+    ],
+)
+def test_what_is_not_surely_one_is_passed_over(text: str) -> None:
+    assert read("job", text.encode()) is None

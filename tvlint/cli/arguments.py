@@ -211,6 +211,7 @@ def _topology(commands: Any) -> None:
     parser.add_argument("--world-size", type=_positive, metavar="N", help="how many ranks run, where the file does not say")
     parser.add_argument("--rank", type=_natural, metavar="N", help="the place and the groups of this rank")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: auto)")
+    parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
 
 
 def _rules(commands: Any) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
+from pathlib import Path
 
 from tvlint import __version__
 from tvlint.cli.arguments import fail
-from tvlint.cli.session import colored, note
-from tvlint.findings import Problem
+from tvlint.cli.session import colored, deliver, note
+from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
 from tvlint.reporters.topology_text import write as write_text
+from tvlint.run.discovery import shown
 from tvlint.run.exit_code import CLEAN, INPUT, NOTHING
 from tvlint.run.outputs import Output, OutputError, parse_outputs, write_file, write_stdout
+from tvlint.run.project import Project, ProjectError, find, load
 from tvlint.run.topology import topologies
 from tvlint.topology.of_plan import PlanTopology
 from tvlint.topology.topology import Topology
@@ -33,7 +37,11 @@ def run(options: argparse.Namespace) -> int:
         place = document.location.path if document.location.line is None else f"{options.file}:{document.location.line}"
         note(f"{place}: {document.message}")
         return INPUT
-    found = topologies(document, options.world_size)
+    try:
+        found = topologies(document, options.world_size, _project(options))
+    except ProjectError as error:
+        deliver(Report(problems=error.problems), (Output("text"),), options, {})
+        return INPUT
     if not found:
         note(f"{options.file}: no parallel configuration or plan in it")
         return NOTHING
@@ -44,6 +52,14 @@ def run(options: argparse.Namespace) -> int:
         except OutputError as error:
             fail(str(error), error.help)
     return CLEAN
+
+
+def _project(options: argparse.Namespace) -> Project:
+    """The project file that applies; only what it says of the world and of frameworks matters here, not its rules."""
+    if options.config and not os.path.isfile(options.config):
+        fail(f"no project file `{options.config}`")
+    path = Path(options.config).absolute() if options.config else find(Path.cwd())
+    return Project(Path.cwd()) if path is None else load(path, shown(path))
 
 
 def _read(path: str) -> Document | Problem:

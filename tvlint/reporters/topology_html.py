@@ -43,7 +43,8 @@ svg .weights, .key.weights { fill: var(--weights); background: var(--weights); }
 svg .gradients, .key.gradients { fill: var(--gradients); background: var(--gradients); }
 svg .optimizer, .key.optimizer { fill: var(--optimizer); background: var(--optimizer); }
 svg .activations, .key.activations { fill: var(--activations); background: var(--activations); }
-.small { display: flex; flex-wrap: wrap; gap: 1rem 1.75rem; align-items: flex-end; } figure { margin: 0; }
+.small { display: flex; flex-wrap: wrap; gap: 1rem 1.75rem; align-items: flex-end;
+  margin-bottom: 1.25rem; } td code { white-space: pre-wrap; } figure { margin: 0; }
 figcaption { font-size: .82rem; color: var(--soft); } figcaption b { color: var(--ink); }
 table { border-collapse: collapse; font-size: .9rem; } th { text-align: left; font-weight: 600; color: var(--soft); }
 th, td { padding: .2rem 1.25rem .2rem 0; vertical-align: top; } td.number, th.number { text-align: right; }

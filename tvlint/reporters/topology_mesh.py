@@ -8,7 +8,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.reporters.topology_ranks import members
 from tvlint.topology.grid import Grid
 
-MAXIMAL_ROWS = 16
+MAXIMAL_ROWS = 9
 
 
 def drawn(grid: Grid, width: int) -> Iterator[str]:

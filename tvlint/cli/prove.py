@@ -7,11 +7,12 @@ import os
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import assumptions, cache, deliver, outputs
+from tvlint.cli.session import assumptions, cache, deliver, outputs, project
 from tvlint.findings import Report, Severity
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import joined
-from tvlint.run.exit_code import exit_code
+from tvlint.run.exit_code import INPUT, exit_code
+from tvlint.run.project import ProjectError
 from tvlint.run.prove import Pair, prove_pairs
 
 
@@ -20,13 +21,19 @@ def run(options: argparse.Namespace) -> int:
     wanted = outputs(options)
     if not options.reference and not all(map(os.path.isdir, options.parallel)):
         fail("--reference is missing", "name the plan that says what is right; a folder of generated code brings its own")
+    known = load_rules()
+    try:
+        operators = project(options, known).operators
+    except ProjectError as error:
+        deliver(Report(problems=error.problems), wanted, options, known)
+        return INPUT
     assume = assumptions(options)
     seconds = float(options.solver_timeout) if options.solver == "all" else None
-    pairs = tuple(Pair(parallel, options.reference, assume, seconds) for parallel in options.parallel)
+    pairs = tuple(Pair(parallel, options.reference, assume, seconds, operators) for parallel in options.parallel)
     report = Report()
     options.plans = {}
     with Progress() as progress:
         for proved in prove_pairs(pairs, options.jobs, progress, options.plans, cache(options)):
             report = joined(report, proved)
-    deliver(report, wanted, options, load_rules())
+    deliver(report, wanted, options, known)
     return exit_code(report, Severity.ERROR)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from tvlint.ops import attention, elementwise, joining, linear_algebra, reductions, registered, shaping, slicing
+from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declared
 from tvlint.ops.spec import OpSpec
 
 SPECS: tuple[OpSpec, ...] = (
@@ -28,6 +30,26 @@ def spec_of(op: str) -> OpSpec | None:
     """The meaning of the function `op`, by signature or canonical name; None when the table does not have it.
 
     A name without a module (`layer_norm`) is the function of that name. Operators that a model's author registered are found
-    by the last part of their path.
+    by the last part of their path; those that a project declares carry what they mean in their name.
     """
+    if op.startswith(PREFIX):
+        return spec_of_declared(op, spec_of)
     return _BY_NAME.get(op) or _REGISTERED.get(op.rsplit(".", 1)[-1]) or _BY_FUNCTION.get(op)
+
+
+def meant(op: str, declared: Sequence[Declared]) -> str:
+    """The name under which the table finds the function `op` in a project that declares operators.
+
+    A declaration is about the function of that name in any module, or in the one it names. It says more than what tvlint
+    knows of functions by their own name alone, and never overrides what tvlint knows of a framework's function.
+    """
+    for one in declared:
+        if op == one.name or op.endswith(f".{one.name}"):
+            return op if interpreted(op) else declared_name(op, one)
+    return op
+
+
+def interpreted(op: str) -> str:
+    """The canonical name of the operator of a framework that `op` is by its whole name; empty for every other."""
+    spec = _BY_NAME.get(op)
+    return spec.name if spec is not None and spec.name not in _REGISTERED else ""

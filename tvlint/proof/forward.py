@@ -12,10 +12,11 @@ from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Steps, Unsupp
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import Mismatch, forward_use, run
 from tvlint.proof.blame import bare_name, blame, name_of, tell
-from tvlint.proof.lookup import assign, input_value, is_absent, operand_value
+from tvlint.proof.lookup import assign, input_value, is_absent, operand_value, parts_of_one
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
+from tvlint.proof.merging import ATTENTION, merge, merges_parts
 from tvlint.proof.nearest import Near
-from tvlint.proof.relation import Value
+from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape
 from tvlint.proof.trouble import Constant, Fix, Substitute, Trouble, at
 
@@ -47,7 +48,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
         raise UnsupportedError(f"`{operator.op}` overwrites its operand")
     spec = spec_of(operator.op)
     if spec is None:
-        raise UnsupportedError(f"`{operator.op}` is not in the operator table")
+        raise UnsupportedError(f"`{operator.op}` is not in the operator table{_how_to_declare(operator)}")
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
     if any(is_absent(machine, rank, operator, name) for name in names):
         if len(names) > 1 or not keeps_zero(machine, operator, spec, names[0]):
@@ -112,7 +113,24 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     if spec.family is Family.RESHAPE:
         result = reshape(machine.world, values[0], view_size(call, machine.world.local_shape(values[0])))
         return Saved(name, bound, spec.family, values, (result,))
+    if spec.family is Family.MERGE and merges_parts(values):
+        merged = merge(machine.world, values)
+        return Saved(name, bound, Family.MERGE, values, merged[: max(1, len(operator.outputs))])
+    if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):
+        return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
     return evaluated_once(machine, name, bound, values, call)
+
+
+def more_of_one(machine: Machine, values: tuple[Value, ...]) -> Value:
+    """The sum of two different parts of one value, which is more of that value."""
+    try:
+        total = machine.world.values.sum_over(values[0].term, values)
+    except AmbiguousSumError:
+        text = "adds contributions that are parts of the same value in different ways"
+        raise Mismatch("ambiguous-sum", text, refutes=False) from None
+    if total is None:
+        raise Mismatch("mismatched-slices", "adds different slices of a value", refutes=True)
+    return total
 
 
 def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:
@@ -124,6 +142,8 @@ def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Valu
         run(machine.world, forward_use(name, bound, i, values, free_sizes(bound, i, call)), machine.total_slots)
         for i in range(len(bound.outputs))
     )
+    if name == ATTENTION and len(results) == 2 and not machine.world.terms.foreign(results[0].term):
+        machine.world.terms.auxiliary.add(results[1].term)
     return Saved(name, bound, Family.INDEXED, values, results)
 
 
@@ -218,3 +238,11 @@ def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
 def free_sizes(bound: Any, output: int, call: Call) -> dict[str, int]:
     shape = call.outputs[output] if output < len(call.outputs) else ()
     return {**dict(zip(bound.outputs[output], shape, strict=False)), **bound.sizes}
+
+
+def _how_to_declare(operator: Compute) -> str:
+    """The lines to add to the configuration for an operator of the project's own code; nothing for a framework's."""
+    if operator.op.startswith(("torch.", "nnscaler.", "_operator.", "builtins.")) or "." not in operator.op:
+        return ""
+    annotation = operator.annotation or "..."
+    return f"; if it is your own, declare it: `[[operator]]` `name = {operator.op!r}` `annotation = {annotation!r}`"

@@ -10,6 +10,7 @@ from typing import Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
+from tvlint.ops.declared import Declared
 from tvlint.readers.bounds import without_collection
 from tvlint.readers.compute_config import read_compute_config, whole_number
 from tvlint.readers.document import Document, ReadError
@@ -54,11 +55,14 @@ def is_folder(path: str) -> bool:
         return False
 
 
-def read_folder(path: str) -> Document:
-    """The plan in a folder of generated code, and what is wrong with the code. Raises ReadError when it cannot be read."""
+def read_folder(path: str, operators: tuple[Declared, ...] = ()) -> Document:
+    """The plan in a folder of generated code, and what is wrong with the code. Raises ReadError when it cannot be read.
+
+    `operators` are those that the project declares.
+    """
     from tvlint.readers.gencode_findings import findings
 
-    folder = opened(path)
+    folder = opened(path, operators)
     return Document(
         path,
         FORMAT,
@@ -68,7 +72,7 @@ def read_folder(path: str) -> Document:
     )
 
 
-def reference_of_folder(path: str, parallel: Plan | None = None) -> Plan | None:
+def reference_of_folder(path: str, parallel: Plan | None = None, operators: tuple[Declared, ...] = ()) -> Plan | None:
     """The traced single-device graph in the folder, with the batch of all replicas and micro-batches; None without one.
 
     `parallel` is the folder's plan where the caller already has it.
@@ -78,9 +82,9 @@ def reference_of_folder(path: str, parallel: Plan | None = None) -> Plan | None:
     graph = Path(path, GRAPH)
     if not graph.is_file():
         return None
-    plan = opened(path).plan if parallel is None else parallel
+    plan = opened(path, operators).plan if parallel is None else parallel
     scalar = _scalar(read_bytes(Path(path, "gencode0.py")))
-    return read_graph(str(graph), _bytes(graph), plan.replication.count * plan.micro_batches, scalar)
+    return read_graph(str(graph), _bytes(graph), plan.replication.count * plan.micro_batches, scalar, operators)
 
 
 def _scalar(data: bytes) -> tuple[int, ...]:
@@ -95,13 +99,13 @@ def _bytes(path: Path) -> bytes:
         raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(str(path))) from None
 
 
-def opened(path: str) -> Folder:
+def opened(path: str, operators: tuple[Declared, ...] = ()) -> Folder:
     """Read the folder's files. Raises ReadError at the first thing that is not generated code."""
     with without_collection():
-        return _opened(path)
+        return _opened(path, operators)
 
 
-def _opened(path: str) -> Folder:
+def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
     files = _files(path)
     config = _config(path)
     raw = [read_bytes(file) for file in files]
@@ -112,7 +116,7 @@ def _opened(path: str) -> Folder:
     read: dict[int, tuple[RankFile, ...]] = {}
     for members in classes:
         low = members[0] * size
-        read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank) for rank in range(low, low + size))
+        read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank, operators) for rank in range(low, low + size))
     for replica in read.values():
         take_apart(replica)
     main = classes[0][0]
@@ -170,8 +174,8 @@ def _size(path: str, texts: list[str], config: Mapping[str, Any]) -> int:
     return planned
 
 
-def _rank_file(path: str, data: bytes, rank: int) -> RankFile:
-    file = read_rank(parse(path, data))
+def _rank_file(path: str, data: bytes, rank: int, operators: tuple[Declared, ...]) -> RankFile:
+    file = read_rank(parse(path, data), operators)
     if file.rank != rank:
         raise ReadError(f"this file says `rank = {file.rank}`", file.rank_source or Location(path), f"its name says {rank}")
     return file

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Collective, Communicate, Compute, Group, Literal, Operand, Operator, Peer, Receive, Send, Value
+from tvlint.ops.table import meant
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_objects import read_fields
 from tvlint.readers.gencode_records import Autograd, Delete, Method, RankFile, Statement
@@ -216,6 +217,7 @@ class _Lowering:
             attributes["operands"] = tuple(nesting)
         outputs = tuple(self._write(name, statement.source) for name in statement.outputs)
         in_place = (0,) if attributes.get("inplace") is True else ()
+        callee = meant(callee, self.file.operators)
         self._append(Compute(callee, tuple(inputs), outputs, attributes, in_place=in_place, source=statement.source))
 
     def _tensor(self, node: ast.expr) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from tvlint.ir.location import Location
+from tvlint.ops.declared import Declared
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_body import read_autograd, read_method
 from tvlint.readers.gencode_init import read_init
@@ -19,16 +20,16 @@ _ROOTS = frozenset({"torch", "nnscaler", "_operator", "builtins", "operator", "s
 """Names that generated code means to be the modules of that name."""
 
 
-def read_rank(source: Source) -> RankFile:
+def read_rank(source: Source, operators: tuple[Declared, ...] = ()) -> RankFile:
     """The records of a parsed file. Raises ReadError at the first construct that generated code is not known to hold."""
-    return _Reader(source).read()
+    return _Reader(source, operators).read()
 
 
 class _Reader:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, operators: tuple[Declared, ...]) -> None:
         self.source = source
         self.nodes = Nodes(source)
-        self.found = RankFile(source)
+        self.found = RankFile(source, operators)
         self.forward: ast.FunctionDef | None = None
 
     def read(self) -> RankFile:

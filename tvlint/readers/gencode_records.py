@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Value
+from tvlint.ops.declared import Declared
 from tvlint.readers.gencode_syntax import Source
 
 
@@ -143,6 +144,8 @@ class RankFile:
     """All that one generated file says."""
 
     source: Source
+    operators: tuple[Declared, ...] = ()
+    """The operators that the project declares."""
     rank: int = -1
     rank_source: Location | None = None
     version: str = ""

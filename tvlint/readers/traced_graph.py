@@ -15,8 +15,9 @@ from tvlint.findings import Finding
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.plan import Compute, Literal, Operator, Phase, Plan, Program, Role, Segment, Step, Tensor
+from tvlint.ops.declared import PREFIX, Declared
 from tvlint.ops.spec import Family
-from tvlint.ops.table import spec_of
+from tvlint.ops.table import meant, spec_of
 from tvlint.readers.bounds import without_collection
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError
@@ -49,7 +50,9 @@ def read(path: str, data: bytes) -> Document:
         return Document(path, FORMAT, _graph(path, loaded, work, 1, (1,)), findings=tuple(unsafe_calls(loaded, path)))
 
 
-def read_graph(path: str, data: bytes, slots: int = 1, scalar: tuple[int, ...] = (1,)) -> Plan:
+def read_graph(
+    path: str, data: bytes, slots: int = 1, scalar: tuple[int, ...] = (1,), declared: tuple[Declared, ...] = ()
+) -> Plan:
     """The traced graph as the reference of a plan that runs it `slots` times, on different parts of one batch.
 
     A graph is traced with the batch of one micro-batch of one replica. The reference has the whole batch: dimension 0 of
@@ -57,7 +60,7 @@ def read_graph(path: str, data: bytes, slots: int = 1, scalar: tuple[int, ...] =
     """
     with without_collection():
         loaded, work = _loaded(path, data)
-        return _graph(path, loaded, work, slots, scalar)
+        return _graph(path, loaded, work, slots, scalar, declared)
 
 
 def findings_of(path: str, data: bytes) -> tuple[Finding, ...]:
@@ -115,15 +118,18 @@ def _complete(record: Any) -> None:
             own[name] = whole[name]
 
 
-def _graph(path: str, loaded: Loaded, work: Work, slots: int, scalar: tuple[int, ...]) -> Plan:
+def _graph(
+    path: str, loaded: Loaded, work: Work, slots: int, scalar: tuple[int, ...], declared: tuple[Declared, ...] = ()
+) -> Plan:
     try:
-        return _Graph(path, work, slots, scalar).plan(loaded)
+        return _Graph(path, work, slots, scalar, declared).plan(loaded)
     except Malformed as error:
         raise ReadError(str(error), Location(path)) from None
 
 
 class _Graph:
-    def __init__(self, path: str, work: Work, slots: int, scalar: tuple[int, ...]) -> None:
+    def __init__(self, path: str, work: Work, slots: int, scalar: tuple[int, ...], declared: tuple[Declared, ...] = ()) -> None:
+        self.declared = declared
         self.path = path
         self.slots = slots
         self.scalar = scalar
@@ -137,6 +143,8 @@ class _Graph:
     def plan(self, loaded: Loaded) -> Plan:
         """The plan of the whole graph."""
         found, forward = self.opened(loaded)
+        if self.declared:
+            forward = [replace(operator, op=meant(operator.op, self.declared)) for operator in forward]
         inputs = list(found.values())
         root = fields(_root(loaded), "the graph")
         records = records_in(root.get("_outputs") or (), self.work)
@@ -177,6 +185,9 @@ class _Graph:
             declared.update(
                 {name: replace(declared[name], role=Role.INPUT) for name in inputs if declared[name].dtype != "object"}
             )
+        claim = next((operator.op for operator in forward if operator.op.startswith(PREFIX)), None)
+        if claim is not None:
+            raise Malformed(f"an operator is named `{claim[:60]}`")
         return taken_apart(inputs, forward, self.tensors)
 
     def _finished(

@@ -105,7 +105,8 @@ def prove_project(project: Project, progress: Progress | None, plans: Mapping[st
 def _pairs(project: Project) -> Iterator[Pair]:
     for proof in project.proofs:
         for parallel in proof.parallel:
-            yield Pair(shown(project.folder / parallel), shown(project.folder / proof.reference), proof.assume)
+            reference = shown(project.folder / proof.reference) if proof.reference else ""
+            yield Pair(shown(project.folder / parallel), reference, proof.assume, operators=project.operators)
 
 
 def joined(one: Report, two: Report) -> Report:
@@ -125,7 +126,7 @@ def _check_once(
     path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said, cache: Cache | None
 ) -> Plan | None:
     """Check the file, or say what was said of it before: of a plan, nothing but its files and the rules decides that."""
-    question = _question(cache, path, rules)
+    question = _question(cache, path, rules, project)
     found = cache.recall(question, Report) if cache is not None else None
     if found is not None:
         said.checked[path] = {RuleKind.INPUT, RuleKind.PLAN}
@@ -142,7 +143,7 @@ def _check_once(
     return plan
 
 
-def _question(cache: Cache | None, path: str, rules: Mapping[str, Rule]) -> Question | None:
+def _question(cache: Cache | None, path: str, rules: Mapping[str, Rule], project: Project) -> Question | None:
     """The plan rules that apply to the file as a question to the cache; None for a file that is quickly checked anyway."""
     try:
         large = os.path.isdir(path) or os.path.getsize(path) >= LARGE
@@ -150,14 +151,15 @@ def _question(cache: Cache | None, path: str, rules: Mapping[str, Rule]) -> Ques
         return None
     if cache is None or not large:
         return None
-    return cache.question("check", tuple(name for name, rule in rules.items() if rule.kind is RuleKind.PLAN), (path,))
+    names = tuple(name for name, rule in rules.items() if rule.kind is RuleKind.PLAN)
+    return cache.question("check", (names, project.operators), (path,))
 
 
 def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said) -> Plan | None:
     from tvlint.readers.read import read
 
     try:
-        document = read(path)
+        document = read(path, operators=project.operators)
     except ReadError as error:
         said.problems.append(error.problem)
         return None

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.run.suggest import did_you_mean
 from tvlint.run.toml_places import KeyPath, Places
+
+if TYPE_CHECKING:
+    from tvlint.ops.declared import Declared
 
 MAXIMAL_SIZE = 1 << 20
 """Bytes of the largest project file that is read."""
@@ -21,7 +24,10 @@ MAXIMAL_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProofPair:
-    """One `[[proof]]`: parallel plans to prove against their reference, paths relative to the project's folder."""
+    """One `[[proof]]`: parallel plans to prove against their reference, paths relative to the project's folder.
+
+    Without a reference they are folders of generated code, each with its own.
+    """
 
     reference: str
     parallel: tuple[str, ...]
@@ -53,6 +59,8 @@ class Project:
     framework_location: Location | None = None
     version: str = ""
     proofs: tuple[ProofPair, ...] = ()
+    operators: tuple[Declared, ...] = ()
+    """The operators that the project declares, in order."""
     names: tuple[tuple[str, Location], ...] = ()
 
 
@@ -110,6 +118,7 @@ def load(path: Path, shown: str) -> Project:
     if reading.problems:
         raise ProjectError(tuple(reading.problems))
     values["proofs"] = values.pop("proof", ())
+    values["operators"] = values.pop("operator", ())
     for key in ("world-size", "framework"):
         name = key.replace("-", "_")
         if name in values:
@@ -240,12 +249,38 @@ def _proofs(reading: _Reading, path: KeyPath, value: Any) -> tuple[ProofPair, ..
         here = (*path, index)
         location = reading.places.key((*reading.prefix, *here))
         values = reading.table(item, here, {"reference": _string, "parallel": _strings, "assume": _strings})
-        for key in ("reference", "parallel"):
-            if key not in item:
-                reading.wrong(location, f"a `[[proof]]` needs `{key}`")
-        if {"reference", "parallel"} <= values.keys():
-            pairs.append(ProofPair(values["reference"], values["parallel"], frozenset(values.get("assume", ())), location))
+        if "parallel" not in item:
+            reading.wrong(location, "a `[[proof]]` needs `parallel`")
+        if "parallel" in values and ("reference" in values or "reference" not in item):
+            assume = frozenset(values.get("assume", ()))
+            pairs.append(ProofPair(values.get("reference", ""), values["parallel"], assume, location))
     return tuple(pairs)
+
+
+def _operators(reading: _Reading, path: KeyPath, value: Any) -> tuple[Declared, ...] | None:
+    from tvlint.run.project_operators import declared_operators
+
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        reading.expected(path, "tables, each written as `[[operator]]`", value)
+        return None
+    keys: Mapping[str, _Key] = {"name": _string, "annotation": _string, "linear-in": _positions, "same-as": _string}
+    tables = [reading.table(item, (*path, index), keys) for index, item in enumerate(value)]
+
+    def place(index: int, key: str) -> Location:
+        return reading.places.key((*reading.prefix, *path, index, *((key,) if key else ())))
+
+    return declared_operators(value, tables, place, reading.wrong)
+
+
+def _positions(reading: _Reading, path: KeyPath, value: Any) -> tuple[tuple[int, ...], ...] | None:
+    found = []
+    for entry in value if isinstance(value, list) else [None]:
+        places = entry if isinstance(entry, list) and entry else [entry]
+        if not all(isinstance(place, int) and not isinstance(place, bool) and place >= 0 for place in places):
+            reading.expected(path, "a list of operands by position from 0, such as `[0, [1, 2]]`", value)
+            return None
+        found.append(tuple(places))
+    return tuple(found)
 
 
 _KEYS: Mapping[str, _Key] = {
@@ -261,4 +296,5 @@ _KEYS: Mapping[str, _Key] = {
     "framework": _string,
     "version": _version,
     "proof": _proofs,
+    "operator": _operators,
 }

@@ -16,6 +16,7 @@ from tvlint.ir.plan import Plan
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
+    from tvlint.ops.declared import Declared
     from tvlint.readers.document import Document
 
 UNDECIDED = "annotation not decided by the solver"
@@ -36,6 +37,8 @@ class Pair:
     assume: frozenset[str] = frozenset()
     solver_seconds: float | None = None
     """How long the solver may take on each annotation that a proof relied on; None: it is not asked."""
+    operators: tuple[Declared, ...] = ()
+    """The operators that the project declares, which decide what the plans mean."""
 
 
 def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None) -> Report:
@@ -56,14 +59,14 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
         if progress is not None:
             progress(f"reading {path or pair.parallel}", 0.0)
         if not path:
-            found = _traced(pair.parallel, plans[0] if plans else None)
+            found = _traced(pair, plans[0] if plans else None)
         elif os.path.isdir(path):
-            document = read_document(path)
+            document = read_document(path, pair.operators)
             found = document if isinstance(document, Problem) else _plan_of(document, path)
             if path == pair.parallel and not isinstance(document, Problem) and document is not None:
                 variants, said = document.variants, document.findings
         else:
-            found = (known or {}).get(path) or read_plan(path)
+            found = (known or {}).get(path) or read_plan(path, pair.operators)
         if isinstance(found, Problem):
             problems.append(found)
             continue
@@ -98,14 +101,15 @@ def _named(verdict: Verdict, plan: Plan) -> Verdict:
     return replace(verdict, reasons=told)
 
 
-def _traced(folder: str, parallel: Plan | None) -> Plan | Problem:
+def _traced(pair: Pair, parallel: Plan | None) -> Plan | Problem:
     """The traced graph that lies beside generated code."""
     from tvlint.readers.document import ReadError
     from tvlint.readers.gencode import is_folder, reference_of_folder
 
+    folder = pair.parallel
     place = folder if os.path.isdir(folder) else os.path.dirname(folder) or os.curdir
     try:
-        found = reference_of_folder(place, parallel) if is_folder(place) else None
+        found = reference_of_folder(place, parallel, pair.operators) if is_folder(place) else None
     except ReadError as error:
         return error.problem
     if found is None:
@@ -114,19 +118,19 @@ def _traced(folder: str, parallel: Plan | None) -> Plan | Problem:
     return found
 
 
-def read_plan(path: str) -> Plan | Problem:
+def read_plan(path: str, operators: tuple[Declared, ...] = ()) -> Plan | Problem:
     """The plan in the file, or why there is none."""
-    document = read_document(path)
+    document = read_document(path, operators)
     return document if isinstance(document, Problem) else _plan_of(document, path)
 
 
-def read_document(path: str) -> Document | None | Problem:
+def read_document(path: str, operators: tuple[Declared, ...] = ()) -> Document | None | Problem:
     """What the file holds, or why it cannot be read."""
     from tvlint.readers.document import ReadError
     from tvlint.readers.read import read
 
     try:
-        return read(path)
+        return read(path, operators=operators)
     except ReadError as error:
         return error.problem
     except OSError as error:

@@ -1,0 +1,150 @@
+"""Operators that a project declares: what that means, what is wrong with them where, and what proofs make of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from shared import ROOT
+
+from tvlint.findings import Outcome
+from tvlint.ir.plan import Literal
+from tvlint.ops.declared import Declared
+from tvlint.ops.spec import Call, UnsupportedError
+from tvlint.ops.table import meant, spec_of
+from tvlint.readers.document import ReadError
+from tvlint.readers.read import read
+from tvlint.run.project import ProjectError, load
+from tvlint.run.prove import Pair, prove_pair
+
+FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
+SILU = Declared("my.silu", "* -> *")
+
+
+def problems(folder: Path, text: str) -> list[tuple[int | None, str]]:
+    path = folder / "tvlint.toml"
+    path.write_text(text)
+    with pytest.raises(ProjectError) as told:
+        load(path, "tvlint.toml")
+    return [(problem.location.line, f"{problem.message}; {problem.help}") for problem in told.value.problems]
+
+
+def test_declarations_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "tvlint.toml"
+    path.write_text(
+        '[[operator]]\nname = "a.norm"\nannotation = "b h^ -> b h^"\nlinear-in = [0]\n'
+        '[[operator]]\nname = "f"\nsame-as = "torch.relu"\n'
+    )
+    found = load(path, "tvlint.toml").operators
+    assert found == (Declared("a.norm", "b h^ -> b h^", ((0,),)), Declared("f", same_as="torch.relu"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ('annotation = "a -> a"', 1, "needs `name`"),
+        ('name = "f"', 1, "needs `annotation` or `same-as`"),
+        ('name = "f"\nanotation = "a -> a"', 3, "did you mean `annotation`"),
+        ('name = "f g"\nannotation = "a -> a"', 2, "no name of a function"),
+        ('name = "torch.relu"\nannotation = "* -> *"', 2, "`torch.relu` is an operator that tvlint knows"),
+        ('name = "f"\nannotation = "a b"', 3, "one `->`"),
+        ('name = "f"\nannotation = "a -> b"', 3, "the dimension `b` of a result is in no operand"),
+        ('name = "f"\nannotation = "a b -> a"', 3, "mark it `b+`"),
+        ('name = "f"\nannotation = "a+ -> a"', 3, "summed over and is in a result"),
+        ('name = "f"\nannotation = "a (b c) -> a"', 3, "brackets"),
+        ('name = "f"\nannotation = "a * -> a *"', 3, "comes first"),
+        ('name = "f"\nannotation = "a a -> a"', 3, "twice"),
+        ('name = "f"\nannotation = "a, -> a"', 3, "without dimensions"),
+        ('name = "f"\nannotation = "a -> a"\nlinear-in = [1]', 4, "no operand 1"),
+        ('name = "f"\nannotation = "a -> a"\nlinear-in = ["x"]', 4, "must be a list of operands"),
+        ('name = "f"\nsame-as = "torch.rely"', 3, "did you mean `torch.relu`"),
+        ('name = "f"\nsame-as = "torch.relu"\nannotation = "* -> *"', 3, "leave `annotation`"),
+        ('name = "f"\nannotation = "a -> a"\n[[operator]]\nname = "f"\nannotation = "a -> a"', 5, "declared twice"),
+    ],
+)
+def test_a_wrong_declaration_is_told_at_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:
+    found = problems(tmp_path, f"[[operator]]\n{text}\n")
+    assert len(found) == 1
+    assert found[0][0] == line
+    assert said in found[0][1]
+
+
+def test_a_declaration_is_about_a_function_of_that_name_and_no_framework_s() -> None:
+    assert meant("model.my.silu", (SILU,)) == "declared(* -> *|).model.my.silu"
+    assert meant("model.silu", (SILU,)) == "model.silu"
+    assert meant("notmy.silu", (SILU,)) == "notmy.silu"
+    assert meant("torch.nn.functional.silu", (Declared("silu", "a+ -> 1"),)) == "torch.nn.functional.silu"
+
+
+def test_the_name_of_a_declared_operator_says_what_it_means() -> None:
+    spec = spec_of(meant("m.f", (Declared("f", "* k+, n^ k+ -> * n^", ((0,), (1,))),)))
+    assert spec is not None
+    assert (
+        spec.assumption == "`m.f` is the function its declaration describes: * k+, n^ k+ -> * n^, linear in operand 0 and in 1"
+    )
+    bound = spec.bind(Call("f", ((2, 3, 4), (5, 4), Literal(7)), {"eps": 1.0}))
+    assert bound.operands == (("*0", "*1", "k"), ("n", "k"))
+    assert bound.outputs == (("*0", "*1", "n"),)
+    assert (bound.reduced, bound.whole) == ({"k"}, {"n"})
+    assert bound.linear == (frozenset({0}), frozenset({1}))
+    assert bound.attributes == (((2, 7),), (("eps", 1.0),))
+    for shapes in (((2, 3),), ((2, 3), (4,)), ((), (5, 4))):
+        with pytest.raises(UnsupportedError):
+            spec.bind(Call("f", shapes, {}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The shipped folder, with an activation function of the project's own in place of `silu`."""
+    copy = Path(shutil.copytree(FOLDER, tmp_path / "code"))
+    for file in copy.glob("gencode*.py"):
+        text = file.read_text()
+        file.write_text(
+            text.replace("torch.nn.functional.silu(", "my.silu(").replace("import torch\n", "import torch\nimport my\n", 1)
+        )
+    text = (FOLDER / "reference.plan").read_text()
+    assert "silu" in text
+    (tmp_path / "reference.plan").write_text(text.replace("silu", "my.silu"))
+    return copy
+
+
+def verdict(folder: Path, *operators: Declared) -> tuple[Outcome, str]:
+    report = prove_pair(Pair(str(folder), str(folder.parent / "reference.plan"), operators=operators))
+    assert report.problems == ()
+    found = report.verdicts[0]
+    return found.outcome, "\n".join((*found.assumptions, *(reason.message for reason in found.reasons)))
+
+
+def test_without_a_declaration_nothing_is_decided_and_the_lines_to_add_are_told(folder: Path) -> None:
+    outcome, said = verdict(folder)
+    assert outcome is Outcome.UNKNOWN
+    assert "`[[operator]]` `name = 'my.silu'`" in said
+
+
+def test_a_declared_operator_is_proved_under_that_assumption(folder: Path) -> None:
+    outcome, said = verdict(folder, SILU)
+    assert outcome is Outcome.PROVED
+    assert "`my.silu` is the function its declaration describes" in said
+
+
+def test_a_declaration_that_forbids_a_split_does_not_prove_it(folder: Path) -> None:
+    assert verdict(folder, Declared("silu", "a b^ -> a b^"))[0] is not Outcome.PROVED
+
+
+def test_an_operator_that_is_the_same_as_a_known_one_is_proved_against_it(folder: Path) -> None:
+    same = Declared("silu", same_as="torch.nn.functional.silu")
+    (folder.parent / "reference.plan").write_text((FOLDER / "reference.plan").read_text())
+    outcome, said = verdict(folder, same)
+    assert outcome is Outcome.PROVED
+    assert "`my.silu` computes what `torch.nn.functional.silu` does" in said
+    assert verdict(folder, Declared("silu", same_as="torch.nn.functional.gelu"))[0] is not Outcome.PROVED
+    assert verdict(folder, SILU)[0] is not Outcome.PROVED
+
+
+def test_no_file_declares_its_own_operators(folder: Path) -> None:
+    path = folder.parent / "reference.plan"
+    text = path.read_text()
+    path.write_text(text.replace("my.silu", '"declared(* -> *|).my.silu"'))
+    with pytest.raises(ReadError):
+        read(str(path))

@@ -1,0 +1,47 @@
+"""A plan as a project means it: the operators that it declares under the names that carry their declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tvlint.ir.plan import Backward, Compute, Operator, Plan
+from tvlint.ops.declared import PREFIX, Declared
+from tvlint.ops.table import meant
+
+
+def claims_declarations(plan: Plan) -> Compute | None:
+    """An operator of a file with the name of a declared one, which only a configuration may give; None without one."""
+    for segment in plan.segments.values():
+        for operator in segment.operators:
+            own = operator.forward if isinstance(operator, Backward) else operator
+            if isinstance(own, Compute) and own.op.startswith(PREFIX):
+                return own
+    return None
+
+
+def with_declared(plan: Plan, declared: Sequence[Declared]) -> Plan:
+    """`plan` with the operators that `declared` is about under the names that carry it; shared operators stay shared."""
+    if not declared:
+        return plan
+    known: dict[int, tuple[Compute, Compute]] = {}
+
+    def forward(operator: Compute) -> Compute:
+        held = known.get(id(operator))
+        if held is None:
+            name = meant(operator.op, declared)
+            held = known[id(operator)] = (operator, operator if name == operator.op else replace(operator, op=name))
+        return held[1]
+
+    def changed(operator: Operator) -> Operator:
+        if isinstance(operator, Compute):
+            return forward(operator)
+        if isinstance(operator, Backward):
+            own = forward(operator.forward)
+            return operator if own is operator.forward else replace(operator, forward=own)
+        return operator
+
+    segments = {
+        name: replace(segment, operators=tuple(map(changed, segment.operators))) for name, segment in plan.segments.items()
+    }
+    return replace(plan, segments=segments)

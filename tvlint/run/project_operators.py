@@ -1,0 +1,92 @@
+"""The `[[operator]]` tables of a project file: operators that the project's own code registers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvlint.ir.location import Location
+from tvlint.ops.declared import AnnotationError, Declared, parse
+from tvlint.run.suggest import did_you_mean
+
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
+
+
+def declared_operators(
+    written: Sequence[dict[str, Any]],
+    tables: Sequence[dict[str, Any]],
+    place: Callable[[int, str], Location],
+    wrong: Callable[[Location, str, str], None],
+) -> tuple[Declared, ...]:
+    """The declarations in `tables`, the values by field name; `wrong` is told what cannot be one, and where.
+
+    `place` gives the place of a key in a table, or of the table.
+    """
+    found: list[Declared] = []
+    for index, (given, values) in enumerate(zip(written, tables, strict=True)):
+        if {key.replace("-", "_") for key in given} != values.keys():
+            continue
+        if "name" not in given:
+            help = "it is the function's name in the code, with or without its module"
+            wrong(place(index, ""), "an `[[operator]]` needs `name`", help)
+        elif "annotation" not in given and "same-as" not in given:
+            help = 'say what it does to the dimensions of its tensors: `annotation = "b l^ h -> b l^ h"`'
+            wrong(place(index, ""), "an `[[operator]]` needs `annotation` or `same-as`", help)
+        else:
+            one = _declared(values, lambda key, index=index: place(index, key), wrong)  # type: ignore[misc]
+            if one is not None and any(one.name == other.name for other in found):
+                wrong(place(index, "name"), f"`{one.name}` is declared twice", "")
+            elif one is not None:
+                found.append(one)
+    return tuple(found)
+
+
+def _declared(
+    values: dict[str, Any], place: Callable[[str], Location], wrong: Callable[[Location, str, str], None]
+) -> Declared | None:
+    name, annotation, linear = values["name"], values.get("annotation", ""), values.get("linear_in", ())
+    same_as = values.get("same_as", "")
+    if not _NAME.fullmatch(name):
+        wrong(
+            place("name"),
+            f"`{name[:80]}` is no name of a function",
+            "write it as the code calls it: `my_norm` or `package.module.my_norm`",
+        )
+        return None
+    if known := _known(name):
+        wrong(place("name"), f"`{name}` is an operator that tvlint knows", f"leave the declaration out; it is `{known}`")
+        return None
+    if same_as:
+        if annotation or linear:
+            wrong(place("same-as"), "`same-as` says everything: leave `annotation` and `linear-in` out", "")
+            return None
+        if not _known(same_as):
+            wrong(place("same-as"), f"`{same_as[:80]}` is no operator that tvlint knows", did_you_mean(same_as, _names()))
+            return None
+        return Declared(name, same_as=same_as)
+    try:
+        parsed = parse(annotation)
+    except AnnotationError as error:
+        wrong(place("annotation"), str(error), "the syntax is that of nnScaler's annotations: `b l^ h, h -> b l^ h`")
+        return None
+    beyond = max((position for positions in linear for position in positions), default=0)
+    if beyond >= len(parsed.operands):
+        wrong(
+            place("linear-in"), f"there is no operand {beyond}: the annotation has {len(parsed.operands)}, counted from 0", ""
+        )
+        return None
+    return Declared(name, annotation, linear)
+
+
+def _known(name: str) -> str:
+    """The operator of a framework that `name` is; empty where tvlint knows none, or only the name of an author's function."""
+    from tvlint.ops.table import interpreted
+
+    return interpreted(name)
+
+
+def _names() -> tuple[str, ...]:
+    from tvlint.ops.table import SPECS
+
+    return tuple(key for spec in SPECS for key in (spec.name, *spec.signatures))

@@ -63,6 +63,36 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False, sc
     return softmax(scores, -1) @ v
 
 
+def attention_and_lse(q: Any, k: Any, v: Any, first: int | None = None, last: int = 0) -> Any:
+    """With positions, a causal mask of queries that start at `first` and keys that start at `last`."""
+    scores = q @ np.swapaxes(k, -1, -2) * q.shape[-1] ** -0.5
+    if first is not None:
+        seen = last + np.arange(k.shape[-2])[None] <= first + np.arange(q.shape[-2])[:, None]
+        scores = np.where(seen, scores, -np.inf)
+    with np.errstate(divide="ignore"):
+        powers = np.exp(scores)
+        total = powers.sum(-1, keepdims=True)
+        return powers / np.where(total == 0, 1, total) @ v, np.log(total[..., 0])
+
+
+def torch_attention_and_lse(t: Any, q: Any, k: Any, v: Any, first: int | None = None, last: int = 0) -> Any:
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if first is not None:
+        seen = last + t.arange(k.shape[-2])[None] <= first + t.arange(q.shape[-2])[:, None]
+        scores = scores.masked_fill(~seen, -float("inf"))
+    return t.softmax(scores, -1) @ v, t.logsumexp(scores, -1)
+
+
+def merged(o: Any, a: Any, p: Any, b: Any) -> Any:
+    total = np.logaddexp(a, b)
+    return np.exp(a - total)[..., None] * o + np.exp(b - total)[..., None] * p, total
+
+
+def torch_merged(t: Any, o: Any, a: Any, p: Any, b: Any) -> Any:
+    total = t.logaddexp(a, b)
+    return t.exp(a - total)[..., None] * o + t.exp(b - total)[..., None] * p, total
+
+
 F = "torch.nn.functional."
 N = "nnscaler.runtime.function."
 GELU_TANH = lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))  # noqa: E731
@@ -226,6 +256,15 @@ CASES: tuple[Case, ...] = (
     Case("attention masked", F + "scaled_dot_product_attention", ((2, 2, 2), (2, 4, 2), (2, 4, 2), (2, 4)),
          lambda q, k, v, m: attention(q, k, v, m, scale=0.3),
          lambda t, q, k, v, m: t.nn.functional.scaled_dot_product_attention(q, k, v, m, scale=0.3), {"scale": 0.3}),
+    Case("attention from a position", F + "scaled_dot_product_attention", ((2, 2, 2), (2, 4, 2), (2, 4, 2)),
+         lambda q, k, v: attention_and_lse(q, k, v, 1)[0], lambda t, q, k, v: torch_attention_and_lse(t, q, k, v, 1)[0],
+         {"is_causal": True, "query_start": 1, "query_stop": 3}),
+    Case("attention with log-sum-exp", "attention", ((2, 2), (4, 2), (4, 2)), attention_and_lse,
+         torch_attention_and_lse),
+    Case("attention with log-sum-exp causal", "attention", ((4, 2), (4, 2), (4, 2)),
+         lambda q, k, v: attention_and_lse(q, k, v, 2, 1), lambda t, q, k, v: torch_attention_and_lse(t, q, k, v, 2, 1),
+         {"is_causal": True, "query_start": 2, "query_stop": 6, "key_start": 1, "key_stop": 5}),
+    Case("merge", "merge_by_log_sum_exp", ((4, 2), (4,), (4, 2), (4,)), merged, torch_merged),
 )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ def _real(*shape: int) -> Any:
 
 GATE = {"score_func": "sigmoid", "bias": None, "n_groups": 2, "topk_groups": 1, "topk": 2, "route_scale": 2.5}
 EXPERTS = {"n_routed_experts": 4, "local_expert_start": 1, "local_expert_end": 3}
+POSITIONS = {"query_start": 2, "query_stop": 5, "key_start": 2, "key_stop": 4}
 CHOSEN = np.array([[0.0, 1.0], [2.0, 3.0], [1.0, 2.0]])
 CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
     ("linear", [_real(2, 3, 4), _real(5, 4)], {"bias": None}, (0, 1)),
@@ -57,6 +58,15 @@ CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
     ("apply_rotary_emb", [_real(2, 3, 2, 4), _real(2, 3, 2, 4), _real(3, 2)], {}, (0, 1)),
     ("create_mask", [_real(2, 3), _real(2, 3, 4)], {}, ()),
     ("apply_mask", [_real(2, 2, 3, 3), _real(1, 1, 3, 3)], {}, (0,)),
+    ("scaled_dot_product_attention", [_real(2, 3, 2), _real(2, 3, 2), _real(2, 3, 2)], {"is_causal": True}, (0, 1, 2)),
+    ("attention", [_real(3, 2), _real(4, 2), _real(4, 3)], {"scale": 0.7}, (0, 1, 2)),
+    ("attention", [_real(3, 2), _real(2, 2), _real(2, 3)], {"is_causal": True, **POSITIONS}, (0, 1, 2)),
+    ("merge_by_log_sum_exp", [_real(3, 2), _real(3), _real(3, 2), _real(3)], {}, (0, 1, 2, 3)),
+    ("masked_gather", [_real(3, 2), np.array([0.0, 3.0, 2.0])], {"dim": 1, "start": 2, "stop": 4}, (0,)),
+    ("amax", [_real(3, 4)], {"dim": 1}, (0,)),
+    ("amax", [_real(3, 4)], {"dim": (1,), "keepdim": True}, (0,)),
+    ("unsqueeze", [_real(3, 4)], {"dim": 1}, (0,)),
+    ("nll_loss", [_real(3, 4), np.array([0.0, 3.0, 1.0])], {"reduction": "sum"}, (0,)),
     ("gate_fw", [_real(3, 4), _real(4, 4)], GATE, (0, 1)),
     (
         "nnscaler_moe_gmm",

@@ -179,6 +179,68 @@ def _cross_entropy(values: list[Any], attributes: Attributes) -> tuple[Array, ..
     return (np.reshape(picked.sum() / (len(labels) if reduction == "mean" else 1), (1,)),)
 
 
+def scores_of(q: Array, k: Array, attributes: Attributes) -> Array:
+    """The scores of all queries and keys, minus infinity where a causal query may not look."""
+    found = q @ np.swapaxes(k, -1, -2) * (attributes.get("scale") or q.shape[-1] ** -0.5)
+    if not attributes.get("is_causal", False):
+        return np.asarray(found)
+    for start, stop, size in (("query_start", "query_stop", q.shape[-2]), ("key_start", "key_stop", k.shape[-2])):
+        if start in attributes and attributes[stop] - attributes[start] != size:
+            raise FailureError(f"positions {attributes[start]} to {attributes[stop]} of {size}")
+    rows = attributes.get("query_start", 0) + np.arange(q.shape[-2])
+    columns = attributes.get("key_start", 0) + np.arange(k.shape[-2])
+    return np.where(columns[None, :] > rows[:, None], -np.inf, found)
+
+
+def chances_of(scores: Array) -> tuple[Array, Array]:
+    """The weights of the keys, zero where a query sees none, and the logarithm of the sum of the powers."""
+    powers = np.exp(scores)
+    total = powers.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return powers / np.where(total == 0, 1, total), np.log(total[..., 0])
+
+
+def _attention(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    chances, logarithm = chances_of(scores_of(values[0], values[1], attributes))
+    return chances @ values[2], logarithm
+
+
+def _merge(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    one, a, other, b = values
+    total = np.logaddexp(a, b)
+    return np.exp(a - total)[..., None] * one + np.exp(b - total)[..., None] * other, total
+
+
+def rows_in_range(values: list[Any], attributes: Attributes) -> tuple[Array, Array]:
+    """The column of every row's target in the slice that is held, and whether it is there."""
+    start, stop = int(attributes["start"]), int(attributes["stop"])
+    if stop - start != values[0].shape[1]:
+        raise FailureError(f"columns {start} to {stop} of {values[0].shape[1]}")
+    inside = (values[1] >= start) & (values[1] < stop)
+    return np.where(inside, values[1] - start, 0).astype(int), inside
+
+
+def _masked_gather(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    columns, inside = rows_in_range(values, attributes)
+    return (values[0][np.arange(len(columns)), columns] * inside,)
+
+
+def _amax(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (values[0].max(axis=axes(values[0], attributes), keepdims=bool(attributes.get("keepdim", False))),)
+
+
+def _unsqueeze(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (np.expand_dims(values[0], int(attributes["dim"])),)
+
+
+def _nll(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    picked = -values[0][np.arange(len(values[1])), values[1].astype(int)]
+    reduction = attributes.get("reduction", "mean")
+    if reduction == "none":
+        return (picked,)
+    return (np.reshape(picked.sum() / (len(picked) if reduction == "mean" else 1), (1,)),)
+
+
 def rotate(x: Array, angles: Array, direction: int) -> Array:
     """Each pair (i, i + half) of the last dimension turned by the angle of its position."""
     half = x.shape[-1] // 2
@@ -282,6 +344,13 @@ FORWARD: dict[str, Forward] = {
     "create_mask": _create_mask,
     "apply_mask": _apply_mask,
     "gate_fw": _gate,
+    "attention": _attention,
+    "scaled_dot_product_attention": lambda values, attributes: _attention(values, attributes)[:1],
+    "merge_by_log_sum_exp": _merge,
+    "masked_gather": _masked_gather,
+    "amax": _amax,
+    "unsqueeze": _unsqueeze,
+    "nll_loss": _nll,
     "nnscaler_moe_gmm": _grouped,
 }
 """By the last part of the emitted function's name."""
@@ -299,15 +368,21 @@ KEYWORDS = frozenset(
         "dtype_or_device",
         "eps",
         "inplace",
+        "is_causal",
         "keepdim",
+        "key_start",
+        "key_stop",
         "local_expert_end",
         "local_expert_start",
         "n_groups",
         "n_routed_experts",
         "padding_idx",
+        "query_start",
+        "query_stop",
         "reduction",
         "rounding_mode",
         "route_scale",
+        "scale",
         "score_func",
         "shape",
         "size",

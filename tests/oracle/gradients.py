@@ -15,11 +15,14 @@ from oracle.functions import (
     Attributes,
     FailureError,
     axes,
+    chances_of,
     embedding_rows,
     experts,
     gate,
     one_dim,
     rotate,
+    rows_in_range,
+    scores_of,
     sigmoid,
     softmax,
 )
@@ -176,6 +179,48 @@ def _cross_entropy(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attr
     return [(softmax(logits, 1) - hit) * each, None]
 
 
+def _attention(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    chances, _ = chances_of(scores_of(v[0], v[1], a))
+    scale = a.get("scale") or v[0].shape[-1] ** -0.5
+    inner = g[0] @ np.swapaxes(v[2], -1, -2)
+    to_scores = chances * (inner - (chances * inner).sum(axis=-1, keepdims=True))
+    if len(g) > 1:
+        to_scores = to_scores + chances * g[1][..., None]
+    return [to_scores @ v[1] * scale, np.swapaxes(to_scores, -1, -2) @ v[0] * scale, np.swapaxes(chances, -1, -2) @ g[0]]
+
+
+def _merge(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    found: Gradients = []
+    to_total = g[1] if len(g) > 1 else np.zeros_like(v[1])
+    for one, logarithm in ((v[0], v[1]), (v[2], v[3])):
+        share = np.exp(logarithm - np.logaddexp(v[1], v[3]))
+        through = ((one - out[0]) * g[0]).sum(axis=-1)
+        found += [share[..., None] * g[0], share * (through + to_total)]
+    return found
+
+
+def _masked_gather(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    columns, inside = rows_in_range(v, a)
+    to_rows = np.zeros_like(v[0])
+    to_rows[np.arange(len(columns)), columns] = g[0] * inside
+    return [to_rows, None]
+
+
+def _amax(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    over = axes(v[0], a)
+    hit = v[0] == v[0].max(axis=over, keepdims=True)
+    wide = g[0] if a.get("keepdim") or over is None else np.expand_dims(g[0], over)
+    return [wide * hit / hit.sum(axis=over, keepdims=True)]
+
+
+def _nll(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    reduction = a.get("reduction", "mean")
+    each = g[0] if reduction == "none" else g[0].reshape(()) / (len(v[1]) if reduction == "mean" else 1)
+    to_rows = np.zeros_like(v[0])
+    to_rows[np.arange(len(v[1])), v[1].astype(int)] = -each
+    return [to_rows, None]
+
+
 def _rotary(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
     return [rotate(g[0], v[2], -1), rotate(g[1], v[2], -1), None]
 
@@ -248,6 +293,13 @@ BACKWARD: dict[str, Rule] = {
     "create_mask": lambda v, out, g, a: [None] * len(v),
     "apply_mask": lambda v, out, g, a: [g[0], None],
     "gate_fw": _gate,
+    "attention": _attention,
+    "scaled_dot_product_attention": _attention,
+    "merge_by_log_sum_exp": _merge,
+    "masked_gather": _masked_gather,
+    "amax": _amax,
+    "unsqueeze": lambda v, out, g, a: [g[0].reshape(v[0].shape)],
+    "nll_loss": _nll,
     "nnscaler_moe_gmm": _grouped,
 }
 assert BACKWARD.keys() == FORWARD.keys()

@@ -63,6 +63,13 @@ class Run:
             if target is not None and target.role is Role.WEIGHT:
                 self.weight_of[name] = target.name
         self.loss_gradients = self._loss_gradients()
+        self.loaded = self._loaded()
+
+    def _loaded(self) -> set[str]:
+        """The inputs that are loaded; in a plan of one slot, the others are there from the start, where they are placed."""
+        loads = any(segment.phase is Phase.DATA for segment in self.plan.segments.values())
+        slots = self.plan.micro_batches * self.plan.replication.count
+        return set(self.plan.tensors) if loads or slots > 1 else set()
 
     def _loss_gradients(self) -> set[str]:
         losses = {*self.plan.outputs, self.plan.loss} - {""}
@@ -218,6 +225,8 @@ class Run:
                 return body[name]
             if saved and name in memory:
                 return memory[name]
+            if tensor is not None and tensor.role is Role.INPUT and name not in self.loaded:
+                return start_value(tensor, self.plan, rank, self.below, self.seed)
             if name in self.loss_gradients and tensor is not None:
                 return np.ones(tensor.shape)
             if self._is_gradient(name) and tensor is not None:

@@ -1,4 +1,4 @@
-"""Attention as one operator."""
+"""Attention as one operator, and the merge of its results over different keys."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from math import sqrt
 from tvlint.ir.plan import Literal
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract
-from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, Family, Names, OpSpec, UnsupportedError, stars
+
+_POSITIONS = {"l": ("query_start", "query_stop"), "s": ("key_start", "key_stop")}
+"""The attributes that state which queries and keys of the sequence a call holds."""
 
 
 def _attention(call: Call) -> Bound:
     """Softmax of `q k^T` over the keys, times `v`: batch, heads and features of `v` map, keys and features of `q` are whole.
 
-    Queries map unless `is_causal` counts them from the first; a mask is added to the scores, or is one of flags.
+    Queries map unless `is_causal` counts them from the first; a mask is added to the scores, or is one of flags. A causal call
+    that states its positions counts from those, so that queries map. `attention` gives the log-sum-exp of the scores as well:
+    its results over some of the keys can be merged, where it states which if it is causal.
     """
     tensors = [operand for operand in call.inputs if operand != Literal(None)]
     call = Call(call.op, tuple(tensors), call.attributes, call.outputs).with_arguments("dropout_p", "is_causal", "scale")
-    call.reject_unknown("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+    places = [name for pair in _POSITIONS.values() for name in pair]
+    call.reject_unknown("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa", *places)
     call.expect(3, 4)
     if call.attributes.get("attn_mask") is not None or call.attributes.get("enable_gqa"):
         raise UnsupportedError(f"`{call.op}` with `attn_mask` or `enable_gqa` as an attribute")
@@ -39,23 +45,49 @@ def _attention(call: Call) -> Bound:
         tail = zip(mask, scores[len(scores) - len(mask) :], sizes[len(sizes) - len(mask) :], strict=True)
         operands.append(tuple(ONE if own == 1 != wide else name for own, name, wide in tail))
     causal, scale = bool(call.attributes.get("is_causal", False)), call.attributes.get("scale")
-    if causal and len(call.inputs) == 4:
-        raise UnsupportedError(f"`{call.op}` with a mask and `is_causal`")
+    both = call.op.rsplit(".", 1)[-1] == "attention"
+    if len(call.inputs) == 4 and (causal or both):
+        raise UnsupportedError(f"`{call.op}` with a mask and {'`is_causal`' if causal else 'log-sum-exps'}")
+    ranges = _stated(call)
+    splits = {"l": "maps"} if causal and "l" in ranges else {}
+    if both and ("s" in ranges or not causal):
+        splits["s"] = "merge"
     return Bound(
         tuple(operands),
-        ((*batch, "l", "e"),),
+        ((*batch, "l", "e"), (*batch, "l")) if both else ((*batch, "l", "e"),),
         whole=frozenset({"s", "d", "l"} if causal else {"s", "d"}),
         linear=(frozenset({2}),),
         attributes=(causal, scale),
+        ranges=ranges,
+        row_wise={0: frozenset({0, 1, 2}), 1: frozenset({0, 1})} if both else {},
+        splits=splits,
+        masked=("l", "s") if causal else None,
     )
 
 
+def _stated(call: Call) -> dict[str, tuple[int, int]]:
+    """The positions of queries and keys, as far as the call states them."""
+    found = {}
+    for name, attributes in _POSITIONS.items():
+        start, stop = (call.attributes.get(own) for own in attributes)
+        if start is None and stop is None:
+            continue
+        if not isinstance(start, int) or not isinstance(stop, int) or isinstance(start, bool) or not 0 <= start < stop:
+            raise UnsupportedError(f"`{call.op}` with positions {start} to {stop}")
+        found[name] = (start, stop)
+    return found
+
+
 def _attend(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    """With a mask of numbers; one of flags is not told apart here, and does the same to every dimension."""
+    """With a mask of numbers; one of flags is not told apart here, and does the same to every dimension.
+
+    A query that sees no key gets zero, and the logarithm of zero.
+    """
+    import numpy as np
+
     query, key, value = operands[:3]
     causal, scale = bound.attributes
-    width = query.shape[-1]
-    factor = scale if isinstance(scale, int | float) else 1 / sqrt(width)
+    factor = scale if isinstance(scale, int | float) else 1 / sqrt(query.shape[-1])
     (*batch, rows, features), (*_, columns, _), (*_, _, _) = bound.operands[:3]
     scores: Names = (*batch, rows, columns)
     product = Bound(((*batch, rows, features), (*batch, columns, features)), (scores,))
@@ -64,20 +96,59 @@ def _attend(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     if len(operands) == 4:
         logits = logits + align(operands[3], bound.operands[3], scores)
     powers = field.function("exp", logits)
+    length, width = powers.shape[-2:]
+    seen: Array = np.ones((length, width), dtype=bool)
     if causal:
-        import numpy as np
+        first, last = bound.ranges.get("l", (0, 0))[0], bound.ranges.get("s", (0, 0))[0]
+        seen = (last + np.arange(width))[None, :] <= (first + np.arange(length))[:, None]
+        powers = field.where(seen, powers, field.number(0))
+    total = powers.sum(axis=-1, keepdims=True)
+    divisor = field.where(np.asarray(seen.any(axis=-1, keepdims=True)), total, field.number(1))
+    (weighted,) = contract(Bound((scores, bound.operands[2]), bound.outputs[:1]), (powers, value), field)
+    result = field.divide(weighted, divisor)
+    if len(bound.outputs) == 1:
+        return (result,)
+    with np.errstate(divide="ignore"):
+        return result, field.function("log", total[..., 0])
 
-        length, width = powers.shape[-2:]
-        powers = field.where(np.tri(length, width) > 0, powers, field.number(0))
-    weights = field.divide(powers, powers.sum(axis=-1, keepdims=True))
-    return contract(Bound((scores, bound.operands[2]), bound.outputs), (weights, value), field)
+
+def _merge(call: Call) -> Bound:
+    """Two results of `attention` over different keys and their log-sum-exps: the result over both, and its log-sum-exp."""
+    call.reject_unknown()
+    call.expect(4)
+    one, other = call.shape(0), call.shape(1)
+    if len(one) < 2 or other != one[:-1] or (call.shape(2), call.shape(3)) != (one, other) or len(call.outputs) > 2:
+        raise UnsupportedError(f"`{call.op}` of shapes {', '.join(str(call.shape(i)) for i in range(4))}")
+    rows = stars(len(other))
+    return Bound(
+        ((*rows, "e"), rows, (*rows, "e"), rows),
+        ((*rows, "e"), rows)[: len(call.outputs) or 2],
+        linear=(frozenset({0, 2}),),
+        row_wise={0: frozenset({0, 1, 2, 3}), 1: frozenset({1, 3})} if len(call.outputs) != 1 else {},
+    )
+
+
+def _merged(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """(e^a x + e^b y) / (e^a + e^b), and log(e^a + e^b)."""
+    import numpy as np
+
+    one, own, other, second = operands
+    left, right = field.function("exp", own), field.function("exp", second)
+    total = left + right
+    none = field.equal(total, 0)
+    above = left[..., None] * one + right[..., None] * other
+    result = field.divide(above, field.where(none, field.number(1), total)[..., None])
+    with np.errstate(divide="ignore"):
+        return (result, field.function("log", total))[: len(bound.outputs)]
 
 
 SPECS = (
     OpSpec(
         "scaled-dot-product-attention",
-        ("torch.nn.functional.scaled_dot_product_attention",),
+        ("torch.nn.functional.scaled_dot_product_attention", "torch._C._nn.scaled_dot_product_attention", "attention"),
         _attention,
         evaluate=_attend,
+        range_attributes=_POSITIONS,
     ),
+    OpSpec("merge-by-log-sum-exp", ("merge_by_log_sum_exp",), _merge, Family.MERGE, evaluate=_merged),
 )

@@ -113,11 +113,13 @@ def _greatest(call: Call) -> Bound:
     keep = bool(call.attributes.get("keepdim", False))
     result = tuple(ONE if i in gone else name for i, name in enumerate(names) if keep or i not in gone)
     places = call.op.rsplit(".", 1)[-1] == "max" and call.attributes.get("dim") is not None
+    whole = frozenset(names[i] for i in gone)
     return Bound(
         (names,),
         (result, result) if places else (result,),
-        whole=frozenset(names[i] for i in gone),
+        whole=whole,
         attributes=("first" if places else "all",),
+        splits={} if places else dict.fromkeys(whole, "max"),
     )
 
 

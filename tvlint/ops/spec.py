@@ -30,6 +30,8 @@ class Family(Enum):
     """Every output is the operand."""
     RESHAPE = "reshape"
     """The operand's elements in the same order under another shape."""
+    MERGE = "merge"
+    """Attention over some of the keys and over others, each with its log-sum-exps, put together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,14 @@ class Bound:
     """Sizes of names that only outputs have, where the call determines them; otherwise they are what the outputs declare."""
     assumption: str = ""
     """What is taken on trust about this use, for the verdict to list."""
+    splits: Mapping[str, str] = field(default_factory=dict)
+    """Names of `whole` that this use may split all the same, and what the results on the parts then are.
+
+    `maps`: side by side the result, as the attributes say where each part lies. `max`: their greatest is the result. `merge`:
+    their merge by log-sum-exp is.
+    """
+    masked: tuple[str, str] | None = None
+    """Two names (rows, columns) of which elements of the second after that of the first contribute nothing."""
 
 
 Evaluate: TypeAlias = Callable[[Bound, Sequence[Array], Field], tuple[Array, ...]]

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 from tvlint.ir.plan import Literal
 from tvlint.ops.field import Array, Field, Floats
 from tvlint.ops.spec import Bound, Call, Names, OpSpec, Shape, UnsupportedError
+from tvlint.ops.table import spec_of
 from tvlint.proof.solver_terms import RealTerms, Symbols, real_term
 
 
@@ -50,6 +52,10 @@ class Kind(Enum):
     """The results on the parts add up to the result."""
     AVERAGES = "averages"
     """The results on the parts, each weighted by its share, add up to the result."""
+    MAXIMA = "maxima"
+    """The greatest of the results on the parts is the result."""
+    MERGES = "merges"
+    """The results on the parts and their log-sum-exps, merged by these, are the results."""
     WHOLE = "whole"
     """Nothing is claimed; the dimension must not be split."""
 
@@ -70,6 +76,8 @@ Claim: TypeAlias = Callable[[Draw, Field], list[tuple[Array, Array]]]
 
 def claimed(bound: Bound, name: str) -> Kind:
     """What the annotation says of splitting `name`."""
+    if name in bound.splits:
+        return {"maps": Kind.MAPS, "max": Kind.MAXIMA, "merge": Kind.MERGES}[bound.splits[name]]
     if name in bound.whole:
         return Kind.WHOLE
     if name in bound.reduced:
@@ -106,6 +114,8 @@ def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, tim
             raise _CannotRunError(f"a part of `{name}` has another number of results")
         if kind is Kind.MAPS and not any(name in names for names in bound.outputs):
             return [pair for result in results for pair in zip(whole, result, strict=True)]
+        if kind is Kind.MERGES:
+            return list(zip(whole, _merged(results, field), strict=True))
         shares = [share for _, _, share in cuts]
         return [
             (whole[i], _joined([result[i] for result in results], names, name, kind, shares, field))
@@ -116,7 +126,7 @@ def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, tim
 
 
 def prove_linear(spec: OpSpec, call: Call, group: frozenset[int], timeout: float) -> Decision:
-    """Whether the operator is jointly linear in the operands of `group` while the others are fixed."""
+    """Whether every output that depends on the operands of `group` is jointly linear in them while the others are fixed."""
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
         bound = spec.bind(call)
@@ -125,7 +135,9 @@ def prove_linear(spec: OpSpec, call: Call, group: frozenset[int], timeout: float
         factor = draw.numbers("c", ())
         both = [a + b if i in group else a for i, (a, b) in enumerate(zip(one, other, strict=True))]
         scaled = [factor * a if i in group else a for i, a in enumerate(one)]
-        first, second, together, multiple = (_evaluate(spec, call, x, field) for x in (one, other, both, scaled))
+        reached = [i for i in range(len(bound.outputs)) if group & bound.row_wise.get(i, group)]
+        results = ([_evaluate(spec, call, x, field)[i] for i in reached] for x in (one, other, both, scaled))
+        first, second, together, multiple = results
         sums = [(t, a + b) for t, a, b in zip(together, first, second, strict=True)]
         return [*sums, *((m, factor * a) for m, a in zip(multiple, first, strict=True))]
 
@@ -218,11 +230,26 @@ def _joined(
 
     if kind is Kind.MAPS:
         return np.concatenate(results, axis=names.index(name)) if name in names else results[0]
+    if kind is Kind.MAXIMA:
+        return reduce(lambda one, other: np.asarray(field.where(field.less(one, other), other, one)), results)
     weights = [field.divide(field.number(a), field.number(b)) if kind is Kind.AVERAGES else field.number(1) for a, b in shares]
     total: Any = field.number(0)
     for weight, result in zip(weights, results, strict=True):
         total = total + weight * result
     return np.asarray(total)
+
+
+def _merged(results: Sequence[tuple[Array, ...]], field: Field) -> tuple[Array, ...]:
+    """Results and log-sum-exps on the parts, merged one after the other."""
+    spec = spec_of("merge_by_log_sum_exp")
+    if spec is None or spec.evaluate is None or any(len(result) != 2 for result in results):
+        raise _CannotRunError("a part has no log-sum-exp")
+    total = results[0]
+    for result in results[1:]:
+        operands = (*total, *result)
+        call = Call("merge_by_log_sum_exp", tuple(operand.shape for operand in operands), {})
+        total = spec.evaluate(spec.bind(call), operands, field)
+    return total
 
 
 class _CannotRunError(Exception):
@@ -283,14 +310,17 @@ def _solved(claim: Claim, timeout: float) -> Decision:
     import z3
 
     symbols = Symbols()
-    pairs = claim(symbols, RealTerms())
+    terms = RealTerms()
+    pairs = claim(symbols, terms)
     end = time.monotonic() + timeout
     solver = z3.Solver()
-    solver.add(*symbols.constraints)
+    solver.add(*symbols.constraints, *terms.facts)
     for left, right in pairs:
         for a, b in zip(np.asarray(left).flat, np.asarray(right).flat, strict=True):
             one, other = real_term(a), real_term(b)
             if one.eq(other) or z3.simplify(one == other, som=True).eq(z3.BoolVal(True)):
+                continue
+            if _over_numbers(one != other, terms.facts, end):
                 continue
             solver.set("timeout", max(1, int((end - time.monotonic()) * 1000)))
             found = solver.check(one != other)
@@ -299,3 +329,40 @@ def _solved(claim: Claim, timeout: float) -> Decision:
             if found != z3.unsat:
                 return Unknown(f"the solver did not decide in {timeout:g} s")
     return Proved()
+
+
+def _over_numbers(claim: Any, facts: Sequence[Any], end: float) -> bool:
+    """Whether no numbers satisfy the claim, with any number in the place of each value of a function; in little of the time.
+
+    Each fact is about one value of a function.
+    """
+    import z3
+
+    values = _values(claim)
+    if not values:
+        return False
+    pairs = [(term, z3.FreshReal("value")) for term in values.values()]
+    about = [fact for fact in facts if _values(fact).keys() <= values.keys()]
+    solver = z3.SolverFor("QF_NRA")
+    solver.set("timeout", max(1, int((end - time.monotonic()) * 150)))
+    return bool(solver.check(*(z3.substitute(own, *pairs) for own in (*about, claim))) == z3.unsat)
+
+
+def _values(claim: Any) -> dict[int, Any]:
+    """The values of functions in a claim over real numbers, outermost ones only; none where there are whole numbers."""
+    import z3
+
+    values: dict[int, Any] = {}
+    waiting, seen = [claim], set[int]()
+    while waiting:
+        term = waiting.pop()
+        if term.get_id() in seen:
+            continue
+        seen.add(term.get_id())
+        if z3.is_app(term) and term.num_args() and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+            values[term.get_id()] = term
+        elif z3.is_int(term):
+            return {}
+        else:
+            waiting.extend(term.children())
+    return values

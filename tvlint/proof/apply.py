@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from tvlint.ops.spec import ONE, Bound, Names
-from tvlint.proof.relation import Coefficient, Leaf, Pending, Value, Values
+from tvlint.proof.relation import Coefficient, Fold, Leaf, Pending, Value, Values
 from tvlint.proof.terms import Terms
 
 
@@ -112,18 +112,39 @@ def numbered(tensors: Sequence[Names]) -> dict[str, int]:
     return numbers
 
 
+def _seen(name: str, index: _Index, masked: tuple[str, str] | None, indices: Mapping[str, _Index]) -> tuple[int, int, int]:
+    """The indices of `name` that count, and the number of all that do.
+
+    Of columns under a mask those up to the last row count; of rows those from the first column, which counts as the first.
+    """
+    if masked is not None and not index.slotted and name in masked:
+        rows, columns = (indices.get(own) for own in masked)
+        if rows is not None and columns is not None and not (rows.slotted or columns.slotted):
+            first, last = (0, min(rows.high, columns.size)) if name == masked[1] else (min(columns.low, rows.size), rows.size)
+            return max(index.low, first) - first, max(min(index.high, last), first) - first, last - first
+    return index.low, index.high, index.size
+
+
 def _contraction(
-    world: World, term: int, names: frozenset[str], indices: Mapping[str, _Index], numbers: Mapping[str, int]
-) -> frozenset[Pending]:
-    """What is not yet summed after summing over `names`."""
+    world: World,
+    term: int,
+    names: frozenset[str],
+    indices: Mapping[str, _Index],
+    numbers: Mapping[str, int],
+    masked: tuple[str, str] | None,
+) -> frozenset[Pending] | None:
+    """What is not yet summed after summing over `names`; None where a mask leaves nothing."""
     pending = set()
     for name in names:
         index = indices.get(name)
         if index is None or name not in numbers:
             continue
+        low, high, size = _seen(name, index, masked, indices)
+        if low >= high:
+            return None
         replica = index.slotted and world.slots == 1 and world.many_replicas
         micro_batch = index.slotted and world.slots == 1 and world.many_micro_batches
-        entry = Pending(term, numbers[name], index.low, index.high, index.size, replica, micro_batch)
+        entry = Pending(term, numbers[name], low, high, size, replica, micro_batch)
         if not entry.complete():
             pending.add(entry)
     return frozenset(pending)
@@ -157,6 +178,9 @@ class Use:
     shape_only: frozenset[int] = frozenset()
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Sizes of names of the result that no operand has."""
+    splits: Mapping[str, str] = field(default_factory=dict)
+    """Names of `whole` that may be split all the same, as in `Bound`."""
+    masked: tuple[str, str] | None = None
 
 
 def run(world: World, use: Use, total_slots: int) -> Value:
@@ -197,9 +221,34 @@ def run(world: World, use: Use, total_slots: int) -> Value:
     extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in _names_of(real))
     term = world.terms.term((*use.head, pattern, extra), operands, tuple(shape), slot)
     numbers = numbered([*(real[i][1] for i in order), use.result])
-    pending = _contraction(world, term, (use.reduced | use.averaged) - frozenset(use.result), indices, numbers)
+    summed = (use.reduced | use.averaged) - frozenset(use.result)
+    pending = _contraction(world, term, summed, indices, numbers, use.masked)
+    fold = _folded(use, indices, numbers)
+    if fold is not None or pending is None:
+        i = next((i for i, _, value in real if not (value.clean if fold is not None else not value.fold)), None)
+        if i is not None:
+            raise _incomplete(use.operands[i][1], i)
+        if fold is not None:
+            return world.values.folded(term, tuple(box), fold)
+        return world.values.multiple(term, tuple(box), 0)
     factor = _averaging(world, use.averaged, indices, total_slots)
     return _linear_result(world, use, real, order, term, tuple(box), factor, pending)
+
+
+def _folded(use: Use, indices: Mapping[str, _Index], numbers: Mapping[str, int]) -> Fold | None:
+    """What the result has seen of a folded dimension that is not whole."""
+    found = []
+    for name, kind in use.splits.items():
+        index = indices.get(name)
+        if kind == "maps" or index is None or name in use.result:
+            continue
+        low, high, size = _seen(name, index, use.masked, indices)
+        fold = Fold(kind, numbers[name], ((low, high),) if low < high else (), size)
+        if not fold.complete():
+            found.append(fold)
+    if len(found) > 1:
+        raise Mismatch("split-twice", "takes parts of two dimensions at once", refutes=False)
+    return found[0] if found else None
 
 
 def _names_of(real: Sequence[tuple[int, Names, Value]]) -> set[str]:
@@ -210,6 +259,8 @@ def _check_whole(use: Use, indices: Mapping[str, _Index]) -> None:
     for name in use.whole:
         index = indices.get(name)
         if index is None or (index.low == 0 and index.high == index.size and not index.slotted):
+            continue
+        if name in use.splits and not index.slotted:
             continue
         if index.slotted:
             raise Mismatch("needs-whole-batch", "needs a whole batch that replicas or micro-batches split", refutes=False)
@@ -241,6 +292,11 @@ def _linear_result(
             return values.clean(term, box)
         carrier = values.clean(term, box)
         return values.through(carrier, term, "start", box, factor, pending)
+    if any(value.fold is not None for _, value in unclean):
+        i, value = next((i, value) for i, value in unclean if value.fold is not None)
+        if len(real) == 1 and use.head[0] in _MOVES and not pending and factor == 1:
+            return values.through(value, term, 0, box, 1, pending)
+        raise _incomplete(value, i)
     groups = {next((g for g in use.linear if i in g), None) for i, _ in unclean}
     if None in groups:
         i, value = next((i, v) for i, v in unclean if not any(i in g for g in use.linear))
@@ -275,7 +331,21 @@ def _linear_result(
     return values.of_leaves(term, box, leaves)
 
 
+_MOVES = frozenset({"unsqueeze", "squeeze", "transpose", "permute", "expand"})
+"""Operators that move elements and compute nothing, so that a maximum of parts stays one."""
+
+
+def fold_text(fold: Fold) -> str:
+    """What a value is that has not seen all of a folded dimension."""
+    seen = ", ".join(f"{low}:{high}" for low, high in fold.covered) or "none"
+    what = {"max": "a maximum", "merge": "attention", "gradient": "the gradient of attention"}[fold.kind]
+    return f"{what} over indices {seen} of {fold.size}"
+
+
 def _incomplete(value: Value, operand: int) -> Mismatch:
+    if value.fold is not None:
+        text = f"uses {fold_text(value.fold)} as if it were complete"
+        return Mismatch("part-used-as-complete", text, refutes=value.fold.kind != "gradient", operand=operand)
     if value.leaves:
         return Mismatch("partial-used-as-complete", "uses a partial sum as if it were complete", refutes=True, operand=operand)
     return Mismatch(
@@ -303,14 +373,25 @@ def forward_use(op: str, bound: Bound, output: int, values: Sequence[Value], siz
         ranges=bound.ranges,
         shape_only=frozenset(renumber[i] for i in bound.shape_only if i in chosen),
         sizes=sizes,
+        splits=bound.splits,
+        masked=bound.masked,
     )
 
 
-def gradient_use(op: str, bound: Bound, operand: int, values: Sequence[Value], gradients: Mapping[int, Value]) -> Use | None:
+def gradient_use(
+    op: str,
+    bound: Bound,
+    operand: int,
+    values: Sequence[Value],
+    gradients: Mapping[int, Value],
+    parts: frozenset[str] = frozenset(),
+) -> Use | None:
     """The use that makes the gradient of tensor operand `operand`; None when no gradient that is given reaches it.
 
     `gradients` are the gradients of the outputs, by position. For an operator that is linear in the operand the gradient
-    needs the operands outside its linear group; otherwise it needs all. A dimension that the result lacks is summed.
+    needs the operands outside its linear group; otherwise it needs all. A dimension that the result lacks is summed; one that
+    some of the gradients lack must be whole, since parts of it would add theirs more often than once. `parts` are
+    names that must be whole and need not be here, since the gradients are those of the merged results.
     """
     outputs = [
         output
@@ -333,14 +414,18 @@ def gradient_use(op: str, bound: Bound, operand: int, values: Sequence[Value], g
     if product:
         linear = (*linear, *(frozenset({len(outputs) + k}) for k, i in enumerate(needs) if frozenset({i}) in bound.linear))
     symmetric = bound.commutative and bool(group)
+    shared = [set(bound.outputs[output]) for output in outputs]
+    uneven = frozenset().union(*shared) - frozenset.intersection(*map(frozenset, shared)) - frozenset(result) - {ONE}
     return Use(
         head=(f"{op} gradient", () if symmetric else (operand, tuple(outputs)), bound.attributes),
         operands=tuple(operands),
         result=result,
         reduced=frozenset(present - set(result) - {ONE}),
         averaged=bound.averaged,
-        whole=bound.whole,
+        whole=bound.whole | uneven,
         linear=linear,
         shape_only=shape_only,
         ranges=bound.ranges,
+        splits={name: "maps" for name, kind in bound.splits.items() if kind == "maps" or name in parts},
+        masked=bound.masked,
     )

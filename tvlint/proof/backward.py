@@ -9,6 +9,7 @@ from tvlint.proof.blame import blame, tell
 from tvlint.proof.forward import checked
 from tvlint.proof.lookup import assign, gradient_value
 from tvlint.proof.machine import Machine, RankState, Saved, Slot
+from tvlint.proof.merging import ATTENTION, merge_gradient, part_gradient
 from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape_gradient
 from tvlint.proof.trouble import Exchange
@@ -137,10 +138,26 @@ def evaluated_vjp(
         if result is None:
             raise UnsupportedError("a view that failed")
         return reshape_gradient(machine.world, inputs[0], result, gradients[0])
+    if saved.family is Family.MERGE or any(gradient.fold is not None for gradient in gradients.values()):
+        return vjp_of_parts(machine, saved, inputs, position, gradients)
     if saved.steps:
         return vjp_in_sequence(machine, saved, position, gradients)
     use = gradient_use(saved.op, saved.bound, position, inputs, gradients)
     return "absent" if use is None else run(machine.world, use, machine.total_slots)
+
+
+def vjp_of_parts(
+    machine: Machine, saved: Saved, inputs: tuple[Value, ...], position: int, gradients: dict[int, Value]
+) -> Value:
+    """The gradient of one operand of a merge, or of attention whose results are merged."""
+    outputs = tuple(value for value in saved.outputs if value is not None)
+    if len(outputs) < len(saved.outputs):
+        raise UnsupportedError("a merge that failed")
+    if saved.family is Family.MERGE:
+        return merge_gradient(machine.world, inputs, outputs, position, gradients)
+    if saved.op != ATTENTION:
+        raise Mismatch("part-used-as-complete", "uses the gradient of a part of attention", refutes=False)
+    return part_gradient(machine.world, saved.op, saved.bound, inputs, outputs, position, gradients, machine.total_slots)
 
 
 def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Value | str:

@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 from tvlint.ir.plan import Collective, Communicate
-from tvlint.proof.apply import Mismatch, World
-from tvlint.proof.relation import AmbiguousSumError, Leaf, Value
+from tvlint.proof.apply import Mismatch, World, fold_text
+from tvlint.proof.relation import AmbiguousSumError, Leaf, Value, united
 
 DECLARED_PIECE_ORDER = "declared-piece-order"
 
@@ -60,6 +60,13 @@ def _dim(operator: Communicate, value: Value) -> int:
 def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) -> Value:
     if operator.reduce in ("max", "min") and all(piece is pieces[0] and not piece.leaves for piece in pieces):
         return pieces[0]
+    part = next((piece.fold for piece in pieces if piece.fold is not None), None)
+    if part is not None and (operator.reduce != "max" or part.kind != "max"):
+        how = {"": "adds", "sum": "adds", "avg": "averages"}.get(operator.reduce, f"takes the `{operator.reduce}` of")
+        wrong = operator.reduce in ("", "sum", "avg", "max", "min") and part.kind != "gradient"
+        raise Mismatch("reduce-operator", f"{how} {fold_text(part)}", refutes=wrong)
+    if part is not None:
+        return _greatest(world, pieces)
     if operator.reduce not in ("", "sum", "avg"):
         wrong = operator.reduce in ("max", "min") and any(piece.leaves for piece in pieces)
         what = " of partial sums, which have to be added" if wrong else ""
@@ -79,6 +86,23 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
     return world.values.scaled(total, Fraction(1, len(pieces))) if operator.reduce == "avg" else total
 
 
+def _greatest(world: World, pieces: Sequence[Value]) -> Value:
+    """The maximum of maxima over parts of one dimension; parts may overlap."""
+    if any(piece.box != pieces[0].box for piece in pieces):
+        raise Mismatch("mismatched-slices", "takes the maximum of different slices of a value", refutes=True)
+    if any(piece.term != pieces[0].term for piece in pieces):
+        raise Mismatch("max-of-different-values", "takes the maximum of what are not parts of one value", refutes=False)
+    if any(piece.leaves or piece.coefficient != 1 for piece in pieces):
+        raise Mismatch("reduce-operator", "takes the maximum of maxima and partial sums", refutes=False)
+    folds = [piece.fold for piece in pieces if piece.fold is not None]
+    if len(folds) < len(pieces):
+        return next(piece for piece in pieces if piece.fold is None)
+    if any((fold.kind, fold.number, fold.size) != (folds[0].kind, folds[0].number, folds[0].size) for fold in folds):
+        raise Mismatch("max-of-different-values", "takes the maximum of parts of different dimensions", refutes=False)
+    covered = united(*(fold.covered for fold in folds))
+    return world.values.folded(pieces[0].term, pieces[0].box, folds[0]._replace(covered=covered))
+
+
 def chunk(world: World, value: Value, dim: int, position: int, count: int) -> Value:
     """Piece `position` of `count` equal ones along `dim`."""
     low, high = value.box[dim]
@@ -93,6 +117,8 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
     first = pieces[0]
     if any(piece.term != first.term for piece in pieces):
         raise Mismatch("gathers-different-values", "gathers pieces of different values", refutes=False)
+    if any(piece.fold != first.fold for piece in pieces):
+        raise Mismatch("gathers-parts", "gathers results over different parts of a dimension", refutes=False)
     if any((piece.leaves, piece.coefficient) != (first.leaves, first.coefficient) for piece in pieces):
         raise Mismatch("gathers-partial-sums", "gathers partial sums, which have to be added", refutes=True)
     outside = (*first.box[:dim], *first.box[dim + 1 :])
@@ -133,6 +159,8 @@ def over_replicas(world: World, value: Value, replicas: int) -> Value:
     """The sum over all replicas of a value derived for one."""
     if replicas == 1:
         return value
+    if value.fold is not None:
+        raise Mismatch("reduce-operator", f"adds {fold_text(value.fold)} of each replica", refutes=False)
     if world.terms.slot[value.term] >= 0:
         raise Mismatch("across-replicas", "adds the parts that replicas have of a batch to each other", refutes=False)
     leaves: list[Leaf] = []

@@ -11,7 +11,7 @@ from math import prod
 
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan, ReduceGradients, Role, Tensor, Update
-from tvlint.proof.apply import Mismatch, World
+from tvlint.proof.apply import Mismatch, World, fold_text
 from tvlint.proof.blame import scope_of
 from tvlint.proof.exchange import over_replicas
 from tvlint.proof.groups import members_of, spans_replicas
@@ -34,6 +34,8 @@ def accumulated(world: World, value: Value, micro_batches: int) -> Value:
     """The sum over all micro-batches of a value derived for one."""
     if micro_batches == 1:
         return value
+    if value.fold is not None:
+        raise Mismatch("reduce-operator", f"adds {fold_text(value.fold)} of each micro-batch", refutes=False)
     if world.terms.slot[value.term] >= 0:
         text = "adds the parts that micro-batches have of a batch to each other"
         raise Mismatch("across-micro-batches", text, refutes=False)
@@ -160,6 +162,8 @@ def _reduce(
 def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, values: list[Value], count: int) -> Value:
     if operator.reduce not in ("sum", "avg"):
         raise Mismatch("reduce-operator", f"reduces with `{operator.reduce}`", refutes=False)
+    if any(value.fold is not None for value in values):
+        raise Mismatch("reduce-operator", "adds results over parts, which have to be put together", refutes=False)
     weight = plan.tensors[name]
     whole = weight.whole or weight.shape
     of = world.terms.find(("weight", weight.logical or name, weight.dtype, whole), (), whole, -1)
@@ -226,8 +230,11 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Val
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
     if value.term != right.term:
         yield Trouble("other-gradient", False, f"{subject} is not the expression that the reference computes", rank)
+    elif value.fold is not None:
+        text = f"{subject} is {fold_text(value.fold)}"
+        yield Trouble("incomplete-gradient", False, text, rank)
     elif pending:
-        text = f"{subject} is a partial sum over {scope_of(pending[0])} that nothing completes"
+        text = f"{subject} is a partial sum, {scope_of(pending[0])}, that nothing completes"
         yield Trouble("incomplete-gradient", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
     elif value.leaves:
         yield Trouble("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)
@@ -338,12 +345,12 @@ def _returned(world: World, plan: Plan, derived: Derived, rank: int, name: str) 
         return value
     parts = [derived.environments.get(member, {}).get(name) for member in plan.mesh.along(rank, axes)]
     whole = [part for part in parts if part is not None]
+    share = Fraction(1, prod(plan.mesh.axis_size(axis) for axis in averaged))
     try:
         total = world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
+        return None if total is None else world.values.scaled(total, share)
     except AmbiguousSumError:
         return None
-    share = Fraction(1, prod(plan.mesh.axis_size(axis) for axis in averaged))
-    return None if total is None else world.values.scaled(total, share)
 
 
 def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
@@ -352,6 +359,8 @@ def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
         return Trouble("undecided-output", False, f"{subject} depends on something that is wrong or undecided before", rank)
     if value.term != term:
         return Trouble("other-output", False, f"{subject} is not the expression that the reference returns", rank)
+    if value.fold is not None:
+        return Trouble("incomplete-output", True, f"{subject} is {fold_text(value.fold)}", rank)
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending if not _whole(entry))
     if pending:
         lacks = scope_of(pending[0]._replace(one_replica=False, one_micro_batch=False))

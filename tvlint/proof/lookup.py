@@ -9,7 +9,7 @@ from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import tell
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.placed import parameter, region
-from tvlint.proof.relation import AmbiguousSumError
+from tvlint.proof.relation import AmbiguousSumError, Value
 
 
 def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:
@@ -20,8 +20,11 @@ def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, befor
         return value
     if before is None or value is None:
         return None
+    values, of = machine.world.values, forward_term(machine, rank, name)
     try:
-        total = machine.world.values.gradient_sum(forward_term(machine, rank, name), (before, value))
+        total = (
+            values.sum_over(of, (before, value)) if parts_of_one(before, value) else values.gradient_sum(of, (before, value))
+        )
     except AmbiguousSumError:
         text = f"adds to `{name}` what is a part of it already, in another way"
         tell(machine, rank, None, Mismatch("ambiguous-sum", text, refutes=False))
@@ -31,6 +34,13 @@ def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, befor
         tell(machine, rank, None, mismatch)
     rank.trail.append(total)
     return total
+
+
+def parts_of_one(one: Value, other: Value) -> bool:
+    """Whether two values are different parts of one value, so that their sum is more of it and not a multiple."""
+    nothing = any(value.coefficient == 0 and not value.leaves for value in (one, other))
+    partial = one is not other and bool(one.leaves or other.leaves)
+    return one.term == other.term and (nothing or partial) and one.fold is None and other.fold is None
 
 
 def forward_term(machine: Machine, rank: RankState, gradient: str) -> int:
@@ -102,7 +112,7 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
         if of not in rank.environment and of not in rank.local:
             continue
         value = rank.environment.get(of) or rank.local.get(of)
-        if value is None:
+        if value is None or value.fold is not None:
             return None
         starts = of in returned(machine) if machine.losses is None else value.term in machine.losses
         if not starts and of in returned(machine):

@@ -6,6 +6,8 @@ the sum over `leaves` of coefficient times that part of a linear contribution to
 A pending range names the contraction it comes from, so that partial sums of different products never complete each other; a
 leaf's token names the whole path of linear operators from there to `term`, so that contributions reached in different ways
 are never confused. Contributions with equal pending ranges and equal coefficients add up to one contribution.
+
+What is put together in another way than by adding, a maximum or attention over some of the keys, has a `Fold` instead.
 """
 
 from __future__ import annotations
@@ -44,6 +46,43 @@ class Leaf(NamedTuple):
     pending: frozenset[Pending]
 
 
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Half-open intervals, ascending, that neither overlap nor touch."""
+
+
+class Fold(NamedTuple):
+    """What a tensor has seen of a dimension that its operator folds: the indices `covered` of `0:size`.
+
+    `kind` says how parts are put together: `max` by taking the greatest, `merge` by weights of their log-sum-exps. `gradient`
+    marks the gradient of a part that is merged. `number` is the folded dimension of the operator that `term` goes back to.
+    """
+
+    kind: str
+    number: int
+    covered: Ranges
+    size: int
+
+    def complete(self) -> bool:
+        """Whether nothing is left to put in."""
+        return self.covered == ((0, self.size),)
+
+
+def united(*parts: Ranges) -> Ranges:
+    """The indices that are in any of the parts."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(interval for part in parts for interval in part):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        elif low < high:
+            found.append((low, high))
+    return tuple(found)
+
+
+def overlapping(one: Ranges, other: Ranges) -> bool:
+    """Whether some index is in both."""
+    return any(a[0] < b[1] and b[0] < a[1] for a in one for b in other)
+
+
 class AmbiguousSumError(Exception):
     """Contributions are added that are parts of one value in different ways, so that it is open what they add up to."""
 
@@ -51,18 +90,19 @@ class AmbiguousSumError(Exception):
 class Value:
     """One relation; interned by `Values`, so that identity is equality."""
 
-    __slots__ = ("box", "coefficient", "leaves", "term")
+    __slots__ = ("box", "coefficient", "fold", "leaves", "term")
 
-    def __init__(self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...]) -> None:
+    def __init__(self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None) -> None:
         self.term = term
         self.box = box
         self.coefficient = coefficient
         self.leaves = leaves
+        self.fold = fold
 
     @property
     def clean(self) -> bool:
         """Whether the tensor is exactly its box of the term."""
-        return not self.leaves and self.coefficient == 1
+        return not self.leaves and self.coefficient == 1 and self.fold is None
 
 
 class Values:
@@ -77,11 +117,21 @@ class Values:
         """Exactly the box of the term."""
         return self._intern(term, box, 1, ())
 
-    def _intern(self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...]) -> Value:
-        key = (term, box, coefficient, leaves)
+    def folded(self, term: int, box: Box, fold: Fold, coefficient: Coefficient = 1) -> Value:
+        """What the fold says of the term; the term itself where a maximum or merge has seen everything."""
+        return self._intern(term, box, coefficient, (), None if fold.kind != "gradient" and fold.complete() else fold)
+
+    def multiple(self, term: int, box: Box, coefficient: Coefficient) -> Value:
+        """That many times the box of the term."""
+        return self._intern(term, box, coefficient, ())
+
+    def _intern(
+        self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None = None
+    ) -> Value:
+        key = (term, box, coefficient, leaves, fold)
         found = self._table.get(key)
         if found is None:
-            found = self._table[key] = Value(term, box, coefficient, leaves)
+            found = self._table[key] = Value(term, box, coefficient, leaves, fold)
         return found
 
     def of_leaves(self, term: int, box: Box, leaves: Iterable[Leaf]) -> Value:
@@ -100,6 +150,7 @@ class Values:
             parts.setdefault(token, []).append((coefficient, pending))
         merged: dict[tuple[Coefficient, frozenset[Pending]], set[int]] = {}
         for token, entries in parts.items():
+            entries = [entry for entry in entries if entry[0] != 0] or entries[:1]
             for entry in _tiled(entries) or entries:
                 merged.setdefault(entry, set()).add(token)
         if len(merged) == 1:
@@ -120,7 +171,12 @@ class Values:
         return token
 
     def leaves_of(self, value: Value) -> tuple[Leaf, ...]:
-        """The contributions of a value, also of a complete one."""
+        """The contributions of a value, also of a complete one.
+
+        Raises AmbiguousSumError for a value that is put together in another way than by adding.
+        """
+        if value.fold is not None:
+            raise AmbiguousSumError
         if value.leaves:
             return value.leaves
         terms = self.terms.operands[value.term] if self.terms.keys[value.term][0] == GRADIENT_SUM else (value.term,)
@@ -130,6 +186,10 @@ class Values:
     def through(self, value: Value, term: int, slot: Any, box: Box, factor: Coefficient, pending: frozenset[Pending]) -> Value:
         """The value after an operator with result `term` that is linear in operand `slot`, which was `value`."""
         token = self.terms.token
+        if value.fold is not None:
+            if pending or factor != 1:
+                raise AmbiguousSumError
+            return self._intern(term, box, value.coefficient, (), value.fold)
         if not value.leaves:
             if not pending:
                 return self._intern(term, box, value.coefficient * factor, ())
@@ -141,16 +201,18 @@ class Values:
 
     def with_box(self, value: Value, box: Box) -> Value:
         """The same relation on another box."""
-        return self._intern(value.term, box, value.coefficient, value.leaves)
+        return self._intern(value.term, box, value.coefficient, value.leaves, value.fold)
 
     def retermed(self, value: Value, term: int) -> Value:
         """The same relation to another term of the same shape."""
-        return self._intern(term, value.box, value.coefficient, value.leaves)
+        return self._intern(term, value.box, value.coefficient, value.leaves, value.fold)
 
     def scaled(self, value: Value, factor: Coefficient) -> Value:
         """The value times a number."""
         if factor == 1:
             return value
+        if value.fold is not None:
+            raise AmbiguousSumError
         if not value.leaves:
             return self._intern(value.term, value.box, value.coefficient * factor, ())
         return self.of_leaves(
@@ -164,6 +226,8 @@ class Values:
         box = values[0].box
         if any(value.box != box for value in values):
             return None
+        if any(value.fold is not None for value in values):
+            raise AmbiguousSumError
         term = self.terms.gradient_sum(of, [value.term for value in values])
         if all(value.clean for value in values) and len(set(self.terms.operands[term])) == len(self.terms.operands[term]):
             return self.clean(term, box)
@@ -215,6 +279,7 @@ class Values:
 
     def _sum_of_one(self, term: int, members: Sequence[Value]) -> Value:
         """The sum of relations to one term, all of which must be told in the same contributions, or be complete."""
+        members = [member for member in members if member.leaves or member.coefficient != 0] or members[:1]
         ways: dict[frozenset[int], list[Leaf]] = {}
         for member in members:
             leaves = self.leaves_of(member)

@@ -43,7 +43,13 @@ class Symbols:
 
 
 class RealTerms:
-    """Real terms of Z3; functions that it does not interpret are any functions."""
+    """Real terms of Z3; functions that it does not interpret are any functions, but for two facts.
+
+    `exp` is positive everywhere, and undoes `log` wherever there is a logarithm. `facts` holds the first for what was built.
+    """
+
+    def __init__(self) -> None:
+        self.facts: list[Any] = []
 
     def number(self, value: int | float) -> Any:
         from fractions import Fraction
@@ -57,7 +63,17 @@ class RealTerms:
         import z3
 
         function = z3.Function(name, z3.RealSort(), z3.RealSort())
-        return _each(lambda x: function(real_term(x)), operand)
+
+        def one(x: Any) -> Any:
+            term = real_term(x)
+            if name == "exp" and z3.is_app(term) and term.decl().name() == "log":
+                return term.arg(0)
+            result = function(term)
+            if name == "exp":
+                self.facts.append(result > 0)
+            return result
+
+        return _each(one, operand)
 
     def divide(self, left: Array, right: Array) -> Array:
         import z3

@@ -28,6 +28,8 @@ class Terms:
         self.slot: list[int] = []
         self.sealed = -1
         """How many terms the reference has; -1 while it is being read."""
+        self.auxiliary: set[int] = set()
+        """Terms that belong to a value of the reference without being one, as the log-sum-exps of its attention do."""
         self._tokens: dict[Any, int] = {}
 
     def term(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:
@@ -54,7 +56,7 @@ class Terms:
 
     def foreign(self, term: int) -> bool:
         """Whether the reference does not compute the term."""
-        return 0 <= self.sealed <= term
+        return 0 <= self.sealed <= term and term not in self.auxiliary
 
     def token(self, path: Any) -> int:
         """A number for how a partial value came about; the same `path` gives the same number."""

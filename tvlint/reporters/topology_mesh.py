@@ -22,17 +22,24 @@ def drawn(grid: Grid, width: int) -> Iterator[str]:
         return
     copies = mesh.axis_size("dp")
     shown = copies
-    while shown > 3 and len(_line("", _cells(mesh, mesh.axis_size("pp") - 1, ends(copies, shown), inner))) + 12 > width:
+    head, lines, room = _table(mesh, rows, ends(copies, shown), inner)
+    while shown > 3 and sum(room) + 2 * len(room) + 10 > width:
         shown = min(shown - 1, 24)
-    columns = ends(copies, shown)
-    lines = [(f"pp {row}" if row is not None else "⋮", _cells(mesh, row, columns, inner)) for row in rows]
-    head = [f"dp {column}" if column is not None else "…" for column in columns]
-    room = [max(len(head[place]), *(len(cells[place]) for _, cells in lines)) for place in range(len(columns))]
-    yield f"  {'':<8}  {_line('', head, room)}".rstrip()
+        head, lines, room = _table(mesh, rows, ends(copies, shown), inner)
+    yield f"  {'':<8}  {_line(head, room)}".rstrip()
     for name, cells in lines:
-        yield f"  {name:<8}  {_line('', cells, room)}".rstrip()
+        yield f"  {name:<8}  {_line(cells, room)}".rstrip()
     if inside:
         yield f"  in each cell: {inside}"
+
+
+def _table(
+    mesh: Mesh, rows: list[int | None], columns: list[int | None], inner: tuple[str, ...]
+) -> tuple[list[str], list[tuple[str, list[str]]], list[int]]:
+    """The head, the rows with their names, and the width of each column."""
+    head = [f"dp {column}" if column is not None else "…" for column in columns]
+    lines = [(f"pp {row}" if row is not None else "⋮", _cells(mesh, row, columns, inner)) for row in rows]
+    return head, lines, [max(len(head[at]), *(len(cells[at]) for _, cells in lines)) for at in range(len(columns))]
 
 
 def ends(count: int, shown: int) -> list[int | None]:
@@ -45,10 +52,9 @@ def ends(count: int, shown: int) -> list[int | None]:
 
 def _cells(mesh: Mesh, row: int | None, columns: list[int | None], inner: tuple[str, ...]) -> list[str]:
     if row is None:
-        return ["⋮"] * len(columns)
+        return ["…" if column is None else "⋮" for column in columns]
     return ["…" if column is None else members(mesh.along(mesh.rank({"pp": row, "dp": column}), inner)) for column in columns]
 
 
-def _line(gap: str, cells: list[str], room: list[int] | None = None) -> str:
-    widths = room or [len(cell) for cell in cells]
-    return "  ".join(f"{cell:<{size}}" for cell, size in zip(cells, widths, strict=True)) + gap
+def _line(cells: list[str], room: list[int]) -> str:
+    return "  ".join(f"{cell:<{size}}" for cell, size in zip(cells, room, strict=True))

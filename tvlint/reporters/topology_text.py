@@ -47,6 +47,7 @@ def _plain(text: str) -> str:
 
 
 def _block(topology: Topology, width: int, heading: Callable[[str], str], rank: int | None) -> Iterator[str]:
+    smallest = " in the smallest world" if not isinstance(topology.world, Unknown) and topology.world.minimal else ""
     section = f" ({topology.section})" if topology.section else ""
     yield heading(visible(f"{topology.path}{section}: {topology.framework}"))
     yield from rows([("world size", world(topology)), *grid(topology)], width)
@@ -54,13 +55,13 @@ def _block(topology: Topology, width: int, heading: Callable[[str], str], rank: 
         yield from ["", heading(f"Rank {rank:,}"), *_one(topology, rank, width)]
     else:
         if topology.groups:
-            yield from ["", heading("Groups"), *groups(topology.groups, width)]
+            yield from ["", heading(f"Groups{smallest}"), *groups(topology.groups, width)]
         if not isinstance(topology.grid, Unknown):
-            yield from ["", heading("Mesh"), *drawn(topology.grid, width)]
-    yield from ["", heading("Batch"), *rows(batch(topology), width)]
+            yield from ["", heading(f"Mesh{smallest}"), *drawn(topology.grid, width)]
+    yield from ["", heading(f"Batch{smallest}"), *rows(batch(topology), width)]
     yield from ["", heading("Pipeline"), *_pipeline(topology, width, rank)]
     yield from ["", heading("Model"), *rows(model(topology), width)]
-    yield from ["", heading("Memory of a rank, GiB"), *_memory(topology, width)]
+    yield from ["", heading(f"Memory of a rank{smallest}, GiB"), *_memory(topology, width)]
     said = sources(topology)
     if said:
         yield ""

@@ -50,7 +50,8 @@ def world(topology: Topology) -> str:
     if isinstance(found, Unknown):
         return f"? ({found.reason})"
     if found.minimal:
-        return f"{counted(found.size, 'rank')}, the fewest that fit ({found.reason}; `--world-size N` says)"
+        why = found.reason.removeprefix("`world_size`: ")
+        return f"{counted(found.size, 'rank')}, the fewest that fit ({why}; `--world-size N` tells)"
     spare = f", a multiple of {found.smallest:,}" if not isinstance(found.smallest, Unknown) else ""
     return f"{counted(found.size, 'rank')}{spare}"
 

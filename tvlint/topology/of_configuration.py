@@ -20,7 +20,7 @@ from tvlint.topology.running import running
 from tvlint.topology.schedule import bubble
 from tvlint.topology.stages import MOST_LAYERS, chunks
 from tvlint.topology.theoretical import theoretical
-from tvlint.topology.topology import Batch, Pipeline, Topology, Vocabulary, World
+from tvlint.topology.topology import Batch, Pipeline, StageMemory, Topology, Vocabulary, World
 
 MOST_RANKS = 2**24
 
@@ -65,7 +65,7 @@ def topology_of(configuration: Configuration, values: Callable[[Configuration], 
         megatron=attempt(lambda: theoretical(settings, batch.micro_batches)),
         bubble=attempt(lambda: bubble(_stages(settings), _virtual(pipeline, settings), need(batch.micro_batches))),
         groups=() if isinstance(grids, Unknown) else groups_of(grids),
-        notes=tuple(_notes(configuration, settings)),
+        notes=tuple(_notes(configuration, settings, held)),
     )
 
 
@@ -166,7 +166,7 @@ def _vocabulary(settings: Settings) -> Vocabulary:
     )
 
 
-def _notes(configuration: Configuration, settings: Settings) -> list[str]:
+def _notes(configuration: Configuration, settings: Settings, held: tuple[StageMemory, ...] | Unknown) -> list[str]:
     """What was taken for granted."""
     said = []
     if not configuration.complete:
@@ -175,6 +175,7 @@ def _notes(configuration: Configuration, settings: Settings) -> list[str]:
     given = "vocab_size" in configuration.settings
     if given and isinstance(tokenizer, str) and tokenizer not in ("NullTokenizer", "NullMultimodalTokenizer", "TikTokenizer"):
         said.append(f"`vocab_size` is taken for the size that `{tokenizer[:40]}` really has")
-    if settings.lookup("keeps_attention_scores") is False and settings.lookup("use_flash_attn") is not True:
+    told = not isinstance(held, Unknown) and any(not isinstance(stage.activations, Unknown) for stage in held)
+    if told and settings.lookup("keeps_attention_scores") is False and settings.lookup("use_flash_attn") is not True:
         said.append("attention is taken to be fused, so that its scores are not kept")
     return said

@@ -32,6 +32,9 @@ from tvlint.ir.plan import (
 Key: TypeAlias = "tuple[str, int]"
 """A value on a rank: its name, and the micro-batch where the step gives it no name of its own."""
 
+Touch: TypeAlias = "tuple[str, set[str], set[str]]"
+"""How an operator touches weights (`use`, `reduce`, `update`): the weights whose gradients it touches, and those themselves."""
+
 _ANY = -2
 
 
@@ -45,10 +48,11 @@ def micro_batches_of(plan: Plan) -> int:
 
 def check_batch(plan: Plan, micro_batches: int) -> None:
     """Rejects a plan in which micro-batches are not alike, or meet, or gradients or weights are touched when they are final."""
+    touches = _touches(plan)
     for program in plan.programs:
         _check_alike(plan, program, micro_batches)
         _check_mirrors(plan, program)
-        _check_final(plan, program)
+        _check_final(program, touches)
         _check_returned(plan, program)
     if micro_batches > 1:
         _check_channels(plan)
@@ -68,23 +72,31 @@ def _check_alike(plan: Plan, program: Program, micro_batches: int) -> None:
     for step in program.steps:
         by_batch.setdefault(step.micro_batch, []).append(step)
     outside = by_batch.pop(-1, [])
-    if micro_batches > 1 and not all(_belongs_to_none(plan, plan.segments[step.segment]) for step in outside):
+    if micro_batches > 1 and not all(_belongs_to_none(plan.segments[step.segment]) for step in outside):
         raise Rejected("a step that makes values belongs to no micro-batch")
     owner: dict[Key, int] = {}
     for number, steps in by_batch.items():
         for key in (key for step in steps for keys in _keys(plan, step) for key in keys):
             if owner.setdefault(key, number) != number and not _shared(plan, key[0]):
                 raise Rejected(f"`{key[0]}` is used for the micro-batches {owner[key]} and {number}")
-    mine = {name for name, _ in owner}
-    for step in outside if by_batch else ():
-        if micro_batches > 1 and any(name in mine and not _shared(plan, name) for names in bound_names(plan.segments[step.segment], step) for name in names):
-            raise Rejected(f"`{step.segment}` belongs to no micro-batch and touches a value of one")
     if by_batch and set(by_batch) != set(range(micro_batches)):
         raise Rejected("a rank does not run every micro-batch")
-    if micro_batches > 1 and len({(step.inputs is None, step.outputs is None) for steps in by_batch.values() for step in steps if plan.segments[step.segment].inputs and plan.segments[step.segment].outputs}) > 1:
-        raise Rejected("some steps name their values and others do not")
+    if micro_batches > 1:
+        _check_apart(plan, outside, [step for steps in by_batch.values() for step in steps], {name for name, _ in owner})
     for number in range(1, micro_batches if by_batch else 0):
         _check_like_first(plan, by_batch[0], by_batch[number])
+
+
+def _check_apart(plan: Plan, outside: list[Step], inside: list[Step], names: set[str]) -> None:
+    """Steps of no micro-batch touch nothing of one, and either all steps name their values or none does."""
+    for step in outside:
+        touched = {name for own in bound_names(plan.segments[step.segment], step) for name in own}
+        if any(not _shared(plan, name) for name in touched & names):
+            raise Rejected(f"`{step.segment}` belongs to no micro-batch and touches a value of one")
+    segments = plan.segments
+    ways = {step.inputs is None for step in inside if segments[step.segment].inputs}
+    if len(ways | {step.outputs is None for step in inside if segments[step.segment].outputs}) > 1:
+        raise Rejected("some steps name their values and others do not")
 
 
 def _shared(plan: Plan, name: str) -> bool:
@@ -93,12 +105,8 @@ def _shared(plan: Plan, name: str) -> bool:
     return tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT)
 
 
-def _belongs_to_none(plan: Plan, segment: Segment) -> bool:
-    """Whether a segment only loads inputs, or only reduces, updates and waits."""
-    if segment.phase is Phase.DATA:
-        names = [name for own in segment.operators if isinstance(own, Compute) for name in own.outputs]
-        loads = all(isinstance(own, Compute) for own in segment.operators)
-        return loads and all(name in plan.tensors and plan.tensors[name].role is Role.INPUT for name in names)
+def _belongs_to_none(segment: Segment) -> bool:
+    """Whether a segment only reduces, updates and waits."""
     return all(isinstance(own, ReduceGradients | Update | Wait | Record | Await) for own in segment.operators)
 
 
@@ -117,11 +125,11 @@ def _check_like_first(plan: Plan, first: list[Step], other: list[Step]) -> None:
     for a, b in there.items():
         if a[0] == b[0]:
             continue
-        one_, two_ = plan.tensors.get(a[0]), plan.tensors.get(b[0])
-        if one_ is None or two_ is None:
+        first_, other_ = plan.tensors.get(a[0]), plan.tensors.get(b[0])
+        if first_ is None or other_ is None:
             raise Rejected(f"`{b[0]}` of micro-batch {number} is not declared")
-        alike = (one_.shape, one_.dtype, one_.role) == (two_.shape, two_.dtype, two_.role)
-        if not alike or (_shared(plan, a[0]) and one_.role is not Role.INPUT):
+        alike = (first_.shape, first_.dtype, first_.role) == (other_.shape, other_.dtype, other_.role)
+        if not alike or (_shared(plan, a[0]) and first_.role is not Role.INPUT):
             raise Rejected(f"`{b[0]}` of micro-batch {number} is declared otherwise than `{a[0]}` of the first")
 
 
@@ -156,11 +164,10 @@ def _check_mirror(plan: Plan, step: Step, ran: Step, written: set[Key]) -> None:
             raise Rejected(f"`{outer}` is not the gradient of what the forward run of micro-batch {step.micro_batch} has")
 
 
-def _check_final(plan: Plan, program: Program) -> None:
+def _check_final(program: Program, touches: dict[str, list[Touch]]) -> None:
     """Nothing adds to a gradient, or reads it, once it is reduced; nothing needs a weight once it is updated."""
     reduced: set[str] = set()
     updated: set[str] = set()
-    touches = {step.segment: [] for step in program.steps} if False else _touches(plan)
     for step in program.steps:
         for kind, gradients, weights in touches[step.segment]:
             if kind != "update" and (gradients | weights) & updated:
@@ -171,12 +178,13 @@ def _check_final(plan: Plan, program: Program) -> None:
             updated |= weights if kind == "update" else set()
 
 
-def _touches(plan: Plan) -> dict[str, list[tuple[str, set[str], set[str]]]]:
-    """For every segment, its operators that touch weights: how, whose gradients, and which weights."""
+def _touches(plan: Plan) -> dict[str, list[Touch]]:
+    """For every segment, how its operators touch weights."""
     weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
     owner = {plan.tensors[name].gradient: name for name in weights if plan.tensors[name].gradient}
     owner.update({name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of in weights})
-    found: dict[str, list[tuple[str, set[str], set[str]]]] = {}
+    trained = weights | owner.keys()
+    found: dict[str, list[Touch]] = {}
     for name, segment in plan.segments.items():
         touches = found.setdefault(name, [])
         for own in segment.operators:
@@ -186,7 +194,8 @@ def _touches(plan: Plan) -> dict[str, list[tuple[str, set[str], set[str]]]]:
                 touches.append(("update", set(), set(own.weights)))
             else:
                 names = _names(own)
-                touches.append(("use", {owner[one] for one in names if one in owner}, names & weights))
+                if not names.isdisjoint(trained):
+                    touches.append(("use", {owner[one] for one in names if one in owner}, names & weights))
     return found
 
 
@@ -227,7 +236,7 @@ def _check_channels(plan: Plan) -> None:
                 raise Rejected("the ends of a channel have different numbers of messages")
             for (left, one, tag), (right, other, label) in zip(first, side, strict=True):
                 if one != other or tag != label or meets.setdefault(left, right) != right:
-                    raise Rejected("a message or collective meets one of another micro-batch, or another one than for the first")
+                    raise Rejected("a communication meets one of another micro-batch, or another one than for the first")
 
 
 def _calls(plan: Plan, segment: Segment, rank: int) -> Iterator[tuple[int, object, object, int]]:

@@ -104,6 +104,8 @@ def hold(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, c
             raise Rejected(f"`{name}` is {tensor.dtype} where the same value is {run.dtypes[value.term]}")
     weight = run.weight_of.get(name)
     if weight is not None:
+        if replaces and run.world.micro_batches:
+            raise Rejected(f"the gradient `{name}` is replaced in every micro-batch, where it adds up")
         rank.gradients[weight] = value if replaces else accumulated(run, rank, name, value, rank.gradients.get(weight))
     else:
         rank.local[name] = value if replaces else accumulated(run, rank, name, value, rank.local.get(name))
@@ -125,6 +127,8 @@ def read(run: Running, rank: Rank, name: str) -> Relation | None:
     tensor = run.plan.tensors.get(name)
     weight = run.weight_of.get(name)
     if tensor is not None and tensor.role is Role.GRADIENT:
+        if weight is not None and run.world.micro_batches:
+            raise Rejected(f"the gradient `{name}` is read in every micro-batch, before it is complete")
         if weight is not None and weight in rank.gradients:
             return rank.gradients[weight]
         return gradient(run, rank, name)

@@ -72,6 +72,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
     _check(commands)
     _prove(commands)
+    _verify_certificate(commands)
     _convert(commands)
     _schedule(commands)
     _topology(commands)
@@ -169,8 +170,30 @@ def _prove(commands: Any) -> None:
         "--solver-timeout", type=_positive, default=10, metavar="SECONDS", help="at most so long on each (default: 10)"
     )
     parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
+    parser.add_argument(
+        "--certificate", default="", metavar="FILE", help="write the proof as data, for `tvlint verify-certificate` to check"
+    )
     _remembering(parser)
     _reporting(parser)
+
+
+def _verify_certificate(commands: Any) -> None:
+    parser = _command(
+        commands, "verify-certificate", "verify_certificate", "check a proof that was written as data, without the prover",
+        "  tvlint prove plan.pkl --reference single.pkl --certificate plan.tvcert\n"
+        "  tvlint verify-certificate plan.tvcert plan.pkl single.pkl",
+    )  # fmt: skip
+    parser.add_argument("certificate", metavar="CERTIFICATE", help="what `tvlint prove --certificate` wrote")
+    parser.add_argument("parallel", metavar="PARALLEL", help="the plan that was proved")
+    parser.add_argument(
+        "reference", nargs="?", default="", metavar="REFERENCE",
+        help="the plan that says what is right (default: `graph.ckp` beside generated code)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
+        help="text, json; to a file with PATH; repeatable (default: text)",
+    )  # fmt: skip
+    parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
 
 
 def _convert(commands: Any) -> None:

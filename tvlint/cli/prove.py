@@ -7,8 +7,8 @@ import os
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import assumptions, cache, deliver, outputs, project
-from tvlint.findings import Report, Severity
+from tvlint.cli.session import assumptions, cache, deliver, note, outputs, project
+from tvlint.findings import Outcome, Report, Severity
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import joined
 from tvlint.run.exit_code import INPUT, exit_code
@@ -21,6 +21,8 @@ def run(options: argparse.Namespace) -> int:
     wanted = outputs(options)
     if not options.reference and not all(map(os.path.isdir, options.parallel)):
         fail("--reference is missing", "name the plan that says what is right; a folder of generated code brings its own")
+    if options.certificate and len(options.parallel) > 1:
+        fail("--certificate takes the proof of one plan", "give each plan a run of its own")
     known = load_rules()
     try:
         operators = project(options, known).operators
@@ -29,11 +31,14 @@ def run(options: argparse.Namespace) -> int:
         return INPUT
     assume = assumptions(options)
     seconds = float(options.solver_timeout) if options.solver == "all" else None
-    pairs = tuple(Pair(parallel, options.reference, assume, seconds, operators) for parallel in options.parallel)
+    pairs = tuple(Pair(parallel, options.reference, assume, seconds, operators, options.certificate) for parallel in options.parallel)
     report = Report()
     options.plans = {}
     with Progress() as progress:
-        for proved in prove_pairs(pairs, options.jobs, progress, options.plans, cache(options)):
+        remembered = None if options.certificate else cache(options)
+        for proved in prove_pairs(pairs, options.jobs, progress, options.plans, remembered):
             report = joined(report, proved)
     deliver(report, wanted, options, known)
+    if options.certificate and any(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts):
+        note(f"no certificate is written to `{options.certificate}`: there is no proof")
     return exit_code(report, Severity.ERROR)

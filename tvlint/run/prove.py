@@ -17,7 +17,9 @@ from tvlint.ir.plan import Plan
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
     from tvlint.ops.declared import Declared
+    from tvlint.proof.prove import Proof
     from tvlint.readers.document import Document
+    from tvlint.run.certificate import Files
 
 UNDECIDED = "annotation not decided by the solver"
 """The fact of a verdict that says that the solver ran out of time; with another machine it may not."""
@@ -39,6 +41,17 @@ class Pair:
     """How long the solver may take on each annotation that a proof relied on; None: it is not asked."""
     operators: tuple[Declared, ...] = ()
     """The operators that the project declares, which decide what the plans mean."""
+    certificate: str = ""
+    """The file that a proof is written to as data; none where it is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """What a pair holds: the parallel plan, for every kind of replica, the reference, and what the reader found wrong."""
+
+    kinds: tuple[Plan, ...]
+    reference: Plan
+    findings: tuple[Finding, ...]
 
 
 def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None) -> Report:
@@ -51,6 +64,43 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     from tvlint.proof.prove import prove
 
     started = time.perf_counter()
+    files = _files(pair)
+    plans = read_pair(pair, progress, known)
+    if not isinstance(plans, Plans):
+        return Report(problems=plans)
+    parallel, *variants = plans.kinds
+    reference, seconds = plans.reference, pair.solver_seconds
+    kept: list[Proof] = []
+    keep = kept if pair.certificate else None
+    verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress, solver_seconds=seconds, keep=keep)
+    assumptions = [verdict.assumptions]
+    for variant in variants:
+        other = prove(variant, reference, assume=pair.assume, progress=progress, solver_seconds=seconds, keep=keep)
+        assumptions.append(other.assumptions)
+        verdict = _both(verdict, _named(other, variant))
+    if pair.certificate and verdict.outcome is Outcome.PROVED:
+        from tvlint.run.certificate import write_certificate
+
+        write_certificate(pair.certificate, kept, files, pair.assume, assumptions)
+    verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
+    outlines = (outline(parallel), outline(reference))
+    checked = (pair.parallel, pair.reference or reference.path)
+    return Report(findings=plans.findings, verdicts=(verdict,), checked=checked, outlines=outlines)
+
+
+def _files(pair: Pair) -> Files:
+    """What the pair's files hold before they are read, where a certificate will say so."""
+    if not pair.certificate:
+        return ()
+    from tvlint.run.certificate import files_of
+
+    return files_of(pair.parallel, pair.reference)
+
+
+def read_pair(
+    pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None
+) -> Plans | tuple[Problem, ...]:
+    """The plans of the pair, or the problems of those that cannot be read; `known` is as for `prove_pair`."""
     plans: list[Plan] = []
     problems: list[Problem] = []
     variants: tuple[Plan, ...] = ()
@@ -73,18 +123,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
         plans.append(found)
         if known is not None and path:
             known[path] = found
-    if problems:
-        return Report(problems=tuple(problems))
-    parallel, reference = plans
-    seconds = pair.solver_seconds
-    verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
-    for variant in variants:
-        other = prove(variant, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
-        verdict = _both(verdict, _named(other, variant))
-    verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
-    outlines = (outline(parallel), outline(reference))
-    checked = (pair.parallel, pair.reference or reference.path)
-    return Report(findings=said, verdicts=(verdict,), checked=checked, outlines=outlines)
+    return tuple(problems) if problems else Plans((plans[0], *variants), plans[1], said)
 
 
 def _both(one: Verdict, other: Verdict) -> Verdict:

@@ -1,0 +1,152 @@
+"""Certificates as files: written with a proof, read and checked against the plans."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from tvlint import __version__
+from tvlint.findings import Problem
+from tvlint.ir.location import Location
+from tvlint.run.outputs import OutputError
+from tvlint.run.prove import Pair, Plans, read_pair
+
+if TYPE_CHECKING:
+    from tvlint.certificate.form import Certificate
+    from tvlint.proof.prove import Proof
+
+Progress: TypeAlias = Callable[[str, float], None]
+
+Files: TypeAlias = "tuple[tuple[str, str, str], ...]"
+"""Which plan, file name and digest."""
+
+_LARGEST = 1 << 29
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a certificate proves of the pair."""
+
+    engine: str
+    assumptions: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotVerified:
+    """Why a certificate proves nothing of the pair."""
+
+    reason: str
+
+
+def files_of(parallel: str, reference: str) -> Files:
+    """The digests of all files of a pair; of generated code, of every file beside it. What cannot be read is left out."""
+    pairs = [("parallel", parallel)]
+    pairs.append(("reference", reference or parallel))
+    return tuple((plan, name, digest) for plan, path in pairs for name, digest in _digests(path))
+
+
+def _digests(path: str) -> list[tuple[str, str]]:
+    folder = path if os.path.isdir(path) else os.path.dirname(path) or os.curdir
+    generated = os.path.isdir(path) or (os.path.basename(path).startswith("gencode") and path.endswith(".py"))
+    names = sorted(os.listdir(folder)) if generated else [os.path.basename(path)]
+    found = []
+    for name in names:
+        place = os.path.join(folder, name)
+        if os.path.isfile(place):
+            digest = hashlib.sha256()
+            try:
+                with open(place, "rb") as file:
+                    while piece := file.read(1 << 20):
+                        digest.update(piece)
+            except OSError:
+                continue
+            found.append((name if generated else "", digest.hexdigest()))
+    return found
+
+
+def write_certificate(
+    path: str, proofs: Sequence[Proof], files: Files, assume: frozenset[str], assumptions: Sequence[tuple[str, ...]]
+) -> None:
+    """Write the proofs of a pair, one for each kind of replica; raises `OutputError` where the file cannot be written."""
+    from tvlint.certificate.form import to_bytes
+    from tvlint.certificate.write import certificate
+
+    made = [
+        certificate(proof, engine=__version__, files=files, variant=i, assume=assume, assumptions=assumptions[i])
+        for i, proof in enumerate(proofs)
+    ]
+    _write(path, to_bytes(made))
+
+
+def _write(path: str, data: bytes) -> None:
+    target, temporary = Path(os.path.realpath(path)), ""
+    try:
+        if os.path.exists(target) and not os.path.isfile(target):
+            target.write_bytes(data)
+            return
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with open(handle, "wb") as file:
+            file.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
+
+
+def verify(path: str, pair: Pair, progress: Progress | None = None) -> Verified | NotVerified | Problem:
+    """What the certificate in the file proves of the pair; a problem where a file cannot be read."""
+    from tvlint.certificate.form import CertificateError, from_bytes
+
+    data = _read(path)
+    if isinstance(data, Problem):
+        return data
+    try:
+        certificates = from_bytes(data)
+    except CertificateError as error:
+        return NotVerified(str(error)) if data.startswith(b"tvlint certificate ") else Problem(str(error), Location(path))
+    files = files_of(pair.parallel, pair.reference)
+    plans = read_pair(pair, progress)
+    if not isinstance(plans, Plans):
+        return plans[0]
+    if any(own.files != files for own in certificates):
+        return NotVerified("the certificate is of other files than these")
+    if [own.variant for own in certificates] != list(range(len(plans.kinds))):
+        return NotVerified(f"the plan has {len(plans.kinds)} kinds of replicas, and the certificate proves {len(certificates)}")
+    return _checked(certificates, plans, progress)
+
+
+def _read(path: str) -> bytes | Problem:
+    try:
+        if os.path.getsize(path) > _LARGEST:
+            return Problem(f"has more than {_LARGEST >> 20} MiB", Location(path))
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        return Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(path))
+    return data if len(data) <= _LARGEST else Problem(f"has more than {_LARGEST >> 20} MiB", Location(path))
+
+
+def _checked(
+    certificates: tuple[Certificate, ...], plans: Plans, progress: Progress | None
+) -> Verified | NotVerified:
+    from tvlint.certificate.check import check
+    from tvlint.certificate.tables import Rejected
+
+    found = []
+    for own, plan in zip(certificates, plans.kinds, strict=True):
+        try:
+            found.append(check(own, plan, plans.reference, progress))
+        except Rejected as error:
+            return NotVerified(str(error))
+    assumptions = tuple(dict.fromkeys(name for each in found for name in each.assumptions))
+    return Verified(certificates[0].engine, assumptions, found[0].facts)

@@ -22,6 +22,7 @@ from tvlint.readers.gencode_rank import read_rank
 from tvlint.readers.gencode_records import RankFile
 from tvlint.readers.gencode_shapes import Kind
 from tvlint.readers.gencode_shift import as_first_replica
+from tvlint.readers.gencode_slices import same_slices
 from tvlint.readers.gencode_syntax import parse, read_bytes
 
 _FILE = re.compile(r"gencode(0|[1-9]\d{0,6})\.py", re.ASCII)
@@ -117,6 +118,7 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
     for members in classes:
         low = members[0] * size
         read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank, operators) for rank in range(low, low + size))
+    same_slices(read.values())
     for replica in read.values():
         take_apart(replica)
     main = classes[0][0]

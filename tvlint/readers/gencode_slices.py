@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import pairwise, product
 
 from tvlint.findings import Finding, Related
+from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_plan import Built
-from tvlint.readers.gencode_records import Parameter
+from tvlint.readers.gencode_records import Parameter, RankFile
 from tvlint.readers.gencode_reductions import error
+
+
+def same_slices(replicas: Iterable[tuple[RankFile, ...]]) -> None:
+    """Raises ReadError where a name is another slice on one rank of a replica than on another, at the rank that is at odds.
+
+    That is the one whose slice does not fit its shape, else the one with what fewer ranks of all replicas say, else the last.
+    """
+    replicas = list(replicas)
+    said: dict[str, Counter[tuple[object, ...]]] = {}
+    for files in replicas:
+        for file in files:
+            for parameter in file.parameters.values():
+                said.setdefault(parameter.name, Counter())[_slice(parameter)] += 1
+    for files in replicas:
+        held: dict[str, list[Parameter]] = {}
+        for file in files:
+            for parameter in file.parameters.values():
+                held.setdefault(parameter.name, []).append(parameter)
+        for name, parts in held.items():
+            if len({_slice(part) for part in parts}) > 1:
+                odd = min(reversed(parts), key=lambda part: (_fits(part), said[part.name][_slice(part)]))
+                raise ReadError(
+                    f"`{name}` is not the same slice on all ranks that have it",
+                    odd.source
+                    if odd.map_source is None or (not _fits(odd) and odd.shape != parts[0].shape)
+                    else odd.map_source,
+                    "ranks that share a name share the tensor: generate the code again",
+                )
+
+
+def _slice(parameter: Parameter) -> tuple[object, ...]:
+    return (
+        parameter.shape,
+        parameter.dtype,
+        parameter.is_weight,
+        parameter.full_name,
+        parameter.whole,
+        parameter.region,
+        parameter.parts,
+    )
+
+
+def _fits(parameter: Parameter) -> bool:
+    """Whether a slice is inside its whole and as large as its shape."""
+    inside = all(0 <= low < high <= size for (low, high), size in zip(parameter.region, parameter.whole, strict=False))
+    return inside and tuple(high - low for low, high in parameter.region) == parameter.shape
 
 
 def slices(built: Built) -> Iterator[Finding]:

@@ -31,7 +31,8 @@ def run(options: argparse.Namespace) -> int:
         return INPUT
     assume = assumptions(options)
     seconds = float(options.solver_timeout) if options.solver == "all" else None
-    pairs = tuple(Pair(parallel, options.reference, assume, seconds, operators, options.certificate) for parallel in options.parallel)
+    rest = (options.reference, assume, seconds, operators, options.certificate)
+    pairs = tuple(Pair(parallel, *rest) for parallel in options.parallel)
     report = Report()
     options.plans = {}
     with Progress() as progress:

@@ -39,7 +39,8 @@ SETTINGS = {"nnscaler": NNSCALER, "deepspeed": DEEPSPEED | NEOX, "gpt-neox": NEO
 """What the settings of frameworks are called that do not use Megatron's options."""
 PARALLEL_LAUNCH = frozenset({"world_size", "nnodes", "nproc_per_node"})
 CHECKED = (RuleKind.PLAN, RuleKind.SCHEDULE)
-SUFFIXES = {"sh": "sh", "yaml": "yaml", "plan": "plan", "json": "json", "csv": "csv", "base64": "pkl", "python": "py", "toml": "toml"}
+SAME = ("sh", "yaml", "plan", "json", "csv", "toml")
+SUFFIXES = {**{language: language for language in SAME}, "base64": "pkl", "python": "py"}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
@@ -114,7 +115,11 @@ def findings(example: Example, folder: Path) -> tuple[Finding, ...]:
         for name, text in generated(example.text):
             (folder / name).write_text(text, encoding="utf-8")
     else:
-        path.write_bytes(base64.b64decode(example.text) if example.language == "base64" else example.text.encode())
+        first, *others = re.split(r"^# file: (\S+)\n", example.text, flags=re.MULTILINE)
+        for name, content in zip(others[::2], others[1::2], strict=True):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content, encoding="utf-8")
+        path.write_bytes(base64.b64decode(first) if example.language == "base64" else first.encode())
     budget = int(example.options["budget"]) if "budget" in example.options else None
     project = Project(folder, activation_budget=budget)
     report, skipped = check(Candidates((str(path),), frozenset({str(path)})), RULES, RULES, project)

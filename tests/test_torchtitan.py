@@ -20,7 +20,7 @@ tensor_parallel_degree = 9
 JSON = '{"training": {"local_batch_size": 8},\n "parallelism": {"data_parallel_shard_degree": -1, "tensor_parallel_degree": 4}}'
 
 
-@pytest.mark.parametrize(("text", "place"), [(TOML, (6, 26, 27)), (JSON, (2, 76, 77))])
+@pytest.mark.parametrize(("text", "place"), [(TOML, (6, 26, 27)), (JSON, (2, 78, 79))])
 def test_the_settings_are_found_at_their_places(text: str, place: tuple[int, int, int]) -> None:
     document = read("job", text.encode())
     assert document is not None

@@ -73,5 +73,8 @@ NESTED: Mapping[str, SettingValue] = {
 }
 """Trainer arguments of a section, under `section_name`."""
 
-DEFAULTS: Mapping[str, SettingValue] = {**EARLY_COMPUTE, **COMPUTE, **POLICY, **TRAINER, **NESTED}
+SAVED_PLAN: Mapping[str, SettingValue] = {"saved_plan_devices": None, "saved_plan_stages": None}
+"""What the plan that `load_plan_path` names says of itself."""
+
+DEFAULTS: Mapping[str, SettingValue] = {**EARLY_COMPUTE, **COMPUTE, **POLICY, **TRAINER, **NESTED, **SAVED_PLAN}
 """Every setting by its canonical name."""

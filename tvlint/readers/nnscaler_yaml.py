@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.nnscaler_settings import COMPUTE, EARLY_COMPUTE, NESTED, TRAINER
+from tvlint.readers import autodist_plan
+from tvlint.readers.beside import content_beside
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.megatron_values import yaml_typed
 from tvlint.readers.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, documents, mappings, merged
@@ -82,12 +85,27 @@ def _configuration(
                 _add(settings, inner, inner.text, "pas_config.", each)
         else:
             _add(settings, key, key.text, "", value)
+    _add_saved_plan(path, settings)
     version = "0.3" if EARLY & {key.text for key, _ in compute} else ""
     return Configuration(path, FORMAT, "nnscaler", settings, {}, section, trainer, location, version)
 
 
 def _add(settings: dict[str, Setting], key: YamlScalar, name: str, prefix: str, node: YamlNode) -> None:
     settings.setdefault(name, Setting(name, _value(node), prefix + key.text, node.location, key.location))
+
+
+def _add_saved_plan(path: str, settings: dict[str, Setting]) -> None:
+    """What the plan that `load_plan_path` names says of itself, where that file lies beside the configuration."""
+    given = settings.get("load_plan_path")
+    if given is None or not isinstance(given.value, str):
+        return
+    data = content_beside(path, given.value, autodist_plan.LARGEST)
+    shape = autodist_plan.shape_of(given.value, data[1]) if data is not None else None
+    if data is None or shape is None:
+        return
+    place = replace(shape.location, path=data[0])
+    for name, count in (("saved_plan_devices", shape.devices), ("saved_plan_stages", shape.stages)):
+        settings[name] = Setting(name, count, given.written, place, given.name_location)
 
 
 def _value(node: YamlNode) -> SettingValue | Unknown:

@@ -136,6 +136,16 @@ def _configuration(path: str, data: bytes) -> Document | None:
 
         if nnscaler_yaml.recognise(data) and (found := nnscaler_yaml.read(path, data)) is not None:
             return found
+    if b"allowed_partition_dims" in data:
+        from tvlint.readers import nnscaler_constraints
+
+        if nnscaler_constraints.recognise(data) and (found := nnscaler_constraints.read(path, data)) is not None:
+            return found
+    if b'"spmd_descs"' in data:
+        from tvlint.readers import autodist_plan
+
+        if autodist_plan.recognise(data) and (found := autodist_plan.read(path, data)) is not None:
+            return found
     if NAMES_DEEPSPEED.search(data):
         from tvlint.readers import deepspeed_json, neox_yaml
 

@@ -1,0 +1,103 @@
+"""nnScaler's partition constraints and saved autodist plans: what is recognised, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tvlint.findings import Finding
+from tvlint.readers.read import read
+from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.pages import load_rules
+
+CONSTRAINT = "- name: torch.matmul\n  parent_module: Attention\n  allowed_partition_dims:{dims}\n  replica_allowed: {replica}\n"
+
+
+def plan(steps: object = None, mesh: object = None) -> dict[str, object]:
+    """A saved plan of one pipeline stage on two devices."""
+    operators = [[3, steps if steps is not None else [[[0, 0], 2]]]]
+    stage = {"partition_descs": operators, "recompute_groups": [], "mesh_desc": mesh or [1, 2], "analysis": {}}
+    desc = {"spmd_descs": [stage], "recompute_groups": [], "mesh_desc": [1, 2]}
+    return {"desc": desc, "e2e_time": 1.0, "stage_mems": [], "stage_all_times": [], "stage_comp_times": []}
+
+
+def rules(text: str) -> list[str]:
+    """The rules that speak while the file is read."""
+    document = read("file", text.encode())
+    assert document is not None
+    return [finding.rule for finding in document.findings]
+
+
+@pytest.mark.parametrize(
+    ("dims", "replica", "expected"),
+    [
+        ("\n  - 0,1\n  - '1,0'", "false", []),
+        (" ['0,1']", "true", []),
+        (" []", "true", []),
+        (" []", "false", ["constraint-allows-nothing"]),
+        ("\n  - 0", "true", ["constraints-unreadable"]),
+        ("\n  - [0, 1]", "true", ["constraints-unreadable"]),
+        ("\n  - 0,x", "true", ["constraints-unreadable"]),
+        (" 0,1", "true", ["constraints-unreadable"]),
+        ("", "true", ["constraints-unreadable"]),
+    ],
+)
+def test_the_dimensions_of_a_constraint(dims: str, replica: str, expected: list[str]) -> None:
+    assert rules(CONSTRAINT.format(dims=dims, replica=replica)) == expected
+
+
+@pytest.mark.parametrize(
+    ("saved", "expected"),
+    [
+        (plan(), []),
+        (plan([[[-1, -1], 2]]), []),
+        (plan([[[0, 0], 2], [[1, 0], 2]], [2, 2]), []),
+        (plan([[[0, 0], 4]]), ["saved-plan-split-mismatch"]),
+        (plan([[[0, -1], 2]]), ["saved-plan-split-mismatch"]),
+        (plan([]), ["saved-plan-unreadable"]),
+        (plan([[[0, 0], "2"]]), ["saved-plan-unreadable"]),
+        ({key: value for key, value in plan().items() if key != "stage_mems"}, ["saved-plan-unreadable"]),
+    ],
+)
+def test_the_splits_of_a_saved_plan(saved: dict[str, object], expected: list[str]) -> None:
+    assert rules(json.dumps(saved)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "allowed_partition_dims: []\nname: x\n",
+        "- a\n- allowed_partition_dims: []\n",
+        "- allowed_partition_dims: []\n",
+        '{"spmd_descs": []}',
+        '{"desc": {"spmd_descs": [1]}, "e2e_time": 1}',
+        '{"desc": {"spmd_descs": []}, "e2e_time": 1',
+    ],
+)
+def test_what_is_not_surely_one_is_passed_over(text: str) -> None:
+    assert read("file", text.encode()) is None
+
+
+@pytest.mark.parametrize(("name", "found"), [("plan.json", True), ("../plan.json", False), ("{}", False), ("link.json", False)])
+def test_a_plan_is_read_only_from_the_folder_of_the_configuration(tmp_path: Path, name: str, found: bool) -> None:
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    for place in (folder, tmp_path):
+        (place / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    os.symlink(tmp_path / "plan.json", folder / "link.json")
+    given = name.format(tmp_path / "plan.json")
+    path = folder / "train.yaml"
+    path.write_text(
+        "compute_config:\n  plan_ngpus: 4\n  use_end2end: true\n  pas_config:\n"
+        f"    load_plan_path: {given}\nmicro_batch_size: 2\nmax_epochs: 1\n",
+        encoding="utf-8",
+    )
+    document = read(str(path))
+    assert document is not None
+    (configuration,) = document.configurations
+    findings = [each for each in evaluate(configuration, load_rules()) if isinstance(each, Finding)]
+    assert [finding.rule for finding in findings] == (["saved-plan-for-other-gpus"] if found else [])
+    assert ("saved_plan_devices" in configuration.settings) is found

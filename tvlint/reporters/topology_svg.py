@@ -16,6 +16,8 @@ from tvlint.topology.topology import Pipeline, StageMemory
 
 COLOURS = 12
 """So many colours, in turn."""
+WIDTH = 1040
+"""Columns of a page that a drawing takes before it breaks its rows or leaves some out."""
 MAXIMAL_BOXES = 512
 """Larger worlds are drawn with a cell for each part of a replica instead of a box for each rank."""
 _PARTS = ("weights", "gradients", "optimizer", "activations")
@@ -36,19 +38,38 @@ def mesh(grid: Grid, rank: int | None) -> str:
     across, down = (dense.axis_size(inner[0]), prod(map(dense.axis_size, inner[1:]))) if inner else (1, 1)
     box = 30 if dense.size <= 256 else 22
     block, tall = across * box + 10, down * box + 10
-    parts = [f'<text class="axis" x="{64 + dp * block}" y="12">dp {dp}</text>' for dp in range(dense.axis_size("dp"))]
-    for pp in range(dense.axis_size("pp")):
-        parts.append(f'<text class="axis" x="0" y="{20 + pp * tall + down * box / 2 + 4:g}">pp {pp}</text>')
-        for dp in range(dense.axis_size("dp")):
+    copies, stages = dense.axis_size("dp"), dense.axis_size("pp")
+    line = max(1, min(copies, (WIDTH - 64) // block))
+    lines = -(-copies // line)
+    line = -(-copies // lines)
+    head = 20 if lines == 1 else 18
+    parts = []
+    for pp in range(stages):
+        for dp in range(copies):
+            x, y = 64 + dp % line * block, (pp * lines + dp // line) * tall + 20
+            if lines > 1:
+                y += (pp * lines + dp // line) * head
+            if lines > 1 or pp == 0:
+                parts.append(f'<text class="axis" x="{x}" y="{y - 8}">dp {dp}</text>')
+            if dp % line == 0:
+                parts.append(f'<text class="axis" x="0" y="{y + down * box / 2 + 4:g}">pp {pp}</text>')
             ranks = dense.along(dense.rank({"pp": pp, "dp": dp}), inner)
-            for place, number in enumerate(ranks):
-                x, y = 64 + dp * block + place % across * box, 20 + pp * tall + place // across * box
-                chosen = " chosen" if number == rank else ""
-                place_names = ", ".join(f"{name} {value}" for name, value in dense.coordinates(number).items())
-                parts.append(f'<rect class="k{pp % COLOURS}{chosen}" x="{x}" y="{y}" width="{box}" height="{box}" rx="3">')
-                parts.append(f"<title>rank {number}: {escape(place_names)}</title></rect>")
-                parts.append(f'<text x="{x + box / 2:g}" y="{y + box / 2 + 4:g}" text-anchor="middle">{number}</text>')
-    return svg(64 + dense.axis_size("dp") * block, 20 + dense.axis_size("pp") * tall, "".join(parts))
+            parts += [_box(dense, number, pp, place, (x, y, box, across), rank) for place, number in enumerate(ranks)]
+    extra = stages * lines * head if lines > 1 else 0
+    return svg(64 + line * block, 20 + stages * lines * tall + extra, "".join(parts))
+
+
+def _box(dense: Mesh, number: int, pp: int, place: int, at: tuple[int, int, int, int], rank: int | None) -> str:
+    """One rank's box, `place` boxes behind the first of its block at x, y, with so many across."""
+    left, top, box, across = at
+    x, y = left + place % across * box, top + place // across * box
+    chosen = " chosen" if number == rank else ""
+    named = ", ".join(f"{name} {value}" for name, value in dense.coordinates(number).items())
+    return (
+        f'<rect class="k{pp % COLOURS}{chosen}" x="{x}" y="{y}" width="{box}" height="{box}" rx="3">'
+        f"<title>rank {number}: {escape(named)}</title></rect>"
+        f'<text x="{x + box / 2:g}" y="{y + box / 2 + 4:g}" text-anchor="middle">{number}</text>'
+    )
 
 
 def _inner(dense: Mesh) -> tuple[str, ...]:
@@ -58,8 +79,10 @@ def _inner(dense: Mesh) -> tuple[str, ...]:
 
 def _cells(dense: Mesh) -> str:
     """The large mesh: a cell holds the ranks of one part of a replica, middle rows and columns are left out."""
-    rows, columns = ends(dense.axis_size("pp"), 32), ends(dense.axis_size("dp"), 10)
-    inner = _inner(dense)
+    rows, inner = ends(dense.axis_size("pp"), 32), _inner(dense)
+    last = members(dense.along(dense.size - 1, inner))
+    wide = len(last) * 7 + 16
+    columns = ends(dense.axis_size("dp"), max(3, (WIDTH - 64) // wide - 1))
     texts = {
         (row, column): members(dense.along(dense.rank({"pp": row, "dp": column}), inner))
         for row in rows
@@ -99,6 +122,7 @@ def _small(dense: Mesh, kind: GroupKind) -> str:
     numbers = {rank: index for index in range(kind.count) for rank in kind.group(index)}
     copies, stages = dense.axis_size("dp"), dense.axis_size("pp")
     line = max(1, min(copies, 340 // (across * box + 4)))
+    line = -(-copies // -(-copies // line))
     parts = []
     for pp in range(stages):
         for dp in range(copies):
@@ -132,6 +156,7 @@ def pipeline(found: Pipeline) -> str:
         left = 64.0
         for held, whole, size in zip(found.stages[row], widths, widest, strict=True):
             width = max(whole * held.layers / size, 4)
+            parts.append(f'<rect class="none" x="{left:g}" y="{top}" width="{whole:g}" height="22" rx="3"/>')
             parts.append(f'<rect class="k{row % COLOURS}" x="{left:g}" y="{top}" width="{width:g}" height="22" rx="3"/>')
             parts.append(f'<text x="{left + 6:g}" y="{top + 15}">{escape(chunk(held))}</text>')
             left += whole + 12

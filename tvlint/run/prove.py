@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tvlint.findings import Finding, Outcome, Problem, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
+from tvlint.readers.bounds import without_collection
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
@@ -54,6 +55,7 @@ class Plans:
     findings: tuple[Finding, ...]
 
 
+@without_collection()
 def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None) -> Report:
     """The report of one proof: a verdict, or the problems of plans that cannot be read.
 

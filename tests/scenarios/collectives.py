@@ -136,7 +136,7 @@ program
         ("dp=2 tp=2", "dp=2 cp=2 tp=2", "pp=2 dp=2 tp=2"),
     ),
     *pair(
-        "all-reduce over strided ranks", "wrong-collective-group missing-allreduce partial-through-nonlinear",
+        "all-reduce over all ranks", "wrong-collective-group allreduce-of-shards",
         """
 mesh dp=2 tp=2
 weight w f32[8,16] tp:S(1)
@@ -337,7 +337,7 @@ program
     ),
     *pair(
         "head dimension viewed as if all heads were here", "reshaped-shards wrong-placement-claim mismatched-shards"
-        " shapes-do-not-fit contraction-of-mismatched-shards",
+        " softmax-over-shards",
         """
 mesh tp=2
 weight wq f32[16,16] tp:S(0)

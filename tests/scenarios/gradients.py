@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.scenarios.scenario import correct, pair
 
-
 SCENARIOS = (
     *pair(
         "parameter used while its gather is under way", "missing-wait",
@@ -65,7 +64,7 @@ program
     ),
     *pair(
         "gradient reduce-scattered along another dimension than the parameter", "wrong-placement-claim mismatched-shards"
-        " gradient-shard-differs-from-weight",
+        " gradient-sharded-unlike-weight",
         """
 mesh $MESH
 weight w f32[16,8] dp:S(0)
@@ -82,7 +81,7 @@ program
         ("dp=2", "dp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "whole gradient for a sharded parameter", "missing-gradient-reduction gradient-shard-differs-from-weight",
+        "whole gradient for a sharded parameter", "missing-gradient-reduction gradient-sharded-unlike-weight",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -581,7 +580,7 @@ loss l
 program
   y = linear(x, w)
   l = cross_entropy(y, t)
-  dy = backward l (grad(l))
+  dy, _ = backward l (grad(l))
   _, grad(w) = backward y (dy)
 - reduce-gradients w over dp
 + reduce-gradients w over dp by avg
@@ -600,7 +599,7 @@ loss l
 program
   y = linear(x, w)
   l = cross_entropy(y, t)
-  dy = backward l (grad(l))
+  dy, _ = backward l (grad(l))
   _, grad(w) = backward y (dy)
 - reduce-gradients w over dp divide 8
 + reduce-gradients w over dp divide 4
@@ -704,7 +703,7 @@ loss l
 program
   y = linear(x, w)
   l = cross_entropy(y, t, reduction="sum")
-  dy = backward l (grad(l))
+  dy, _ = backward l (grad(l))
   _, grad(w) = backward y (dy)
   reduce-gradients w over dp
   update w
@@ -743,7 +742,7 @@ program
   y = linear(x, w)
   l = cross_entropy(y, t)
   shown = all-reduce avg(l) over dp
-  dy = backward l (grad(l))
+  dy, _ = backward l (grad(l))
   _, g = backward y (dy)
   grad(w) = all-reduce avg(g) over dp
   update w
@@ -769,7 +768,8 @@ program
 """,
     ),
     *pair(
-        "tokens counted on one rank only", "wrong-loss-scale missing-allreduce partial-times-partial",
+        "tokens counted on one rank only", "wrong-loss-scale missing-allreduce partial-times-partial"
+        " partial-through-nonlinear",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -799,8 +799,8 @@ input dl f32[8,16] dp:S(0)
 program
   y = linear(x, w)
   _, g = backward y (dl)
-- grad(w) = all-reduce(g, dtype="bfloat16") over dp
-+ grad(w) = all-reduce(g, dtype="float32") over dp
+- grad(w) = all-reduce(g, dtype=bf16) over dp
++ grad(w) = all-reduce(g, dtype=f32) over dp
   update w
 """,
     ),
@@ -857,7 +857,7 @@ program tp=1
 mesh tp=2
 input p f32[4,8] tp:P
 program tp=0
-- y = all-reduce(p, dtype="bfloat16") over tp
+- y = all-reduce(p, dtype=bf16) over tp
 + y = all-reduce(p) over tp
 program tp=1
   y = all-reduce(p) over tp

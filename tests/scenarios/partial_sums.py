@@ -29,7 +29,7 @@ program
 - y = {use.format("part")}
 """,
         )
-    ),  # fmt: skip
+    ),
     *pair(
         "row-parallel output goes on into the next layer's norm", "partial-through-nonlinear",
         """
@@ -169,7 +169,7 @@ program
 + r = all-reduce(p) over tp
 + y = add(r, res)
 """,
-        ("tp=2", "tp=3 dp=2", "dp=2 cp=2 tp=2"),
+        ("tp=2", "dp=3 tp=4", "dp=2 cp=2 tp=2"),
     ),
     *pair(
         "residual added and never reduced", "missing-allreduce",
@@ -187,7 +187,8 @@ program
 """,
     ),
     *pair(
-        "partial into a column-parallel matmul whose weight splits the same dimension", "missing-allreduce partial-times-partial",
+        "partial into a column-parallel matmul whose weight splits the same dimension", "missing-allreduce"
+        " partial-times-partial",
         """
 mesh tp=2
 weight w1 f32[16,8] tp:S(1)

@@ -391,7 +391,7 @@ program
 """,
     ),
     *pair(
-        "vocabulary-parallel embedding without its all-reduce", "missing-allreduce partial-through-nonlinear",
+        "vocabulary-parallel embedding without its all-reduce", "missing-allreduce bias-added-to-partial",
         """
 mesh $MESH
 weight e f32[64,8] tp:S(0)
@@ -529,10 +529,10 @@ program
 mesh ep=2
 input tokens f32[16,8] ep:S(0)
 program ep=0
-  d: f32[7,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[5,3], receive-splits=[5,2]) over ep
+  d0: f32[7,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[5,3], receive-splits=[5,2]) over ep
 program ep=1
-- d: f32[10,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[3,5], receive-splits=[5,5]) over ep
-+ d: f32[9,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[2,6], receive-splits=[3,6]) over ep
+- d1: f32[10,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[3,5], receive-splits=[5,5]) over ep
++ d1: f32[9,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[2,6], receive-splits=[3,6]) over ep
 """,
     ),
     *pair(
@@ -542,19 +542,19 @@ mesh ep=2
 input tokens f32[16,8] ep:S(0)
 weight w f32[4,8,8] ep:S(0)
 program ep=0
-  d: f32[7,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[5,3], receive-splits=[5,2]) over ep
-  e: f32[7,8] = expert_mlp(d, w)
-- c: f32[7,8] = all-to-all(e, dim=0, concat-dim=0, splits=[5,3], receive-splits=[5,2]) over ep
-+ c: f32[8,8] = all-to-all(e, dim=0, concat-dim=0, splits=[5,2], receive-splits=[5,3]) over ep
+  d0: f32[7,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[5,3], receive-splits=[5,2]) over ep
+  e0: f32[7,8] = expert_mlp(d0, w)
+- c0: f32[7,8] = all-to-all(e0, dim=0, concat-dim=0, splits=[5,3], receive-splits=[5,2]) over ep
++ c0: f32[8,8] = all-to-all(e0, dim=0, concat-dim=0, splits=[5,2], receive-splits=[5,3]) over ep
 program ep=1
-  d: f32[9,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[2,6], receive-splits=[3,6]) over ep
-  e: f32[9,8] = expert_mlp(d, w)
-- c: f32[9,8] = all-to-all(e, dim=0, concat-dim=0, splits=[2,6], receive-splits=[3,6]) over ep
-+ c: f32[8,8] = all-to-all(e, dim=0, concat-dim=0, splits=[3,6], receive-splits=[2,6]) over ep
+  d1: f32[9,8] = all-to-all(tokens, dim=0, concat-dim=0, splits=[2,6], receive-splits=[3,6]) over ep
+  e1: f32[9,8] = expert_mlp(d1, w)
+- c1: f32[9,8] = all-to-all(e1, dim=0, concat-dim=0, splits=[2,6], receive-splits=[3,6]) over ep
++ c1: f32[8,8] = all-to-all(e1, dim=0, concat-dim=0, splits=[3,6], receive-splits=[2,6]) over ep
 """,
     ),
     *pair(
-        "combine over another group than dispatch", "expert-groups-differ wrong-collective-group",
+        "combine over another group than dispatch", "expert-exchange-not-undone wrong-collective-group",
         """
 mesh dp=2 ep=2
 weight w f32[4,8,8] ep:S(0)
@@ -568,7 +568,7 @@ program
 """,
     ),
     *pair(
-        "tokens dispatched and never combined", "expert-groups-differ mismatched-shards missing-combine",
+        "tokens dispatched and never combined", "expert-exchange-not-undone mismatched-shards",
         """
 mesh ep=2
 weight w f32[4,8,8] ep:S(0)

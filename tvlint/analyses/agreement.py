@@ -73,7 +73,28 @@ def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagr
         if other:
             return Disagreement("group", ours, tuple(other[:1]))
         return Disagreement("absent", ours, (), absent)
+    return _reordered(meetings)
+
+
+def _reordered(meetings: list[Meeting]) -> Disagreement | None:
+    """The first place at which a member brings a tensor that another member brings at another place."""
+    if len(meetings) < 2 or all(len({call.site for call in meeting.calls.values()}) < 2 for meeting in meetings):
+        return None
+    first, *others = meetings[0].members
+    own = [_brought(meeting.calls[first]) for meeting in meetings]
+    for rank in others:
+        theirs = [_brought(meeting.calls[rank]) for meeting in meetings]
+        if own != theirs and len(set(own)) == len(own) and set(own) == set(theirs):
+            turn = next(at for at, (one, other) in enumerate(zip(own, theirs, strict=True)) if one != other)
+            return Disagreement("order", (meetings[turn].calls[first],), (meetings[turn].calls[rank],))
     return None
+
+
+def _brought(call: Call) -> object:
+    operator = call.operator
+    if isinstance(operator, ReduceGradients):
+        return (operator.weights, call.micro_batch)
+    return (operator.inputs if isinstance(operator, Communicate) else (), call.micro_batch)
 
 
 def _parted(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import reads, writes
-from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Send
+from tvlint.ir.plan import Backward, Phase, Plan, Program, Role, Segment, Send
 
 _GIVEN = (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT)
 
@@ -110,7 +110,11 @@ def _given(plan: Plan, name: str) -> bool:
 
 
 def _first_read(segment: Segment, name: str) -> int | None:
-    return next((index for index, operator in enumerate(segment.operators) if name in reads(operator)), None)
+    """The first operator that needs `name`: reads it, or is the backward of one that does."""
+    for index, operator in enumerate(segment.operators):
+        if name in reads(operator) or (isinstance(operator, Backward) and name in operator.forward.inputs):
+            return index
+    return None
 
 
 def _producer(segment: Segment, name: str) -> int:

@@ -20,6 +20,9 @@ _OTHER_DTYPE = frozenset(
     }
 )  # fmt: skip
 """Functions whose result is of another dtype than their operands."""
+_LOSSES = ("cross_entropy", "nll_loss")
+_CASTS = {"to": "", "type": "", "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
+_NUMBERS = ("torch.", "float", "bfloat", "int", "uint", "bool")
 
 
 def derive_tensors(
@@ -153,6 +156,12 @@ def _collective_shape(operator: Communicate, shape: tuple[int, ...], size: int) 
 
 def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[int, ...], str]]:
     spec = spec_of(operator.op)
+    cast = _cast_to(operator)
+    if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
+        return [(found[operator.inputs[0]].shape, cast)]
+    if operator.op.rsplit(".", 1)[-1] in _LOSSES and operator.attributes.get("reduction", "mean") in ("mean", "sum"):
+        first = operator.inputs[0]
+        return [((), found[first].dtype)] if isinstance(first, str) and len(operator.outputs) == 1 else []
     tensors = [found[name] for name in operator.inputs if not isinstance(name, Literal)]
     dtypes = {tensor.dtype for tensor in tensors}
     floats = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)}
@@ -165,6 +174,16 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
         return [(shape, dtype) for shape in _output_shapes(bound, [tensor.shape for tensor in tensors])]
     except (UnsupportedError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
         return []
+
+
+def _cast_to(operator: Compute) -> str:
+    """The dtype that a cast gives; empty for other operators, and where it does not say."""
+    name = operator.op.rsplit(".", 1)[-1]
+    if not operator.inputs or name not in _CASTS:
+        return ""
+    given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
+    dtype = _CASTS[name] or operator.attributes.get("dtype", given[0] if given else None)
+    return dtype.removeprefix("torch.") if isinstance(dtype, str) and (_CASTS[name] or dtype.startswith(_NUMBERS)) else ""
 
 
 def _output_shapes(bound: Bound, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

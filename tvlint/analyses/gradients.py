@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import reads, writes
-from tvlint.ir.plan import Backward, Plan, Program, ReduceGradients, Role, Update
+from tvlint.ir.plan import Backward, Communicate, Plan, Program, ReduceGradients, Role, Send, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def tied(plan: Plan) -> Iterator[Tied]:
                         updates.setdefault(weight, {})[number] = (name, index)
                 elif isinstance(operator, ReduceGradients):
                     touched.update(operator.weights)
-                else:
+                elif isinstance(operator, (Communicate, Send)):
                     touched.update(owners[read] for read in reads(operator) if read in owners)
     for weight, places in made.items():
         both = [number for number in places if number in updates.get(weight, {})]

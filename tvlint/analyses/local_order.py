@@ -58,6 +58,7 @@ class _Walk:
         self.plan = plan
         self.program = program
         self.asynchronous = asynchronous
+        self.batches = sorted({step.micro_batch for step in program.steps})[:64]
         self.open: dict[str, list[_Issue]] = {}
         self.closed: dict[str, list[_Issue]] = {}
         self.writing: dict[object, _Issue] = {}
@@ -87,6 +88,11 @@ class _Walk:
                 written |= {("gradient", weight): weight for weight in operator.weights}
             if isinstance(operator, Update):
                 read |= {("gradient", weight): weight for weight in operator.weights}
+                for weight in operator.weights:
+                    tensor = self.plan.tensors.get(weight)
+                    if tensor is not None and tensor.gradient:
+                        read |= {self._key(tensor.gradient, inner, renamed, step, number): tensor.gradient}
+                        read |= {(tensor.gradient, micro_batch): tensor.gradient for micro_batch in self.batches}
                 written |= {weight: weight for weight in operator.weights}
             yield from self._collisions(read, written, segment.name, index)
             handle = handle_of(operator)

@@ -31,6 +31,16 @@ def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
     return tuple(found)
 
 
+def messaged_axes(facts: Facts) -> frozenset[str]:
+    """The axes along which messages may go; those by rank count for all."""
+    found: set[str] = set()
+    for segment in facts.plan.segments.values():
+        for operator in segment.operators:
+            if isinstance(operator, Send):
+                found.update([operator.peer.axis] if operator.peer.axis else [axis.name for axis in facts.plan.mesh.axes])
+    return frozenset(found)
+
+
 def _exchanging(facts: Facts) -> frozenset[str]:
     """The axes along which collectives run and no message that stays on the axis."""
     met: set[str] = set()

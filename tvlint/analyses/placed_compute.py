@@ -15,7 +15,7 @@ class Form:
     """One contraction: operands and one result in named dimensions.
 
     `linear` are the sets of operands in which it is jointly linear. `shape_only` operands matter by their split alone. Of
-    names in `greatest` the result is the greatest element.
+    names in `greatest` the result is the greatest element; parts along names in `merged` are put together in ways of their own.
     """
 
     operands: tuple[Names, ...]
@@ -27,6 +27,7 @@ class Form:
     shape_only: frozenset[int] = frozenset()
     constant: bool = False
     greatest: frozenset[str] = frozenset()
+    merged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,13 @@ def forms(bound: Bound, constant: bool) -> Iterator[Form]:
     rows = frozenset(name for name, at in holders.items() if at and at <= linear)
     greatest = frozenset(name for name, results in bound.splits.items() if results == "max")
     mapped = frozenset(name for name, results in bound.splits.items() if results == "maps")
+    merged = frozenset(name for name, results in bound.splits.items() if results == "merge")
     for position, output in enumerate(bound.outputs):
         used = bound.row_wise.get(position, frozenset(range(len(bound.operands))))
         unused = frozenset(range(len(bound.operands))) - used
         yield Form(
             bound.operands, output, bound.reduced | rows, bound.averaged, bound.whole - rows - greatest - mapped,
-            bound.linear, bound.shape_only | unused, constant, greatest,
+            bound.linear, bound.shape_only | unused, constant, greatest, merged,
         )  # fmt: skip
 
 
@@ -101,6 +103,8 @@ def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
         found = _partial(form, operands, partial, split)
         if found is not None:
             return found
+    if form.merged & set(split):
+        return None
     if any(placement is None for at, placement in enumerate(operands) if at not in form.shape_only):
         return None
     if wrong is not None:

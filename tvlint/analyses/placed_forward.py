@@ -8,12 +8,12 @@ from fractions import Fraction
 
 from tvlint.analyses.placed import On, Placed, Where, is_whole
 from tvlint.analyses.placed_compute import Form, Wrong, forms, on_axis
-from tvlint.analyses.placed_opaque import greatest, over_shards
+from tvlint.analyses.placed_opaque import greatest, loss_spec, over_shards
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_compute
 from tvlint.analyses.placed_states import states
 from tvlint.analyses.placed_walk import UNKNOWN, Walk
-from tvlint.ir.placement import Partial, Replicate, Shard
+from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Compute, Literal, Role
 from tvlint.ops.nonlinear import never_linear
 from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
@@ -32,7 +32,7 @@ _RENAMED = {
 
 def bind(walk: Walk, operator: Compute) -> tuple[OpSpec, Bound, list[str]] | None:
     """The operator's meaning, its annotation for this use and its tensor operands; None where the table does not have it."""
-    spec = spec_of(operator.op)
+    spec = spec_of(operator.op) or loss_spec(operator)
     if spec is None:
         return None
     names = [name for name in operator.inputs if not isinstance(name, Literal)]
@@ -113,8 +113,8 @@ def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
     ranks = [len(walk.shape(name) or ()) for name in names]
     found = []
     for axis in walk.axes:
-        rule, at = over_shards(operator, [walk.value(name).on.get(axis) for name in names], ranks)
-        if rule:
+        rule, at = over_shards(operator, [walk.value(name).on.get(axis) for name in names], ranks, axis)
+        if rule and not (rule == "attention-over-local-keys" and axis in walk.messaged):
             found.append((rule, names[at], axis))
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvlint.analyses.placed import On, Placed, is_whole, words
+from tvlint.analyses.placed import On, Placed, Shuffled, is_whole, words
 from tvlint.analyses.placed_axes import DATA_AXES
 from tvlint.analyses.placed_scales import judge_gradient, judge_loss, of_reducer
 from tvlint.analyses.placed_walk import Walk
@@ -68,6 +68,8 @@ def ends(walk: Walk) -> None:
         if tensor is not None and tensor.placements is not None:
             continue
         for axis in walk.axes:
+            if isinstance(value.on.get(axis), Shuffled):
+                walk.say("pieces-not-in-rank-order", name, axis, "output", "in order")
             if not isinstance(value.on.get(axis), Partial):
                 continue
             if of_weight:

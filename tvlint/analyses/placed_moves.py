@@ -82,7 +82,7 @@ def receive(walk: Walk, operator: Receive) -> None:
     walk.store(operator.tensor, dict(value.on), dict(value.origin))
 
 
-def _received_from(walk: Walk) -> CommunicationCall | None:
+def _received_from(walk: Walk) -> Call | None:
     partners = walk.facts.derived("senders", lambda: _senders(walk.facts))
     return partners.get(walk.where)
 
@@ -106,8 +106,8 @@ def _over_no_axis(walk: Walk, operator: Communicate, source: str) -> None:
         walk.say("wrong-collective-group", source, partial[0], operator.kind.value, describe(ranks))
 
 
-def _senders(facts: Facts) -> dict[Where, CommunicationCall]:
-    found: dict[Where, CommunicationCall] = {}
+def _senders(facts: Facts) -> dict[Where, Call]:
+    found: dict[Where, Call] = {}
     for _, receives in facts.traffic.channels.values():
         for call in receives:
             if call.partner is not None:

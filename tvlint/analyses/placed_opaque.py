@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tvlint.analyses.placed import On
+from tvlint.analyses.rings import is_attention
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Compute
+from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
 
 _LAST_DIM_WHOLE = {
     "cross_entropy": "loss-over-shards",
@@ -17,11 +19,12 @@ _LAST_DIM_WHOLE = {
     "rmsnorm": "norm-over-shards",
 }
 _ATTENTION_SEQUENCE = {"scaled_dot_product_attention": -2, "flash_attn_func": 1, "flash_attention": 1}
+_SEQUENCE_AXES = frozenset({"cp", "context", "sp", "seq", "sequence"})
 _SPLITTING = ("chunk", "split", "tensor_split", "unbind")
 
 
-def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int]) -> tuple[str, int]:
-    """The rule that the operator breaks on one axis, and the operand concerned; an empty rule: none that is known."""
+def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int], axis: str) -> tuple[str, int]:
+    """The rule that the operator breaks on `axis`, and the operand concerned; an empty rule: none that is known."""
     name = operator.op.rsplit(".", 1)[-1].replace("-", "_")
     if not operands or not ranks:
         return "", 0
@@ -31,14 +34,43 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int])
     dim = first.dim % rank
     if name in _LAST_DIM_WHOLE and dim == rank - 1 and (rank == 2 or "loss" not in _LAST_DIM_WHOLE[name]):
         return _LAST_DIM_WHOLE[name], 0
-    if name in _ATTENTION_SEQUENCE and len(operands) > 1 and rank == 4 and dim == _ATTENTION_SEQUENCE[name] % rank:
+    if is_attention(operator) and len(operands) > 1 and dim < rank - 1:
         keys = operands[1]
-        return ("attention-over-local-keys", 1) if isinstance(keys, Shard) and keys.dim % rank == dim else ("", 0)
+        known = rank == 4 and name in _ATTENTION_SEQUENCE and dim == _ATTENTION_SEQUENCE[name] % rank
+        sequence = known or rank == 2 or (rank == 3 and axis in _SEQUENCE_AXES)
+        local = sequence and isinstance(keys, Shard) and keys.dim % rank == dim
+        return ("attention-over-local-keys", 1) if local else ("", 0)
     if name in _SPLITTING and not first.parts:
         along = operator.attributes.get("dim", 0)
         if isinstance(along, int) and along % rank == dim and dim == rank - 1:
             return "packed-split-across-shards", 0
     return "", 0
+
+
+def loss_spec(operator: Compute) -> OpSpec | None:
+    """Cross-entropy of rows of scores with the indices of their targets: a mean or a sum over the rows."""
+    return _LOSS if operator.op.rsplit(".", 1)[-1] in ("cross_entropy", "nll_loss") else None
+
+
+def _loss(call: Call) -> Bound:
+    call.reject_unknown("reduction")
+    call.expect(2)
+    rows = stars(len(call.shape(0)) - 1)
+    reduction = call.attributes.get("reduction", "mean")
+    if not rows or len(call.shape(1)) != len(rows) or reduction not in ("mean", "sum", "none"):
+        raise UnsupportedError(f"`{call.op}` with the reduction {reduction}")
+    gone = frozenset(rows)
+    return Bound(
+        ((*rows, "class"), rows),
+        (rows if reduction == "none" else (),),
+        reduced=gone if reduction == "sum" else frozenset(),
+        averaged=gone if reduction == "mean" else frozenset(),
+        whole=frozenset({"class"}),
+        zero_gradient=frozenset({1}),
+    )
+
+
+_LOSS = OpSpec("cross-entropy", (), _loss)
 
 
 def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:

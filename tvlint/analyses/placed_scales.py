@@ -1,7 +1,7 @@
 """By which factor losses and gradients differ from the sum over all elements that they are made of.
 
-A mean over a shard is the sum over all ranks divided by what one rank holds; an average over ranks divides by their number; a gradient
-has the factor of the loss that its backward starts from. Every micro-batch adds to the gradient of a weight.
+A mean over a shard is the sum over all ranks divided by what one rank holds; an average over ranks divides by their number; a
+gradient has the factor of the loss that its backward starts from. Every micro-batch adds to the gradient of a weight.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, ReduceGradients
 from tvlint.ops.spec import ONE, Bound
 
-_KEEPS = frozenset({"to", "float", "half", "bfloat16", "double", "identity", "clone", "contiguous", "view", "reshape", "squeeze",
-                    "unsqueeze", "detach", "type_as"})  # fmt: skip
+_KEEPS = frozenset(
+    {
+        "to", "float", "half", "bfloat16", "double", "identity", "clone", "contiguous", "view", "reshape", "squeeze",
+        "unsqueeze", "detach", "type_as",
+    }
+)  # fmt: skip
 
 
 def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
@@ -35,7 +39,7 @@ def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
             walk.scales[output] = scale
         elif last in ("mul", "div", "truediv") and len(literals) == 1 and isinstance(operator.inputs[0], str):
             number = _fraction(literals[0])
-            if number:
+            if number is not None:
                 walk.scales[output] = replace(scale, factor=scale.factor * (number if last == "mul" else 1 / number))
         return
     shape = walk.shape(output)
@@ -152,7 +156,7 @@ def _odd(walk: Walk, scale: Scale, right: set[Fraction]) -> Fraction | None:
         return None
     batches = walk.plan.micro_batches
     likely = {Fraction(prod(part)) for count in range(1, len(sizes) + 1) for part in combinations(sizes, count)}
-    likely |= {Fraction(one, other) for one in (1, *likely) for other in likely if one != other} | {Fraction(batches)}
+    likely |= {one / other for one in (Fraction(1), *likely) for other in likely if one != other} | {Fraction(batches)}
     likely |= {one / batches for one in likely}
     return ratio if ratio in likely else None
 

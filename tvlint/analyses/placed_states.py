@@ -30,13 +30,14 @@ def states(walk: Walk, operator: Compute) -> None:
                 continue
             if state.region is not None and other.region is not None and state.whole == other.whole:
                 if state.region != other.region:
-                    walk.say("state-of-another-shard", state.name, "", operator.op, other.name, _box(state.region))
+                    lies = _box(state.region), _box(other.region)
+                    walk.say("state-of-another-shard", state.name, "", operator.op, other.name, *lies)
                     return
                 continue
             for axis in walk.axes:
                 own, against = walk.value(state.name).on.get(axis), walk.value(other.name).on.get(axis)
                 if isinstance(own, Shard) and isinstance(against, Shard) and own != against:
-                    walk.say("state-of-another-shard", state.name, axis, operator.op, f"{other.name}` ({words(against)})`")
+                    walk.say("state-of-another-shard", state.name, axis, operator.op, other.name, words(own), words(against))
                     return
 
 

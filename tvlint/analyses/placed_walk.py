@@ -8,7 +8,7 @@ from fractions import Fraction
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.placed import AtRoot, Defect, On, Placed, Shuffled, Where, same, words
-from tvlint.analyses.placed_axes import common_axes
+from tvlint.analyses.placed_axes import common_axes, messaged_axes
 from tvlint.ir.placement import Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import Group, Program, Role, Tensor
 
@@ -38,6 +38,7 @@ class Walk:
         self.rank = min(program.ranks, default=0)
         self.axes = common_axes(facts, program)
         self.sent = sent
+        self.messaged = facts.derived("messaged axes", lambda: messaged_axes(facts))
         self.found: list[Defect] = []
         self.values: dict[str, Placed] = {}
         self.producer: dict[str, Where] = {}
@@ -78,11 +79,14 @@ class Walk:
             return tensor.whole
         return whole_shape(self.plan.mesh, shape, placements)
 
-    def say(self, rule: str, name: str, axis: str, operator: str = "", other: str = "", has: str = "") -> None:
+    def say(
+        self, rule: str, name: str, axis: str, operator: str = "", other: str = "", has: str = "", wants: str = ""
+    ) -> None:
         """Notes that `rule` is broken at the present operator."""
         value = self.value(name)
         made = value.origin.get(axis) or self.producer.get(name)
-        self.found.append(Defect(rule, self.where, name, axis, has or words(value.on.get(axis)), operator, other, made))
+        has = has or words(value.on.get(axis))
+        self.found.append(Defect(rule, self.where, name, axis, has, operator, other, made, (), wants))
 
     def store(self, name: str, on: dict[str, On], origin: dict[str, Where], accumulate: bool = False) -> None:
         """Keeps how a result lies; what could not be derived is what the plan declares of it."""

@@ -11,13 +11,16 @@ from tvlint.analyses.placements import defects
 from tvlint.findings import Finding, Related, Severity
 
 
+def of_rule(facts: Facts, rule: str) -> list[Defect]:
+    """The defects of `rule`, those of derived placements first."""
+    return [defect for defect in (*defects(facts), *claim_defects(facts)) if defect.rule == rule]
+
+
 def report(
     facts: Facts, rule: str, severity: Severity, message: Callable[[Defect], str], help: Callable[[Defect], str]
 ) -> Iterator[Finding]:
     """The defects of `rule` as findings."""
-    for defect in (*defects(facts), *claim_defects(facts)):
-        if defect.rule != rule:
-            continue
+    for defect in of_rule(facts, rule):
         related: tuple[Related, ...] = ()
         if defect.made is not None and defect.made != defect.where:
             related = (Related(f"`{defect.name}` gets its placement here", facts.place(*defect.made)),)

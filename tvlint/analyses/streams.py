@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import handle_of, overwritten, reads, stream_of, writes
-from tvlint.ir.plan import Await, Plan, Program, Record, Role, Wait
+from tvlint.ir.plan import Await, Plan, Program, Record, Role, Update, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,15 @@ def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
                 for other, at in now.items():
                     clock[other] = max(clock.get(other, 0), at)
                 handles[handle] = dict(clock) | {stream: now[stream]}
-            for name in reads(operator):
+            stepped = operator.weights if isinstance(operator, Update) else ()
+            for name in (*reads(operator), *_gradients(plan, stepped)):
                 key = _key(plan, name, step.micro_batch)
                 written = writers.get(key)
                 known = written is None or key in pending or written[0] == stream or clock.get(written[0], 0) >= written[1]
                 if written is not None and not known:
                     yield Crossing(step.segment, index, name, stream, written[0], written[2:], False, program.ranks)
                 readers.setdefault(key, {})[stream] = (now[stream], step.segment, index)
-            for name in {*writes(operator), *overwritten(operator)}:
+            for name in {*writes(operator), *overwritten(operator), *stepped}:
                 key = _key(plan, name, step.micro_batch)
                 for other, (at, where, position) in readers.get(key, {}).items():
                     if other != stream and clock.get(other, 0) < at and name not in reads(operator):
@@ -82,6 +83,11 @@ def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
                 if handle:
                     pending[key] = handle
                 readers.pop(key, None)
+
+
+def _gradients(plan: Plan, weights: Iterable[str]) -> list[str]:
+    """What an optimizer step reads besides the weights themselves."""
+    return [tensor.gradient for weight in weights if (tensor := plan.tensors.get(weight)) is not None and tensor.gradient]
 
 
 def _join(clock: dict[str, int], other: dict[str, int]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tvlint.analyses.agreement import disagreements
 from tvlint.analyses.cycles import cycles_of_collectives, in_words
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.issue_order import crossed_issues
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.ranks import describe
 
@@ -14,10 +15,13 @@ SEVERITY = Severity.ERROR
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Cycles of ranks that each stand in a collective which the next has not reached."""
+    """Cycles of ranks that each stand in a collective which the next has not reached, or has not issued yet."""
     if disagreements(facts):
         return
-    for cycle in cycles_of_collectives(facts, facts.buffered):
+    cycles = cycles_of_collectives(facts, facts.buffered)
+    if not cycles and not facts.buffered.blocked:
+        cycles = crossed_issues(facts.traffic)
+    for cycle in cycles:
         stands = "; ".join(f"rank {call.rank} in {in_words(facts, call)} over {describe(call.members)}" for call in cycle[:8])
         yield Finding(
             "interleaved-communicators",

@@ -12,7 +12,7 @@ from tvlint.ir.plan import Collective, Communicate, Tensor
 
 SEVERITY = Severity.ERROR
 
-_UNEVEN = (Collective.ALL_TO_ALL, Collective.BARRIER, Collective.SCATTER)
+_UNEVEN = (Collective.BARRIER, Collective.SCATTER)
 
 
 def check(facts: Facts) -> Iterator[Finding]:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import Defect
-from tvlint.analyses.placement_findings import report
+from tvlint.analyses.placement_findings import of_rule, report
 from tvlint.findings import Finding, Severity
+from tvlint.ir.plan import Compute
 
-SEVERITY = Severity.WARNING
+SEVERITY = Severity.ERROR
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Splits along a dimension that is sharded as one piece."""
-    return report(facts, "packed-split-across-shards", SEVERITY, _message, _help)
+    """Splits along a dimension that is sharded as one piece; into two parts only a warning, since weights of gated units are
+    often stored with the parts of every rank side by side."""
+    found = report(facts, "packed-split-across-shards", SEVERITY, _message, _help)
+    for defect, finding in zip(of_rule(facts, "packed-split-across-shards"), found, strict=True):
+        operator = facts.plan.segments[defect.where[0]].operators[defect.where[1]]
+        parts = len(operator.outputs) if isinstance(operator, Compute) else 0
+        yield finding if parts > 2 else replace(finding, severity=Severity.WARNING)
 
 
 def _message(defect: Defect) -> str:

@@ -18,6 +18,10 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
+    if defect.operator == "output":
+        return f"output `{defect.name}` is {defect.has} over `{defect.axis}`"
+    if not defect.ranks:
+        return f"`{defect.name}` is {defect.has} over `{defect.axis}`, but is used or claimed as {defect.other}"
     return (
         f"{defect.operator} over {defect.axis} goes by rank order: `{defect.name}` is {defect.has}, "
         f"where the plan claims {defect.other}"

@@ -4,17 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.calls import Call, Meeting, Site
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import Defect
 from tvlint.analyses.placement_findings import report
 from tvlint.findings import Finding, Severity
+from tvlint.ir.plan import Collective, Communicate
 
 SEVERITY = Severity.ERROR
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Splits whose number or sum does not fit the group and the tensor."""
-    return report(facts, "wrong-all-to-all-splits", SEVERITY, _message, _help)
+    """Splits whose number or sum does not fit the group and the tensor, or of which two ranks differ."""
+    yield from report(facts, "wrong-all-to-all-splits", SEVERITY, _message, _help)
+    seen: set[Site] = set()
+    for meetings in facts.traffic.meetings.values():
+        for meeting in meetings:
+            call, text = _crossed(meeting)
+            if call is None or call.site in seen:
+                continue
+            seen.add(call.site)
+            yield Finding(
+                "wrong-all-to-all-splits",
+                SEVERITY,
+                text,
+                facts.call(call),
+                "let every rank receive from each what that rank sends to it",
+                (),
+                facts.fold.everywhere(meeting.members),
+            )
+
+
+def _crossed(meeting: Meeting) -> tuple[Call | None, str]:
+    """The first pair of ranks of which one sends another size than the other receives."""
+    splits: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    for rank, call in meeting.calls.items():
+        operator = call.operator
+        if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL:
+            return None, ""
+        splits[rank] = (operator.splits, operator.receive_splits)
+    count = len(meeting.members)
+    if len({call.site for call in meeting.calls.values()}) < 2 or len(splits) < count:
+        return None, ""
+    if any(len(sent) != count or len(received) != count for sent, received in splits.values()):
+        return None, ""
+    for at, rank in enumerate(meeting.members):
+        for other, peer in enumerate(meeting.members):
+            sent, received = splits[rank][0][other], splits[peer][1][at]
+            if sent != received:
+                text = f"rank {rank} sends {sent} to rank {peer} in the all-to-all, which receives {received} from it"
+                return meeting.calls[peer], text
+    return None, ""
 
 
 def _message(defect: Defect) -> str:

@@ -29,7 +29,7 @@ from tvlint.ir.plan import (
 )
 from tvlint.readers.plan_text_clauses import Scope, parse_clauses
 from tvlint.readers.plan_text_lexer import Line
-from tvlint.readers.plan_text_types import parse_dtype, parse_tensor
+from tvlint.readers.plan_text_types import DTYPES, parse_dtype, parse_tensor
 
 KINDS = {kind.value: kind for kind in Collective}
 REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
@@ -272,6 +272,14 @@ def _ints(found: dict[str, int | str | tuple[int, ...]], key: str) -> tuple[int,
     return value if isinstance(value, tuple) else ()
 
 
+def _dtype(line: Line) -> str:
+    """A dtype, bare or as a string."""
+    if not line.peek().startswith('"'):
+        return parse_dtype(line)
+    text = line.string("a dtype such as `f32`")
+    return DTYPES.get(text, text)
+
+
 def _collective_arguments(line: Line, found: dict[str, int | str | tuple[int, ...]]) -> tuple[str, ...]:
     line.expect("(")
     operands: list[str] = []
@@ -288,7 +296,7 @@ def _collective_arguments(line: Line, found: dict[str, int | str | tuple[int, ..
             elif key in ("splits", "receive-splits"):
                 found[key] = line.integers("size")
             elif key == "dtype":
-                found[key] = parse_dtype(line)
+                found[key] = _dtype(line)
             else:
                 known = ["dim", "concat-dim", "root", "splits", "receive-splits", "dtype"]
                 line.fail_unknown("an attribute of collectives", key, known, line.index - 2)

@@ -5,9 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvlint.analyses.derived_tensors import derive_tensors, link_gradients
-from tvlint.analyses.implicit_segments import implicit_segments, signature
+from tvlint.analyses.implicit_segments import implicit_segments, reads, signature
 from tvlint.analyses.local_shapes import whole_shape
-from tvlint.ir.plan import Backward, Compute, Operator, Plan, Program, Role, Segment, Step, Tensor
+from tvlint.ir.plan import (
+    Backward,
+    Communicate,
+    Compute,
+    Operator,
+    Plan,
+    Program,
+    Role,
+    Segment,
+    Step,
+    Tensor,
+)
 from tvlint.readers.plan_text_draft import Draft, Section
 from tvlint.readers.plan_text_lexer import nearest
 from tvlint.readers.plan_text_operators import PendingBackward
@@ -131,8 +142,15 @@ def _link(draft: Draft, tensors: dict[str, Tensor]) -> None:
         known = tensors.get(name)
         if known is not None and not known.gradient and name not in draft.no_gradient:
             tensors[name] = replace(known, gradient=gradient)
+    everything = [item for section in (*draft.segments.values(), *draft.programs) for item in section.items]
+    owned = {gradient for gradients in undecided.values() for gradient in gradients}
+    further = {name for item in everything if isinstance(item, Compute | Communicate) and owned.intersection(item.outputs)
+               for name in reads(item)}
     for name, gradients in undecided.items():
         known = tensors.get(name)
+        last_ones = [gradient for gradient in gradients if gradient not in further]
+        if known is not None and not known.gradient and len(last_ones) == 1 and name not in draft.no_gradient:
+            tensors[name] = known = replace(known, gradient=last_ones[0])
         if known is None or known.gradient or known.role is not Role.WEIGHT or name in draft.no_gradient:
             continue
         last = (draft.programs or list(draft.segments.values()))[-1].line

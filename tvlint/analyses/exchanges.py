@@ -1,0 +1,106 @@
+"""Tokens that all-to-alls hand to other ranks and back: which groups' exchanges every value has gone through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.facts import Facts
+from tvlint.analyses.operands import writes
+from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, Program, Role
+from tvlint.ops.table import spec_of
+
+Exchange = tuple[object, ...]
+"""The communicator of an all-to-all, as every member names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """At (`segment`, `index`) `name`, whose tokens were dispatched over `given`, is combined over `taken` or meets `other`."""
+
+    segment: str
+    index: int
+    name: str
+    given: str
+    taken: str
+    other: str
+    dispatched: tuple[str, int]
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """The exchanges that are not undone yet, with their places, and whether a weight was applied since the last."""
+
+    open: tuple[tuple[Exchange, str, tuple[str, int]], ...] = ()
+    worked: bool = False
+
+
+def unpaired(facts: Facts) -> Iterator[Unpaired]:
+    """Dispatches and combines that do not belong together, once per operator."""
+    operators = [operator for segment in facts.plan.segments.values() for operator in segment.operators]
+    if not any(_exchanges_tokens(operator) for operator in operators):
+        return
+    seen: dict[tuple[str, int], Unpaired] = {}
+    for program in facts.plan.programs:
+        for found in _in_program(facts, program):
+            seen.setdefault((found.segment, found.index), found)
+    yield from seen.values()
+
+
+def _exchanges_tokens(operator: object) -> bool:
+    """Whether the operator trades whole rows between ranks: it splits and joins along one dimension."""
+    if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL:
+        return False
+    return operator.dim is not None and operator.dim == (operator.dim if operator.concat_dim is None else operator.concat_dim)
+
+
+def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
+    rank = min(program.ranks, default=0)
+    tokens: dict[str, _Tokens] = {}
+    for name in dict.fromkeys(step.segment for step in program.steps if step.segment in facts.plan.segments):
+        for index, operator in enumerate(facts.plan.segments[name].operators):
+            where = (name, index)
+            if isinstance(operator, Communicate):
+                for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                    held = tokens.get(source, _Tokens())
+                    if not _exchanges_tokens(operator):
+                        tokens[output] = held if operator.kind is not Collective.ALL_TO_ALL else _Tokens()
+                        continue
+                    group = facts.fold.declared(operator.group)
+                    key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
+                    words = "/".join(group.axes) or group.name or "ranks " + ",".join(map(str, group.ranks))
+                    if held.open and held.open[-1][0] == key:
+                        tokens[output] = _Tokens(held.open[:-1], held.worked)
+                    elif held.open and held.worked:
+                        _, given, dispatched = held.open[-1]
+                        yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks)
+                        tokens[output] = _Tokens()
+                    else:
+                        tokens[output] = _Tokens((*held.open, (key, words, where)))
+            elif isinstance(operator, Compute):
+                yield from _compute(facts, program, operator, where, tokens)
+            elif isinstance(operator, Backward):
+                for output in writes(operator):
+                    tokens.pop(output, None)
+
+
+def _compute(
+    facts: Facts, program: Program, operator: Compute, where: tuple[str, int], tokens: dict[str, _Tokens]
+) -> Iterator[Unpaired]:
+    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    tensors = facts.plan.tensors
+    roles = {name: tensors[name].role if name in tensors else Role.ACTIVATION for name in names}
+    data = [name for name in names if roles.get(name) in (Role.ACTIVATION, Role.INPUT)]
+    exchanged = [name for name in data if tokens.get(name, _Tokens()).open]
+    own = tokens[exchanged[0]] if exchanged else _Tokens()
+    spec = spec_of(operator.op)
+    if exchanged and spec is not None and spec.name in ("add", "sub") and len(data) == 2:
+        other = next(name for name in (*data, "") if name != exchanged[0])
+        if tokens.get(other, _Tokens()).open != own.open and own.worked and other in roles:
+            _, given, dispatched = own.open[-1]
+            yield Unpaired(*where, exchanged[0], given, "", other, dispatched, program.ranks)
+            own = _Tokens()
+    worked = own.worked or any(role is Role.WEIGHT for role in roles.values())
+    for output in operator.outputs:
+        tokens[output] = _Tokens(own.open, worked and bool(own.open))

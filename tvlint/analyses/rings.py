@@ -1,0 +1,213 @@
+"""Ring attention: whose keys and values every rank attends to, step by step, and how the results are put together.
+
+Values are followed from rank to rank by the messages that carry them; an operator with one tensor operand keeps whose value it
+is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tvlint.analyses.calls import Call
+from tvlint.analyses.facts import Facts
+from tvlint.ir.plan import Communicate, Compute, Literal, Receive, Send
+from tvlint.ops.table import spec_of
+
+Where = tuple[str, int]
+_PARTS_OF = ("mul", "div", "truediv", "to", "float", "half", "bfloat16", "view", "reshape", "transpose", "permute")
+_LARGEST = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class RingDefect:
+    """What is wrong with the ring of `rank` at `where`: a `kind`, the value concerned, and in words what is missing."""
+
+    kind: str
+    where: Where
+    name: str
+    ranks: tuple[int, ...]
+    missing: tuple[int, ...] = ()
+    other: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Attention:
+    """One attention step of a rank: whose queries, keys and values it takes."""
+
+    where: Where
+    operator: Compute
+    query: tuple[str, int]
+    key: tuple[str, int]
+    value: tuple[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Rank:
+    """How far a rank has run, and whose value each of its names holds."""
+
+    rank: int
+    steps: list[tuple[Where, object, Call | None]]
+    at: int = 0
+    holds: dict[str, tuple[str, int]] = field(default_factory=dict)
+    attended: list[_Attention] = field(default_factory=list)
+    received: dict[tuple[str, int], str] = field(default_factory=dict)
+
+
+def is_attention(operator: Compute) -> bool:
+    """Whether the operator attends with queries, keys and values to a block of keys, by its name and operands."""
+    name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
+    if any(word in name for word in ("merge", "combine", "lse", "log_sum", "rescale", "mask", "norm", "backward")):
+        return False
+    named = "attention" in name or "attn" in name or name.startswith("flash") or name == "sdpa"
+    return named and sum(isinstance(operand, str) for operand in operator.inputs) >= 3
+
+
+def ring_defects(facts: Facts) -> tuple[RingDefect, ...]:
+    """What is wrong with the rings of the plan; computed once."""
+    return facts.derived("ring defects", lambda: tuple(_defects(facts)))
+
+
+def _defects(facts: Facts) -> Iterator[RingDefect]:
+    plan = facts.plan
+    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    if not any(isinstance(operator, Compute) and is_attention(operator) for operator in operators):
+        return
+    if not any(isinstance(operator, Receive) for operator in operators):
+        return
+    ranks = _run(facts)
+    merged: dict[tuple[str, Where, str, str], tuple[set[int], RingDefect]] = {}
+    for state in ranks.values():
+        for found in (*_unrotated(facts, state), *_missing(facts, state), *_summed(facts, state)):
+            merged.setdefault((found.kind, found.where, found.name, found.other), (set(), found))[0].add(state.rank)
+    for (kind, where, name, other), (members, first) in merged.items():
+        yield RingDefect(kind, where, name, tuple(sorted(members)), first.missing, other)
+
+
+def _run(facts: Facts) -> dict[int, _Rank]:
+    """Runs all ranks, each as far as what it receives has been sent."""
+    ranks = {rank: _Rank(rank, _steps(facts, rank)) for rank in facts.fold.present}
+    sent: dict[Call, tuple[str, int]] = {}
+    waiting = list(ranks.values())
+    progress = True
+    while progress:
+        progress = False
+        for state in waiting:
+            before = state.at
+            while state.at < len(state.steps) and _advance(state, sent):
+                state.at += 1
+            progress = progress or state.at > before
+        waiting = [state for state in waiting if state.at < len(state.steps)]
+    return ranks
+
+
+def _steps(facts: Facts, rank: int) -> list[tuple[Where, object, Call | None]]:
+    """The operators of the first run of every segment, with the calls of messages."""
+    number = facts.fold.program_of(rank)
+    calls = {(call.step, call.site.index): call for call in facts.traffic.calls.get(rank, ())}
+    found: list[tuple[Where, object, Call | None]] = []
+    done: set[str] = set()
+    for at, step in enumerate(facts.plan.programs[number].steps if number is not None else ()):
+        segment = facts.plan.segments.get(step.segment)
+        if segment is None or step.segment in done or len(found) > _LARGEST:
+            continue
+        done.add(step.segment)
+        for index, operator in enumerate(segment.operators):
+            found.append(((segment.name, index), operator, calls.get((at, index))))
+    return found
+
+
+def _advance(state: _Rank, sent: dict[Call, tuple[str, int]]) -> bool:
+    where, operator, call = state.steps[state.at]
+    if isinstance(operator, Send):
+        if call is not None:
+            sent[call] = _held(state, operator.tensor)
+    elif isinstance(operator, Receive):
+        if call is not None and call.partner is not None:
+            if call.partner not in sent and call.partner.rank != state.rank:
+                return False
+            held = sent.get(call.partner, (operator.tensor, state.rank))
+            state.holds[operator.tensor] = held
+            state.received[held] = operator.tensor
+    elif isinstance(operator, Communicate):
+        state.holds |= {name: (name, -1) for name in operator.outputs}
+    elif isinstance(operator, Compute):
+        tensors = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+        if is_attention(operator):
+            state.attended.append(_Attention(where, operator, *(_held(state, name) for name in tensors[:3])))
+        held_by = _held(state, tensors[0]) if len(tensors) == 1 else None
+        for name in operator.outputs:
+            state.holds[name] = held_by or (name, state.rank)
+    return True
+
+
+def _held(state: _Rank, name: str) -> tuple[str, int]:
+    return state.holds.get(name, (name, state.rank))
+
+
+def _unrotated(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
+    """Steps whose keys and values are those of different ranks."""
+    for step in state.attended:
+        keys, values = step.key[1], step.value[1]
+        if keys != values and min(keys, values) >= 0:
+            tensors = [operand for operand in step.operator.inputs if isinstance(operand, str)]
+            yield RingDefect("values", step.where, tensors[2], (state.rank,), (keys, values), tensors[1])
+
+
+def _missing(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
+    """Queries that never meet the keys of some rank of the ring."""
+    by_query: dict[tuple[str, int], list[_Attention]] = {}
+    for step in state.attended:
+        by_query.setdefault(step.query, []).append(step)
+    for steps in by_query.values():
+        roots = {step.key[0] for step in steps}
+        others = {rank for root, rank in state.received if root in roots and rank != state.rank}
+        axis = _axis(facts, state.rank, others)
+        if not axis or any(step.key[1] < 0 for step in steps):
+            continue
+        ring = facts.plan.mesh.along(state.rank, (axis,))
+        if any(_is_causal(step.operator) for step in steps):
+            ring = tuple(rank for rank in ring if rank <= state.rank)
+        missing = tuple(rank for rank in ring if rank not in {step.key[1] for step in steps})
+        if missing:
+            last = steps[-1]
+            yield RingDefect("step", last.where, _name(last, 1), (state.rank,), missing, f"{len(steps)} of {len(ring)}")
+
+
+def _axis(facts: Facts, rank: int, others: set[int]) -> str:
+    """The axis along which keys come from `others`; empty where there is no one axis, or where it is no ring."""
+    mesh = facts.plan.mesh
+    if not others or max(others) >= mesh.size or rank >= mesh.size:
+        return ""
+    own = mesh.coordinates(rank)
+    axes = {axis.name for other in others for axis in mesh.axes if mesh.coordinates(other)[axis.name] != own[axis.name]}
+    return axes.pop() if len(axes) == 1 else ""
+
+
+def _is_causal(operator: Compute) -> bool:
+    return any(bool(value) for name, value in operator.attributes.items() if "causal" in name)
+
+
+def _name(step: _Attention, position: int) -> str:
+    return [operand for operand in step.operator.inputs if isinstance(operand, str)][position]
+
+
+def _summed(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
+    """Results over different keys that are added as they are."""
+    results = {step.operator.outputs[0]: step for step in state.attended if step.operator.outputs}
+    if len({step.key for step in results.values()}) < 2:
+        return
+    for where, operator, _ in state.steps:
+        if not isinstance(operator, Compute) or not operator.outputs:
+            continue
+        parts = [operand for operand in operator.inputs if isinstance(operand, str)]
+        last = operator.op.rsplit(".", 1)[-1]
+        if len(parts) == 1 and last in _PARTS_OF and parts[0] in results:
+            results.setdefault(operator.outputs[0], results[parts[0]])
+        spec = spec_of(operator.op)
+        if spec is None or spec.name not in ("add", "sub") or len(parts) != 2 or not all(part in results for part in parts):
+            continue
+        one, two = results[parts[0]], results[parts[1]]
+        results.setdefault(operator.outputs[0], one)
+        if one.query == two.query and one.key != two.key:
+            yield RingDefect("sum", where, parts[0], (state.rank,), (), parts[1])

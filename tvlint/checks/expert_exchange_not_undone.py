@@ -1,0 +1,26 @@
+"""expert-exchange-not-undone: tokens that went to experts are not brought back over the group that dispatched them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.exchanges import unpaired
+from tvlint.analyses.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Combines over another group than their dispatch, and dispatched tokens that are added to those that stayed."""
+    for found in unpaired(facts):
+        what = f"is combined over {found.taken}" if found.taken else f"is added to `{found.other}`, whose tokens stayed"
+        yield Finding(
+            "expert-exchange-not-undone",
+            SEVERITY,
+            f"`{found.name}` holds tokens that were dispatched over {found.given}, but {what}",
+            facts.place(found.segment, found.index),
+            f"bring the tokens back with an all-to-all over {found.given}",
+            (Related("the tokens are dispatched here", facts.place(*found.dispatched)),),
+            facts.fold.everywhere(found.ranks),
+        )

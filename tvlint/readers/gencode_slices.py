@@ -32,11 +32,10 @@ def same_slices(replicas: Iterable[tuple[RankFile, ...]]) -> None:
         for name, parts in held.items():
             if len({_slice(part) for part in parts}) > 1:
                 odd = min(reversed(parts), key=lambda part: (_fits(part), said[part.name][_slice(part)]))
+                others = {part.shape for part in parts if part is not odd}
                 raise ReadError(
                     f"`{name}` is not the same slice on all ranks that have it",
-                    odd.source
-                    if odd.map_source is None or (not _fits(odd) and odd.shape != parts[0].shape)
-                    else odd.map_source,
+                    odd.source if odd.shape not in others else odd.map_source or odd.source,
                     "ranks that share a name share the tensor: generate the code again",
                 )
 

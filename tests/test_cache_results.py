@@ -129,6 +129,21 @@ def test_weakened_checks_and_the_solver_are_other_questions(proofs: list[str]) -
     assert proofs == []
 
 
+def test_operators_that_the_project_declares_are_part_of_the_question(
+    proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_module, "LARGE", 0)
+    proof = '[[proof]]\nreference = "single.plan"\nparallel = ["dp2-tp2.plan"]\n'
+    seen = 0
+    for annotation in ("", "b l^ h -> b l^ h", "b l h -> b l h"):
+        declared = f'[[operator]]\nname = "acme.norm"\nannotation = "{annotation}"\n' if annotation else ""
+        Path("tvlint.toml").write_text(declared + proof)
+        assert prove() == 0
+        assert main(["check", "dp2-tp2.plan"]) == 0
+        assert len(entries()) == seen + 2
+        seen += 2
+
+
 def test_a_solver_that_ran_out_of_time_is_asked_again(proofs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from tvlint.proof import second_opinion as module
 
@@ -216,6 +231,17 @@ def test_a_file_that_is_written_while_it_is_proved_is_not_remembered(
         return prove_then(*rest, **named)
 
     monkeypatch.setattr(module, "prove", meanwhile)
+    assert prove() == 0
+    assert entries() == []
+
+
+def test_what_a_tvlint_finds_that_is_edited_meanwhile_is_not_remembered(
+    proofs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tvlint.cache import address as module
+
+    module.program()
+    monkeypatch.setattr(module, "installed", lambda: "another")
     assert prove() == 0
     assert entries() == []
 

@@ -87,6 +87,11 @@ def program() -> str | None:
 
     None where the source of tvlint is not to be found, so that nothing would tell one tvlint from another.
     """
+    return installed()
+
+
+def installed() -> str | None:
+    """The digest that `program` gives, as it is now: another one where tvlint was edited or upgraded since."""
     digest = hashlib.sha256()
     try:
         package = os.path.dirname(tvlint.__file__)
@@ -98,7 +103,7 @@ def program() -> str | None:
                 data = stream.read()
             digest.update(f"{os.path.relpath(file, package)}\0{len(data)}\0".encode())
             digest.update(data)
-        versions = [tvlint.__version__, sys.version, sys.platform, *map(_version, _DEPENDENCIES)]
+        versions = [tvlint.__version__, sys.version, sys.flags.optimize, sys.platform, *map(_version, _DEPENDENCIES)]
     except (OSError, UnicodeError):
         return None
     digest.update(json.dumps(versions).encode("ascii"))

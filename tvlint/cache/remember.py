@@ -70,17 +70,17 @@ class Cache:
             return None
 
     def keep(self, question: Question | None, result: T, type: type[T]) -> None:
-        """Remember the result, unless a file was written, added or removed since the question was asked.
+        """Remember the result, unless a file was written, added or removed since the question was asked, or tvlint itself.
 
         A result that would come back as anything but itself is not remembered.
         """
-        from tvlint.cache.address import content
+        from tvlint.cache.address import content, installed, program
         from tvlint.cache.values import decode, encode
 
         store = self._opened_store()
         if question is None or store is None or _files(question.plans) != tuple(known.path for known in question.contents):
             return
-        if any(content(known.path) != known for known in question.contents):
+        if installed() != program() or any(content(known.path) != known for known in question.contents):
             return
         try:
             data = encode(result)

@@ -56,6 +56,11 @@ def cross_entropy(x: Any, t: Any, reduction: str, ignored: int = -100, smoothing
     return rows if reduction == "none" else rows.sum() if reduction == "sum" else rows.sum() / (t != ignored).sum()
 
 
+def likelihood(x: Any, t: Any, reduction: str) -> Any:
+    rows = -x[np.arange(len(t)), t]
+    return rows if reduction == "none" else rows.sum() if reduction == "sum" else rows.mean()
+
+
 def attention(q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False, scale: float | None = None) -> Any:
     scores = q @ np.swapaxes(k, -1, -2) * (scale or q.shape[-1] ** -0.5)
     scores = scores if mask is None else scores + mask
@@ -209,6 +214,17 @@ CASES: tuple[Case, ...] = (
     Case("cross-entropy ignoring", F + "cross_entropy", ((4, 4), (4,)), lambda x, c: cross_entropy(x, c, "sum", 1, 0.1),
          lambda t, x, c: t.nn.functional.cross_entropy(x, c, reduction="sum", ignore_index=1, label_smoothing=0.1),
          {"reduction": "sum", "ignore_index": 1, "label_smoothing": 0.1}),
+    Case("cross-entropy-rows", "cross-entropy-rows", ((4, 4), (4,)), lambda x, c: cross_entropy(x, c, "none"),
+         lambda t, x, c: t.nn.functional.cross_entropy(x, c, reduction="none")),
+    *(
+        Case(f"nll-loss {kind}", F + "nll_loss", ((2, 4), (2,)), lambda x, c, kind=kind: likelihood(x, c, kind),
+             lambda t, x, c, kind=kind: t.nn.functional.nll_loss(x, c, reduction=kind), {"reduction": kind})
+        for kind in ("sum", "none", "mean")
+    ),
+    Case("nll-rows", "nll-rows", ((4, 4), (4,)), lambda x, c: likelihood(x, c, "none"),
+         lambda t, x, c: t.nn.functional.nll_loss(x, c, reduction="none")),
+    Case("masked-gather", "masked_gather", ((4, 4), (4,)), lambda x, c: x[np.arange(4), c],
+         lambda t, x, c: x.gather(1, c[:, None])[:, 0], {"dim": 1, "start": 0, "stop": 4}),
     Case("transpose", "torch.transpose", ((2, 4, 2),), lambda x: np.swapaxes(x, 1, 2),
          lambda t, x: x.transpose(1, 2), {"dim0": 1, "dim1": -1}),
     Case("permute", "torch.Tensor.permute", ((2, 4, 2), Literal(2), Literal(0), Literal(1)), lambda x: x.transpose(2, 0, 1),

@@ -10,7 +10,7 @@ from math import prod
 from tvlint.ir.plan import Literal
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array, Field
-from tvlint.ops.named_arrays import align, as_array, contract, spread
+from tvlint.ops.named_arrays import align, contract, spread
 from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError, stars
 
 
@@ -148,7 +148,7 @@ def _kept_sizes(x: Array, names: Names, kept: Sequence[str]) -> list[int]:
 def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
         call.reject_unknown("normalized_shape", *attributes)
-        call = _without_absent(call)
+        call = without_absent(call)
         call.expect(1, operand_count)
         names = stars(len(call.shape(0)))
         size = len(call.shape(1)) if len(call.inputs) > 1 else 1
@@ -166,7 +166,7 @@ def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bou
     return bind
 
 
-def _without_absent(call: Call) -> Call:
+def without_absent(call: Call) -> Call:
     """The call without operands that are `None` at its end."""
     inputs = list(call.inputs)
     while inputs and inputs[-1] == Literal(None):
@@ -196,62 +196,6 @@ def _epsilon(bound: Bound, default: float) -> float:
     return given if isinstance(given, int | float) else default
 
 
-_NEVER = -100
-"""The target that `cross_entropy` ignores unless it is told another."""
-
-
-def _cross_entropy(call: Call) -> Bound:
-    """A mean divides by the tokens that are not ignored: by all of them where targets are classes, which it takes on trust."""
-    call = _without_absent(call)
-    call.reject_unknown("weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
-    call.expect(2)
-    logits, target = call.shape(0), call.shape(1)
-    if len(logits) != 2 or len(target) != 1:
-        raise UnsupportedError(f"`cross_entropy` of shapes {logits} and {target}")
-    if any(call.attributes.get(name) is not None for name in ("weight", "size_average", "reduce")):
-        raise UnsupportedError("`cross_entropy` with `weight`, `size_average` or `reduce`")
-    ignored = call.attributes.get("ignore_index", _NEVER)
-    smoothing = call.attributes.get("label_smoothing", 0.0)
-    reduction = call.attributes.get("reduction", "mean")
-    if reduction not in ("sum", "none", "mean") or (reduction == "mean" and ignored != _NEVER):
-        raise UnsupportedError("`cross_entropy` with a mean over tokens that are not ignored")
-    tokens = frozenset({"t"})
-    scalar = (ONE,) if call.outputs and call.outputs[0] == (1,) else ()
-    return Bound(
-        (("t", "c"), ("t",)),
-        (("t",) if reduction == "none" else scalar,),
-        reduced=tokens if reduction == "sum" else frozenset(),
-        averaged=tokens if reduction == "mean" else frozenset(),
-        whole=frozenset({"c"}),
-        attributes=(ignored, smoothing),
-        zero_gradient=frozenset({1}),
-        indices={1: "c"},
-        assumption="no target of a `cross_entropy` with a mean is -100, which it would not count"
-        if reduction == "mean"
-        else "",
-    )
-
-
-def _negative_log_likelihood(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    logits, target = operands
-    ignored, smoothing = bound.attributes
-    if not isinstance(ignored, int) or not isinstance(smoothing, int | float):
-        raise UnsupportedError(f"`ignore_index` {ignored} and `label_smoothing` {smoothing}")
-    chance = logits - field.function("log", field.function("exp", logits).sum(axis=1, keepdims=True))
-    classes = chance.shape[1]
-    zero = field.number(0)
-    chosen = reduce(
-        lambda one, other: one + other, [field.where(field.equal(target, c), chance[:, c], zero) for c in range(classes)]
-    )
-    loss = field.number(smoothing - 1) * chosen - field.number(smoothing / classes) * chance.sum(axis=1)
-    counted = field.where(field.equal(target, ignored), zero, loss)
-    if bound.outputs[0] == bound.operands[1]:
-        return (counted,)
-    total = as_array(counted.sum())
-    result = field.divide(total, field.number(len(target))) if bound.averaged else total
-    return (as_array(result).reshape([1] * len(bound.outputs[0])),)
-
-
 def _both(name: str) -> tuple[str, ...]:
     return (f"torch.{name}", f"torch.Tensor.{name}", f"torch.nn.functional.{name}")
 
@@ -270,5 +214,4 @@ SPECS = (
         evaluate=_layer_norm,
     ),
     OpSpec("rms-norm", _both("rms_norm"), _normalisation(2, "eps"), evaluate=_rms_norm),
-    OpSpec("cross-entropy", _both("cross_entropy"), _cross_entropy, evaluate=_negative_log_likelihood),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from tvlint.ops import attention, elementwise, joining, linear_algebra, reductions, registered, shaping, slicing
+from tvlint.ops import attention, elementwise, joining, linear_algebra, losses, reductions, registered, shaping, slicing
 from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declared
 from tvlint.ops.spec import OpSpec
 
@@ -17,6 +17,7 @@ SPECS: tuple[OpSpec, ...] = (
     *slicing.SPECS,
     *joining.SPECS,
     *attention.SPECS,
+    *losses.SPECS,
     *registered.SPECS,
 )
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from tvlint.ops.spec import ONE, Bound, Names
+from tvlint.proof.identities import term_of
 from tvlint.proof.relation import Coefficient, Fold, Leaf, Pending, Value, Values
 from tvlint.proof.terms import Terms
 
@@ -219,7 +220,7 @@ def run(world: World, use: Use, total_slots: int) -> Value:
         if index.slotted:
             slot = dim
     extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in _names_of(real))
-    term = world.terms.term((*use.head, pattern, extra), operands, tuple(shape), slot)
+    term = term_of(world.terms, (*use.head, pattern, extra), operands, tuple(shape), slot)
     numbers = numbered([*(real[i][1] for i in order), use.result])
     summed = (use.reduced | use.averaged) - frozenset(use.result)
     pending = _contraction(world, term, summed, indices, numbers, use.masked)

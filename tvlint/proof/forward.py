@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from tvlint.ir.plan import Backward, Compute, Literal, Phase, Role, Segment
-from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Steps, UnsupportedError
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import Mismatch, forward_use, run
 from tvlint.proof.blame import bare_name, blame, name_of, tell
@@ -107,7 +107,7 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     bound = spec.bind(call)
     steps = spec.steps(call) if spec.steps is not None else ()
     if steps:
-        return in_sequence(machine, name, steps, values)
+        return in_sequence(machine, name, bound, steps, values, call.outputs)
     if spec.family is Family.IDENTITY:
         return Saved(name, bound, spec.family, values, (values[0],) * len(operator.outputs))
     if spec.family is Family.RESHAPE:
@@ -147,8 +147,10 @@ def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Valu
     return Saved(name, bound, Family.INDEXED, values, results)
 
 
-def in_sequence(machine: Machine, name: str, steps: Steps, values: tuple[Value, ...]) -> Saved:
-    """The result of operators one after the other."""
+def in_sequence(
+    machine: Machine, name: str, bound: Bound, steps: Steps, values: tuple[Value, ...], outputs: tuple[Shape, ...]
+) -> Saved:
+    """The result of operators one after the other; the last one makes `outputs`."""
     done: list[tuple[Saved, tuple[int, ...]]] = []
     for op, positions in steps:
         spec = spec_of(op)
@@ -158,10 +160,10 @@ def in_sequence(machine: Machine, name: str, steps: Steps, values: tuple[Value, 
         operands = tuple(previous if i == PREVIOUS else values[i] for i in positions)
         known = tuple(value for value in operands if value is not None)
         shapes = tuple(machine.world.logical_shape(value, machine.total_slots) for value in known)
-        call = Call(op, shapes, {})
+        call = Call(op, shapes, {}, outputs if len(done) == len(steps) - 1 else ())
         done.append((evaluated_once(machine, op, spec.bind(call), known, call), positions))
     last = done[-1][0]
-    return Saved(name, None, Family.INDEXED, values, last.outputs, tuple(done))
+    return Saved(name, bound, Family.INDEXED, values, last.outputs, tuple(done))
 
 
 def checked(

@@ -143,7 +143,7 @@ def _proved(
     wiring = list(check_wiring(parallel, micro_batches)) or list(check_order(parallel))
     verdict = replace(
         blank,
-        assumptions=_assumptions(parallel, derived, assume),
+        assumptions=_assumptions(parallel, terms, derived, assume),
         facts=_facts(parallel, expected, micro_batches),
     )
     if derived.finished and not derived.fatal and not troubles and not wiring:
@@ -314,7 +314,7 @@ def _different(terms: Terms, derived: Derived, explained: bool) -> list[Trouble]
     return told
 
 
-def _assumptions(plan: Plan, derived: Derived, assume: frozenset[str]) -> tuple[str, ...]:
+def _assumptions(plan: Plan, terms: Terms, derived: Derived, assume: frozenset[str]) -> tuple[str, ...]:
     more = []
     if DECLARED_PIECE_ORDER in assume:
         more.append("`declared-piece-order`: pieces are cut and joined in the order that the plan declares, not in rank order")
@@ -323,7 +323,7 @@ def _assumptions(plan: Plan, derived: Derived, assume: frozenset[str]) -> tuple[
         more.append("gradient reducers whose divisor the plan does not say sum and do not divide")
     if any(reducer.scatter for reducer in reducers):
         more.append("weights that are updated in shards are gathered again before they are used")
-    return (*more, *sorted(derived.assumptions), *_ALWAYS)
+    return (*more, *sorted(derived.assumptions | terms.assumptions), *_ALWAYS)
 
 
 def _facts(plan: Plan, expected: Expected, micro_batches: int) -> tuple[tuple[str, str], ...]:

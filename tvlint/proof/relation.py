@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
 from tvlint.ir.plan import Box
+from tvlint.proof.identities import summed
 from tvlint.proof.terms import GRADIENT_SUM, Terms
 
 Coefficient: TypeAlias = "int | Fraction"
@@ -223,6 +224,12 @@ class Values:
         """The sum of gradients of the same forward value; None when they are not the same box."""
         if len(values) == 1:
             return values[0]
+        total = self._gradient_sum(of, values)
+        if total is None or total.leaves:
+            return total
+        return self.retermed(total, summed(self.terms, total.term))
+
+    def _gradient_sum(self, of: int, values: Sequence[Value]) -> Value | None:
         box = values[0].box
         if any(value.box != box for value in values):
             return None

@@ -30,6 +30,8 @@ class Terms:
         """How many terms the reference has; -1 while it is being read."""
         self.auxiliary: set[int] = set()
         """Terms that belong to a value of the reference without being one, as the log-sum-exps of its attention do."""
+        self.assumptions: set[str] = set()
+        """What identities between terms take on trust."""
         self._tokens: dict[Any, int] = {}
 
     def term(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:

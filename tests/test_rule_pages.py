@@ -26,6 +26,7 @@ from tvlint.rulebook.pages import load_rules, read_front_matter
 from tvlint.rulebook.template import expressions
 from tvlint.rulebook.version import bounds
 from tvlint.run.check import check
+from tvlint.run.diff import FilePair, diff
 from tvlint.run.discovery import Candidates
 from tvlint.run.project import Project
 from tvlint.torchtitan_settings import TORCHTITAN
@@ -38,9 +39,10 @@ EXAMPLES = [
 SETTINGS = {"nnscaler": NNSCALER, "deepspeed": DEEPSPEED | NEOX, "gpt-neox": NEOX, "torchtitan": TORCHTITAN}
 """What the settings of frameworks are called that do not use Megatron's options."""
 PARALLEL_LAUNCH = frozenset({"world_size", "nnodes", "nproc_per_node"})
+JUDGED = (RuleKind.CONFIG, RuleKind.CHANGE)
 CHECKED = (RuleKind.PLAN, RuleKind.SCHEDULE)
 SAME = ("sh", "yaml", "plan", "json", "csv", "toml")
-SUFFIXES = {**{language: language for language in SAME}, "base64": "pkl", "python": "py"}
+SUFFIXES = {**{language: language for language in SAME}, "base64": "pkl", "python": "py", "diff": "sh"}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
@@ -64,14 +66,15 @@ def test_the_page_says_what_why_and_shows_twins(rule: Rule) -> None:
     assert [line for line in lines if len(line) > 128 and " " in line] == []
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind is RuleKind.CONFIG], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind in JUDGED], ids=lambda rule: rule.name)
 def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
     known = {*DERIVED, "world_size"}
     for framework in rule.frameworks:
         known |= {*SETTINGS.get(framework, (*option_names(), *PARALLEL_LAUNCH))}
     parts = [parse(text) for text in (rule.when, rule.require) if text]
     parts += [*expressions(rule.message), *expressions(rule.help), *expressions(rule.unknown)]
-    used = [name for part in parts for name in names(part)]
+    sides = re.compile(r"^(before|after)\." if rule.kind is RuleKind.CHANGE else r"^$")
+    used = [sides.sub("", name) for part in parts for name in names(part)]
     assert {name for name in (*used, *rule.location) if name not in known and not name.startswith("env.")} == set()
     assert {call.function for part in parts for call in calls(part)} <= {*FUNCTIONS, "set", "known"}
 
@@ -92,7 +95,8 @@ def test_an_example_gives_what_its_page_says(rule: Rule, example: Example, tmp_p
         assert [finding for finding in found if finding.rule == rule.name or finding.severity is Severity.ERROR] == []
         return
     own = [finding for finding in found if finding.rule == rule.name]
-    assert {finding.rule for finding in found} == {rule.name, *filter(None, example.options.get("also", "").split(","))}
+    if rule.kind is not RuleKind.CHANGE:
+        assert {finding.rule for finding in found} == {rule.name, *filter(None, example.options.get("also", "").split(","))}
     assert all(finding.severity is rule.severity for finding in own)
     assert any(stands_at(finding, example) for finding in own), [finding.location for finding in own]
     assert all("?" not in finding.message for finding in own)
@@ -107,8 +111,22 @@ def stands_at(finding: Finding, example: Example) -> bool:
     return all(actual[key] == value for key, value in stated.items())
 
 
+def change(example: Example, folder: Path) -> tuple[Finding, ...]:
+    """All that a run of tvlint has to say of a change."""
+    pair = FilePair(str(folder / "before.sh"), str(folder / "example.sh"))
+    for path, marks in ((pair.before, " -"), (pair.after, " +")):
+        lines = example.text.splitlines(keepends=True)
+        Path(path).write_text("".join(line[1:] for line in lines if line[0] in marks), encoding="utf-8")
+    report, notes = diff((pair,), RULES, RULES, Project(folder))
+    assert report.problems == ()
+    assert notes == ()
+    return report.findings
+
+
 def findings(example: Example, folder: Path) -> tuple[Finding, ...]:
     """All that a run of tvlint has to say of an example."""
+    if example.language == "diff":
+        return change(example, folder)
     path = folder / example.options.get("file", f"example.{SUFFIXES[example.language]}")
     if example.language == "python":
         path = folder

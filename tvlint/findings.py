@@ -152,6 +152,25 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """One value that is another after a change, as text; empty where there is none."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One configuration before and after a change: what was written, and what follows from it."""
+
+    path: str
+    section: str
+    written: tuple[Difference, ...]
+    follows: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All that one run has to say."""
 
@@ -163,3 +182,5 @@ class Report:
     """Paths of the files that were recognised and checked."""
     outlines: tuple[Outline, ...] = ()
     """Mesh and schedule of each plan that was read; lets reporters name ranks by coordinates and draw the plan."""
+    comparisons: tuple[Comparison, ...] = ()
+    """What changed, where two versions were compared."""

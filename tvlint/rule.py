@@ -14,6 +14,8 @@ class RuleKind(Enum):
 
     CONFIG = "config"
     """From the page's `when:` and `require:` over settings."""
+    CHANGE = "change"
+    """From the page's `require:` over the settings before and after a change (`tvlint diff`)."""
     PLAN = "plan"
     """From the function `check` in `tvlint/checks/<rule_name>.py`."""
     SCHEDULE = "schedule"

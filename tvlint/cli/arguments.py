@@ -76,6 +76,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     _convert(commands)
     _schedule(commands)
     _topology(commands)
+    _diff(commands)
     _rules(commands)
     _config(commands)
     _refuse_unknown_command(argv, commands.choices)
@@ -235,6 +236,26 @@ def _topology(commands: Any) -> None:
     parser.add_argument("--rank", type=_natural, metavar="N", help="the place and the groups of this rank")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: auto)")
     parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
+
+
+def _diff(commands: Any) -> None:
+    parser = _command(
+        commands, "diff", "diff", "say what a change of configurations alters that nobody wrote",
+        "  tvlint diff old.sh new.sh\n  tvlint diff main -- configs/\n"
+        "  tvlint diff v1.2 HEAD -o text -o markdown:summary.md",
+    )  # fmt: skip
+    parser.add_argument(
+        "what", nargs="+", metavar="OLD NEW | REVISION [REVISION] [PATH ...]",
+        help="two files or folders; or a git revision, another one (default: what is on disk), and the files to compare",
+    )  # fmt: skip
+    parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
+    parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="without these rules")
+    parser.add_argument(
+        "--fail-on", choices=[severity.value for severity in Severity], help="the mildest finding that exits 1 (default: error)"
+    )
+    parser.add_argument("--show-unknown", action="store_true", help="list what could not be judged, and what it would need")
+    parser.add_argument("--world-size", type=_positive, metavar="N", help="how many ranks run, where a file does not say")
+    _reporting(parser)
 
 
 def _rules(commands: Any) -> None:

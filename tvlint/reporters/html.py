@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
-from tvlint.findings import Finding, Outcome, Problem, Reason, Related, Report, Severity, Verdict
+from tvlint.findings import Comparison, Difference, Finding, Outcome, Problem, Reason, Related, Report, Severity, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.outline import Outline
@@ -32,6 +32,7 @@ def write(report: Report, context: Context) -> str:
     sections = (
         ("Not readable", [_problem(problem, context, show) for problem in report.problems]),
         ("Proofs", [_verdict(verdict, context, show, mesh(verdict.parallel)) for verdict in verdicts]),
+        ("Changes", [_comparison(comparison, context) for comparison in report.comparisons]),
         ("Findings", [_finding(finding, context, show, mesh) for finding in by_severity(report.findings)]),
         ("Not evaluated", _not_evaluated(report, context)),
         ("Plans", [_plan(outline, report, context) for outline in report.outlines]),
@@ -181,6 +182,18 @@ def _assumptions(assumptions: Sequence[str]) -> str:
         return ""
     listed = "".join(f"<li>{_sentence(assumption)}</li>" for assumption in assumptions)
     return f"<details open><summary>{counted(len(assumptions), 'assumption')}</summary><ul>{listed}</ul></details>"
+
+
+def _comparison(comparison: Comparison, context: Context) -> str:
+    title = relative(comparison.path, context.root) + (f", {comparison.section}" if comparison.section else "")
+    tables = (("written", comparison.written), ("follows from it", comparison.follows))
+    rows = "".join(f"<tr><th>{name}</th><th>before</th><th>after</th></tr>{_differences(own)}" for name, own in tables if own)
+    return f'<article><h3>{_code(title)}</h3><div class="scroll"><table class="change">{rows}</table></div></article>'
+
+
+def _differences(rows: Sequence[Difference]) -> str:
+    cells = ((_words(row.name), _words(row.before or "not given"), _words(row.after or "not given")) for row in rows)
+    return "".join(f"<tr><td>{name}</td><td>{before}</td><td>{after}</td></tr>" for name, before, after in cells)
 
 
 def _not_evaluated(report: Report, context: Context) -> list[str]:

@@ -56,6 +56,8 @@ svg .backward { fill: var(--backward); }
 svg .whole { fill: none; stroke: var(--soft); } svg .held { fill: var(--forward); } svg .lacking { fill: var(--doubt); }
 svg .blamed .lacking, .blamed svg .lacking { fill: var(--bad); }
 .key.held { background: var(--forward); } .key.lacking { background: var(--doubt); }
+table.change { border-collapse: collapse; } .change th, .change td { text-align: left; padding: .2rem 1.5rem .2rem 0; }
+.change th { color: var(--soft); font-weight: 400; padding-top: .6rem; } .change td:last-child { font-weight: 600; }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin: 0 .35em 0 1em; }
 .key.forward { background: var(--forward); } .key.backward { background: var(--backward); }
 .key.other { background: var(--other); }

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tvlint.findings import Finding, NotEvaluated, Problem, Reason, Related, Report, Verdict
+from tvlint.findings import Comparison, Difference, Finding, NotEvaluated, Problem, Reason, Related, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
 from tvlint.reporters.context import Context
@@ -30,6 +30,7 @@ def write(report: Report, context: Context) -> str:
         "problems": [_problem(problem, root) for problem in report.problems],
         "checked": [relative(path, root) for path in report.checked],
         "plans": [_plan(outline, root) for outline in report.outlines],
+        "comparisons": [_comparison(comparison, root) for comparison in report.comparisons],
     }
     return _NUMBERS.sub(_on_one_line, json.dumps(document, indent=2, ensure_ascii=True)) + "\n"
 
@@ -121,3 +122,16 @@ def _plan(outline: Outline, root: Path) -> dict[str, Any]:
         "mesh": [{"axis": axis.name, "size": axis.size} for axis in outline.mesh.axes],
         "micro_batches": outline.micro_batches,
     }
+
+
+def _comparison(comparison: Comparison, root: Path) -> dict[str, Any]:
+    return {
+        "path": relative(comparison.path, root),
+        "section": comparison.section,
+        "written": [_difference(difference) for difference in comparison.written],
+        "follows": [_difference(difference) for difference in comparison.follows],
+    }
+
+
+def _difference(difference: Difference) -> dict[str, str]:
+    return {"name": difference.name, "before": difference.before, "after": difference.after}

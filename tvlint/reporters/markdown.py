@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 from tvlint.findings import Finding, Outcome, Problem, Reason, Report, Severity, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
+from tvlint.reporters.comparisons import markdown_of
 from tvlint.reporters.context import Context
 from tvlint.reporters.excerpt import Excerpts, excerpts
+from tvlint.reporters.markdown_words import code, entities, escaped
 from tvlint.reporters.paths import place, relative
 from tvlint.reporters.ranks import describe, meshes
 from tvlint.reporters.tally import by_severity, bytes_text, counted, seconds_text, summary
-from tvlint.reporters.visible import visible
 
 COMMENT_BYTES = 65_000
 """A pull request comment holds 65,536 characters."""
@@ -60,13 +60,15 @@ def _blocks(report: Report, context: Context) -> Iterator[str]:
         for verdict in report.verdicts:
             if verdict.outcome is outcome:
                 yield _verdict(verdict, context, show, mesh)
+    for comparison in report.comparisons:
+        yield markdown_of(comparison, context)
     for finding in by_severity(report.findings):
         yield _finding(finding, context, show, mesh)
     for verdict in report.verdicts:
         if verdict.outcome is Outcome.PROVED:
             yield _verdict(verdict, context, show, mesh)
     if context.show_unknown and report.not_evaluated:
-        items = [f"- {_code(item.rule)}: {escaped(item.reason)}" for item in report.not_evaluated]
+        items = [f"- {code(item.rule)}: {escaped(item.reason)}" for item in report.not_evaluated]
         title = counted(len({item.rule for item in report.not_evaluated}), "rule")
         yield "\n".join([f"<details><summary>{title} not evaluated</summary>\n", *items, "\n</details>\n"])
 
@@ -80,7 +82,7 @@ def _finding(finding: Finding, context: Context, show: Excerpts, mesh: Callable[
     where = [escaped(finding.location.pointer), describe(finding.ranks, mesh(finding.location.path))]
     rows = [
         f"{_SEVERITY[finding.severity]} **{_at(finding.location, context)}** {escaped(finding.message)} "
-        f"[{_code(finding.rule)}]\n",
+        f"[{code(finding.rule)}]\n",
         *_source(finding.location, show),
         *_line("at", ", ".join(part for part in where if part), ready=True),
     ]
@@ -91,7 +93,7 @@ def _finding(finding: Finding, context: Context, show: Excerpts, mesh: Callable[
 
 
 def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> str:
-    parallel, reference = (_code(relative(path, context.root)) for path in (verdict.parallel, verdict.reference))
+    parallel, reference = (code(relative(path, context.root)) for path in (verdict.parallel, verdict.reference))
     stages = verdict.stages
     cost = [seconds_text(verdict.seconds)] + ([bytes_text(verdict.peak_bytes)] if verdict.peak_bytes else [])
     rows = [
@@ -112,7 +114,7 @@ def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Callable[
 def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None) -> str:
     kind = "Defect" if reason.refutes else "Gap"
     rows = [
-        f"**{kind}:** {escaped(reason.message)} [{_code(reason.name)}]\n",
+        f"**{kind}:** {escaped(reason.message)} [{code(reason.name)}]\n",
         *_source(reason.location, show),
         "| | |",
         "|---|---|",
@@ -121,7 +123,7 @@ def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None)
         ("place", _at(reason.location, context)),
         ("in the plan", escaped(reason.location.pointer)),
         ("on", describe(reason.ranks, mesh)),
-        ("operator", _code(reason.operator) if reason.operator else ""),
+        ("operator", code(reason.operator) if reason.operator else ""),
         ("expected", escaped(reason.expected)),
         ("actual", escaped(reason.actual)),
         ("repair", escaped(reason.repair)),
@@ -131,7 +133,7 @@ def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None)
 
 
 def _at(location: Location, context: Context) -> str:
-    return _code(place(location, context.root))
+    return code(place(location, context.root))
 
 
 def _source(location: Location, show: Excerpts) -> list[str]:
@@ -142,31 +144,8 @@ def _source(location: Location, show: Excerpts) -> list[str]:
     lines = [f"{number:>4} | {excerpt.text.rstrip()}"]
     if excerpt.length:
         lines.append(f"     | {' ' * excerpt.start}{'^' * excerpt.length}")
-    return [f"<pre>{chr(10).join(_entities(line) for line in lines)}</pre>\n"]
+    return [f"<pre>{chr(10).join(entities(line) for line in lines)}</pre>\n"]
 
 
 def _line(name: str, text: str, ready: bool = False) -> list[str]:
     return [f"{name}: {text if ready else escaped(text)}\n"] if text else []
-
-
-def _code(text: str) -> str:
-    return f"<code>{_entities(visible(text))}</code>"
-
-
-def escaped(text: str) -> str:
-    """`text` as plain words of a Markdown line, names in backticks as code; nothing in it formats, links or notifies."""
-    parts = visible(text).split("`")
-    if len(parts) % 2 == 0:
-        return _inert("`".join(parts))
-    return "".join(_code(part) if index % 2 else _inert(part) for index, part in enumerate(parts))
-
-
-def _inert(text: str) -> str:
-    """Entities stop Markdown, empty comments stop mentions, references and links that GitHub finds in rendered text."""
-    text = _entities(text)
-    text = re.sub(r"(@|&#35;|(?i:\bGH-))(?=\w)", r"\1<!-- -->", text)
-    return re.sub(r"(?i)\b(https?|ftp|www)(?=:|\.)", r"\1<!-- -->", text)
-
-
-def _entities(text: str) -> str:
-    return re.sub(r"[&<>\\`*_{}\[\]#|~$]", lambda match: f"&#{ord(match[0])};", text)

@@ -10,6 +10,7 @@ from textwrap import wrap
 from tvlint.findings import Finding, NotEvaluated, Outcome, Problem, Reason, Related, Report, Severity, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
+from tvlint.reporters.comparisons import text_of
 from tvlint.reporters.context import Context
 from tvlint.reporters.excerpt import Excerpts, excerpts
 from tvlint.reporters.paths import place, relative
@@ -42,6 +43,7 @@ def write(report: Report, context: Context) -> str:
     """Problems, findings, verdicts, then one line of totals; blocks are set apart by an empty line."""
     screen = _Screen(context, excerpts(report, context, max(20, context.width - 10)), meshes(report))
     blocks = [_problem(problem, screen) for problem in report.problems]
+    blocks += [text_of(comparison, context, screen.paint) for comparison in report.comparisons]
     blocks += [_finding(finding, screen) for finding in by_place(report.findings)]
     blocks += [_verdict(verdict, screen) for verdict in report.verdicts]
     if context.show_unknown and report.not_evaluated:

@@ -130,11 +130,12 @@ def adjustable(configuration: Configuration, name: str) -> bool:
 
 def read_by(rule: Rule) -> frozenset[str]:
     """The settings that a rule depends on, through derived values too."""
-    return _read_by(rule.when, rule.require)
+    return read_by_text(rule.when, rule.require)
 
 
 @lru_cache(maxsize=1024)
-def _read_by(*texts: str) -> frozenset[str]:
+def read_by_text(*texts: str) -> frozenset[str]:
+    """The same of expressions."""
     found: set[str] = set()
     waiting = [name for text in texts if text for name in names(parse(text))]
     while waiting:

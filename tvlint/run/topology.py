@@ -33,10 +33,11 @@ def topologies(
     known = project or Project(Path())
     known = replace(known, world_size=world_size) if world_size is not None else known
     comments = stated(document.path)
-    return tuple(_of(as_project_says(as_stated(found, comments), known)) for found in document.configurations)
+    return tuple(configuration_topology(as_project_says(as_stated(found, comments), known)) for found in document.configurations)
 
 
-def _of(configuration: Configuration) -> Topology | PlanTopology:
+def configuration_topology(configuration: Configuration) -> Topology | PlanTopology:
+    """What follows from one configuration."""
     if configuration.framework == NNSCALER:
         whole = replace(configuration, complete=True)
         return topology_of_nnscaler(whole, _lookup(whole))

@@ -1,0 +1,188 @@
+"""`tvlint diff`: two versions of a configuration, as files, folders or revisions of a repository."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tvlint.cli import main
+from tvlint.data import data_path
+
+SCRIPT = """torchrun --nproc-per-node 8 pretrain_gpt.py \\
+  --tensor-model-parallel-size {tp} --micro-batch-size 4 \\
+  --num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 512 --max-position-embeddings 512
+"""
+
+
+def tvlint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = main(["diff", *arguments])
+    except SystemExit as error:
+        code = int(error.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def repository(here: Path) -> Path:
+    """A repository with a tensor-parallel size of 2 at `old`, of 4 at `new`, and of 8 on disk."""
+
+    def git(*arguments: str) -> None:
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=here, check=True, capture_output=True
+        )
+
+    git("init", "-q")
+    (here / "configs").mkdir()
+    for tp, tag in ((2, "old"), (4, "new")):
+        (here / "configs" / "train.sh").write_text(SCRIPT.format(tp=tp))
+        (here / "same.sh").write_text(SCRIPT.format(tp=1))
+        git("add", "-A")
+        git("commit", "-qm", tag)
+        git("tag", tag)
+    (here / "configs" / "train.sh").write_text(SCRIPT.format(tp=8))
+    return here
+
+
+def test_two_files_are_compared(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp=2))
+    (here / "b.sh").write_text(SCRIPT.format(tp=4))
+    code, out, err = tvlint(capsys, "a.sh", "b.sh")
+    assert (code, err) == (0, "")
+    assert "b.sh:2:32: warning: the global batch goes from 16 to 8 sequences" in out
+    assert "--tensor-model-parallel-size  2 -> 4" in out
+    assert "data parallel size" in out
+    assert tvlint(capsys, "a.sh", "b.sh", "--fail-on", "warning")[0] == 1
+
+
+def test_what_is_written_is_no_finding(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp=2))
+    (here / "b.sh").write_text(
+        SCRIPT.format(tp=2).replace("--micro-batch-size 4", "--micro-batch-size 4 --global-batch-size 32")
+    )
+    code, out, _ = tvlint(capsys, "a.sh", "b.sh")
+    assert code == 0
+    assert "changed-global-batch" not in out
+    assert "--global-batch-size  not given -> 32" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sizes"),
+    [
+        (["old"], "2 -> 8"),
+        (["new", "--", "configs"], "4 -> 8"),
+        (["old", "new"], "2 -> 4"),
+        (["old", "new", "configs"], "2 -> 4"),
+    ],
+)
+def test_revisions_are_compared(repository: Path, arguments: list[str], sizes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = tvlint(capsys, *arguments)
+    assert (code, err) == (0, "")
+    assert f"--tensor-model-parallel-size  {sizes}" in out
+    assert "configs/train.sh:2:32: warning" in out
+    assert f"parallel-size {sizes[-1]} --micro" in out
+    assert "same.sh" not in out
+
+
+def test_revisions_are_compared_from_a_folder_inside(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repository / "configs")
+    code, out, _ = tvlint(capsys, "old", "--", "train.sh")
+    assert code == 0
+    assert "train.sh:2:32: warning" in out
+
+
+def test_a_script_changes_with_the_file_that_it_reads(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=repository, check=True)
+
+    (repository / "sizes.sh").write_text("TP=2\n")
+    (repository / "run.sh").write_text(". sizes.sh\n" + SCRIPT.format(tp="$TP"))
+    git("add", "-A")
+    git("commit", "-qm", "sizes")
+    (repository / "sizes.sh").write_text("TP=4\n")
+    code, out, _ = tvlint(capsys, "HEAD")
+    assert code == 0
+    assert "run.sh:\n  written:\n    --tensor-model-parallel-size  2 -> 4" in out
+
+
+def test_two_folders_are_compared_by_place(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder, tp in (("a", 2), ("b", 4)):
+        (here / folder / "inner").mkdir(parents=True)
+        (here / folder / "inner" / "run.sh").write_text(SCRIPT.format(tp=tp))
+        (here / folder / f"only-{folder}.sh").write_text(SCRIPT.format(tp=tp))
+    code, out, _ = tvlint(capsys, "a", "b")
+    assert code == 0
+    assert "b/inner/run.sh:2:32: warning" in out
+    assert "only-" not in out
+
+
+@pytest.mark.parametrize("format", ["json", "markdown", "html", "sarif", "junit", "github", "concise"])
+def test_every_format_tells_the_change(here: Path, format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp=2))
+    (here / "b.sh").write_text(SCRIPT.format(tp=4))
+    code, out, _ = tvlint(capsys, "a.sh", "b.sh", "-o", format)
+    assert code == 0
+    assert "changed-global-batch" in out
+    if format == "json":
+        document = json.loads(out)
+        schema = json.loads((data_path("schemas") / "report.schema.json").read_text())
+        jsonschema.validate(document, schema)
+        (comparison,) = document["comparisons"]
+        assert comparison["written"] == [{"name": "--tensor-model-parallel-size", "before": "2", "after": "4"}]
+        assert {"name": "global batch size", "before": "16", "after": "8"} in comparison["follows"]
+    if format == "markdown":
+        assert "| global batch size | 16 | **8** |" in out
+
+
+def test_a_comment_silences_what_is_meant(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp=2))
+    (here / "b.sh").write_text("# tvlint: ignore[changed-global-batch] we want it\n" + SCRIPT.format(tp=4))
+    assert "changed-global-batch" not in tvlint(capsys, "a.sh", "b.sh")[1].replace("ignore[changed-global-batch]", "")
+
+
+@pytest.mark.parametrize("revision", ["nothing", "--upload-pack=x", "-x", "old:configs", "", "a\nb", "@{u}"])
+def test_what_is_no_revision_is_said(repository: Path, revision: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = tvlint(capsys, revision)
+    assert (code, out) == (2, "")
+    assert err.startswith("tvlint: error: ")
+
+
+def test_links_in_a_revision_are_not_followed(repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=repository, check=True)
+
+    (repository / "link.sh").symlink_to("/etc/passwd")
+    git("add", "-A")
+    git("commit", "-qm", "link")
+    (repository / "link.sh").unlink()
+    (repository / "link.sh").write_text(SCRIPT.format(tp=2))
+    code, out, err = tvlint(capsys, "HEAD", "--", "link.sh")
+    assert (code, out) == (0, "no findings in 0 files\n") or "nothing to compare" in err
+
+
+def test_no_difference_is_said(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = tvlint(capsys, "old", "new", "same.sh")
+    assert code == 0
+    assert "nothing to compare" in err
+
+
+def test_outside_a_repository_only_files_are_compared(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp=2))
+    code, _, err = tvlint(capsys, "a.sh", "b.sh")
+    assert code == 2
+    assert "no file `b.sh`" in err
+    code, _, err = tvlint(capsys, "main")
+    assert code == 2
+    assert "not in a git repository" in err or "no revision" in err

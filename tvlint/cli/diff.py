@@ -1,0 +1,82 @@
+"""`tvlint diff`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tvlint.cli.arguments import fail
+from tvlint.cli.session import applying, deliver, note, outputs, project
+from tvlint.findings import Report, Severity
+from tvlint.ir.location import Location
+from tvlint.rulebook.pages import load_rules
+from tvlint.run.diff import FilePair, diff, same_named
+from tvlint.run.discovery import changed, excluded, shown
+from tvlint.run.exit_code import CLEAN, INPUT, NOTHING, exit_code
+from tvlint.run.project import Project, ProjectError
+from tvlint.run.revision import RevisionError, changed_files, commit, is_revision, repository, take_out
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare two versions of configurations, report, and give the exit code."""
+    wanted = outputs(options)
+    known = load_rules()
+    try:
+        settings = project(options, known)
+    except ProjectError as error:
+        deliver(Report(problems=error.problems), wanted, options, known)
+        return INPUT
+    if options.world_size is not None:
+        settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
+    rules = applying(options, settings, known)
+    with tempfile.TemporaryDirectory(prefix="tvlint-diff-") as folder:
+        try:
+            pairs = _pairs(options.what, Path(folder), settings)
+        except RevisionError as error:
+            fail(str(error), "give two files, or a revision of the repository around the current folder")
+        report, notes = diff(pairs, rules, known, settings)
+        deliver(report, wanted, options, known)
+    for text in notes:
+        note(text)
+    code = exit_code(report, Severity(options.fail_on) if options.fail_on else settings.fail_on)
+    if code == NOTHING:
+        note("nothing to compare: no configuration is there in both versions and differs")
+        return CLEAN
+    return code
+
+
+def _pairs(what: list[str], folder: Path, settings: Project) -> tuple[FilePair, ...]:
+    if len(what) == 2 and os.path.isfile(what[0]) and os.path.isfile(what[1]):
+        return (FilePair(what[0], what[1]),)
+    if len(what) == 2 and os.path.isdir(what[0]) and os.path.isdir(what[1]) and not is_revision(what[0]):
+        return same_named(Path(what[0]), Path(what[1]))
+    if not is_revision(what[0]) and os.path.exists(what[0]):
+        missing = next((path for path in what[1:] if not os.path.exists(path)), "")
+        raise RevisionError(f"no file `{missing}`" if missing else f"`{what[0]}` has nothing to be compared with")
+    return tuple(_between(what, folder, settings))
+
+
+def _between(what: list[str], folder: Path, settings: Project) -> Iterator[FilePair]:
+    """The files that differ between a revision and another one, or the disk; those too that name one that differs."""
+    root = repository()
+    before = commit(what[0])
+    two = len(what) > 1 and not os.path.exists(what[1]) and is_revision(what[1])
+    after = commit(what[1]) if two else None
+    names = changed_files(before, after, tuple(what[2 if two else 1 :]) or (str(root),))
+    if not names:
+        return
+    take_out(before, folder / "before")
+    if after is not None:
+        take_out(after, folder / "after")
+    else:
+        around = changed(tuple(shown(root / name) for name in names), settings).files
+        names = tuple(dict.fromkeys((*names, *(os.path.relpath(os.path.abspath(path), root) for path in around))))
+    for name in names:
+        old, path = folder / "before" / name, shown(root / name)
+        new = Path(path) if after is None else folder / "after" / name
+        if old.is_file() and new.is_file() and not excluded(path, settings):
+            yield FilePair(str(old), str(new), path)

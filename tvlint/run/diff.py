@@ -1,0 +1,211 @@
+"""Compare configurations before and after a change: what was written, what follows from it, and what nobody meant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tvlint.findings import Comparison, Difference, Finding, NotEvaluated, Problem, Report
+from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.ir.location import Location
+from tvlint.readers.document import Document, ReadError
+from tvlint.rule import Rule, RuleKind
+from tvlint.rulebook.change import changes, written
+from tvlint.rulebook.functions import show
+from tvlint.run.check import as_project_says, as_stated
+from tvlint.run.ignores import RULE, silence
+from tvlint.run.project import Project
+from tvlint.run.topology import configuration_topology
+from tvlint.run.world_size import stated
+from tvlint.topology.topology import Topology, facts
+
+_BYTES = frozenset({"most_weights_per_rank", "most_gradients_per_rank", "most_optimizer_per_rank"}) | {
+    "most_activations_per_rank",
+    "most_total_per_rank",
+}
+_WRITTEN = frozenset({"tp", "pp", "cp", "ep", "dp", "expert_pp"})
+"""Sizes that a setting gives, or that have another name besides."""
+_NAMES = {
+    "most_parameters_per_rank": "parameters on the fullest rank",
+    "most_weights_per_rank": "weights on the fullest rank",
+    "most_gradients_per_rank": "gradients on the fullest rank",
+    "most_optimizer_per_rank": "optimizer state on the fullest rank",
+    "most_activations_per_rank": "activations on the fullest rank",
+    "most_total_per_rank": "memory on the fullest rank",
+    "bubble": "pipeline bubble",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FilePair:
+    """One file before and after a change, where each can be read; `shown` is what it is called in the report."""
+
+    before: str
+    after: str
+    shown: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.shown or self.after
+
+
+@dataclass
+class _Said:
+    findings: list[Finding] = field(default_factory=list)
+    not_evaluated: list[NotEvaluated] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+    checked: dict[str, set[RuleKind]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def diff(
+    pairs: tuple[FilePair, ...], rules: Mapping[str, Rule], known: Mapping[str, Rule], project: Project
+) -> tuple[Report, tuple[str, ...]]:
+    """The report of what each pair of files changes, and remarks on what could not be compared."""
+    said = _Said()
+    for pair in pairs:
+        _compare(pair, rules, project, said)
+
+    kept = silence(dict.fromkeys(said.findings), said.checked, lambda path, rule: False, known)
+    report = Report(
+        findings=tuple(finding for finding in kept if finding.rule != RULE),
+        not_evaluated=tuple(said.not_evaluated),
+        problems=tuple(said.problems),
+        checked=tuple(said.checked),
+        comparisons=tuple(said.comparisons),
+    )
+    return report, tuple(said.notes)
+
+
+def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
+    before, after = _read(pair.before, pair.name, said), _read(pair.after, pair.name, said)
+    if before is None or after is None:
+        return
+    if not after.configurations or not before.configurations:
+        said.notes.append(f"`{pair.name}` is no configuration in both versions; it was not compared")
+        return
+    said.checked[pair.name] = {RuleKind.CHANGE}
+    comments = (stated(pair.before), stated(pair.after))
+    place = _Place(pair)
+    for both in _paired(before, after, pair.name, said):
+        old, new = (
+            as_project_says(as_stated(own, said_there), project) for own, said_there in zip(both, comments, strict=True)
+        )
+        for result in changes(old, new, rules):
+            if isinstance(result, Finding):
+                said.findings.append(place.of_finding(result))
+            else:
+                said.not_evaluated.append(replace(result, location=place.of(result.location)))
+        comparison = _comparison(old, new, pair.name)
+        if comparison.written or comparison.follows:
+            said.comparisons.append(comparison)
+
+
+class _Place:
+    """Places in the file as it was read, told as places in the file as it is called, each with its line."""
+
+    def __init__(self, pair: FilePair) -> None:
+        self._pair = pair
+        self._lines: list[str] | None = None
+
+    def of_finding(self, finding: Finding) -> Finding:
+        related = tuple(replace(own, location=self.of(own.location)) for own in finding.related)
+        return replace(finding, location=self.of(finding.location), related=related)
+
+    def of(self, location: Location) -> Location:
+        if location.path != self._pair.after or self._pair.name == self._pair.after:
+            return location
+        if self._lines is None:
+            self._lines = Path(self._pair.after).read_text(encoding="utf-8", errors="replace").splitlines()
+        line = location.line
+        text = self._lines[line - 1] if line is not None and 0 < line <= len(self._lines) else ""
+        return replace(location, path=self._pair.name, text=text)
+
+
+def _read(path: str, name: str, said: _Said) -> Document | None:
+    from tvlint.readers.read import read
+
+    try:
+        document = read(path)
+    except ReadError as error:
+        problem = error.problem
+        said.problems.append(replace(problem, location=replace(problem.location, path=name)))
+        return None
+    except OSError as error:
+        said.problems.append(Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(name)))
+        return None
+    if document is None:
+        said.notes.append(f"`{name}` is no configuration that tvlint knows; it was not compared")
+    return document
+
+
+def _paired(before: Document, after: Document, path: str, said: _Said) -> Iterator[tuple[Configuration, Configuration]]:
+    """The configurations of the same section; by order where no section has the same name."""
+    old = {own.section: own for own in before.configurations}
+    new = {own.section: own for own in after.configurations}
+    if not set(old) & set(new) and len(before.configurations) == len(after.configurations):
+        yield from zip(before.configurations, after.configurations, strict=True)
+        return
+    for section, own in new.items():
+        if section in old:
+            yield old[section], own
+        else:
+            said.notes.append(f"`{path}`: the configuration `{section}` is new; there is nothing to compare it with")
+    said.notes.extend(f"`{path}`: the configuration `{section}` is gone" for section in old if section not in new)
+
+
+def _comparison(before: Configuration, after: Configuration, path: str) -> Comparison:
+    changed = written(before, after)
+    names = {name for name, _, _ in changed}
+    lines = tuple(Difference(_written(old, new), _given(old), _given(new)) for _, old, new in changed)
+    old_facts, new_facts = (_facts(own) for own in (before, after))
+    follows = tuple(
+        Difference(_NAMES.get(name, name.replace("_", " ")), _shown(name, old_facts.get(name)), _shown(name, value))
+        for name, value in new_facts.items()
+        if value != old_facts.get(name) and name not in names | _WRITTEN and not isinstance(value, Unknown)
+    )
+    return Comparison(path, after.section, lines, tuple(own for own in follows if own.before != own.after))
+
+
+def _facts(configuration: Configuration) -> dict[str, object]:
+    topology = configuration_topology(configuration)
+    return dict(facts(topology)) if isinstance(topology, Topology) else {}
+
+
+def _written(old: Setting | None, new: Setting | None) -> str:
+    setting = new or old
+    return setting.written if setting is not None else ""
+
+
+def _given(setting: Setting | None) -> str:
+    if setting is None:
+        return ""
+    return setting.value.reason if isinstance(setting.value, Unknown) else show(setting.value)
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, Unknown) or value is None:
+        return "?"
+    if name in _BYTES and isinstance(value, int):
+        return f"{value / (1 << 30):.1f} GiB"
+    if name == "bubble" and isinstance(value, float):
+        return f"{value:.1%}"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def same_named(before: Path, after: Path) -> tuple[FilePair, ...]:
+    """The files of two folders that have the same place in both."""
+    found = []
+    for parent, folders, files in os.walk(after):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            new = Path(parent, name)
+            old = before / new.relative_to(after)
+            if old.is_file() and new.is_file() and old.read_bytes() != new.read_bytes():
+                found.append(FilePair(str(old), str(new)))
+    return tuple(found)

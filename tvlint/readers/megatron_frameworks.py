@@ -51,6 +51,8 @@ def framework_of_sections(keys: Iterable[str]) -> str:
         return "verl"
     if {"trainer", "exp_manager"} <= names or ({"trainer", "run"} <= names and "model" in names):
         return "nemo"
+    if {"trainer", "inference"} <= names or {"trainer", "gpt_model_file"} <= names:
+        return "nemo"
     if ("modules" in names and ({"work_group", "exp_name"} & names)) or "extends" in names:
         return "primus"
     return "megatron-core"

@@ -11,6 +11,7 @@ from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknow
 from tvlint.ir.location import Location
 from tvlint.megatron_options import Option, option, option_of
 from tvlint.readers.document import Document, ReadError
+from tvlint.readers.hydra_defaults import compose
 from tvlint.readers.megatron_frameworks import framework_of_sections
 from tvlint.readers.megatron_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
 from tvlint.readers.yaml_interpolation import Interpolation
@@ -114,7 +115,7 @@ def _configurations(path: str, root: YamlNode, visits: Visits) -> Iterator[Confi
             found = True
             yield configuration
     if not found:
-        yield from _sections(path, root, visits)
+        yield from _sections(path, compose(path, root) or root, visits)
 
 
 def _mapping_at(entries: Iterable[tuple[YamlScalar, YamlNode]], name: str) -> YamlMapping | None:
@@ -223,7 +224,10 @@ def _sections(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configur
             if (known is None and key.text not in PARALLEL) or isinstance(value, YamlMapping):
                 continue
             stands_for = interpolation.resolve(value, where)
-            setting = Setting(key.text, _section_value(known, stands_for), key.text, stands_for.location, key.location)
+            value_of = _section_value(known, stands_for)
+            if framework != "primus" and key.text in PARALLEL and isinstance(value_of, int) and value_of < 0:
+                value_of = Unknown("a negative size stands for one that is taken from elsewhere")
+            setting = Setting(key.text, value_of, key.text, stands_for.location, key.location)
             if setting.name in settings:
                 overridden.append(settings[setting.name])
             settings[setting.name] = setting

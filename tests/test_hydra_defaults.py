@@ -1,0 +1,183 @@
+"""Configurations composed of several files: Hydra's `defaults:` and NeMo-RL's parent files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tvlint.findings import Finding
+from tvlint.ir.configuration import Configuration, SettingValue, Unknown
+from tvlint.readers.read import read
+from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.pages import load_rules
+
+ENGINE = "tensor_model_parallel_size: 8\nsequence_parallel: true\nnum_attention_heads: 12\n"
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    """The files, in their folders."""
+    (folder / ".git").mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def composed(folder: Path, files: dict[str, str], name: str = "main.yaml") -> dict[str, Configuration]:
+    """The configurations of one of the files, by section."""
+    write(folder, files)
+    document = read(str(folder / name))
+    assert document is not None
+    return {each.section: each for each in document.configurations}
+
+
+def values(configuration: Configuration) -> dict[str, SettingValue | Unknown]:
+    """The values of the settings."""
+    return {name: setting.value for name, setting in configuration.settings.items()}
+
+
+def test_a_value_counts_where_it_is_set_and_the_other_place_is_related(tmp_path: Path) -> None:
+    found = composed(
+        tmp_path,
+        {
+            "main.yaml": "defaults:\n- engine@actor.engine: big\n- _self_\nactor:\n  engine:\n"
+            "    tensor_model_parallel_size: 5\n    sequence_parallel: true\n",
+            "engine/big.yaml": ENGINE,
+        },
+    )["actor.engine"]
+    (finding,) = [
+        each for each in evaluate(found, load_rules()) if isinstance(each, Finding) and each.rule == "heads-not-divisible-by-tp"
+    ]
+    assert finding.location.path.endswith("engine/big.yaml")
+    assert finding.location.line == 3
+    assert [(place.location.path.rpartition("/")[2], place.location.line) for place in finding.related] == [("main.yaml", 6)]
+
+
+def test_what_is_composed_of_others_is_nested_at_its_packages(tmp_path: Path) -> None:
+    found = composed(
+        tmp_path,
+        {
+            "main.yaml": "defaults:\n  - actor@worker.actor: fast\n  - _self_\nworker:\n  actor:\n    x: 1\n    megatron:\n"
+            "      context_parallel_size: 2\n      sequence_parallel: false\n",
+            "actor/fast.yaml": "defaults:\n  - ../engine@megatron: big\n  - base\n  - _self_\n"
+            "megatron:\n  num_attention_heads: 16\n",
+            "actor/base.yaml": "megatron:\n  num_attention_heads: 4\n  num_layers: 3\n",
+            "engine/big.yaml": ENGINE,
+        },
+    )["worker.actor.megatron"]
+    assert values(found) == {
+        "tensor_model_parallel_size": 8,
+        "sequence_parallel": False,
+        "num_attention_heads": 16,
+        "num_layers": 3,
+        "context_parallel_size": 2,
+    }
+
+
+OWN = "a:\n  tensor_model_parallel_size: 2\n  context_parallel_size: 2\n"
+
+
+@pytest.mark.parametrize(
+    ("defaults", "tensor", "context"),
+    [
+        ("[b, _self_]", 2, 2),
+        ("[_self_, b]", 4, 2),
+        ("[b]", None, 2),
+        ("[missing, _self_]", 2, 2),
+        ("[_self_, missing]", None, None),
+        ("[missing]", None, None),
+        ("[_self_, {optional missing: x}]", 2, 2),
+        ("[_self_, {missing@other: x}]", 2, 2),
+        ("[_self_, {missing@a: x}]", None, None),
+        ("[_self_, {missing: null}]", 2, 2),
+        ("[_self_, {override hydra/launcher: x}]", 2, 2),
+        ("[_self_, g]", 4, 2),
+        ("parent.yaml", 2, 2),
+        ("[parent.yaml, b.yaml]", 2, 2),
+    ],
+)
+def test_the_later_one_wins_and_what_may_win_is_unknown(
+    tmp_path: Path, defaults: str, tensor: int | None, context: int | None
+) -> None:
+    other = "a:\n  tensor_model_parallel_size: 4\n"
+    found = composed(
+        tmp_path,
+        {
+            "main.yaml": f"defaults: {defaults}\n{OWN}",
+            "b.yaml": other,
+            "parent.yaml": other,
+            "g.yaml": "# @package a\ntensor_model_parallel_size: 4\n",
+        },
+    )["a"]
+    for name, expected in (("tensor_model_parallel_size", tensor), ("context_parallel_size", context)):
+        value = found.settings[name].value
+        assert isinstance(value, Unknown) if expected is None else value == expected
+
+
+def test_a_mapping_that_overrides_replaces_the_inherited_one(tmp_path: Path) -> None:
+    found = composed(
+        tmp_path,
+        {
+            "main.yaml": "defaults: parent.yaml\n" + OWN + "  _override_: true\n",
+            "parent.yaml": "a:\n  num_layers: 3\n",
+        },
+    )["a"]
+    assert set(found.settings) == {"tensor_model_parallel_size", "context_parallel_size"}
+
+
+def test_an_interpolation_reaches_what_another_file_sets(tmp_path: Path) -> None:
+    found = composed(
+        tmp_path,
+        {
+            "main.yaml": "defaults: [sizes, _self_]\na:\n  tensor_model_parallel_size: ${size.tp}\n"
+            "  context_parallel_size: 1\n",
+            "sizes.yaml": "size:\n  tp: 16\n",
+        },
+    )["a"]
+    assert found.settings["tensor_model_parallel_size"].value == 16
+    assert found.settings["tensor_model_parallel_size"].location.path.endswith("sizes.yaml")
+
+
+@pytest.mark.parametrize("name", ["../outside.yaml", "/etc/passwd.yaml", "link.yaml", "fifo.yaml", "folder.yaml", "large.yaml"])
+def test_nothing_outside_the_project_is_opened(tmp_path: Path, name: str) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    other = "a:\n  num_layers: 3\n"
+    write(project, {"main.yaml": f"defaults: {name}\n{OWN}", "large.yaml": other + "#" * (2 << 20)})
+    (tmp_path / "outside.yaml").write_text(other, encoding="utf-8")
+    os.symlink(tmp_path / "outside.yaml", project / "link.yaml")
+    os.mkfifo(project / "fifo.yaml")
+    (project / "folder.yaml").mkdir()
+    document = read(str(project / "main.yaml"))
+    assert document is not None
+    assert [set(each.settings) for each in document.configurations] == [{"tensor_model_parallel_size", "context_parallel_size"}]
+
+
+@pytest.mark.parametrize(
+    "defaults",
+    [
+        "main.yaml",
+        "[main, _self_]",
+        "[other, _self_]",
+        "[{override a: b}, _self_]",
+        "[{a: '${b}'}, _self_]",
+        "{a: b}",
+        "[[a], _self_]",
+        "[{a: b, c: d}, _self_]",
+        "[" + ", ".join(f"{{g{number}@a: x}}" for number in range(100)) + "]",
+    ],
+)
+def test_circles_and_forms_that_are_not_followed_leave_the_file_alone(tmp_path: Path, defaults: str) -> None:
+    found = composed(
+        tmp_path, {"main.yaml": f"defaults: {defaults}\n{OWN}", "other.yaml": "defaults: [main]\nb: 1\n", "b.yaml": "x: 1\n"}
+    )
+    assert set(found["a"].settings) == {"tensor_model_parallel_size", "context_parallel_size"}
+
+
+def test_many_levels_of_parents_end(tmp_path: Path) -> None:
+    files = {f"p{number}.yaml": f"defaults: [p{number + 1}, p{number + 1}, _self_]\nx: 1\n" for number in range(40)}
+    assert values(composed(tmp_path, {**files, "main.yaml": f"defaults: [p0, _self_]\n{OWN}"})["a"]) == {
+        "tensor_model_parallel_size": 2,
+        "context_parallel_size": 2,
+    }

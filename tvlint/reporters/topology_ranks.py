@@ -27,7 +27,7 @@ def members(ranks: Sequence[int]) -> str:
 
 
 def examples(kind: GroupKind, width: int) -> str:
-    """Groups of one kind: all where they are few and fit into `width` columns, else the first few and the last."""
+    """Groups of one kind: all where they are few and fit into `width` columns, else the first few and, if it fits, the last."""
     if kind.size == 1 and not kind.ends:
         return "each rank by itself"
     if kind.count == 1:
@@ -36,14 +36,13 @@ def examples(kind: GroupKind, width: int) -> str:
         whole = "  ".join(members(kind.group(index)) for index in range(kind.count))
         if len(whole) <= width:
             return whole
+    texts = [members(kind.group(index)) for index in range(min(3, kind.count))]
     last = members(kind.group(kind.count - 1))
-    texts = [members(kind.group(0))]
-    for index in range(1, min(3, kind.count - 1)):
-        text = members(kind.group(index))
-        if len("  ".join([*texts, text, "…", last])) > width:
-            break
-        texts.append(text)
-    return "  ".join([*texts, "…", last])
+    for shown in ([*texts, "…", last], [*texts[:2], "…", last], [texts[0], "…", last]):
+        line = "  ".join(shown)
+        if len(line) <= width and len(shown) - 1 < kind.count:
+            return line
+    return f"{texts[0]}  …"
 
 
 def counted(number: int, noun: str) -> str:

@@ -66,7 +66,7 @@ def _block(topology: Topology, width: int, heading: Callable[[str], str], rank: 
     if said:
         yield ""
         for text in said:
-            yield from wrapped(text, "  ", width)
+            yield from wrapped(visible(text), "  ", width)
 
 
 def _one(topology: Topology, rank: int, width: int) -> Iterator[str]:
@@ -134,13 +134,16 @@ def _memory(topology: Topology, width: int) -> Iterator[str]:
     if isinstance(found, Unknown):
         yield from rows([("memory", f"? ({found.reason})")], width)
         return
-    head = ("pipeline stage", "parameters", "weights", "gradients", "optimizer", "activations", "total")
+    head = ("parameters", "weights", "gradients", "optimizer", "activations", "total")
     cells = [_cells(stage) for stage in found]
-    yield f"  {head[0]:<{NAME - 2}}" + "".join(f"{name:>{13}}" for name in head[1:])
+    wide = width >= NAME + 13 * len(head)
+    lead = NAME if wide else NAME - 2
+    rooms = [13 if wide else max(9, len(name) + 1) for name in head]
+    yield f"  {'pipeline stage':<{lead - 2}}" + "".join(f"{name:>{room}}" for name, room in zip(head, rooms, strict=True))
     runs = alike(cells)
     for first, last in runs if len(runs) <= MAXIMAL_ROWS else runs[: MAXIMAL_ROWS - 1]:
         name = f"pp {first}" if first == last else f"pp {first}-{last}"
-        yield f"  {name:<{NAME - 2}}" + "".join(f"{cell:>{13}}" for cell in cells[first])
+        yield f"  {name:<{lead - 2}}" + "".join(f"{cell:>{room}}" for cell, room in zip(cells[first], rooms, strict=True))
     if len(runs) > MAXIMAL_ROWS:
         yield f"  … {len(cells) - runs[MAXIMAL_ROWS - 1][0]:,} more pipeline stages"
     yield from _reasons(found, width)

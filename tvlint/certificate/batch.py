@@ -54,8 +54,7 @@ def check_batch(plan: Plan, micro_batches: int) -> None:
         _check_mirrors(plan, program)
         _check_final(program, touches)
         _check_returned(plan, program)
-    if micro_batches > 1:
-        _check_channels(plan)
+    _check_channels(plan)
 
 
 def _key(step: Step, name: str, given: tuple[str, ...] | None) -> Key:

@@ -54,6 +54,10 @@ def compute(run: Running, rank: Rank, own: Compute) -> None:
     assumption = spec.assumption or kept.bound.assumption
     if assumption:
         run.assumptions.add(assumption)
+    _, before = rank.kept.get(own.outputs, (own, kept))
+    again = (*before.inputs, *before.outputs), (*kept.inputs, *kept.outputs)
+    if tuple(map(id, again[0])) != tuple(map(id, again[1])):
+        raise Rejected(f"`{own.op}` runs twice on rank {rank.number}, on different operands, which gradients cannot tell apart")
     rank.kept[own.outputs] = (own, kept)
 
 

@@ -125,7 +125,7 @@ class _Flight:
                 raise Rejected(f"`{own.handle}` is waited for, and nothing under way has that handle")
             return
         handle = getattr(own, "handle", "")
-        if own.stream and not handle:
+        if own.stream:
             raise Rejected(f"an operator works on the stream `{own.stream}`, which the checker does not follow")
         if not handle and not self.under_way:
             return

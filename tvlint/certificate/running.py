@@ -291,6 +291,8 @@ def _manner(own: Communicate) -> tuple[object, ...]:
 
 def load(run: Running, rank: Rank, segment: Segment, own: Compute) -> None:
     """Bring inputs in."""
+    if any(isinstance(operand, str) for operand in own.inputs):
+        raise Rejected(f"`{segment.name}` computes with what it loads, which the checker does not follow")
     for name in own.outputs:
         if name in run.plan.tensors and run.plan.tensors[name].role is Role.INPUT:
             rank.local[name] = entered(run, rank, name)

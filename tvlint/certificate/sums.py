@@ -21,23 +21,28 @@ def parts_of(tables: Tables, own: Relation) -> tuple[Part, ...]:
 
 
 def total(tables: Tables, term: int, box: Box, parts: Iterable[Part]) -> Relation:
-    """What parts that together have every contribution to `term` add up to: complete if all are, with one coefficient."""
+    """What parts that together have every contribution to `term` add up to: complete if all are, with one coefficient.
+
+    Paths are told as one only where they are alike in everything, so that each is in one set of paths and no other: the sets
+    of a relation always make up the term, also after operators took each of them further as one.
+    """
     amounts: dict[int, dict[frozenset[Open], Coefficient]] = {}
     for part in parts:
         sums = frozenset(own for own in part.sums if not _complete(own))
         for path in part.paths:
             own = amounts.setdefault(path, {})
             own[sums] = own.get(sums, 0) + part.coefficient
-    alike: dict[tuple[Coefficient, frozenset[Open]], set[int]] = {}
+    alike: dict[frozenset[tuple[frozenset[Open], Coefficient]], set[int]] = {}
     for path, own in amounts.items():
-        for sums, coefficient in _joined(own).items():
-            alike.setdefault((_whole_number(coefficient), sums), set()).add(path)
+        left = {sums: coefficient for sums, coefficient in own.items() if coefficient != 0} or dict(list(own.items())[:1])
+        entries = ((sums, _whole_number(coefficient)) for sums, coefficient in _joined(left).items())
+        alike.setdefault(frozenset(entries), set()).add(path)
     if len(alike) == 1:
-        ((coefficient, sums),) = alike
-        if not sums:
-            return tables.relation(term, box, coefficient)
-    made = frozenset(Part(frozenset(paths), coefficient, sums) for (coefficient, sums), paths in alike.items())
-    return tables.relation(term, box, 1, made)
+        (entry, *more) = next(iter(alike))
+        if not more and not entry[0]:
+            return tables.relation(term, box, entry[1])
+    made = (Part(frozenset(paths), coefficient, sums) for entries, paths in alike.items() for sums, coefficient in entries)
+    return tables.relation(term, box, 1, frozenset(made))
 
 
 def _whole_number(number: Coefficient) -> Coefficient:
@@ -117,9 +122,12 @@ def added(tables: Tables, relations: Sequence[Relation]) -> Relation:
         return tables.relation(term, box)
     if repeated and any(own.parts for own in summands):
         raise Rejected("a partial sum is added to what it is a part of")
+    if repeated:
+        whole = [(frozenset(tables.path("whole", (), term, 0) for term in tables.flat(own.term)), own) for own in summands]
+        return total(tables, term, box, (Part(paths, own.coefficient, frozenset()) for paths, own in whole))
     parts = [parts_of(tables, own) for own in summands]
     seen: set[int] = set()
-    for each in parts if not repeated else ():
+    for each in parts:
         paths = {path for part in each for path in part.paths}
         if seen & paths:
             raise Rejected("a contribution is added in two ways")

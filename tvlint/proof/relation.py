@@ -139,7 +139,8 @@ class Values:
         """The sum of the leaves in normal form, complete if all of them are, alike.
 
         Equal contributions add up; the ranges of one contribution that tile a larger range are joined; contributions with the
-        same coefficient and ranges are told as one. A contribution that cancels out stays, with coefficient 0.
+        same coefficients and ranges throughout are told as one, so that what is told as one never overlaps with what is told
+        otherwise, also after operators took each further. A contribution that cancels out stays, with coefficient 0.
         """
         totals: dict[tuple[int, frozenset[Pending]], Coefficient] = {}
         for leaf in leaves:
@@ -149,16 +150,19 @@ class Values:
         parts: dict[int, list[tuple[Coefficient, frozenset[Pending]]]] = {}
         for (token, pending), coefficient in totals.items():
             parts.setdefault(token, []).append((coefficient, pending))
-        merged: dict[tuple[Coefficient, frozenset[Pending]], set[int]] = {}
+        merged: dict[frozenset[tuple[Coefficient, frozenset[Pending]]], set[int]] = {}
         for token, entries in parts.items():
             entries = [entry for entry in entries if entry[0] != 0] or entries[:1]
-            for entry in _tiled(entries) or entries:
-                merged.setdefault(entry, set()).add(token)
+            merged.setdefault(frozenset(_tiled(entries) or entries), set()).add(token)
         if len(merged) == 1:
-            ((coefficient, pending),) = merged
-            if not pending:
+            ((coefficient, pending), *more) = next(iter(merged))
+            if not more and not pending:
                 return self._intern(term, box, coefficient, ())
-        normal = [Leaf(self.joint(tokens), coefficient, pending) for (coefficient, pending), tokens in merged.items()]
+        normal = [
+            Leaf(self.joint(tokens), coefficient, pending)
+            for alike, tokens in merged.items()
+            for coefficient, pending in alike
+        ]
         normal.sort(key=lambda leaf: (leaf.token, leaf.coefficient, sorted(leaf.pending)))
         return self._intern(term, box, 1, tuple(normal))
 

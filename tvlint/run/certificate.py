@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tvlint import __version__
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
+from tvlint.readers.bounds import without_collection
 from tvlint.run.outputs import OutputError
 from tvlint.run.prove import Pair, Plans, read_pair
 
@@ -103,6 +104,7 @@ def _write(path: str, data: bytes) -> None:
         raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
 
 
+@without_collection()
 def verify(path: str, pair: Pair, progress: Progress | None = None) -> Verified | NotVerified | Problem:
     """What the certificate in the file proves of the pair; a problem where a file cannot be read."""
     from tvlint.certificate.form import CertificateError, from_bytes

@@ -171,7 +171,7 @@ def test_replicas_that_are_folded_are_proved_like_replicas_that_are_written_out(
         ("w1, b1, w2 over dp", "w1, w2 over dp", "incomplete-gradient"),
         ("w1, b1, w2 over dp", "w1, b1, w2 over dp divide 2", "scaled-gradient"),
         ("input  x  f32[4,8]", "input  x  f32[2,8]", "other-batch"),
-        ("y = all-reduce(p) over tp", "y = all-reduce(p) over tp,dp", "scaled-value"),
+        ("y = all-reduce(p) over tp", "y = all-reduce(p) over tp,dp", "mismatched-slices"),
     ],
 )
 def test_one_wrong_line_of_a_folded_plan_is_not_proved(before: str, after: str, name: str) -> None:

@@ -162,7 +162,7 @@ def over_replicas(world: World, value: Value, replicas: int) -> Value:
     if value.fold is not None:
         raise Mismatch("reduce-operator", f"adds {fold_text(value.fold)} of each replica", refutes=False)
     if world.terms.slot[value.term] >= 0:
-        raise Mismatch("across-replicas", "adds the parts that replicas have of a batch to each other", refutes=False)
+        raise Mismatch("mismatched-slices", "adds the slices that replicas have of a batch", refutes=True)
     leaves: list[Leaf] = []
     for leaf in world.values.leaves_of(value):
         one = [entry for entry in leaf.pending if entry.one_replica]

@@ -37,8 +37,7 @@ def accumulated(world: World, value: Value, micro_batches: int) -> Value:
     if value.fold is not None:
         raise Mismatch("reduce-operator", f"adds {fold_text(value.fold)} of each micro-batch", refutes=False)
     if world.terms.slot[value.term] >= 0:
-        text = "adds the parts that micro-batches have of a batch to each other"
-        raise Mismatch("across-micro-batches", text, refutes=False)
+        raise Mismatch("mismatched-slices", "adds the slices that micro-batches have of a batch", refutes=True)
     leaves = []
     for leaf in world.values.leaves_of(value):
         one = [entry for entry in leaf.pending if entry.one_micro_batch]

@@ -318,6 +318,8 @@ class Step:
     micro_batch: int = -1
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
+    source: Location | None = field(default=None, compare=False)
+    """Where the plan says that the segment is run, in plans that a person can open."""
 
 
 @dataclass(frozen=True, slots=True)

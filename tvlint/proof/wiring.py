@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from tvlint.ir.location import Location
 from tvlint.ir.plan import (
     Await,
     Communicate,
@@ -75,8 +76,10 @@ def _on(trouble: Trouble, rank: int) -> Trouble:
 def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Trouble]:
     """Every segment runs as often for each micro-batch as for the first."""
     runs: dict[str, Counter[int]] = {}
+    steps: dict[str, list[Step]] = {}
     for step in program.steps:
         runs.setdefault(step.segment, Counter())[step.micro_batch] += 1
+        steps.setdefault(step.segment, []).append(step)
     for name, batches in runs.items():
         segment = plan.segments[name]
         if _once(plan, segment) or (micro_batches == 1 and set(batches) == {-1}):
@@ -90,10 +93,12 @@ def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Troubl
         if lacking:
             numbers = ", ".join(map(str, lacking))
             text = f"the {what} on {{ranks}} never runs for micro-batch {numbers} of {micro_batches}"
-            yield Trouble("missing-micro-batch", True, text, -1, name)
+            nearest = min(steps[name], key=lambda step: abs(step.micro_batch - lacking[0]))
+            yield Trouble("missing-micro-batch", True, text, -1, name, source=nearest.source)
         elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
             text = f"the {what} on {{ranks}} does not run as often for every micro-batch"
-            yield Trouble("repeated-micro-batch", True, text, -1, name)
+            again = [step for step in steps[name] if batches[step.micro_batch] == max(batches.values())]
+            yield Trouble("repeated-micro-batch", True, text, -1, name, source=again[-1].source)
 
 
 def _once(plan: Plan, segment: Segment) -> bool:
@@ -124,6 +129,7 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
                 f"a run of `{segment.name}` on {{ranks}} names other values than it has",
                 -1,
                 segment.name,
+                source=step.source,
             )
             continue
         pairs = (*zip(segment.inputs, inputs, strict=True), *zip(segment.outputs, outputs, strict=True))
@@ -131,7 +137,7 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
         if unlike is not None and unlike not in told:
             told.add(unlike)
             text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and is declared with another shape or type"
-            yield Trouble("unlike-values", False, text, -1, segment.name)
+            yield Trouble("unlike-values", False, text, -1, segment.name, source=step.source)
         read = [_key(step, name, step.inputs) for name in inputs]
         made = [_key(step, name, step.outputs) for name in outputs]
         if step.micro_batch >= 0:
@@ -140,11 +146,11 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
                 trouble = _stale(segment, step.micro_batch, position, name, sources, pattern)
                 if trouble is not None and (segment.name, position) not in told:
                     told.add((segment.name, position))
-                    yield trouble
+                    yield replace(trouble, source=step.source)
             trouble = _of_other_forward(plan, segment, step.micro_batch, inputs, outputs, forward, held)
             if trouble is not None and segment.name not in told:
                 told.add(segment.name)
-                yield trouble
+                yield replace(trouble, source=step.source)
         if segment.phase is not Phase.BACKWARD:
             forward[segment.name, step.micro_batch] = tuple(outputs)
             forward[segment.name + " inputs", step.micro_batch] = tuple(inputs)
@@ -159,7 +165,7 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
             if owner != step.micro_batch and ("owner", name) not in told:
                 told.add(("owner", name))
                 text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {step.micro_batch}"
-                yield Trouble("crossed-micro-batches", True, text, -1, segment.name)
+                yield Trouble("crossed-micro-batches", True, text, -1, segment.name, source=step.source)
 
 
 def _alike(plan: Plan, inner: str, outer: str) -> bool:
@@ -276,6 +282,7 @@ def _channels(plan: Plan) -> Iterator[Trouble]:
     receives: dict[object, list[Entry]] = {}
     collectives: dict[tuple[object, int], list[Entry]] = {}
     members: dict[object, tuple[int, ...]] = {}
+    places: dict[object, Location | None] = {}
     talking = {
         name: [(i, own) for i, own in enumerate(segment.operators) if isinstance(own, Send | Receive | Communicate)]
         for name, segment in plan.segments.items()
@@ -285,6 +292,7 @@ def _channels(plan: Plan) -> Iterator[Trouble]:
             for step in program.steps:
                 for index, operator in talking[step.segment]:
                     entry = ((rank, step.segment, index), step.micro_batch)
+                    places[entry[0]] = operator.source
                     if isinstance(operator, Send | Receive):
                         peer = peer_of(plan, operator.peer, rank)
                         if peer is None:
@@ -299,36 +307,42 @@ def _channels(plan: Plan) -> Iterator[Trouble]:
                         members[meeting] = group
                         collectives.setdefault((meeting, rank), []).append((*entry, 0))
     for channel in sorted({*sends, *receives}, key=str):
-        yield from _paired(sends.get(channel, []), receives.get(channel, []), "message", plan.replication.count == 1)
+        certain = plan.replication.count == 1
+        yield from _paired(sends.get(channel, []), receives.get(channel, []), "message", places, certain)
     for joined, group in members.items():
         first = collectives.get((joined, group[0]), [])
         for rank in group[1:]:
-            yield from _paired(first, collectives.get((joined, rank), []), "collective")
+            yield from _paired(first, collectives.get((joined, rank), []), "collective", places)
 
 
-def _paired(one: list[Entry], other: list[Entry], what: str, certain: bool = True) -> Iterator[Trouble]:
+def _paired(
+    one: list[Entry], other: list[Entry], what: str, places: Mapping[object, Location | None], certain: bool = True
+) -> Iterator[Trouble]:
     if not one and not other:
         return
     rank = _rank(one) if one else _rank(other)
     if len(one) != len(other):
         here, there = (_rank(one), _rank(other)) if one and other else (rank, -1)
         text = f"{{ranks}} has {len(one)} {what}s where the other end has {len(other)}"
-        yield Trouble(f"unmatched-{what}", certain, text, here if there < 0 else there)
+        own = next(
+            (entries[0] for entries in (one, other) if entries and _rank(entries) == (here if there < 0 else there)), None
+        )
+        source = places.get(own[0]) if own is not None else None
+        yield Trouble(f"unmatched-{what}", certain, text, here if there < 0 else there, source=source)
         return
     meets: dict[object, object] = {}
     for (left, left_batch, left_tag), (right, right_batch, right_tag) in zip(one, other, strict=True):
         if left_tag != right_tag:
             text = f"a {what} of {{ranks}} with tag {left_tag} meets one with tag {right_tag}"
-            yield Trouble(f"mispaired-{what}", False, text, rank)
+            yield Trouble(f"mispaired-{what}", False, text, rank, source=places.get(left))
             return
         if left_batch != right_batch:
             text = f"a {what} of {{ranks}} for micro-batch {left_batch} meets one for micro-batch {right_batch}"
-            yield Trouble("crossed-micro-batches", True, text, rank)
+            yield Trouble("crossed-micro-batches", True, text, rank, source=places.get(left))
             return
         if meets.setdefault(left, right) != right:
-            yield Trouble(
-                f"mispaired-{what}", True, f"a {what} of {{ranks}} meets another one than for the first micro-batch", rank
-            )
+            text = f"a {what} of {{ranks}} meets another one than for the first micro-batch"
+            yield Trouble(f"mispaired-{what}", True, text, rank, source=places.get(left))
             return
 
 

@@ -287,7 +287,7 @@ class _Rank:
             self.built.segments[name] = Segment(name, Phase.DATA, (), inner, (loader,))
         batch = self._count(name)
         self._write(action.outputs, batch)
-        self._step(Step(name, batch, (), action.outputs))
+        self._step(Step(name, batch, (), action.outputs, action.source))
 
     def _execute(self, action: Execute) -> None:
         method = self.file.methods[action.method]
@@ -314,7 +314,7 @@ class _Rank:
         self._write(action.outputs, batch)
         if action.forward:
             self.runs.append((action, batch))
-        self._step(Step(name, batch, inputs, outputs))
+        self._step(Step(name, batch, inputs, outputs, action.source))
 
     def _role(self, name: str) -> Role:
         return Role.GRADIENT if name in self.gradients else Role.ACTIVATION
@@ -356,6 +356,11 @@ class _Rank:
         self.first_use[name] = action
 
     def _derive(self, operator: Operator, known: dict[str, Kind], body: Body, role: Role) -> None:
+        if isinstance(operator, Send) and operator.source is not None:
+            stated, derived = body.stated.get(operator.tensor), known.get(operator.tensor)
+            if stated is not None and derived is not None and stated[0] != derived[0]:
+                text = f"`{operator.tensor}` of shape {derived[0]} sent as one of shape {stated[0]}"
+                self.built.contradictions.append((text, operator.source, self.rank))
         try:
             found = results(operator, known, self.built.scalar)
         except Contradiction as error:
@@ -398,7 +403,7 @@ class _Rank:
             if one in built.kinds:
                 built.declare(outer, built.kinds[one], Role.GRADIENT)
         self._write(action.results, batch)
-        self._step(Step(name, batch, outer_taken, action.results if leaving else ()))
+        self._step(Step(name, batch, outer_taken, action.results if leaving else (), action.source))
         self._fire(action, name)
 
     def _fits(self, run: Execute, segment: str, made: tuple[str, ...]) -> bool:
@@ -465,7 +470,7 @@ class _Rank:
             )
             self.built.segments[name] = Segment(name, Phase.REDUCE, (), (), (operator,))
             self.built.groups[self.rank].add(base)
-        self._step(Step(name, inputs=None, outputs=()))
+        self._step(Step(name, inputs=None, outputs=(), source=source))
 
     def _fire(self, action: RunBackward, segment: str) -> None:
         """An asynchronous reducer starts when the gradients of all its weights came with reduction switched on."""

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.rulebook.batch_schedule import batch_schedule_sizes, is_batch_schedule, ramp_sizes
-from tvlint.rulebook.layer_pattern import expert_layers, hybrid_layers, hybrid_segments, list_pattern_length
+from tvlint.rulebook.layer_pattern import expert_layers, hybrid_layers, hybrid_segments, is_hybrid_pattern, list_pattern_length
 from tvlint.rulebook.layout import layout_count, layout_stages, layout_stages_with, parse_layout
 from tvlint.topology.stages import hybrid_stages, split_layers
 
@@ -162,6 +162,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         _text(pattern), _positive(pp), _optional(first), _optional(last)
     ),
     "is_batch_schedule": lambda x, seq_length: is_batch_schedule(_text(x), _positive(seq_length)),
+    "is_hybrid_pattern": lambda x: is_hybrid_pattern(_text(x)),
     "is_integer": lambda x: isinstance(x, int) and not isinstance(x, bool),
     "is_layout": lambda x: parse_layout(_text(x)) is not None,
     "layout_count": lambda x, kind: layout_count(_text(x), _text(kind)),

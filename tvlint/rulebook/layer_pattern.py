@@ -6,6 +6,7 @@ import re
 
 _TOKEN = re.compile(r"\s*(\d{1,9}|[-+*(),\[\]])")
 _LONGEST = 10_000
+_SYMBOLS = frozenset("MGD*-E+")
 _MOST_LAYERS = 100_000
 
 
@@ -59,6 +60,20 @@ def hybrid_layers(pattern: str) -> int:
 def hybrid_segments(pattern: str) -> int:
     """Into how many pipeline segments a hybrid pattern is cut."""
     return _main(pattern).count("|") + 1
+
+
+def is_hybrid_pattern(pattern: str) -> bool:
+    """Whether Megatron reads `pattern`: known symbols, equal parts for multi-token prediction, one kind of attention.
+
+    Raises `ValueError` where the pattern is quoted or holds a variable.
+    """
+    parts = [_main(pattern), *pattern.split("/")[1:]]
+    if len(set(parts[1:])) > 1:
+        return False
+    for allowed, part in zip((_SYMBOLS | {"|"}, _SYMBOLS), parts, strict=False):
+        if not allowed.issuperset(part) or ("*" in part and ("D" in part or "+" in part)):
+            return False
+    return True
 
 
 def _main(pattern: str) -> str:

@@ -233,11 +233,11 @@ class Run:
                 return np.zeros(tensor.shape)
             raise FailureError(f"`{name}` is read in `{segment.name}` and not there")
 
-        def write(name: str, value: Array) -> None:
+        def write(name: str, value: Array, in_place: bool = False) -> None:
             tensor = self.plan.tensors.get(name)
             if tensor is not None and tensor.shape != value.shape:
                 self.claims.add(f"`{name}` has shape {value.shape}, declared {tensor.shape}")
-            if name in body and self._is_gradient(name):
+            if name in body and self._is_gradient(name) and not in_place:
                 if body[name].shape != value.shape:
                     raise FailureError(f"`{name}` sums shapes {body[name].shape} and {value.shape}")
                 value = body[name] + value
@@ -352,7 +352,7 @@ class Run:
                 if tensor.shape != value.shape:
                     raise FailureError(f"`{name}` of shape {tensor.shape} receives {value.shape}")
                 value = rounded(value, tensor.dtype)
-            write(name, value)
+            write(name, value, name in getattr(post.operator, "inputs", ()))
 
     def _reduce(self, operator: ReduceGradients, rank: int, replica: int) -> Iterator[None]:
         members = self.members(operator.group, rank, replica, operator.replicated)

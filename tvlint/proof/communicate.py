@@ -15,6 +15,9 @@ from tvlint.proof.lookup import assign, forward_term, gradient_value, is_absent,
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Value
 
+_FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
+"""The collectives into which only the root puts something."""
+
 
 class Blocked(Exception):
     """The rank waits for others."""
@@ -36,7 +39,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
         for name in operator.outputs:
             assign(machine, rank, operator, name, None, operator.inputs)
         return
-    giving = operator.kind is not Collective.BROADCAST or operator.root == rank.number
+    giving = operator.kind not in _FROM_ROOT or operator.root == rank.number
     if len(operator.inputs) > 1 or len(operator.outputs) > 1 or (giving and not operator.inputs):
         tell(machine, rank, operator, Mismatch("unsupported-collective", "moves several tensors", refutes=False))
         for name in operator.outputs:
@@ -67,7 +70,7 @@ def _given(machine: Machine, rank: RankState, operator: Communicate) -> Slot | s
     """What the rank puts in; "absent" for a gradient that nothing produces."""
     name = operator.inputs[0]
     tensor = machine.plan.tensors.get(name)
-    if tensor is not None and tensor.role is Role.GRADIENT and name not in machine.weight_of:
+    if tensor is not None and tensor.role is Role.GRADIENT and machine.weight_of.get(name, "") not in rank.gradients:
         return gradient_value(machine, rank, operator, name)
     try:
         return operand_value(machine, rank, operator, operator.inputs[0])
@@ -119,8 +122,9 @@ def together(
             return None
     if all(value == "absent" for _, value in table.values()):
         return {}
+    adds = first.kind in (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER) and first.reduce in ("", "sum")
     for member in members:
-        if table[member][1] == "absent":
+        if table[member][1] == "absent" and not adds:
             text = "uses a gradient that {ranks} never compute, and other members of the group do"
             tell(machine, machine.ranks[member], table[member][0], Mismatch("absent-gradient", text, refutes=False))
             return None
@@ -129,7 +133,7 @@ def together(
         mismatch = Mismatch("across-replicas", "exchanges values between folded replicas", refutes=False)
         tell(machine, rank, first, mismatch, fatal=True)
         return None
-    givers = [member for member in members if first.kind is not Collective.BROADCAST or member == first.root]
+    givers = [member for member in members if first.kind not in _FROM_ROOT or member == first.root]
     if any(table[giver][1] is None for giver in givers):
         return None
     given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from tvlint.ir.plan import (
     Await,
     Backward,
+    Collective,
     Communicate,
     Compute,
     Operator,
@@ -144,12 +145,23 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         for inner, outer in zip(segment.outputs, outer_outputs, strict=True):
             if inner in rank.local:
                 _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)
-            elif inner not in machine.weight_of:
+            elif inner not in machine.weight_of and not _at_a_root(segment, inner, rank.number):
                 text = f"gives `{inner}`, which nothing in it makes"
                 tell(machine, rank, None, Mismatch("missing-value", f"`{segment.name}` {text}", refutes=False), fatal=True)
         machine.derived.stages += 1
         classes.add((segment.phase, tuple(map(id, rank.trail))))
     machine.derived.classes += len(classes)
+
+
+def _at_a_root(segment: Segment, name: str, rank: int) -> bool:
+    """Whether `name` is the result of a collective that gives it to a root, which `rank` is not."""
+    return any(
+        isinstance(own, Communicate)
+        and own.kind in (Collective.REDUCE, Collective.GATHER)
+        and name in own.outputs
+        and own.root != rank
+        for own in segment.operators
+    )
 
 
 def _export(machine: Machine, rank: RankState, name: str, value: Slot, replaces: bool) -> None:

@@ -41,11 +41,27 @@ def exchange(
         return dict.fromkeys(members, joined)
     if kind is Collective.ALL_TO_ALL:
         return _all_to_all(world, operator, pieces, members)
-    if kind is Collective.BROADCAST:
-        if operator.root is None or operator.root not in given:
-            raise Mismatch("wrong-root", f"broadcasts from rank {operator.root}, which is not in the group", refutes=True)
-        return dict.fromkeys(members, given[operator.root])
+    if kind in (Collective.BROADCAST, Collective.SCATTER, Collective.REDUCE, Collective.GATHER):
+        return _rooted(world, operator, members, given, of, claimed is not None)
     raise Mismatch("unsupported-collective", f"`{kind.value}` is not supported by the proof", refutes=False)
+
+
+def _rooted(
+    world: World, operator: Communicate, members: tuple[int, ...], given: Mapping[int, Value], of: int, reorder: bool
+) -> dict[int, Value]:
+    """What a collective with a root gives: to all, from the root; or to the root alone."""
+    root = operator.root
+    if root is None or root not in members:
+        raise Mismatch("wrong-root", f"names the root {root}, which is not in the group {list(members)}", refutes=True)
+    pieces = [given[rank] for rank in members if rank in given]
+    if operator.kind is Collective.REDUCE:
+        return {root: _sum(world, operator, pieces, of)}
+    if operator.kind is Collective.GATHER:
+        return {root: _concatenate(world, pieces, _dim(operator, pieces[0]), members, reorder)}
+    if operator.kind is Collective.BROADCAST:
+        return dict.fromkeys(members, given[root])
+    dim = _dim(operator, given[root])
+    return {rank: chunk(world, given[root], dim, i, len(members)) for i, rank in enumerate(members)}
 
 
 def _dim(operator: Communicate, value: Value) -> int:

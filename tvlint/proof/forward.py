@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -12,6 +13,7 @@ from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps,
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import Mismatch, forward_use, run
 from tvlint.proof.blame import bare_name, blame, name_of, tell
+from tvlint.proof.identities import factor_of, is_gradient
 from tvlint.proof.lookup import assign, input_value, is_absent, operand_value, parts_of_one
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
 from tvlint.proof.merging import ATTENTION, merge, merges_parts
@@ -118,7 +120,17 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
         return Saved(name, bound, Family.MERGE, values, merged[: max(1, len(operator.outputs))])
     if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
-    return evaluated_once(machine, name, bound, values, call)
+    saved = evaluated_once(machine, name, bound, values, call)
+    factor = factor_of(name, bound.attributes) if len(values) == 1 else None
+    return saved if factor is None else scaled_gradient(machine, saved, factor)
+
+
+def scaled_gradient(machine: Machine, saved: Saved, factor: Fraction) -> Saved:
+    """A gradient that is multiplied with a constant where the reference does not is a multiple of that gradient."""
+    terms, (value,), (result,) = machine.world.terms, saved.inputs, saved.outputs
+    if value is None or result is None or not terms.foreign(result.term) or not is_gradient(terms, value.term):
+        return saved
+    return replace(saved, outputs=(machine.world.values.scaled(value, factor),))
 
 
 def more_of_one(machine: Machine, values: tuple[Value, ...]) -> Value:

@@ -8,12 +8,17 @@ With `x` the scores of a row, `t` its target and `L(x) = log sum e^x` over the c
 - the gradient `g` of that goes to `x` as `e^x g / sum(e^x)` and `-g` at `t`, whose sum is the gradient of `cross_entropy`, the
   same for `x` and for `x - m`.
 
-The second and third hold for targets that are classes only; what is none has no score, and `cross_entropy` leaves it out. They are used where the reference has the loss as one operator, and their use is an assumption that the verdict lists.
+The second and third hold for targets that are classes only; what is none has no score, and `cross_entropy` leaves it out.
+They are used where the reference has the loss as one operator, and their use is an assumption that the verdict lists.
+
+And `n` times `x / n` is `x`, which is what an all-reduce makes of `n` equal copies that are divided by their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from math import isfinite
 from typing import Any, TypeAlias
 
 from tvlint.proof.terms import GRADIENT_SUM, Terms
@@ -48,6 +53,43 @@ def summed(terms: Terms, term: int) -> int:
         if found is not None:
             return found
     return term
+
+
+def scaled_term(terms: Terms, term: int, coefficient: int | Fraction) -> int | None:
+    """The term that this many times the term is, where constants that it is multiplied with or divided by cancel that."""
+    total = Fraction(coefficient)
+    while terms.foreign(term):
+        head, operands = terms.keys[term], terms.operands[term]
+        factor = factor_of(head[0].removesuffix(" gradient"), head[2]) if len(operands) == 1 and len(head) == 5 else None
+        if factor is None or head[1] not in (0, (0, (0,))) or terms.shape[operands[0]] != terms.shape[term]:
+            return None
+        total, term = total * factor, operands[0]
+        if total == 1:
+            return term
+    return None
+
+
+def factor_of(op: str, attributes: Any) -> Fraction | None:
+    """The number that `op` multiplies its one operand with, given its constant and the place of that; None where it does not."""
+    if op not in ("mul", "div") or len(attributes) != 2 or (op == "div" and attributes[0] != 1):
+        return None
+    value = attributes[1]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value == 0:
+        return None
+    exact = Fraction(str(value))
+    if max(abs(exact.numerator), exact.denominator) > _LARGEST:
+        return None
+    return exact if op == "mul" else 1 / exact
+
+
+def is_gradient(terms: Terms, term: int) -> bool:
+    """Whether the term is a gradient, in which all that follows is linear."""
+    head = terms.keys[term]
+    return bool(head[0] in ("one", GRADIENT_SUM) or str(head[0]).endswith(" gradient"))
+
+
+_LARGEST = 10**9
+"""Constants of longer fractions are rounded ones."""
 
 
 def _likelihood(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:

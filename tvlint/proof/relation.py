@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
 from tvlint.ir.plan import Box
-from tvlint.proof.identities import summed
+from tvlint.proof.identities import scaled_term, summed
 from tvlint.proof.terms import GRADIENT_SUM, Terms
 
 Coefficient: TypeAlias = "int | Fraction"
@@ -129,6 +129,10 @@ class Values:
     def _intern(
         self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None = None
     ) -> Value:
+        if coefficient not in (0, 1) and not leaves and self.terms.foreign(term):
+            scaled = scaled_term(self.terms, term, coefficient)
+            if scaled is not None:
+                term, coefficient = scaled, 1
         key = (term, box, coefficient, leaves, fold)
         found = self._table.get(key)
         if found is None:
@@ -159,9 +163,7 @@ class Values:
             if not more and not pending:
                 return self._intern(term, box, coefficient, ())
         normal = [
-            Leaf(self.joint(tokens), coefficient, pending)
-            for alike, tokens in merged.items()
-            for coefficient, pending in alike
+            Leaf(self.joint(tokens), coefficient, pending) for alike, tokens in merged.items() for coefficient, pending in alike
         ]
         normal.sort(key=lambda leaf: (leaf.token, leaf.coefficient, sorted(leaf.pending)))
         return self._intern(term, box, 1, tuple(normal))

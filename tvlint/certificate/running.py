@@ -17,6 +17,7 @@ from tvlint.certificate.placed import Inputs, input_of, members_of, parameter, p
 from tvlint.certificate.sums import added
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import Collective, Communicate, Compute, Plan, Receive, Role, Segment, Send, Step
+from tvlint.ops.table import spec_of
 
 Channel: TypeAlias = "tuple[int, int, str]"
 Meeting: TypeAlias = "tuple[tuple[int, ...], str, bool]"
@@ -291,7 +292,7 @@ def _manner(own: Communicate) -> tuple[object, ...]:
 
 def load(run: Running, rank: Rank, segment: Segment, own: Compute) -> None:
     """Bring inputs in."""
-    if any(isinstance(operand, str) for operand in own.inputs):
+    if any(isinstance(operand, str) for operand in own.inputs) or spec_of(own.op) is not None:
         raise Rejected(f"`{segment.name}` computes with what it loads, which the checker does not follow")
     for name in own.outputs:
         if name in run.plan.tensors and run.plan.tensors[name].role is Role.INPUT:

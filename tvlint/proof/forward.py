@@ -25,6 +25,9 @@ from tvlint.proof.trouble import Constant, Fix, Substitute, Trouble, at
 
 def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:
     if segment.phase is Phase.DATA:
+        if spec_of(operator.op) is not None or any(isinstance(operand, str) for operand in operator.inputs):
+            text = "computes in a segment that loads data"
+            tell(machine, rank, operator, Mismatch("computes-while-loading", text, refutes=False), fatal=True)
         for name in operator.outputs:
             if name in machine.plan.tensors and machine.plan.tensors[name].role is Role.INPUT:
                 rank.local[name] = input_value(machine, rank, name)

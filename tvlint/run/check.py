@@ -14,6 +14,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
 from tvlint.ir.plan import Plan
 from tvlint.ir.schedule import Schedule
+from tvlint.readers.bounds import without_collection
 from tvlint.readers.document import Document, ReadError
 from tvlint.rule import Rule, RuleKind
 from tvlint.run.discovery import Candidates, matches, shown
@@ -122,6 +123,7 @@ def joined(one: Report, two: Report) -> Report:
     )
 
 
+@without_collection()
 def _check_once(
     path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said, cache: Cache | None
 ) -> Plan | None:

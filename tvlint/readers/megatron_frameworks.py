@@ -24,20 +24,26 @@ MINDSPEED_FLAGS = frozenset(
 )
 """Options that only MindSpeed has."""
 SWIFT = frozenset({"megatron"})
+SWIFT_COMMAND = re.compile(r"^[^#\n]*\bmegatron[ \t]+(?:pt|sft|rlhf|export)\b", re.MULTILINE)
+"""The command line of ms-swift; a Python file among its arguments is no program."""
+DISAGGREGATED = "--layerwise-disaggregated-training"
+"""The option of MindSpeed with which the groups of different machines have different sizes: no rule about groups holds."""
 
 
 def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
     """The framework that a launch of `program` with `flags` runs; Megatron-LM unless the script says otherwise."""
-    if program in SWIFT:
-        return "ms-swift"
     written = set(flags)
+    if program in SWIFT or SWIFT_COMMAND.search(text):
+        return "ms-swift"
+    if DISAGGREGATED in written or DISAGGREGATED.replace("-", "_").replace("__", "--", 1) in written:
+        return "mindspeed-disaggregated"
     if MINDSPEED.search(text) or written & MINDSPEED_FLAGS:
         return "mindspeed"
     if "--deepspeed" in written or re.search(r"^[^#\n]*\bdeepspeed\b", text, re.IGNORECASE | re.MULTILINE):
         return "megatron-deepspeed"
     if re.search(r"\bprimus\b", text, re.IGNORECASE):
         return "primus"
-    if re.search(r"\bmegatron[./]bridge\b", text, re.IGNORECASE):
+    if re.search(r"\bmegatron[-./_]bridge\b", text, re.IGNORECASE):
         return "megatron-bridge"
     if re.search(r"\bimport nemo\b|\bnemo[./](?:collections|lightning|run)\b|\bnemo_run\b", text, re.IGNORECASE):
         return "nemo"

@@ -49,7 +49,9 @@ KEYS = re.compile(
     re.MULTILINE,
 )
 FOREIGN = re.compile(
-    rb"^(?:```|from [\w.]+ import |import [\w.]+$|@?\w*class \w+|def \w+\(|@dataclass|#!.*(?:sh|python))", re.MULTILINE
+    rb"^(?:```|from [\w.]+ import |import [\w.]+$|@?\w*class \w+|def \w+\(|@dataclass|#!.*(?:sh|python)"
+    rb"|\*\*\w|<\w+[ >]|={4,}[ \t]*$|\.\. [\w-]+::)",
+    re.MULTILINE,
 )
 INTERPOLATED = re.compile(r"\$\{|\$[A-Za-z_]|\{\{")
 TEMPLATED = re.compile(rb"\{\{|\{%")

@@ -17,26 +17,32 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests")]
 
 from gencode_mutants import Edit, edits  # noqa: E402
 
-from tvlint.findings import Report, Severity  # noqa: E402
+from tvlint.findings import Outcome, Report, Severity  # noqa: E402
 from tvlint.ir.location import Location  # noqa: E402
 from tvlint.run.prove import Pair, prove_pair  # noqa: E402
 
 
 def told(report: Report, name: str, edit: Edit) -> str:
-    """`proved`, `unknown` or `missed`; or `told`, with `at its line`, `in its file` or `elsewhere`."""
+    """`proved`, or where it is told: `at its line`, `in its file` or `elsewhere`, as `unknown` or for sure."""
     places: list[Location] = [problem.location for problem in report.problems]
     places += [finding.location for finding in report.findings if finding.severity is Severity.ERROR]
     places += [related.location for finding in report.findings for related in finding.related]
-    places += [reason.location for verdict in report.verdicts for reason in verdict.reasons if reason.refutes]
+    places += [
+        reason.location
+        for verdict in report.verdicts
+        for reason in verdict.reasons
+        if reason.refutes or verdict.outcome is Outcome.UNKNOWN
+    ]
     places += [related.location for verdict in report.verdicts for reason in verdict.reasons for related in reason.related]
+    how = "told"
     if not report.problems and not any(finding.severity is Severity.ERROR for finding in report.findings):
-        outcome = report.verdicts[0].outcome.value
-        if outcome != "refuted":
-            return outcome
+        if report.verdicts[0].outcome is Outcome.PROVED:
+            return "proved"
+        how = "unknown" if report.verdicts[0].outcome is Outcome.UNKNOWN else "told"
     own = [place for place in places if Path(place.path).name == name]
     if any(place.line is not None and abs(place.line - edit.line) <= 1 for place in own):
-        return "told at its line"
-    return "told in its file" if own else "told elsewhere"
+        return f"{how} at its line"
+    return f"{how} in its file" if own else f"{how} elsewhere"
 
 
 def _show(report: Report, title: str, edit: Edit) -> None:
@@ -73,7 +79,7 @@ def main() -> int:
                     report = prove_pair(Pair(str(copy), arguments.reference))
                     said = told(report, name, edit)
                     table[edit.kind][said] += 1
-                    if arguments.show and said != "told at its line":
+                    if arguments.show and not said.endswith("at its line"):
                         _show(report, f"{said}: {folder.name[:40]}/{name}:{edit.line}: {edit.kind}", edit)
                 (copy / name).write_text(text)
     columns = sorted({column for row in table.values() for column in row})

@@ -57,8 +57,8 @@ def _edited(lines: list[str], index: int) -> Iterator[tuple[str, list[str]]]:
             yield "swap steps", [*between, rest[follower], line, *rest[follower + 1 :]]
     if "adapter." in bare and " = " in bare and "Reducer(" not in bare and "executor" not in bare:
         yield "drop communication", rest
-    if bare.startswith("import nnscaler"):
-        yield "drop import", rest
+    if bare == "import nnscaler" and not any("class GenModel" in other for other in lines[:index]):
+        yield "drop imports", [other for other in rest if not other.startswith("import nnscaler")]
 
 
 def _what(bare: str) -> str:

@@ -139,6 +139,15 @@ def _loads(files: Sequence[RankFile]) -> Iterator[Finding]:
     counts = {file.rank: sum(isinstance(action, Load) for action in file.actions) for file in files}
     usual = max(Counter(counts.values()).items(), key=lambda item: (item[1], item[0]))[0]
     for file in files:
+        drawn = counts[file.rank]
+        if file.micro_batches not in (None, drawn) and drawn:
+            yield error(
+                "uneven-data-loading",
+                f"rank {file.rank} says that a step takes {file.micro_batches} micro-batches and draws {drawn}",
+                file.micro_batches_source or Location(file.path),
+                "`nmicros_per_scheduler_step` is how many batches the runtime gives the step",
+                ranks=(file.rank,),
+            )
         loads = [action for action in file.actions if isinstance(action, Load)]
         if len(loads) != usual:
             yield error(

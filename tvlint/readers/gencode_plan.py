@@ -70,6 +70,8 @@ class Built:
     roles: dict[str, Role] = field(default_factory=dict)
     disputed: set[str] = field(default_factory=set)
     stated: dict[str, Kind] = field(default_factory=dict)
+    misstated: set[str] = field(default_factory=set)
+    """What a message is stated to be and is not."""
     links: dict[str, str] = field(default_factory=dict)
     """Gradient -> what it is the gradient of."""
     own_gradient: dict[str, str] = field(default_factory=dict)
@@ -111,6 +113,7 @@ def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], s
     bases = _loader_names(replica.files)
     for file in replica.files:
         _Rank(built, file, bases).run()
+    _judge_stated(built)
     mesh, stages = mesh_of(
         {rank - replica.low: cells for rank, cells in built.forward_cells.items()},
         {rank - replica.low: {tuple(r - replica.low for r in group) for group in own} for rank, own in built.groups.items()},
@@ -146,6 +149,29 @@ def _collect_stated(built: Built) -> None:
     for name, shapes in said.items():
         if len(shapes) > 1:
             del built.stated[name]
+
+
+def _judge_stated(built: Built) -> None:
+    """Messages that are stated to be of another shape or dtype than what is sent: neither end then has a known one."""
+    for (rank, _), body in built.bodies.items():
+        for name, (shape, dtype) in body.stated.items():
+            own = built.kinds.get(built.links.get(name, "")) or built.kinds.get(name)
+            if own is None or ((own[0] == shape and dtype in ("", own[1])) or own == (shape, "")):
+                continue
+            place = next(
+                (source for source in (_source_at_end(entry.operator, name) for entry in body.operators) if source), None
+            )
+            if place is not None:
+                text = f"`{name}` of shape {own[0]} and type {own[1]} as a message of shape {shape} and type {dtype}"
+                built.contradictions.append((text, place, rank))
+                built.misstated.add(name)
+
+
+def _source_at_end(operator: Operator, name: str) -> Location | None:
+    """Where a message of this tensor is sent or received."""
+    if isinstance(operator, (Send, Receive)):
+        return operator.source if operator.tensor == name else None
+    return operator.source if isinstance(operator, Communicate) and name in (*operator.inputs, *operator.outputs) else None
 
 
 def _parameter(built: Built, name: str, parameter: object) -> None:
@@ -190,7 +216,7 @@ def _loader_names(files: Sequence[RankFile]) -> dict[tuple[str, int], str]:
 def _tensors(built: Built) -> dict[str, Tensor]:
     found = dict(built.weights)
     for name, (shape, dtype) in built.kinds.items():
-        if name in built.disputed or name in found:
+        if name in built.disputed or name in found or name in built.misstated:
             continue
         role = built.roles.get(name, Role.ACTIVATION)
         found[name] = Tensor(
@@ -203,7 +229,7 @@ def _tensors(built: Built) -> dict[str, Tensor]:
             gradient=built.own_gradient.get(name, ""),
         )
     for name, of in built.links.items():
-        if name not in found and of in found:
+        if name not in found and of in found and name not in built.misstated:
             found[name] = Tensor(name, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=of)
     return found
 
@@ -356,11 +382,6 @@ class _Rank:
         self.first_use[name] = action
 
     def _derive(self, operator: Operator, known: dict[str, Kind], body: Body, role: Role) -> None:
-        if isinstance(operator, Send) and operator.source is not None:
-            stated, derived = body.stated.get(operator.tensor), known.get(operator.tensor)
-            if stated is not None and derived is not None and stated[0] != derived[0]:
-                text = f"`{operator.tensor}` of shape {derived[0]} sent as one of shape {stated[0]}"
-                self.built.contradictions.append((text, operator.source, self.rank))
         try:
             found = results(operator, known, self.built.scalar)
         except Contradiction as error:

@@ -90,6 +90,7 @@ class _Reader:
                     self.found.rank_source = self.nodes.source.at(node)
                 case ast.Assign(targets=[ast.Name(id="nmicros_per_scheduler_step")], value=value):
                     self.found.micro_batches = self.nodes.integer(value, "`nmicros_per_scheduler_step`")
+                    self.found.micro_batches_source = self.nodes.source.at(node)
                 case ast.Assign(targets=[ast.Name(id="use_scheduler")], value=ast.Constant(value=bool())):
                     pass
                 case ast.Expr(value=ast.Constant()):

@@ -150,6 +150,7 @@ class RankFile:
     rank_source: Location | None = None
     version: str = ""
     micro_batches: int | None = None
+    micro_batches_source: Location | None = None
     groups: list[tuple[tuple[int, ...], Location]] = field(default_factory=list)
     parameters: dict[str, Parameter] = field(default_factory=dict)
     reducers: dict[str, Reducer] = field(default_factory=dict)

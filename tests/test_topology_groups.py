@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topologies import known, topology
 
-from tvlint.ir.configuration import Unknown
+from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.ir.location import Location
+from tvlint.run.topology import configuration_topology
+from tvlint.topology.topology import Topology
 
 SIZES = st.sampled_from([1, 2, 3, 4])
 DENSE = {"tp": ("tp",), "cp": ("cp",), "dp": ("dp",), "pp": ("pp",), "tp-pp": ("tp", "pp"), "dp-cp": ("dp", "cp")}
@@ -116,3 +119,23 @@ def test_a_grid_that_does_not_fit_says_why(settings: dict[str, object], reason: 
     assert isinstance(found.grid, Unknown)
     assert reason in found.grid.reason
     assert found.groups == ()
+
+
+@pytest.mark.parametrize("framework", ["nemo", "verl", "megatron-bridge", "mindspeed"])
+def test_frameworks_on_megatron_core_split_by_its_defaults_and_say_so(framework: str) -> None:
+    at = Location("train.yaml")
+    tp = Setting("tensor_model_parallel_size", 4, "tensor_model_parallel_size", at, at)
+    found = configuration_topology(Configuration("train.yaml", "megatron-yaml", framework, {tp.name: tp}))
+    assert isinstance(found, Topology)
+    assert known(found.world).size == 4
+    assert [kind.group(0) for kind in found.groups if kind.name == "tp"] == [(0, 1, 2, 3)]
+    assert any("defaults of Megatron core" in note for note in found.notes)
+
+
+def test_a_file_that_may_be_completed_elsewhere_is_told_with_its_defaults_and_says_so() -> None:
+    at = Location("train.sh")
+    tp = Setting("tensor_model_parallel_size", 4, "--tensor-model-parallel-size", at, at)
+    found = configuration_topology(Configuration("train.sh", "megatron-shell", "megatron-lm", {tp.name: tp}, complete=False))
+    assert isinstance(found, Topology)
+    assert known(found.world).size == 4
+    assert any("may also come from elsewhere" in note for note in found.notes)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tvlint.ir.configuration import Configuration
+from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.ir.location import Location
 from tvlint.readers.document import Document
 from tvlint.rulebook.values import Values
-from tvlint.run.check import as_project_says, as_stated
+from tvlint.run.check import DISTINCT, as_project_says, as_stated
 from tvlint.run.project import Project
 from tvlint.run.world_size import stated
+from tvlint.topology.core_defaults import DEFAULTS, NOTE
 from tvlint.topology.of_configuration import topology_of
 from tvlint.topology.of_plan import PlanTopology, topology_of_nnscaler, topology_of_plan
 from tvlint.topology.quantity import Lookup
 from tvlint.topology.topology import Topology
 
+MEGATRON = "megatron-lm"
 NNSCALER = "nnscaler"
 
 
@@ -33,7 +36,8 @@ def topologies(
     known = project or Project(Path())
     known = replace(known, world_size=world_size) if world_size is not None else known
     comments = stated(document.path)
-    return tuple(configuration_topology(as_project_says(as_stated(found, comments), known)) for found in document.configurations)
+    completed = (as_project_says(as_stated(found, comments), known) for found in document.configurations)
+    return tuple(map(configuration_topology, completed))
 
 
 def configuration_topology(configuration: Configuration) -> Topology | PlanTopology:
@@ -41,7 +45,23 @@ def configuration_topology(configuration: Configuration) -> Topology | PlanTopol
     if configuration.framework == NNSCALER:
         whole = replace(configuration, complete=True)
         return topology_of_nnscaler(whole, _lookup(whole))
-    return topology_of(configuration, _lookup)
+    filled = _with_core_defaults(configuration)
+    found = topology_of(filled, _lookup)
+    return found if filled is configuration else replace(found, notes=(*found.notes, NOTE))
+
+
+def _with_core_defaults(configuration: Configuration) -> Configuration:
+    """The configuration of a framework on Megatron core, with core's defaults where those of the framework are not known."""
+    if configuration.framework in {MEGATRON, *DISTINCT} or configuration.format == "hydra":
+        return configuration
+    value = _lookup(replace(configuration, complete=True))
+    at = configuration.location or Location(configuration.path)
+    missing = {
+        name: Setting(name, default, name, at, at)
+        for name, default in DEFAULTS.items()
+        if name not in configuration.settings and isinstance(value(name), Unknown)
+    }
+    return replace(configuration, settings={**configuration.settings, **missing}) if missing else configuration
 
 
 def _lookup(configuration: Configuration) -> Lookup:

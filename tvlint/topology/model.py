@@ -19,9 +19,12 @@ _OTHER_MODELS = {
 def model(settings: Settings) -> Model:
     """The sizes of the model; raises `Undecided` where one is not known, or for models of which parameters are not counted."""
     for name, what in _OTHER_MODELS.items():
-        if settings.text(name):
+        given = settings.lookup(name)
+        if given is not None and not isinstance(given, Unknown):
             raise Undecided(Unknown(f"parameters of {what} are not counted (`{name}`)"))
     layers, hidden = settings.count("num_layers", 1), settings.count("hidden_size", 1)
+    for name in _OTHER_MODELS:
+        settings.text(name)
     if layers > MOST_LAYERS:
         raise ValueError(f"{layers:,} layers are more than any model has")
     latent = _latent(settings) if settings.flag("multi_latent_attention") else None

@@ -1,0 +1,38 @@
+"""Defaults that hold wherever Megatron core runs: its own, of sizes and splits that no framework on top of it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvlint.ir.configuration import SettingValue
+
+DEFAULTS: Mapping[str, SettingValue] = {
+    # megatron/core/model_parallel_config.py, ModelParallelConfig
+    "tensor_model_parallel_size": 1,
+    "pipeline_model_parallel_size": 1,
+    "context_parallel_size": 1,
+    "expert_model_parallel_size": 1,
+    "expert_tensor_parallel_size": None,
+    "tensor_parallel_num_weight_shards": None,
+    "expert_tensor_parallel_num_weight_shards": None,
+    "num_layers_per_virtual_pipeline_stage": None,
+    "num_virtual_stages_per_pipeline_rank": None,
+    "microbatch_group_size_per_vp_stage": None,
+    # megatron/core/transformer/transformer_config.py, TransformerConfig
+    "num_experts": None,
+    "pipeline_model_parallel_layout": None,
+    "hybrid_layer_pattern": None,
+    "hybrid_override_pattern": None,
+    "encoder_num_layers": None,
+    "experimental_attention_variant": None,
+    "heterogeneous_layers_config_path": None,
+    "decoder_first_pipeline_num_layers": None,
+    "decoder_last_pipeline_num_layers": None,
+    "account_for_embedding_in_pipeline_split": False,
+    "account_for_loss_in_pipeline_split": False,
+    "mtp_num_layers": None,
+    # megatron/core/parallel_state.py, the default order
+    "use_tp_pp_dp_mapping": False,
+}
+"""Setting -> its default, by the names of Megatron-LM's options."""
+NOTE = "sizes and splits that the file does not set have the defaults of Megatron core"

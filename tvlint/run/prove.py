@@ -131,7 +131,8 @@ def read_pair(
 def _both(one: Verdict, other: Verdict) -> Verdict:
     """The verdict on a plan whose replicas differ, from those on the kinds of replicas that it has."""
     worse = max(one, other, key=lambda verdict: (Outcome.PROVED, Outcome.UNKNOWN, Outcome.REFUTED).index(verdict.outcome))
-    return replace(worse, reasons=tuple(dict.fromkeys(one.reasons + other.reasons)))
+    assumptions = tuple(dict.fromkeys(one.assumptions + other.assumptions))
+    return replace(worse, reasons=tuple(dict.fromkeys(one.reasons + other.reasons)), assumptions=assumptions)
 
 
 def _named(verdict: Verdict, plan: Plan) -> Verdict:

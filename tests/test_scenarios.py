@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plan_findings import findings_of_text
-from tests.scenarios import collectives, gradients, order, partial_sums, sequences
+from tests.plan_findings import findings_of_plan, findings_of_text
+from tests.scenarios import collectives, gradients, order, partial_sums, second, sequences
 from tests.scenarios.scenario import Scenario
 from tvlint.findings import Severity
+from tvlint.readers import plan_json as json_reader
+from tvlint.readers import plan_text
+from tvlint.reporters import plan_json as json_writer
 
-SCENARIOS = [each for room in (partial_sums, collectives, sequences, gradients, order) for each in room.SCENARIOS]
-
-
-def errors_of(scenario: Scenario) -> set[str]:
-    """The rules that call something in the plan an error."""
-    return {finding.rule for finding in findings_of_text(scenario.text) if finding.severity is Severity.ERROR}
+ROOMS = (partial_sums, collectives, sequences, gradients, order, second)
+SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]
 
 
 @pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.rules], ids=lambda each: each.name)
@@ -25,4 +24,14 @@ def test_the_mistake_is_named(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("scenario", [each for each in SCENARIOS if not each.rules], ids=lambda each: each.name)
 def test_the_correct_plan_has_no_error(scenario: Scenario) -> None:
-    assert errors_of(scenario) == set()
+    errors = [finding for finding in findings_of_text(scenario.text) if finding.severity is Severity.ERROR]
+    assert errors == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS[::7], ids=lambda each: each.name)
+def test_plan_json_is_judged_like_plan_text(scenario: Scenario) -> None:
+    plan = plan_text.read("example.plan", scenario.text).plan
+    assert plan is not None
+    again = json_reader.read("example.json", json_writer.write(plan)).plan
+    assert again is not None
+    assert {finding.rule for finding in findings_of_plan(again)} == {finding.rule for finding in findings_of_plan(plan)}

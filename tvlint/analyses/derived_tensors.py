@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.implicit_segments import reads
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, Operator, Role, Tensor
@@ -159,6 +160,9 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     cast = _cast_to(operator)
     if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
         return [(found[operator.inputs[0]].shape, cast)]
+    if spec is None and is_attention(operator):
+        query, _, value = [found[name] for name in operator.inputs if isinstance(name, str)][:3]
+        return [((*query.shape[:-1], *value.shape[-1:]), query.dtype)]
     if operator.op.rsplit(".", 1)[-1] in _LOSSES and operator.attributes.get("reduction", "mean") in ("mean", "sum"):
         first = operator.inputs[0]
         return [((), found[first].dtype)] if isinstance(first, str) and len(operator.outputs) == 1 else []

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from tvlint.analyses.placed import On, Placed, Where, is_whole
 from tvlint.analyses.placed_compute import Form, Wrong, forms, on_axis
-from tvlint.analyses.placed_opaque import greatest, loss_spec, over_shards
+from tvlint.analyses.placed_opaque import attended, greatest, loss_spec, over_shards
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_compute
 from tvlint.analyses.placed_states import states
@@ -101,11 +101,13 @@ def _unbound(walk: Walk, operator: Compute) -> None:
         for axis in walk.axes:
             if isinstance(walk.value(first).on.get(axis), Partial):
                 walk.say("partial-through-nonlinear", first, axis, operator.op.rsplit(".", 1)[-1])
-    for rule, name, axis in _over_shards(walk, operator):
+    wrong = {axis: (rule, name) for rule, name, axis in _over_shards(walk, operator)}
+    for axis, (rule, name) in wrong.items():
         walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1])
-    peaks = greatest(operator, [walk.value(name).on for name in operator.inputs if isinstance(name, str)], walk.axes)
-    for name in operator.outputs:
-        walk.store(name, dict(peaks), dict.fromkeys(peaks, walk.where))
+    given = [walk.value(name).on for name in operator.inputs if isinstance(name, str)]
+    known = greatest(operator, given, walk.axes) or attended(operator, given, [axis for axis in walk.axes if axis not in wrong])
+    for position, name in enumerate(operator.outputs):
+        walk.store(name, dict(known) if position == 0 else {}, dict.fromkeys(known, walk.where))
 
 
 def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.placed import On
-from tvlint.analyses.rings import is_attention
-from tvlint.ir.placement import Partial, Shard
+from tvlint.analyses.placed_axes import DATA_AXES
+from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ir.plan import Compute
 from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
 
@@ -34,6 +35,8 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int],
     dim = first.dim % rank
     if name in _LAST_DIM_WHOLE and dim == rank - 1 and (rank == 2 or "loss" not in _LAST_DIM_WHOLE[name]):
         return _LAST_DIM_WHOLE[name], 0
+    if is_attention(operator) and axis in DATA_AXES - _SEQUENCE_AXES:
+        return "", 0
     if is_attention(operator) and len(operands) > 1 and dim < rank - 1:
         keys = operands[1]
         known = rank == 4 and name in _ATTENTION_SEQUENCE and dim == _ATTENTION_SEQUENCE[name] % rank
@@ -81,3 +84,11 @@ def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
     if len(operands) != 1 or operator.attributes.get("dim") is not None or len(operator.outputs) != 1:
         return {}
     return {axis: Partial("max") if isinstance(operands[0].get(axis), Shard) else operands[0].get(axis) for axis in axes}
+
+
+def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
+    """How the result of an attention without annotation lies: like queries, keys and values where they all lie alike."""
+    if not is_attention(operator) or len(operands) < 3:
+        return {}
+    alike = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
+    return {axis: on[0] for axis, on in alike.items() if isinstance(on[0], Replicate | Shard) and on.count(on[0]) == 3}

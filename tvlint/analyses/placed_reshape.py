@@ -22,6 +22,8 @@ def reshaped(placement: On, before: tuple[int, ...] | None, after: tuple[int, ..
         return None
     dim = placement.dim % len(before)
     outside, own = prod(before[:dim]), before[dim]
+    if _is_open(after, outside, own) and parts > 1:
+        return None
     found = _same_start(after, outside, own)
     if placement.order:
         return _unmerged(placement, after, outside, own, parts) if found is None else _kept(placement, found, own, after)
@@ -33,6 +35,12 @@ def _same_start(after: tuple[int, ...], outside: int, own: int) -> int | None:
     starts = [at for at in range(len(after)) if prod(after[:at]) == outside]
     wide = [at for at in starts if own == 1 or after[at] != 1]
     return wide[0] if wide else None
+
+
+def _is_open(after: tuple[int, ...], outside: int, own: int) -> bool:
+    """Whether local shapes do not tell which dimension is sharded: one of size 1 may be what is left of the outer one."""
+    starts = [at for at in range(len(after)) if prod(after[:at]) == outside]
+    return own != 1 and len(starts) > 1 and after[starts[0]] == 1
 
 
 def _kept(placement: Shard, at: int, own: int, after: tuple[int, ...]) -> On:

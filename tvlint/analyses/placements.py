@@ -14,7 +14,7 @@ from tvlint.analyses.placed_forward import compute
 from tvlint.analyses.placed_gradients import ends, reduce, update
 from tvlint.analyses.placed_moves import communicate, receive, send
 from tvlint.analyses.placed_walk import Walk
-from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Segment, Send, Step, Update
+from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Role, Segment, Send, Step, Update
 
 
 def defects(facts: Facts) -> tuple[Defect, ...]:
@@ -23,7 +23,7 @@ def defects(facts: Facts) -> tuple[Defect, ...]:
 
 
 def _defects(facts: Facts) -> tuple[Defect, ...]:
-    if not any(tensor.placements is not None or tensor.region is not None for tensor in facts.plan.tensors.values()):
+    if not any(tensor.placements is not None or tensor.role is Role.STATE for tensor in facts.plan.tensors.values()):
         return ()
     sent: dict[Where, Placed] = {}
     found: dict[tuple[str, Where, str], Defect] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.calls import Call
 from tvlint.analyses.facts import Facts
 from tvlint.ir.plan import Communicate, Compute, Literal, Receive, Send
@@ -52,15 +53,6 @@ class _Rank:
     holds: dict[str, tuple[str, int]] = field(default_factory=dict)
     attended: list[_Attention] = field(default_factory=list)
     received: dict[tuple[str, int], str] = field(default_factory=dict)
-
-
-def is_attention(operator: Compute) -> bool:
-    """Whether the operator attends with queries, keys and values to a block of keys, by its name and operands."""
-    name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
-    if any(word in name for word in ("merge", "combine", "lse", "log_sum", "rescale", "mask", "norm", "backward")):
-        return False
-    named = "attention" in name or "attn" in name or name.startswith("flash") or name == "sdpa"
-    return named and sum(isinstance(operand, str) for operand in operator.inputs) >= 3
 
 
 def ring_defects(facts: Facts) -> tuple[RingDefect, ...]:

@@ -28,6 +28,9 @@ Files: TypeAlias = "tuple[tuple[str, str, str], ...]"
 
 _LARGEST = 1 << 29
 
+_SUFFIX = ".tvcert"
+"""What certificates are called, which may lie beside generated code and are no part of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verified:
@@ -54,8 +57,10 @@ def files_of(parallel: str, reference: str) -> Files:
 
 def _digests(path: str) -> list[tuple[str, str]]:
     folder = path if os.path.isdir(path) else os.path.dirname(path) or os.curdir
+    if not os.path.isdir(folder):
+        return []
     generated = os.path.isdir(path) or (os.path.basename(path).startswith("gencode") and path.endswith(".py"))
-    names = sorted(os.listdir(folder)) if generated else [os.path.basename(path)]
+    names = sorted(name for name in os.listdir(folder) if not name.endswith(_SUFFIX)) if generated else [os.path.basename(path)]
     found = []
     for name in names:
         place = os.path.join(folder, name)

@@ -15,6 +15,7 @@ from tvlint.readers.gencode_records import Autograd, Delete, Method, RankFile, S
 from tvlint.readers.gencode_syntax import NotConstant, constant, dotted
 
 IDENTITY = "nnscaler.runtime.function.identity"
+GETATTR = "builtins.getattr"
 ADAPTER = "nnscaler.runtime.adapter."
 
 _PLAIN: Mapping[str, Collective] = {
@@ -142,6 +143,13 @@ class _Lowering:
 
     def _statement(self, statement: Statement) -> None:
         callee = dotted(statement.call.func)
+        if _detaches(statement.call):
+            (name,) = (self._tensor(statement.call.args[0]),)
+            before = self._read(name or "", statement.source)
+            for made in statement.outputs:
+                fresh = self._write(made, statement.source)
+                self._append(Compute(IDENTITY, (before,), (fresh,), source=statement.source), differentiable=False)
+            return
         if not callee:
             raise ReadError("what is called is no plain name", statement.source)
         self.tracked = statement.tracked
@@ -372,6 +380,15 @@ class _Lowering:
         self._append(
             Communicate(Collective.BROADCAST, taken, made, group, root=root, source=statement.source), differentiable=False
         )
+
+
+def _detaches(call: ast.Call) -> bool:
+    """Whether the call is `builtins.getattr(x, 'data')`: the value without its gradient."""
+    match call:
+        case ast.Call(args=[_, ast.Constant(value="data")], keywords=[]):
+            return dotted(call.func) == GETATTR
+        case _:
+            return False
 
 
 def _renamed(operator: Operator, names: Mapping[str, str]) -> Operator:

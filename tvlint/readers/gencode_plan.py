@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import (
@@ -86,6 +87,8 @@ class Built:
     """What cannot fit, where, on which rank."""
     unbound: list[tuple[str, Location, int]] = field(default_factory=list)
     """Names of the schedule that nothing made before, where, on which rank."""
+    objects: set[str] = field(default_factory=set)
+    """What loaders give that is no tensor, under all its names in schedules."""
     returned_batches: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """The micro-batches of the values that each rank returns."""
     micro_batches: int = 1
@@ -133,7 +136,7 @@ def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], s
         tuple(built.programs),
         Replication("dp", replica.count, replica.stride),
         built.micro_batches,
-        first.returned,
+        tuple(name for name in first.returned if name not in built.objects),
         communicators=tuple(Group(ranks=ranks) for ranks, _ in first.groups),
     )
     return plan, built
@@ -304,16 +307,20 @@ class _Rank:
         inner = tuple(self.bases[action.loader, position] for position in range(len(action.outputs)))
         for position, (base, own) in enumerate(zip(inner, action.outputs, strict=True)):
             kind = self.built.inputs.get((action.loader, position))
+            if kind is None and action.fields and action.fields[position][1]:
+                self.built.objects.add(own)
             for one in (base, own):
                 self.built.logical[one] = base
                 if kind is not None:
                     self.built.declare(one, kind, Role.INPUT)
+        tensors = [own not in self.built.objects for own in action.outputs]
+        given = tuple(compress(inner, tensors))
         if name not in self.built.segments:
-            loader = Compute(DATA_LOADER, (), inner, source=action.source)
-            self.built.segments[name] = Segment(name, Phase.DATA, (), inner, (loader,))
+            loader = Compute(DATA_LOADER, (), given, source=action.source)
+            self.built.segments[name] = Segment(name, Phase.DATA, (), given, (loader,))
         batch = self._count(name)
         self._write(action.outputs, batch)
-        self._step(Step(name, batch, (), action.outputs, action.source))
+        self._step(Step(name, batch, (), tuple(compress(action.outputs, tensors)), action.source))
 
     def _execute(self, action: Execute) -> None:
         method = self.file.methods[action.method]
@@ -338,9 +345,16 @@ class _Rank:
             if inner in self.built.kinds and inner not in self.built.disputed:
                 self.built.declare(outer, self.built.kinds[inner], self._role(outer))
         self._write(action.outputs, batch)
+        handed = dict(zip(body.inputs, inputs, strict=True))
+        self.built.objects.update(
+            outer for inner, outer in zip(body.outputs, action.outputs, strict=False) if handed.get(inner) in self.built.objects
+        )
         if action.forward:
             self.runs.append((action, batch))
-        self._step(Step(name, batch, inputs, outputs, action.source))
+        self._step(Step(name, batch, self._tensors(inputs), outputs, action.source))
+
+    def _tensors(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if name not in self.built.objects)
 
     def _role(self, name: str) -> Role:
         return Role.GRADIENT if name in self.gradients else Role.ACTIVATION
@@ -355,7 +369,7 @@ class _Rank:
         for position, inner in enumerate(body.outputs):
             if inner in body.inputs and inner not in {one for entry in body.operators for one in _made(entry.operator)}:
                 given = outer[body.inputs.index(inner)]
-                if position < len(action.outputs) and action.outputs[position] != given:
+                if given not in built.objects and position < len(action.outputs) and action.outputs[position] != given:
                     fresh = f"{inner}.out"
                     identity = Compute(IDENTITY, (inner,), (fresh,), source=method.returned_at)
                     body.operators.append(Gradual(identity))
@@ -378,7 +392,8 @@ class _Rank:
         kept = self._kept(action, body)
         leaving = tuple(one for one, keep in zip(body.outputs, kept, strict=True) if keep)
         operators = tuple(entry.operator for entry in body.operators)
-        built.segments[name] = Segment(name, phase, body.inputs, leaving, operators, checkpointed=method.checkpointed)
+        taken = tuple(compress(body.inputs, (given not in built.objects for given in outer)))
+        built.segments[name] = Segment(name, phase, taken, leaving, operators, checkpointed=method.checkpointed)
         self.first_use[name] = action
 
     def _derive(self, operator: Operator, known: dict[str, Kind], body: Body, role: Role) -> None:

@@ -22,7 +22,7 @@ from tvlint.readers.bounds import without_collection
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.gencode_autograd import differentiated, gradient
-from tvlint.readers.gencode_methods import Gradual
+from tvlint.readers.gencode_methods import GETATTR, IDENTITY, Gradual
 from tvlint.readers.gencode_shapes import Contradiction, Kind, bound_of, results
 from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
 from tvlint.readers.nnscaler_adapters import Scope
@@ -147,7 +147,8 @@ class _Graph:
             forward = [replace(operator, op=meant(operator.op, self.declared)) for operator in forward]
         inputs = list(found.values())
         root = fields(_root(loaded), "the graph")
-        records = records_in(root.get("_outputs") or (), self.work)
+        given = [(record, self.tensors.name(record)) for record in records_in(root.get("_outputs") or (), self.work)]
+        records = [record for record, name in given if self.tensors.declared[name].dtype != "object"]
         outputs = tuple(self.tensors.name(record) for record in records)
         losses = [name for record, name in zip(records, outputs, strict=True) if _is_loss(record)]
         loss = losses[0] if len(losses) == 1 else ""
@@ -188,7 +189,12 @@ class _Graph:
         claim = next((operator.op for operator in forward if operator.op.startswith(PREFIX)), None)
         if claim is not None:
             raise Malformed(f"an operator is named `{claim[:60]}`")
-        return taken_apart(inputs, forward, self.tensors)
+        found, kept = taken_apart(inputs, forward, self.tensors)
+        for index, operator in enumerate(kept):
+            if operator.op == GETATTR and operator.inputs[1:] == (Literal("data"),) and not operator.attributes:
+                kept[index] = replace(operator, op=IDENTITY, inputs=operator.inputs[:1])
+                self.untracked.add(operator.label)
+        return found, kept
 
     def _finished(
         self,

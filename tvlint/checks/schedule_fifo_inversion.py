@@ -17,7 +17,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         yield Finding(
             "schedule-fifo-inversion",
             SEVERITY,
-            f"rank {destination} takes {sent} for {received}: {send} of rank {source} meets {receive}",
+            f"pipeline rank {destination} takes {sent} for {received}: {send} of pipeline rank {source} meets {receive}",
             receive.location,
             f"receive from rank {source} in the order in which it sends",
             (Related(f"{send} stands here", send.location),),

@@ -25,7 +25,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         yield Finding(
             "schedule-out-of-order",
             SEVERITY,
-            f"rank {early.rank} runs {early} {when} {late}, {owner} {words(late.kind)}",
+            f"pipeline rank {early.rank} runs {early} {when} {late}, {owner} {words(late.kind)}",
             early.location,
             f"put {early} after {late}",
             (Related(f"{late} stands here", late.location),),

@@ -28,7 +28,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
     yield Finding(
         "schedule-over-activation-budget",
         SEVERITY,
-        f"rank {worst} holds the activations of {over[worst]:g} micro-batches at {step}, more than the budget of "
+        f"pipeline rank {worst} holds the activations of {over[worst]:g} micro-batches at {step}, more than the budget of "
         f"{facts.budget}{others}",
         step.location,
         "run backwards earlier, or fewer forwards in the warm-up",

@@ -28,8 +28,8 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         yield Finding(
             "schedule-short-warm-up",
             SEVERITY,
-            f"rank {rank} runs {own} forwards before its first backward {step}, and rank {rank + 1} as many: it has nothing to "
-            "run while the gradient travels",
+            f"pipeline rank {rank} runs {own} forwards before its first backward {step}, and rank {rank + 1} as many: it has "
+            "nothing to run while the gradient travels",
             step.location,
             f"run one more forward before {step}",
             (Related(f"the first backward of rank {rank + 1}", rows[rank + 1][following].location),),

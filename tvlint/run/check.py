@@ -182,7 +182,7 @@ def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Proj
     for configuration in document.configurations:
         _check_configuration(as_project_says(as_stated(configuration, comments), project), rules, said)
     if document.plan is not None:
-        _check_plan(document.plan, rules, said)
+        _check_plan(document.plan, rules, project, said)
     if document.schedule is not None:
         _check_schedule(document.schedule, rules, project, said)
     return document.plan
@@ -210,8 +210,9 @@ def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule]
             said.not_evaluated.append(result)
 
 
-def _check_plan(plan: Plan, rules: Mapping[str, Rule], said: _Said) -> None:
+def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
     from tvlint.analyses.facts import Facts
+    from tvlint.analyses.plan_schedule import PLAN_RULES, schedule_of
     from tvlint.ir.outline import outline
 
     said.outlines.append(outline(plan))
@@ -220,6 +221,11 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], said: _Said) -> None:
         if rule.kind is RuleKind.PLAN:
             findings: Iterator[Finding] = import_module(f"tvlint.checks.{name.replace('-', '_')}").check(facts)
             said.findings += map(_with_origin, findings)
+    schedule = schedule_of(plan)
+    if schedule is not None:
+        own = _Said()
+        _check_schedule(schedule, {name: rule for name, rule in rules.items() if name in PLAN_RULES}, project, own)
+        said.findings += [replace(finding, ranks=()) for finding in own.findings]
 
 
 def _with_origin(finding: Finding) -> Finding:

@@ -93,6 +93,45 @@ def merged(o: Any, a: Any, p: Any, b: Any) -> Any:
     return np.exp(a - total)[..., None] * o + np.exp(b - total)[..., None] * p, total
 
 
+def _slots(chosen: Any, experts: int, capacity: int) -> Any:
+    """Group, token, choice, expert and place of every choice that has a place."""
+    for group in range(len(chosen)):
+        free = [0] * experts
+        for t, row in enumerate(chosen[group]):
+            for k, expert in enumerate(row):
+                if free[int(expert)] < capacity:
+                    yield group, t, k, int(expert), free[int(expert)]
+                free[int(expert)] += 1
+
+
+def dispatched(x: Any, chosen: Any, experts: int, capacity: int) -> Any:
+    found = np.zeros((len(x), experts, capacity, x.shape[-1]), x.dtype)
+    for group, t, _, expert, place in _slots(chosen, experts, capacity):
+        found[group, expert, place] += x[group, t]
+    return found
+
+
+def combined(held: Any, chosen: Any, weights: Any) -> Any:
+    found = np.zeros((*chosen.shape[:2], held.shape[-1]), held.dtype)
+    for group, t, k, expert, place in _slots(chosen, *held.shape[1:3]):
+        found[group, t] += weights[group, t, k] * held[group, expert, place]
+    return found
+
+
+def torch_dispatched(t: Any, x: Any, chosen: Any) -> Any:
+    found = [[[t.zeros(x.shape[-1], dtype=x.dtype) for _ in range(2)] for _ in range(3)] for _ in x]
+    for group, token, _, expert, place in _slots(chosen, 3, 2):
+        found[group][expert][place] = x[group, token]
+    return t.stack([t.stack([t.stack(row) for row in one]) for one in found])
+
+
+def torch_combined(t: Any, held: Any, chosen: Any, weights: Any) -> Any:
+    found = [[t.zeros(held.shape[-1], dtype=held.dtype) for _ in one] for one in chosen]
+    for group, token, k, expert, place in _slots(chosen, *held.shape[1:3]):
+        found[group][token] = found[group][token] + weights[group, token, k] * held[group, expert, place]
+    return t.stack([t.stack(row) for row in found])
+
+
 def torch_merged(t: Any, o: Any, a: Any, p: Any, b: Any) -> Any:
     total = t.logaddexp(a, b)
     return t.exp(a - total)[..., None] * o + t.exp(b - total)[..., None] * p, total
@@ -280,6 +319,12 @@ CASES: tuple[Case, ...] = (
     Case("attention with log-sum-exp causal", "attention", ((4, 2), (4, 2), (4, 2)),
          lambda q, k, v: attention_and_lse(q, k, v, 2, 1), lambda t, q, k, v: torch_attention_and_lse(t, q, k, v, 2, 1),
          {"is_causal": True, "query_start": 2, "query_stop": 6, "key_start": 1, "key_stop": 5}),
+    Case("topk", "torch.topk", ((2, 4),), lambda x: (-np.sort(-x)[:, :2], np.argsort(-x)[:, :2]),
+         lambda t, x: tuple(t.topk(x, 2)), {"k": 2, "dim": -1}),
+    Case("moe-dispatch", "moe_dispatch", ((2, 2, 2), (2, 2, 2)), lambda x, i: dispatched(x, i, 3, 2), torch_dispatched,
+         {"experts": 3, "capacity": 2}),
+    Case("moe-combine two choices", "moe_combine", ((1, 2, 1, 2), (1, 2, 2), (1, 2, 2)), combined, torch_combined),
+    Case("moe-combine two places", "moe_combine", ((2, 2, 2, 2), (2, 2, 1), (2, 2, 1)), combined, torch_combined),
     Case("merge", "merge_by_log_sum_exp", ((4, 2), (4,), (4, 2), (4,)), merged, torch_merged),
 )  # fmt: skip
 
@@ -289,6 +334,7 @@ def operands_of(case: Case, bound: Any, seed: int = 0) -> list[Any]:
     random = np.random.default_rng(seed)
     shapes = [shape for shape in case.inputs if not isinstance(shape, Literal)]
     sizes = {n: s for names, shape in zip(bound.operands, shapes, strict=False) for n, s in zip(names, shape, strict=True)}
+    sizes |= bound.sizes
     flags = {"masked-fill": 1, "masked-fill zero": 1, "where": 0, "where zero": 0}.get(case.label)
     found: list[Any] = []
     for i, shape in enumerate(shapes):

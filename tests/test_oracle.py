@@ -24,6 +24,7 @@ def _real(*shape: int) -> Any:
 
 GATE = {"score_func": "sigmoid", "bias": None, "n_groups": 2, "topk_groups": 1, "topk": 2, "route_scale": 2.5}
 EXPERTS = {"n_routed_experts": 4, "local_expert_start": 1, "local_expert_end": 3}
+ROUTED = np.array([[[0.0, 1.0], [0.0, 2.0], [0.0, 1.0]], [[2.0, 1.0], [1.0, 0.0], [2.0, 0.0]]])
 POSITIONS = {"query_start": 2, "query_stop": 5, "key_start": 2, "key_stop": 4}
 CHOSEN = np.array([[0.0, 1.0], [2.0, 3.0], [1.0, 2.0]])
 CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
@@ -67,6 +68,10 @@ CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
     ("amax", [_real(3, 4)], {"dim": (1,), "keepdim": True}, (0,)),
     ("unsqueeze", [_real(3, 4)], {"dim": 1}, (0,)),
     ("nll_loss", [_real(3, 4), np.array([0.0, 3.0, 1.0])], {"reduction": "sum"}, (0,)),
+    ("einsum", [_real(2, 3, 4), _real(3, 5, 4)], {"equation": "gec, efc -> gef"}, (0, 1)),
+    ("topk", [_real(2, 3, 4)], {"k": 2}, (0,)),
+    ("moe_dispatch", [_real(2, 3, 2), ROUTED], {"experts": 3, "capacity": 2}, (0,)),
+    ("moe_combine", [_real(2, 3, 2, 2), ROUTED, _real(2, 3, 2)], {}, (0, 2)),
     ("gate_fw", [_real(3, 4), _real(4, 4)], GATE, (0, 1)),
     (
         "nnscaler_moe_gmm",
@@ -89,7 +94,7 @@ def test_gradients_are_finite_differences(
 ) -> None:
     outputs = forward(op, values, attributes)
     incoming = [NUMBERS.uniform(-1, 1, output.shape) for output in outputs]
-    if op == "gate_fw":
+    if op in ("gate_fw", "topk"):
         incoming[1] = np.zeros_like(incoming[1])
     found = backward(op, values, outputs, incoming, attributes)
 

@@ -241,6 +241,47 @@ def _nll(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
     return (np.reshape(picked.sum() / (len(picked) if reduction == "mean" else 1), (1,)),)
 
 
+def places(chosen: Array, experts: int, capacity: int) -> list[tuple[int, int, int, int, int]]:
+    """Group, token, choice, expert and place of every choice that finds a place, in the order of tokens."""
+    found = []
+    for group, rows in enumerate(chosen.astype(int)):
+        taken = dict.fromkeys(range(experts), 0)
+        for token, row in enumerate(rows):
+            for choice, expert in enumerate(row):
+                if expert not in taken:
+                    raise FailureError(f"expert {expert} of {experts}")
+                if taken[expert] < capacity:
+                    found.append((group, token, choice, int(expert), taken[expert]))
+                taken[expert] += 1
+    return found
+
+
+def _dispatch(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    tokens, chosen = values
+    experts, capacity = int(attributes["experts"]), int(attributes["capacity"])
+    out = np.zeros((len(tokens), experts, capacity, tokens.shape[-1]))
+    for group, token, _, expert, place in places(chosen, experts, capacity):
+        out[group, expert, place] = tokens[group, token]
+    return (out,)
+
+
+def _combine(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    held, chosen, weights = values
+    out = np.zeros((*chosen.shape[:2], held.shape[-1]))
+    for group, token, choice, expert, place in places(chosen, *held.shape[1:3]):
+        out[group, token] += weights[group, token, choice] * held[group, expert, place]
+    return (out,)
+
+
+def _topk(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    chosen = np.argsort(-values[0], axis=-1, kind="stable")[..., : int(attributes["k"])]
+    return np.take_along_axis(values[0], chosen, -1), chosen.astype(float)
+
+
+def _einsum(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (np.einsum(str(attributes["equation"]).replace(" ", ""), *values),)
+
+
 def rotate(x: Array, angles: Array, direction: int) -> Array:
     """Each pair (i, i + half) of the last dimension turned by the angle of its position."""
     half = x.shape[-1] // 2
@@ -351,6 +392,10 @@ FORWARD: dict[str, Forward] = {
     "amax": _amax,
     "unsqueeze": _unsqueeze,
     "nll_loss": _nll,
+    "moe_dispatch": _dispatch,
+    "moe_combine": _combine,
+    "topk": _topk,
+    "einsum": _einsum,
     "nnscaler_moe_gmm": _grouped,
 }
 """By the last part of the emitted function's name."""
@@ -360,6 +405,7 @@ KEYWORDS = frozenset(
     {
         "alpha",
         "bias",
+        "capacity",
         "dim",
         "dim0",
         "dim1",
@@ -367,9 +413,12 @@ KEYWORDS = frozenset(
         "dtype",
         "dtype_or_device",
         "eps",
+        "equation",
+        "experts",
         "inplace",
         "is_causal",
         "keepdim",
+        "k",
         "key_start",
         "key_stop",
         "local_expert_end",

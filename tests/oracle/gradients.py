@@ -20,6 +20,7 @@ from oracle.functions import (
     experts,
     gate,
     one_dim,
+    places,
     rotate,
     rows_in_range,
     scores_of,
@@ -221,6 +222,39 @@ def _nll(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) ->
     return [to_rows, None]
 
 
+def _dispatch(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    to_tokens = np.zeros_like(v[0])
+    for group, token, _, expert, place in places(v[1], int(a["experts"]), int(a["capacity"])):
+        to_tokens[group, token] += g[0][group, expert, place]
+    return [to_tokens, None]
+
+
+def _combine(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    to_held, to_weights = np.zeros_like(v[0]), np.zeros_like(v[2])
+    for group, token, choice, expert, place in places(v[1], *v[0].shape[1:3]):
+        to_held[group, expert, place] = v[2][group, token, choice] * g[0][group, token]
+        to_weights[group, token, choice] = (v[0][group, expert, place] * g[0][group, token]).sum()
+    return [to_held, None, to_weights]
+
+
+def _topk(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    to_scores = np.zeros_like(v[0])
+    np.put_along_axis(to_scores, out[1].astype(int), g[0], -1)
+    return [to_scores]
+
+
+def _einsum(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    left, right = str(a["equation"]).replace(" ", "").split("->")
+    names = left.split(",")
+    found: Gradients = []
+    for i, own in enumerate(names):
+        others = [(name, x) for j, (name, x) in enumerate(zip(names, v, strict=True)) if j != i]
+        ones = [(name, np.ones(v[i].shape[own.index(name)])) for name in own]
+        terms = [(right, g[0]), *others, *ones]
+        found.append(np.einsum(",".join(name for name, _ in terms) + f"->{own}", *(x for _, x in terms)))
+    return found
+
+
 def _rotary(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
     return [rotate(g[0], v[2], -1), rotate(g[1], v[2], -1), None]
 
@@ -300,6 +334,10 @@ BACKWARD: dict[str, Rule] = {
     "amax": _amax,
     "unsqueeze": lambda v, out, g, a: [g[0].reshape(v[0].shape)],
     "nll_loss": _nll,
+    "moe_dispatch": _dispatch,
+    "moe_combine": _combine,
+    "topk": _topk,
+    "einsum": _einsum,
     "nnscaler_moe_gmm": _grouped,
 }
 assert BACKWARD.keys() == FORWARD.keys()

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from tvlint.ops import attention, elementwise, joining, linear_algebra, losses, reductions, registered, shaping, slicing
+from tvlint.ops import (
+    attention,
+    elementwise,
+    experts,
+    joining,
+    linear_algebra,
+    losses,
+    reductions,
+    registered,
+    shaping,
+    slicing,
+)
 from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declared
 from tvlint.ops.spec import OpSpec
 
@@ -18,6 +29,7 @@ SPECS: tuple[OpSpec, ...] = (
     *joining.SPECS,
     *attention.SPECS,
     *losses.SPECS,
+    *experts.SPECS,
     *registered.SPECS,
 )
 

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
-from itertools import pairwise
+from itertools import pairwise, product
+from math import prod
 from typing import Any, Protocol, TypeAlias
 
 from tvlint.ir.plan import Literal
 from tvlint.ops.field import Array, Field, Floats
 from tvlint.ops.spec import Bound, Call, Names, OpSpec, Shape, UnsupportedError
 from tvlint.ops.table import spec_of
-from tvlint.proof.solver_terms import RealTerms, Symbols, real_term
+from tvlint.proof.solver_terms import Given, RealTerms, Symbols, real_term
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ def _operands(bound: Bound, call: Call, draw: Draw, label: str = "x") -> list[Ar
         name: size
         for names, shape in zip(bound.operands, _shapes(call), strict=False)
         for name, size in zip(names, shape, strict=True)
-    }
+    } | dict(bound.sizes)
     found = []
     for i, shape in enumerate(_shapes(call)):
         if i not in bound.indices:
@@ -306,13 +307,28 @@ def _differing(pairs: Iterable[tuple[Array, Array]]) -> str:
 
 
 def _solved(claim: Claim, timeout: float) -> Decision:
+    """For all numbers; for whole numbers one by one where they are few."""
+    symbols, terms = Symbols(), RealTerms()
+    pairs = claim(symbols, terms)
+    end = time.monotonic() + timeout
+    if not 1 < prod(high - low for low, high in symbols.ranges) <= _FEW:
+        return _equal(pairs, terms, symbols, end, timeout)
+    for values in product(*(range(low, high) for low, high in symbols.ranges)):
+        given, terms = Given(values), RealTerms()
+        decision = _equal(claim(given, terms), terms, given, end, timeout)
+        if decision != Proved():
+            return decision
+    return Proved()
+
+
+_FEW = 64
+"""How many combinations of whole numbers are tried one by one."""
+
+
+def _equal(pairs: list[tuple[Array, Array]], terms: RealTerms, symbols: Symbols, end: float, timeout: float) -> Decision:
     import numpy as np
     import z3
 
-    symbols = Symbols()
-    terms = RealTerms()
-    pairs = claim(symbols, terms)
-    end = time.monotonic() + timeout
     solver = z3.Solver()
     solver.add(*symbols.constraints, *terms.facts)
     for left, right in pairs:

@@ -70,7 +70,7 @@ def scaled_term(terms: Terms, term: int, coefficient: int | Fraction) -> int | N
 
 
 def factor_of(op: str, attributes: Any) -> Fraction | None:
-    """The number that `op` multiplies its one operand with, given its constant and the place of that; None where it does not."""
+    """The number that `op` multiplies its one operand with, given its constant and the place of that; None if it does not."""
     if op not in ("mul", "div") or len(attributes) != 2 or (op == "div" and attributes[0] != 1):
         return None
     value = attributes[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tvlint.ops.field import Array
@@ -21,6 +21,8 @@ class Symbols:
 
     def __init__(self) -> None:
         self.constraints: list[Any] = []
+        self.ranges: list[tuple[int, int]] = []
+        """The bounds of each whole number, in the order in which they were drawn."""
 
     def numbers(self, label: str, shape: Shape) -> Array:
         import numpy as np
@@ -39,6 +41,23 @@ class Symbols:
         for place in np.ndindex(*shape):
             result[place] = z3.Int(f"{label}{list(place)}")
             self.constraints += [result[place] >= low, result[place] < high]
+            self.ranges.append((low, high))
+        return result
+
+
+class Given(Symbols):
+    """Unknowns of Z3, but for whole numbers, which are given."""
+
+    def __init__(self, values: Iterable[int]) -> None:
+        super().__init__()
+        self._values = iter(values)
+
+    def whole_numbers(self, label: str, shape: Shape, low: int, high: int) -> Array:
+        import numpy as np
+
+        result = np.empty(shape, dtype=int)
+        for place in np.ndindex(*shape):
+            result[place] = next(self._values)
         return result
 
 

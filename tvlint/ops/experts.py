@@ -1,0 +1,145 @@
+"""Mixture of experts with a capacity: the choice of experts, tokens sent to their places, and results brought back.
+
+Tokens stand in groups, and each group has `capacity` places at every expert: a choice of a token gets the first free place of
+its expert, in the order of tokens and then of choices, and is dropped where none is left. So groups may be split over ranks and
+experts exchanged between them, and nothing else of it may be split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from tvlint.ops.field import Array, Field
+from tvlint.ops.slicing import dimension, whole_number
+from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+
+
+def _top(call: Call) -> Bound:
+    """The `k` greatest of the last dimension and their places, greatest first."""
+    call = call.with_arguments("k", "dim", "largest", "sorted")
+    call.reject_unknown("k", "dim", "largest", "sorted")
+    call.expect(1)
+    shape, k = call.shape(0), whole_number(call, "k", call.attributes.get("k"))
+    names = stars(len(shape) - 1)
+    if not shape or dimension(call, "dim", len(shape), -1) != len(names) or not 0 < k <= shape[-1]:
+        raise UnsupportedError(f"`{call.op}` of {k} of shape {shape}")
+    if not call.attributes.get("largest", True) or not call.attributes.get("sorted", True):
+        raise UnsupportedError(f"`{call.op}` that is not of the greatest in order")
+    return Bound(((*names, "e"),), ((*names, "k"),) * 2, whole=frozenset({"e", "k"}), attributes=(k,), sizes={"k": k})
+
+
+def _greatest(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """By an exchange of neighbours, as often as there are places to fill; of equal ones the first."""
+    import numpy as np
+
+    x, (k,) = operands[0], bound.attributes
+    count = x.shape[-1]
+    values = [x[..., i] for i in range(count)]
+    places = [np.full(x.shape[:-1], i, dtype=int) for i in range(count)]
+    for filled in range(k if isinstance(k, int) else 0):
+        for i in range(count - 1, filled, -1):
+            less = field.less(values[i - 1], values[i])
+            for row in (values, places):
+                row[i - 1], row[i] = field.where(less, row[i], row[i - 1]), field.where(less, row[i - 1], row[i])
+    return tuple(np.stack(row[: k if isinstance(k, int) else 0], axis=-1) for row in (values, places))
+
+
+def _dispatch(call: Call) -> Bound:
+    """Tokens and the experts that they chose: what stands in the places of every expert, zero in places that stay free."""
+    call.reject_unknown("experts", "capacity")
+    call.expect(2)
+    tokens, chosen = call.shape(0), call.shape(1)
+    if len(tokens) < 2 or chosen[:-1] != tokens[:-1]:
+        raise UnsupportedError(f"`{call.op}` of shapes {tokens} and {chosen}")
+    sizes = {name: whole_number(call, own, call.attributes.get(own)) for name, own in (("e", "experts"), ("c", "capacity"))}
+    if min(sizes.values()) < 1:
+        raise UnsupportedError(f"`{call.op}` with {sizes['e']} experts of capacity {sizes['c']}")
+    groups = stars(len(tokens) - 2)
+    return Bound(
+        ((*groups, "t", "h"), (*groups, "t", "k")),
+        ((*groups, "e", "c", "h"),),
+        whole=frozenset({"t", "k", "e", "c"}),
+        linear=(frozenset({0}),),
+        attributes=(sizes["e"], sizes["c"]),
+        zero_gradient=frozenset({1}),
+        indices={1: "e"},
+        sizes=sizes,
+    )
+
+
+def _places(chosen: Array, field: Field) -> list[tuple[int, int, Array, Array]]:
+    """For every choice of a token: the token, the choice, its expert, and how many choices before it are of that expert."""
+    import numpy as np
+
+    found: list[tuple[int, int, Array, Array]] = []
+    for t in range(chosen.shape[-2]):
+        for k in range(chosen.shape[-1]):
+            expert = chosen[..., t, k]
+            place = np.zeros(expert.shape, dtype=int) + field.number(0)
+            for _, _, other, _ in found:
+                place = place + field.where(field.equal(other, expert), field.number(1), field.number(0))
+            found.append((t, k, expert, place))
+    return found
+
+
+def _here(value: Array, expert: Array, place: Array, e: int, c: int, field: Field) -> Array:
+    """`value`, a row for every group, where the choice has place `c` of expert `e`, and zero elsewhere."""
+    zero = field.number(0)
+    inside = field.where(field.equal(place, c)[..., None], value, zero)
+    return field.where(field.equal(expert, e)[..., None], inside, zero)
+
+
+def _send(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    tokens, chosen = operands
+    experts, capacity = (n if isinstance(n, int) else 0 for n in bound.attributes)
+    places = _places(chosen, field)
+    rows = [
+        [
+            reduce(lambda a, b: a + b, [_here(tokens[..., t, :], expert, place, e, c, field) for t, _, expert, place in places])
+            for c in range(capacity)
+        ]
+        for e in range(experts)
+    ]
+    return (np.stack([np.stack(row, axis=-2) for row in rows], axis=-3),)
+
+
+def _combine(call: Call) -> Bound:
+    """What stands in the places of experts, the choices and their weights: for every token the weighted sum of its choices."""
+    call.reject_unknown()
+    call.expect(3)
+    places, chosen, weights = (call.shape(i) for i in range(3))
+    if len(chosen) < 2 or weights != chosen or len(places) != len(chosen) + 1 or places[:-3] != chosen[:-2]:
+        raise UnsupportedError(f"`{call.op}` of shapes {places}, {chosen} and {weights}")
+    groups = stars(len(chosen) - 2)
+    return Bound(
+        ((*groups, "e", "c", "h"), (*groups, "t", "k"), (*groups, "t", "k")),
+        ((*groups, "t", "h"),),
+        whole=frozenset({"t", "k", "e", "c"}),
+        linear=(frozenset({0}), frozenset({2})),
+        zero_gradient=frozenset({1}),
+        indices={1: "e"},
+    )
+
+
+def _bring(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    held, chosen, weights = operands
+    experts, capacity = held.shape[-3:-1]
+    rows: list[list[Array]] = [[] for _ in range(chosen.shape[-2])]
+    for t, k, expert, place in _places(chosen, field):
+        for e in range(experts):
+            for c in range(capacity):
+                value = held[..., e, c, :] * weights[..., t, k][..., None]
+                rows[t].append(_here(value, expert, place, e, c, field))
+    return (np.stack([reduce(lambda a, b: a + b, row) for row in rows], axis=-2),)
+
+
+SPECS = (
+    OpSpec("topk", ("torch.topk", "torch.Tensor.topk"), _top, evaluate=_greatest),
+    OpSpec("moe-dispatch", ("moe_dispatch",), _dispatch, evaluate=_send),
+    OpSpec("moe-combine", ("moe_combine",), _combine, evaluate=_bring),
+)

@@ -22,7 +22,7 @@ from tvlint.topology.stages import MOST_LAYERS, chunks
 from tvlint.topology.theoretical import theoretical
 from tvlint.topology.topology import Batch, Pipeline, StageMemory, Topology, Vocabulary, World
 
-MOST_RANKS = 2**24
+MOST_RANKS = 2**18
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from tvlint.topology.grid import GroupKind
 from tvlint.topology.quantity import Lookup, Settings, attempt, divide, need
 from tvlint.topology.schedule import bubble
 
-MOST_RANKS = 2**24
+MOST_RANKS = 2**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +100,17 @@ def _used(plan: Plan) -> Iterator[UsedGroups]:
     members: dict[tuple[tuple[str, ...], int], dict[tuple[int, ...], None]] = {}
     counts: dict[tuple[tuple[str, ...], int], Counter[str]] = {}
     for program in plan.programs:
+        ran: Counter[tuple[str, Group, bool]] = Counter()
         for name in dict.fromkeys(step.segment for step in program.steps):
             segment = plan.segments.get(name)
-            for operator in segment.operators if segment is not None else ():
-                named = _communicates(operator)
-                found = _groups(plan, program, *named[1:]) if named is not None else []
-                if named is None or not found or len(found[0]) < 2:
-                    continue
-                key = (_along(plan.mesh, found[0]), len(found[0]))
-                members.setdefault(key, {}).update(dict.fromkeys(found))
-                counts.setdefault(key, Counter())[named[0]] += 1
+            ran.update(filter(None, map(_communicates, segment.operators if segment is not None else ())))
+        for (kind, group, everywhere), times in ran.items():
+            found = _groups(plan, program, group, everywhere)
+            if not found or len(found[0]) < 2:
+                continue
+            key = (_along(plan.mesh, found[0]), len(found[0]))
+            members.setdefault(key, {}).update(dict.fromkeys(found))
+            counts.setdefault(key, Counter())[kind] += times
     for axes, size in sorted(members, key=lambda key: (len(key[0]), key)):
         groups = tuple(sorted(members[axes, size]))
         yield UsedGroups(axes, size, groups, tuple(sorted(counts[axes, size].items())))

@@ -75,7 +75,7 @@ DERIVED: Mapping[str, str] = {
     # torchtitan torchtitan/distributed/parallel_dims.py:180
     "degrees_besides_sharding": "data_parallel_replicate_degree * tensor_parallel_degree * pipeline_parallel_degree"
     " * context_parallel_degree",
-    # gpt-neox megatron/neox_arguments/arguments.py:919: a pipeline of size 0 is none, and takes no more ranks than one of size 1
+    # gpt-neox megatron/neox_arguments/arguments.py:919: a pipeline of size 0 is none, and takes no more ranks than one of 1
     "neox_grid_size": "max(pipe_parallel_size, 1) * max(model_parallel_size, 1)",
     "neox_data_parallel_size": "exact(world_size, neox_grid_size)",
     # nnscaler/cli/trainer_args.py:821: how many copies of the plan run beside one another

@@ -14,6 +14,9 @@ from tvlint.rulebook.template import fill, fill_known
 from tvlint.rulebook.values import Values
 from tvlint.rulebook.version import is_assumed
 
+TOLD = frozenset({"mindspeed", "megatron-core", "megatron-bridge", "nemo", "primus", "ms-swift", "verl"})
+"""Frameworks that are told by what else a file holds; a finding says that it was judged as theirs."""
+
 
 def evaluate(
     configuration: Configuration, rules: Mapping[str, Rule] | Iterable[Rule], *, repairs: bool = True
@@ -53,6 +56,9 @@ def _finding(rule: Rule, values: Values, repair: str) -> Finding:
     if is_assumed(versions, values.configuration.version):
         assumption = f"holds for {values.configuration.framework} {versions}, taken as given"
         help = f"{help} ({assumption})" if help else assumption
+    elif values.configuration.framework in TOLD:
+        judged = f"judged as {values.configuration.framework}"
+        help = f"{help} ({judged})" if help else judged
     return Finding(rule.name, rule.severity, message, location, help, related)
 
 

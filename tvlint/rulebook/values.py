@@ -19,8 +19,9 @@ class Values:
         self._kept: frozenset[str] = frozenset()
         self._taken: frozenset[str] = frozenset()
         if configuration.framework == "megatron-lm" and self.value("use_checkpoint_args") is not False:
-            grid = self.value("use_mp_args_from_checkpoint_args") is True
-            self._kept, self._taken = KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT | (GRID_FROM_CHECKPOINT if grid else frozenset())
+            self._kept, self._taken = KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
+            if self.value("use_mp_args_from_checkpoint_args") is True:
+                self._taken |= GRID_FROM_CHECKPOINT
 
     def evaluate(self, expression: Expression) -> Result:
         """The value of `expression` here."""
@@ -76,6 +77,11 @@ class Values:
 
             return DEFAULTS[name] if name in DEFAULTS else Unknown(f"`{name}` is not given")
         if self.configuration.framework != "megatron-lm":
+            from tvlint.framework_defaults import DEFAULTS as OTHERS
+
+            others = OTHERS.get(self.configuration.framework, {})
+            if name in others:
+                return others[name]
             return Unknown(f"the default of `{name}` in {self.configuration.framework} is not known")
         from tvlint.megatron_options import Missing, default
 

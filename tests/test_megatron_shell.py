@@ -308,7 +308,9 @@ def test_only_an_unquoted_list_is_cut_at_its_blanks(expansion: str, value: str) 
 def test_a_variable_set_before_a_sourced_file_or_a_function_holds_there_only(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "model.sh").write_text('A=(--tensor-model-parallel-size "${TP:-1}")\n', encoding="utf-8")
-    text = "g() { B=$TP; }\nTP=4 source model.sh\nTP=2 g\npython pretrain_gpt.py ${A[@]} --seq-length $B --num-layers ${TP:-8}\n"
+    text = (
+        "g() { B=$TP; }\nTP=4 source model.sh\nTP=2 g\npython pretrain_gpt.py ${A[@]} --seq-length $B --num-layers ${TP:-8}\n"
+    )
     settings = only(text, str(tmp_path / "train.sh")).settings
     assert [settings[name].value for name in ("tensor_model_parallel_size", "seq_length", "num_layers")] == [4, 2, 8]
 
@@ -319,3 +321,31 @@ def test_a_word_that_the_grammar_cuts_is_unknown(text: str) -> None:
     settings = only(text.format(options)).settings
     assert isinstance(settings["moe_layer_freq"].value, Unknown)
     assert settings["tensor_model_parallel_size"].value == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (
+            "--tensor-model-paralel-size 2 --micro-batch-size 1 --num-layers-per-virtual-pipeline-stag 1",
+            ["misspelled-option"] * 2,
+        ),
+        ("--own-option-of-a-program 2 --position-embedding-type rotary --num-layers 2.5", []),
+        ("--position-embedding-type rotary", ["option-value-not-a-choice"]),
+        ("--attention-backend flash --num-layers $LAYERS", []),
+        ("--attention-backend flesh", ["option-value-not-a-choice"]),
+        ("--train-iters 1e6 --train-iters 100", ["option-value-not-a-number"]),
+        ("--data-path 1 a 2 b --lr 1e-4", []),
+    ],
+)
+def test_the_parser_s_own_refusals_are_found_where_every_option_is_known(options: str, found: list[str]) -> None:
+    document = read("train.sh", f"torchrun pretrain_gpt.py --pipeline-model-parallel-size 2 {options}\n".encode())
+    assert document is not None
+    assert [finding.rule for finding in document.findings] == found
+
+
+def test_a_dated_snapshot_tells_the_version() -> None:
+    launch = "python pretrain_gpt.py --tensor-model-parallel-size 2 --position-embedding-type rotary\n"
+    assert only(f"export PYTHONPATH=backends/Megatron-LM-250624\n{launch}").version == "0.12"
+    assert only(f"P=Megatron-LM-250624:Megatron-LM-240718\n{launch}").version == ""
+    assert only(launch).version == ""

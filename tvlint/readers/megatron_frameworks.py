@@ -30,6 +30,36 @@ DISAGGREGATED = "--layerwise-disaggregated-training"
 """The option of MindSpeed with which the groups of different machines have different sizes: no rule about groups holds."""
 
 
+SNAPSHOT = re.compile(r"\bMegatron-LM-(2[3-9](?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))\b")
+RELEASES = (
+    ("230101", "0.2"),
+    ("240105", "0.4"),
+    ("240226", "0.5"),
+    ("240418", "0.6"),
+    ("240530", "0.7"),
+    ("240812", "0.8"),
+    ("241024", "0.9"),
+    ("250217", "0.10"),
+    ("250314", "0.11"),
+    ("250506", "0.12"),
+    ("250725", "0.13"),
+    ("251008", "0.14"),
+    ("251205", "0.15"),
+    ("260226", "0.16"),
+    ("260414", "0.17"),
+    ("260622", "0.18"),
+    ("260819", "0.19"),
+)
+"""When a version of Megatron core came out."""
+
+
+def version_of_script(text: str) -> str:
+    """The version of the one dated snapshot that a script names (`Megatron-LM-250624`); empty where it names none or several."""
+    dates = set(SNAPSHOT.findall(text))
+    date = dates.pop() if len(dates) == 1 else ""
+    return next((version for since, version in reversed(RELEASES) if date >= since), "")
+
+
 def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
     """The framework that a launch of `program` with `flags` runs; Megatron-LM unless the script says otherwise."""
     written = set(flags)

@@ -11,9 +11,10 @@ from tvlint.megatron_options import hyphens, is_option
 from tvlint.readers import hydra_overrides
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.megatron_arguments import Arguments, flag_of, pieces_of, read_arguments
-from tvlint.readers.megatron_frameworks import framework_of_script
+from tvlint.readers.megatron_frameworks import framework_of_script, version_of_script
 from tvlint.readers.megatron_launch import split_launch, world_size
 from tvlint.readers.megatron_values import environment_value
+from tvlint.readers.option_mistakes import option_mistakes
 from tvlint.readers.shell_evaluate import Evaluation, evaluate
 from tvlint.readers.shell_lexer import commands_in
 from tvlint.readers.shell_state import Command, as_scalar
@@ -103,7 +104,8 @@ def read(path: str, data: bytes) -> Document | None:
         configurations = _from_variables(evaluation)
     if not configurations:
         return None
-    return Document(path, FORMAT, configurations=_named(configurations))
+    findings = dict.fromkeys(finding for each in configurations for finding in option_mistakes(each))
+    return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
 
 
 def _launches(evaluation: Evaluation, commands: Iterable[Command]) -> Iterable[tuple[Command, tuple[Item, ...]]]:
@@ -176,7 +178,9 @@ def _configuration(evaluation: Evaluation, command: Command, words: tuple[Item, 
     settings["world_size"] = world_size(launch, evaluation.variables, command.span)
     environment = {name: _exported(name, value, command) for name, value in command.exported.items()}
     framework = framework_of_script(evaluation.source.text, launch.program, [setting.written for setting in settings.values()])
-    complete = not (arguments.gaps or launch.gaps or evaluation.unresolved_sources or framework == "ms-swift" or "yaml_cfg" in settings)
+    complete = not (
+        arguments.gaps or launch.gaps or evaluation.unresolved_sources or framework == "ms-swift" or "yaml_cfg" in settings
+    )
     return Configuration(
         evaluation.source.path,
         FORMAT,
@@ -186,7 +190,8 @@ def _configuration(evaluation: Evaluation, command: Command, words: tuple[Item, 
         f"line {line_of(command.span)}",
         complete,
         location_of(command.span),
-        overridden=tuple(overridden),
+        version_of_script(evaluation.source.text),
+        tuple(overridden),
     )
 
 
@@ -229,8 +234,8 @@ def _from_variables(evaluation: Evaluation) -> list[Configuration]:
         return []
     framework = framework_of_script(evaluation.source.text, "", [setting.written for setting in found.values()])
     first = min(found.values(), key=lambda setting: (setting.name_location.path, setting.name_location.line or 0))
-    path = evaluation.source.path
-    return [Configuration(path, FORMAT, framework, found, complete=False, location=first.name_location)]
+    path, version = evaluation.source.path, version_of_script(evaluation.source.text)
+    return [Configuration(path, FORMAT, framework, found, complete=False, location=first.name_location, version=version)]
 
 
 def _add(found: dict[str, Setting], setting: Setting) -> None:

@@ -14,6 +14,7 @@ from tvlint.readers.document import Document, ReadError
 from tvlint.readers.hydra_defaults import compose
 from tvlint.readers.megatron_frameworks import framework_of_sections
 from tvlint.readers.megatron_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
+from tvlint.readers.option_mistakes import option_mistakes
 from tvlint.readers.yaml_interpolation import Interpolation
 from tvlint.readers.yaml_nodes import (
     Visits,
@@ -76,6 +77,7 @@ def read(path: str, data: bytes) -> Document | None:
             found = list(_configurations(path, root, visits))
             findings.extend(_duplicates(root, visits))
             findings.extend(_reinterpreted(root, visits))
+            findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each)))
             configurations.extend(_in_document(found, number))
     except ReadError:
         if TEMPLATED.search(data) and not configurations:

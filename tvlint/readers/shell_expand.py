@@ -64,7 +64,7 @@ def expand_value(state: State, node: Node) -> Value:
 
 
 def add_words(state: State, node: Node, previous: Node | None, items: list[Item]) -> None:
-    """Add the words of `node` to `items`; where no blank parts it from `previous`, both are one word that was not understood."""
+    """Add the words of `node` to `items`; where no blank parts it from `previous`, both are one word, not understood."""
     words = expand_words(state, node)
     if previous is None or previous.end_byte != node.start_byte or not items:
         items.extend(words)

@@ -84,12 +84,15 @@ def _call(run: Running, own: Compute, values: Sequence[Relation]) -> Call:
 def _viewed(run: Running, rank: Rank, own: Compute, spec: OpSpec, values: tuple[Relation, ...]) -> Kept:
     """A view, for which the certificate says which of the possible readings of its sizes is meant."""
     call = _call(run, own, values)
+    bound = spec.bind(call)
+    if len(values) != 1:
+        raise Rejected(f"`{own.op}` of {len(values)} tensors")
     after = _view_size(call, run.world.local_shape(values[0]))
     said = claim(run, rank)
     if said is None or len(own.outputs) != 1 or view(run.world, values[0], after, said) is not said:
         raise Rejected(f"the view `{own.outputs[0]}` on rank {rank.number} is not what the certificate says it is")
     hold(run, rank, own.outputs[0], said, own.outputs[0] in own.inputs, True)
-    return Kept(spec.name, spec.bind(call), spec.family, values, (said,))
+    return Kept(spec.name, bound, spec.family, values, (said,))
 
 
 def _view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:

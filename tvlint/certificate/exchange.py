@@ -26,6 +26,8 @@ def exchanged(
         raise Rejected(f"`{kind.value}` between replicas is not known to the checker")
     if kind is Collective.BROADCAST:
         return [given[root]] * count
+    if any(len(one.box) != len(given[0].box) for one in given):
+        raise Rejected(f"`{kind.value}` of tensors of different numbers of dimensions")
     dim = _dim(own.dim, given[0]) if kind is not Collective.ALL_REDUCE else 0
     if kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER):
         value = _sum(world, own, given)

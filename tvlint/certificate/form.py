@@ -16,10 +16,14 @@ from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
 from tvlint.ir.plan import Box
+from tvlint.readers.bounds import bounded_memory
 
 VERSION = 1
-LARGEST = 1 << 29
+LARGEST = 1 << 26
 """How many bytes a certificate may have when it is unpacked."""
+
+_MEMORY = 1 << 31
+"""By how many bytes the process may grow while a certificate is read."""
 
 ABSENT = -1
 """In a trail: a gradient that is received and that nothing produces."""
@@ -163,6 +167,14 @@ def from_bytes(data: bytes) -> tuple[Certificate, ...]:
         raise CertificateError(f"the certificate has more than {LARGEST >> 20} MiB")
     if not unpacker.eof or unpacker.unused_data:
         raise CertificateError("the certificate is cut off, or something follows it")
+    with bounded_memory(_MEMORY):
+        try:
+            return _certificates(text)
+        except MemoryError:
+            raise CertificateError("the certificate needs more memory than any real one") from None
+
+
+def _certificates(text: bytes) -> tuple[Certificate, ...]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -201,8 +201,10 @@ def communicate(run: Running, rank: Rank, own: Communicate) -> None:
     spans = spans_replicas(run.plan, own.group)
     declared = DECLARED_PIECE_ORDER in run.assume
     if own.kind is Collective.CHUNK:
-        if given is None or own.dim is None or not -len(given.box) <= own.dim < len(given.box) or own.splits or spans:
-            raise Rejected(f"a cut on rank {rank.number} is not of one dimension into equal pieces")
+        if given is None or not own.outputs or own.splits or spans:
+            raise Rejected(f"a cut on rank {rank.number} is not of one tensor into equal pieces")
+        if own.dim is None or not -len(given.box) <= own.dim < len(given.box):
+            raise Rejected(f"a cut on rank {rank.number} is along a dimension that the tensor does not have")
         dim = own.dim % len(given.box)
         position = members.index(rank.number)
         if declared:

@@ -10,6 +10,9 @@ from tvlint.certificate.form import Coefficient, Open, Part, Relation
 from tvlint.certificate.tables import Rejected, Tables
 from tvlint.ir.plan import Box
 
+_MOST_RANGES = 1024
+"""Ranges of one contribution that are put together; more than there are ranks in a group that splits one sum."""
+
 
 def parts_of(tables: Tables, own: Relation) -> tuple[Part, ...]:
     """The parts of a relation, also of a complete one: a sum of gradients is one part for each of its terms."""
@@ -55,7 +58,7 @@ def _complete(own: Open) -> bool:
 
 def _joined(amounts: dict[frozenset[Open], Coefficient]) -> dict[frozenset[Open], Coefficient]:
     """The ranges of one contribution as one range, where they fill it without overlap, with one coefficient."""
-    if len(amounts) < 2 or len(set(amounts.values())) > 1:
+    if not 2 <= len(amounts) <= _MOST_RANGES or len(set(amounts.values())) > 1:
         return amounts
     cells = [{own._replace(low=0, high=0): (own.low, own.high) for own in sums} for sums in amounts]
     dims = list(cells[0])

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from textwrap import wrap
 
 from tvlint import __version__
 from tvlint.cli.arguments import fail
@@ -68,7 +69,8 @@ def _text(found: Verified | NotVerified, options: argparse.Namespace, seconds: f
     lines = [f"verified: {options.parallel} trains the same model as {reference} ({seconds_text(seconds)})"]
     lines += [f"  {', '.join(f'{name} {value}' for name, value in found.facts)}"]
     lines += [f"  proof written by tvlint {found.engine}, checked by tvlint {__version__}", "", "  assumed:"]
-    lines += [f"    - {assumption}" for assumption in found.assumptions]
+    for assumption in found.assumptions:
+        lines += wrap(assumption, 96, initial_indent="    - ", subsequent_indent="      ")
     return "".join(f"{visible(line)}\n" for line in lines)
 
 

@@ -26,10 +26,7 @@ Progress: TypeAlias = Callable[[str, float], None]
 Files: TypeAlias = "tuple[tuple[str, str, str], ...]"
 """Which plan, file name and digest."""
 
-_LARGEST = 1 << 29
-
-_SUFFIX = ".tvcert"
-"""What certificates are called, which may lie beside generated code and are no part of it."""
+_LARGEST = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +46,29 @@ class NotVerified:
 
 
 def files_of(parallel: str, reference: str) -> Files:
-    """The digests of all files of a pair; of generated code, of every file beside it. What cannot be read is left out."""
-    pairs = [("parallel", parallel)]
-    pairs.append(("reference", reference or parallel))
+    """The digests of all files that a pair is read from; files that cannot be read are left out."""
+    pairs = (("parallel", parallel), ("reference", reference or parallel))
     return tuple((plan, name, digest) for plan, path in pairs for name, digest in _digests(path))
 
 
 def _digests(path: str) -> list[tuple[str, str]]:
-    folder = path if os.path.isdir(path) else os.path.dirname(path) or os.curdir
-    if not os.path.isdir(folder):
-        return []
-    generated = os.path.isdir(path) or (os.path.basename(path).startswith("gencode") and path.endswith(".py"))
-    names = sorted(name for name in os.listdir(folder) if not name.endswith(_SUFFIX)) if generated else [os.path.basename(path)]
+    """File name, empty where there is only one, and digest of what the plan is read from."""
+    from tvlint.readers.inputs import files_of as inputs_of
+
     found = []
+    try:
+        names = inputs_of(path)
+    except OSError:
+        return []
     for name in names:
-        place = os.path.join(folder, name)
-        if os.path.isfile(place):
-            digest = hashlib.sha256()
-            try:
-                with open(place, "rb") as file:
-                    while piece := file.read(1 << 20):
-                        digest.update(piece)
-            except OSError:
-                continue
-            found.append((name if generated else "", digest.hexdigest()))
+        digest = hashlib.sha256()
+        try:
+            with open(name, "rb") as file:
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+        except OSError:
+            continue
+        found.append((os.path.basename(name) if len(names) > 1 else "", digest.hexdigest()))
     return found
 
 

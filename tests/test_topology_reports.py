@@ -131,6 +131,23 @@ def test_a_world_that_is_not_given_is_marked_and_can_be(capfd: pytest.CaptureFix
     assert "smallest world" not in text
 
 
+def test_a_comment_and_the_project_tell_how_many_ranks_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tvlint.toml").write_text("world-size = 32\n")
+    Path("train.sh").write_text("python pretrain_gpt.py --tensor-model-parallel-size 8 --num-layers 4\n")
+    assert main(["topology", "train.sh"]) == 0
+    assert "  world size         32 ranks, a multiple of 8" in capfd.readouterr().out
+    Path("train.sh").write_text(
+        "# tvlint: world-size=16\npython pretrain_gpt.py --tensor-model-parallel-size 8 --num-layers 4\n"
+    )
+    assert main(["topology", "train.sh"]) == 0
+    assert "  world size         16 ranks, a multiple of 8" in capfd.readouterr().out
+    Path("tvlint.toml").write_text("world-size = 0\n")
+    assert main(["topology", "train.sh"]) == 2
+
+
 def test_a_file_with_several_models_tells_each(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(

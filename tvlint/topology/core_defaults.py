@@ -33,6 +33,15 @@ DEFAULTS: Mapping[str, SettingValue] = {
     "mtp_num_layers": None,
     # megatron/core/parallel_state.py, the default order
     "use_tp_pp_dp_mapping": False,
+    # sizes that no framework makes up
+    "world_size": None,
+    "num_layers": None,
+    "hidden_size": None,
+    "num_attention_heads": None,
+    "seq_length": None,
+    "micro_batch_size": None,
+    "vocab_size": None,
+    "padded_vocab_size": None,
 }
 """Setting -> its default, by the names of Megatron-LM's options."""
 NOTE = "sizes and splits that the file does not set have the defaults of Megatron core"

@@ -15,7 +15,7 @@ from tvlint.readers.document import ReadError
 from tvlint.readers.gencode import opened, read_folder, reference_of_folder
 from tvlint.readers.gencode_autograd import differentiated, gradient
 from tvlint.readers.gencode_fold import classes_of, in_first_replica, smallest_replica
-from tvlint.readers.gencode_methods import Gradual
+from tvlint.readers.gencode_operators import Gradual
 from tvlint.readers.read import read
 from tvlint.run.prove import Pair, prove_pair
 

@@ -14,10 +14,11 @@ from tvlint.ops.declared import Declared
 from tvlint.readers.bounds import without_collection
 from tvlint.readers.compute_config import read_compute_config, whole_number
 from tvlint.readers.document import Document, ReadError
+from tvlint.readers.gencode_built import Built, Replica
 from tvlint.readers.gencode_fold import Difference, classes_of, differences, smallest_replica
 from tvlint.readers.gencode_inputs import fields_of, loaders_of, solved
 from tvlint.readers.gencode_objects import take_apart
-from tvlint.readers.gencode_plan import FORMAT, Built, Replica, build
+from tvlint.readers.gencode_plan import FORMAT, build
 from tvlint.readers.gencode_rank import read_rank
 from tvlint.readers.gencode_records import RankFile
 from tvlint.readers.gencode_shapes import Kind

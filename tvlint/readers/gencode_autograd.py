@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator, Receive
-from tvlint.readers.gencode_methods import Gradual, Reverse
+from tvlint.readers.gencode_operators import Gradual, Reverse
 
 
 def gradient(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Collective, Communicate
-from tvlint.readers.gencode_plan import Built
+from tvlint.readers.gencode_built import Built
 from tvlint.readers.gencode_records import ClearGradients, Execute, Load, RankFile, RunBackward
 from tvlint.readers.gencode_reductions import error, flags, reducer_groups, reducers, unreduced
 from tvlint.readers.gencode_slices import slices

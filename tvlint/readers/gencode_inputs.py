@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from tvlint.ir.plan import Compute, Literal, Operator, Receive, Send, Value
-from tvlint.readers.gencode_methods import Body, lower
-from tvlint.readers.gencode_plan import Replica
+from tvlint.readers.gencode_built import Replica
+from tvlint.readers.gencode_methods import lower
+from tvlint.readers.gencode_operators import Body
 from tvlint.readers.gencode_records import Execute, Load, RankFile
 from tvlint.readers.gencode_shapes import Contradiction, Kind, bound_of, results
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.readers.gencode_plan import Built
+from tvlint.readers.gencode_built import Built
 from tvlint.readers.gencode_records import Execute, RankFile, RunBackward
 
 

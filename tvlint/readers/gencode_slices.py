@@ -8,7 +8,7 @@ from itertools import pairwise, product
 
 from tvlint.findings import Finding, Related
 from tvlint.readers.document import ReadError
-from tvlint.readers.gencode_plan import Built
+from tvlint.readers.gencode_built import Built
 from tvlint.readers.gencode_records import Parameter, RankFile
 from tvlint.readers.gencode_reductions import error
 

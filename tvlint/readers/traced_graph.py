@@ -22,7 +22,8 @@ from tvlint.readers.bounds import without_collection
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.gencode_autograd import differentiated, gradient
-from tvlint.readers.gencode_methods import GETATTR, IDENTITY, Gradual
+from tvlint.readers.gencode_methods import GETATTR
+from tvlint.readers.gencode_operators import IDENTITY, Gradual
 from tvlint.readers.gencode_shapes import Contradiction, Kind, bound_of, results
 from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
 from tvlint.readers.nnscaler_adapters import Scope

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tvlint.ir.plan import Compute, Literal, Operand, Role, Value
-from tvlint.readers.gencode_methods import IDENTITY
 from tvlint.readers.gencode_objects import GETITEM, Path, in_order
+from tvlint.readers.gencode_operators import IDENTITY
 from tvlint.readers.nnscaler_tensors import Tensors
 
 Field: TypeAlias = tuple[int, Path]
@@ -16,7 +16,7 @@ Field: TypeAlias = tuple[int, Path]
 
 
 def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tensors) -> tuple[dict[Field, str], list[Compute]]:
-    """The tensors among `inputs` and in the objects among them, in order, and the operators without those that only read fields.
+    """The tensors among `inputs` and in the objects among them, in order, and the operators that do more.
 
     A field that is read twice is one input and an identity of it.
     """
@@ -62,7 +62,8 @@ def _with_flags(operator: Compute, flags: Mapping[str, str]) -> Compute:
         if flag is None:
             inputs.append(operand)
     named = {value for value in operator.attributes.values() if isinstance(value, str)}
-    if any(f"operand {i}" not in named for i, operand in enumerate(operator.inputs) if isinstance(operand, str) and operand in flags):
+    positions = [i for i, operand in enumerate(operator.inputs) if isinstance(operand, str) and operand in flags]
+    if any(f"operand {i}" not in named for i in positions):
         return operator
     attributes = {
         name: place.get(value, value) if isinstance(value, str) else value for name, value in operator.attributes.items()

@@ -1,0 +1,134 @@
+"""What autograd runs in the schedule of one rank, and the reducers that it starts."""
+
+from __future__ import annotations
+
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Compute, Phase, Program, Role, Segment, Step
+from tvlint.readers.document import ReadError
+from tvlint.readers.gencode_autograd import differentiated, gradient
+from tvlint.readers.gencode_built import made_by
+from tvlint.readers.gencode_names import cell_name
+from tvlint.readers.gencode_operators import Body
+from tvlint.readers.gencode_records import ClearGradients, Delete, Execute, Load, Rename, RunBackward
+from tvlint.readers.gencode_shapes import Kind, bound_of
+from tvlint.readers.gencode_steps import Steps
+
+
+class Schedule(Steps):
+    """The whole schedule of one rank."""
+
+    def run(self) -> None:
+        built = self.built
+        built.forward_cells[self.rank] = []
+        built.groups[self.rank] = set()
+        for action in self.file.actions:
+            if isinstance(action, Load):
+                self.load(action)
+            elif isinstance(action, Execute):
+                self.execute(action)
+            elif isinstance(action, RunBackward):
+                self._backward(action)
+            elif isinstance(action, Rename):
+                self.read((action.old,), self.file.train_source or Location(self.file.path))
+                self.alias[action.new] = self.known(action.old)
+                self.live.add(action.new)
+            elif isinstance(action, Delete):
+                self.live.difference_update(action.names)
+            else:
+                assert isinstance(action, ClearGradients)
+        self.read(self.file.returned, self.file.returned_at or Location(self.file.path))
+        built.returned_batches[self.rank] = tuple(self.batch_of.get(name, -1) for name in self.file.returned)
+        built.programs.append(Program((self.rank,), tuple(self.steps)))
+
+    def _backward(self, action: RunBackward) -> None:
+        built = self.built
+        made = self.read(action.outputs, action.source)
+        given = self.read(action.inputs, action.source)
+        gradients = self.read(action.gradients, action.source)
+        run = next(((run, batch) for run, batch in reversed(self.runs) if self._fits(run, action.segment, made)), None)
+        if run is None:
+            raise ReadError(f"`backward` of `{action.segment}` names results that no run of it made", action.source)
+        forward, batch = run
+        body = built.bodies[self.rank, action.segment]
+        mirror = cell_name(self.rank, action.segment)
+        outer_inputs = tuple(self.known(one) for one in forward.inputs)
+        if any(one not in outer_inputs for one in given):
+            raise ReadError(f"`backward` of `{action.segment}` names inputs that its run did not have", action.source)
+        leaves = tuple(body.inputs[outer_inputs.index(one)] for one in given)
+        results = tuple(body.outputs[forward.outputs.index(one)] for one in made)
+        taken = tuple(gradient(one) for one, outer in zip(results, gradients, strict=True) if outer)
+        if len(action.results) not in (len(leaves), 0):
+            raise ReadError(f"`backward` of {len(leaves)} inputs gives {len(action.results)} gradients", action.source)
+        leaving = tuple(gradient(one) for one in leaves) if action.results else ()
+        name = self._backward_segment(mirror, body, leaves, results, taken, leaving)
+        outer_taken = tuple(outer for outer in gradients if outer)
+        for one, outer in zip(made, gradients, strict=True):
+            if outer:
+                self._link(outer, one)
+        for one, outer in zip(given, action.results, strict=False):
+            self._link(outer, one)
+            if one in built.kinds:
+                built.declare(outer, built.kinds[one], Role.GRADIENT)
+        self.write(action.results, batch)
+        self.step(Step(name, batch, outer_taken, action.results if leaving else (), action.source))
+        self._fire(action, name)
+
+    def _fits(self, run: Execute, segment: str, made: tuple[str, ...]) -> bool:
+        return run.method == segment and set(made) <= set(run.outputs)
+
+    def _link(self, outer: str, of: str) -> None:
+        self.built.links.setdefault(outer, of)
+
+    def _backward_segment(
+        self,
+        mirror: str,
+        body: Body,
+        leaves: tuple[str, ...],
+        results: tuple[str, ...],
+        taken: tuple[str, ...],
+        leaving: tuple[str, ...],
+    ) -> str:
+        """The backward of a segment; uses that ask for other gradients are segments of their own."""
+        built = self.built
+        name, count = f"{mirror} backward", 1
+        while name in built.segments:
+            known = built.segments[name]
+            if (known.inputs, known.outputs) == (taken, leaving):
+                return name
+            count += 1
+            name = f"{mirror} backward {count}"
+        weights = [one for one, tensor in built.weights.items() if tensor.role is Role.WEIGHT and one in self.file.parameters]
+        known_kinds: dict[str, Kind] = {one: (tensor.shape, tensor.dtype) for one, tensor in built.weights.items()}
+        known_kinds.update(built.kinds)
+
+        def constant(operator: Compute) -> frozenset[int]:
+            bound = bound_of(operator, known_kinds, built.scalar)
+            return bound.zero_gradient | bound.shape_only if bound is not None else frozenset()
+
+        operators = differentiated(body.operators, (*leaves, *weights), results, constant)
+        for entry in body.operators:
+            for one in (*made_by(entry.operator), *body.inputs):
+                if one not in built.own_gradient and one in built.kinds:
+                    built.own_gradient[one] = gradient(one)
+                    built.links[gradient(one)] = one
+        built.segments[name] = Segment(name, Phase.BACKWARD, taken, leaving, operators, mirror=mirror)
+        return name
+
+    def _fire(self, action: RunBackward, segment: str) -> None:
+        """An asynchronous reducer starts when the gradients of all its weights came with reduction switched on."""
+        if action.skips_reducer:
+            return
+        made = {
+            name.removeprefix("g.")
+            for operator in self.built.segments[segment].operators
+            for name in made_by(operator)
+            if name.removeprefix("g.") in self.file.parameters
+        }
+        for reducer in self.file.reducers.values():
+            if not reducer.asynchronous:
+                continue
+            ready = self.ready.setdefault(reducer.name, set())
+            ready |= made & set(reducer.weights)
+            if reducer.weights and ready == set(reducer.weights):
+                ready.clear()
+                self.reduced(reducer, cell_name(self.rank, reducer.name), action.source)

@@ -118,6 +118,8 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     if spec.family is Family.RESHAPE:
         result = reshape(machine.world, values[0], view_size(call, machine.world.local_shape(values[0])))
         return Saved(name, bound, spec.family, values, (result,))
+    if spec.name == "repeat-interleave":
+        return repeated(machine, bound, values, call)
     if spec.family is Family.MERGE and merges_parts(values):
         merged = merge(machine.world, values)
         return Saved(name, bound, Family.MERGE, values, merged[: max(1, len(operator.outputs))])
@@ -160,6 +162,32 @@ def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Valu
     if name == ATTENTION and len(results) == 2 and not machine.world.terms.foreign(results[0].term):
         machine.world.terms.auxiliary.add(results[1].term)
     return Saved(name, bound, Family.INDEXED, values, results)
+
+
+def repeated(machine: Machine, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:
+    """Every element several times in a row, as what that is: a new dimension, widened, and joined with the one before.
+
+    So told, a part of the elements gives a part of the result.
+    """
+    world, (repeats,) = machine.world, bound.attributes
+    dim = next(i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
+    size = (-1,) * (dim + 1) + (repeats,) + (-1,) * (len(bound.operands[0]) - dim - 1)
+    done: list[Saved] = []
+    for op, attributes in (("unsqueeze", {"dim": dim + 1}), ("expand", {"size": size})):
+        own = (value,) if (value := done[-1].outputs[0] if done else values[0]) is not None else ()
+        step = Call(op, tuple(world.logical_shape(value, machine.total_slots) for value in own), attributes)
+        spec = spec_of(op)
+        if spec is None:
+            raise AssertionError(f"the operator table has no `{op}`")
+        done.append(evaluated_once(machine, op, spec.bind(step), own, step))
+    wide = done[-1].outputs[0]
+    if wide is None or not isinstance(repeats, int):
+        raise UnsupportedError(f"`{call.op}` {repeats} times")
+    shape = world.local_shape(wide)
+    joined = reshape(world, wide, (*shape[:dim], shape[dim] * repeats, *shape[dim + 2 :]))
+    done.append(Saved("view", None, Family.RESHAPE, (wide,), (joined,)))
+    steps = ((done[0], (0,)), *((step, (PREVIOUS,)) for step in done[1:]))
+    return Saved("repeat-interleave", bound, Family.INDEXED, values, (joined,), steps)
 
 
 def in_sequence(

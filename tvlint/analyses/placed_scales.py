@@ -157,6 +157,7 @@ def _odd(walk: Walk, scale: Scale, right: set[Fraction]) -> Fraction | None:
     batches = walk.plan.micro_batches
     likely = {Fraction(prod(part)) for count in range(1, len(sizes) + 1) for part in combinations(sizes, count)}
     likely |= {one / other for one in (Fraction(1), *likely) for other in likely if one != other} | {Fraction(batches)}
+    likely |= {Fraction(1, batches), Fraction(1, batches * batches)}
     likely |= {one / batches for one in likely}
     return ratio if ratio in likely else None
 

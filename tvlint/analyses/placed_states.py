@@ -26,7 +26,7 @@ def states(walk: Walk, operator: Compute) -> None:
     others = [tensor for tensor in tensors if tensor.role in (Role.WEIGHT, Role.GRADIENT, Role.STATE)]
     for state in held:
         for other in others:
-            if other.name == state.name or other.shape != state.shape:
+            if other.name == state.name or len(other.shape) != len(state.shape):
                 continue
             if state.region is not None and other.region is not None and state.whole == other.whole:
                 if state.region != other.region:

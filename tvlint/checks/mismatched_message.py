@@ -23,7 +23,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             if receive is None or (send.site, receive.site) in seen:
                 continue
             difference = _difference(facts, send, receive) or (
-                "each is the name of another message between these ranks" if send in crossed else ""
+                "that is the name of another message between these ranks" if send in crossed else ""
             )
             if not difference:
                 continue
@@ -52,7 +52,7 @@ def _crossed(facts: Facts, sends: list[Call], receives: list[Call]) -> set[Call]
     """Sends of values of the sender's own that arrive under the name of another value that it sends to the same rank."""
     given = {send.operator.tensor for send in sends if isinstance(send.operator, Send)}
     taken = {receive.operator.tensor for receive in receives if isinstance(receive.operator, Receive)}
-    if len(given & taken) < 2:
+    if not given & taken:
         return set()
     own = facts.traffic.calls.get(sends[0].rank, [])
     passed_on = {call.operator.tensor for call in own if isinstance(call.operator, Receive)}
@@ -62,7 +62,7 @@ def _crossed(facts: Facts, sends: list[Call], receives: list[Call]) -> set[Call]
         if send.partner is None or not isinstance(send.operator, Send) or not isinstance(send.partner.operator, Receive):
             continue
         sent, taken_as = send.operator.tensor, send.partner.operator.tensor
-        if sent != taken_as and {sent, taken_as} <= names:
+        if sent != taken_as and taken_as in names and sent not in passed_on:
             found.add(send)
     return found
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -58,6 +60,14 @@ def test_attributes_with_plain_values_are_settings_at_their_places() -> None:
     assert (place.name_location.line, place.name_location.column, place.name_location.end_column) == (5, 15, 41)
     errors = [each for each in evaluate(found, load_rules()) if isinstance(each, Finding)]
     assert [(each.rule, each.location.line) for each in errors] == [("heads-not-divisible-by-tp", 6)]
+
+
+def test_the_recipe_of_the_documentation_shows_what_it_says() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "formats.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^```python recipe\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (found,) = configurations(recipe, "")
+    rules = [each.rule for each in evaluate(found, load_rules()) if isinstance(each, Finding)]
+    assert rules == ["heads-not-divisible-by-tp"]
 
 
 def test_keyword_arguments_of_nested_builders_are_joined_with_the_nodes_of_the_trainer() -> None:

@@ -127,6 +127,7 @@ def test_a_parameter_says_nothing_about_the_number_of_nodes() -> None:
         ("tune(cfg)", "`tune` may change it"),
         ("tune(options=[cfg.model])", "`tune` may change it"),
         ("cfg.model.finalize()", "`finalize` may change it"),
+        ("tune(cfg).x = 3", "`tune` may change it"),
         ("setattr(cfg.model, name, 3)", "`setattr` may change it"),
         ("if fast: cfg = other()", "some paths"),
         ("for cfg in others: pass", "some paths"),

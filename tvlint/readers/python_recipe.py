@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
 from tvlint.ir.configuration import Configuration, Setting, Unknown
@@ -11,7 +12,7 @@ from tvlint.megatron_options import option_of
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.gencode_syntax import Source, parse
 from tvlint.readers.python_recipe_objects import Attributes, Path
-from tvlint.readers.python_recipe_scopes import FUNCTIONS, constants_of, follow, parameters_of, stored_in
+from tvlint.readers.python_recipe_scopes import FUNCTIONS, bindings_of, constants_of, follow, parameters_of
 
 FORMAT = "python-recipe"
 LARGEST = 1 << 20
@@ -69,18 +70,20 @@ def read(path: str, data: bytes) -> Document | None:
 
 
 def _configurations(source: Source, framework: str) -> Iterator[Configuration]:
-    constants = constants_of(source.tree.body)
-    rebound = {name for node in ast.walk(source.tree) if isinstance(node, ast.Global) for name in node.names}
-    constants = {name: known for name, known in constants.items() if name not in rebound}
-    whole = follow(source, source.tree.body, constants, {})
-    yield from _of_scope(source, "", whole, framework)
+    telling = [number for number, line in enumerate(source.lines, 1) if SETS.search(line.encode())]
+    bound = bindings_of(source.tree.body)
+    constants = constants_of(source.tree.body, bound)
+    yield from _of_scope(source, "", follow(source, source.tree.body, constants, {}), framework)
     for name, function, is_method in _functions(source.tree):
+        first = bisect_left(telling, function.lineno)
+        if first == len(telling) or telling[first] > (function.end_lineno or function.lineno):
+            continue
+        inner = bindings_of(function.body)
         arguments = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
-        stored = stored_in(function.body)
-        visible = {known: each for known, each in constants.items() if known not in arguments | stored}
-        visible.update(constants_of(function.body))
+        visible = {known: each for known, each in constants.items() if known not in inner}
+        visible.update(constants_of(function.body, inner))
         visible = {known: each for known, each in visible.items() if known not in arguments}
-        parameters = {} if is_method else parameters_of(function)
+        parameters = {} if is_method else parameters_of(function, inner)
         yield from _of_scope(source, name, follow(source, function.body, visible, parameters), framework)
 
 

@@ -17,18 +17,20 @@ NODES = frozenset({"num_nodes", "devices"})
 """Attributes whose value as a parameter's default says nothing: every user of a recipe gives them."""
 BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+SIMPLE = (ast.Constant, ast.Name, ast.Attribute)
+"""What is assigned without anything being called."""
 BRANCHED = "set on some paths only"
 SOMEWHERE = "a function within may change it"
 
 
-def constants_of(body: Iterable[ast.stmt]) -> dict[str, SettingValue]:
-    """Names that the statements bind exactly once, at their top level, to a value that is certain."""
-    statements = list(body)
+def bindings_of(body: Iterable[ast.stmt]) -> Counter[str]:
+    """How often the statements, and those within them, bind each name; at least twice for what is no plain assignment."""
     bound: Counter[str] = Counter()
-    for statement in statements:
+    for statement in body:
         for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-                bound[node.id] += 1
+            if isinstance(node, ast.Name):
+                if not isinstance(node.ctx, ast.Load):
+                    bound[node.id] += 1
             elif isinstance(node, ast.Global | ast.Nonlocal):
                 bound.update(dict.fromkeys(node.names, 2))
             elif isinstance(node, ast.alias):
@@ -37,17 +39,22 @@ def constants_of(body: Iterable[ast.stmt]) -> dict[str, SettingValue]:
                 bound[node.arg] += 2
             elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
                 bound[node.name] += 2
+    return bound
+
+
+def constants_of(body: Iterable[ast.stmt], bound: Mapping[str, int]) -> dict[str, SettingValue]:
+    """Names that the statements bind exactly once, at their top level, to a value that is certain."""
     found: dict[str, SettingValue] = {}
-    for statement in statements:
+    for statement in body:
         for target, assigned in _assignments(statement):
-            if isinstance(target, ast.Name) and bound[target.id] == 1:
+            if isinstance(target, ast.Name) and bound.get(target.id) == 1:
                 known = value(assigned, found)
                 if not isinstance(known, Unknown):
                     found[target.id] = known
     return found
 
 
-def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, SettingValue]:
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef, bound: Mapping[str, int]) -> dict[str, SettingValue]:
     """Parameters of a public function that takes no others, whose default is a plain value other than none."""
     given = function.args
     if function.name.startswith("_") or given.vararg is not None or given.kwarg is not None:
@@ -57,19 +64,12 @@ def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str,
         zip(positional[len(positional) - len(given.defaults) :], given.defaults, strict=True)
     )
     pairs += zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    stored = stored_in(function.body)
     found: dict[str, SettingValue] = {}
     for parameter, default in pairs:
         known = value(default, {}) if default is not None else None
-        if known is not None and not isinstance(known, Unknown) and parameter.arg not in stored:
+        if known is not None and not isinstance(known, Unknown) and not bound.get(parameter.arg):
             found[parameter.arg] = known
     return found
-
-
-def stored_in(body: Iterable[ast.stmt]) -> set[str]:
-    """The names that the statements, and those within them, bind or delete."""
-    nodes = (node for part in body for node in ast.walk(part))
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del)}
 
 
 def _assignments(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -130,8 +130,9 @@ class _Scope:
         if isinstance(statement, BRANCHES):
             self._branches(statement)
             return
-        self._calls(statement)
         assigned = list(_assignments(statement))
+        if not assigned or not all(isinstance(node, SIMPLE) and chain(target) for target, node in assigned):
+            self._calls(statement)
         for target, node in assigned:
             self._assign(target, node, certain)
         if isinstance(statement, ast.AugAssign | ast.Delete):

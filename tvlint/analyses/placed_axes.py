@@ -32,12 +32,12 @@ def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
 
 
 def messaged_axes(facts: Facts) -> frozenset[str]:
-    """The axes along which messages may go; those by rank count for all."""
-    found: set[str] = set()
-    for segment in facts.plan.segments.values():
-        for operator in segment.operators:
-            if isinstance(operator, Send):
-                found.update([operator.peer.axis] if operator.peer.axis else [axis.name for axis in facts.plan.mesh.axes])
+    """The axes along which a message goes from one rank to another."""
+    mesh, found = facts.plan.mesh, set[str]()
+    for source, target, _ in facts.traffic.channels:
+        if max(source, target) < mesh.size and source != target:
+            one, other = mesh.coordinates(source), mesh.coordinates(target)
+            found.update(axis.name for axis in mesh.axes if one[axis.name] != other[axis.name])
     return frozenset(found)
 
 

@@ -13,7 +13,7 @@ from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_compute
 from tvlint.analyses.placed_states import states
 from tvlint.analyses.placed_walk import UNKNOWN, Walk
-from tvlint.ir.placement import Partial
+from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Compute, Literal, Role
 from tvlint.ops.nonlinear import never_linear
 from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
@@ -184,6 +184,8 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
     name = names[wrong.operand]
     other = names[wrong.other] if wrong.other >= 0 else ""
     rule = wrong.rule
+    if rule == "mismatched" and axis in walk.messaged and _are_blocks(walk, axis, name, other):
+        return
     if rule == "sum":
         tensor = walk.plan.tensors.get(other)
         rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
@@ -193,6 +195,11 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
         if not rule:
             return
     walk.say(_RENAMED.get(rule, rule), name, axis, operator, other)
+
+
+def _are_blocks(walk: Walk, axis: str, name: str, other: str) -> bool:
+    """Whether both are shards of an axis along which shards travel: every rank then computes one block at a time."""
+    return isinstance(walk.value(name).on.get(axis), Shard) and isinstance(walk.value(other).on.get(axis), Shard)
 
 
 def _is_linear(operator: Compute) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import prod
 
 from tvlint.analyses.calls import Call
 from tvlint.analyses.facts import Facts
-from tvlint.analyses.placed import AtRoot, On, Placed, Where
+from tvlint.analyses.placed import AtRoot, On, Placed, Where, is_whole
 from tvlint.analyses.placed_communicate import after, faulty_splits
 from tvlint.analyses.placed_scales import of_communicate
 from tvlint.analyses.placed_walk import UNKNOWN, Walk
@@ -50,6 +51,8 @@ def communicate(walk: Walk, operator: Communicate) -> None:
                 walk.say("wrong-collective-group", source, elsewhere[0], operator.kind.value, axis)
                 on = {}
                 break
+            if rule == "doubled-allreduce" and _is_share(walk, source, axes or ()):
+                on[axis], rule = Replicate(), ""
             if rule:
                 walk.say(rule, source, axis, operator.kind.value, operator.reduce or "sum")
         origin = {axis: place for axis, place in value.origin.items() if isinstance(on.get(axis), Partial)}
@@ -85,6 +88,12 @@ def receive(walk: Walk, operator: Receive) -> None:
 def _received_from(walk: Walk) -> Call | None:
     partners = walk.facts.derived("senders", lambda: _senders(walk.facts))
     return partners.get(walk.where)
+
+
+def _is_share(walk: Walk, name: str, axes: tuple[str, ...]) -> bool:
+    """Whether a whole value was divided by as many as add it up."""
+    whole = [axis for axis in axes if is_whole(walk.value(name).on.get(axis))]
+    return walk.shares.get(name) == Fraction(1, prod(walk.plan.mesh.axis_size(axis) for axis in whole))
 
 
 def _only_at(walk: Walk, axis: str, root: int | None) -> bool:

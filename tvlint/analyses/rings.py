@@ -197,7 +197,7 @@ def _summed(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
         if len(parts) == 1 and last in _PARTS_OF and parts[0] in results:
             results.setdefault(operator.outputs[0], results[parts[0]])
         spec = spec_of(operator.op)
-        if spec is None or spec.name not in ("add", "sub") or len(parts) != 2 or not all(part in results for part in parts):
+        if spec is None or spec.name != "add" or len(parts) != 2 or not all(part in results for part in parts):
             continue
         one, two = results[parts[0]], results[parts[1]]
         results.setdefault(operator.outputs[0], one)

@@ -244,3 +244,10 @@ def test_many_interpolations_of_a_large_file_are_resolved() -> None:
     found = document(filler + "tp: 2\n" + sections).configurations
     assert {each.settings["context_parallel_size"].value for each in found} == {2}
     assert len(found) == 200
+
+
+def test_backslashes_for_the_shell_are_no_part_of_a_layout() -> None:
+    text = "MODEL_ARGS:\n  --pipeline-model-parallel-size: 2\n  --pipeline-model-parallel-layout: Et\\\\|\\(tt\\|\\)*3L\n"
+    document = read("model_config.yaml", text.encode())
+    assert document is not None
+    assert document.configurations[0].settings["pipeline_model_parallel_layout"].value == "Et|(tt|)*3L"

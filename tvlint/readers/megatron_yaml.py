@@ -164,10 +164,15 @@ def _argument(name: YamlScalar, value: YamlNode) -> Setting:
 
 
 def _argument_value(known: Option | None, flag: str, value: YamlScalar) -> SettingValue | Unknown:
-    """The value as the command line gets it: the text between the quotes; brackets around it make a list of words."""
+    """The value as the command line gets it: the text between the quotes; brackets around it make a list of words.
+
+    A layout may hold backslashes for the shell that the text goes through (`Et\\|(tt\\|)*3L`).
+    """
     text = value.text.strip()
     if INTERPOLATED.search(text):
         return Unknown("depends on a variable that is substituted later", given=known is None or known.kind == "store")
+    if known is not None and known.dest == "pipeline_model_parallel_layout":
+        text = text.replace("\\", "")
     if known is not None and known.kind != "store":
         sets = not flag.startswith("--no-") if known.kind == "boolean" else known.kind == "true"
         return sets if text in ("true", "True", "") else not sets if text in ("false", "False") else text

@@ -35,9 +35,9 @@ DERIVED: Mapping[str, str] = {
     "has_uneven_split": "decoder_first_pipeline_num_layers != none or decoder_last_pipeline_num_layers != none",
     "middle_removed": "(1 if decoder_first_pipeline_num_layers != none else 0)"
     " + (1 if decoder_last_pipeline_num_layers != none else 0)",
-    "middle_layers": "num_layers - default(decoder_first_pipeline_num_layers, 0)"
+    "middle_layers": "default(num_layers, encoder_num_layers) - default(decoder_first_pipeline_num_layers, 0)"
     " - default(decoder_last_pipeline_num_layers, 0)",
-    "layers_to_split": "num_layers + (1 if account_for_embedding_in_pipeline_split else 0)"
+    "layers_to_split": "default(num_layers, decoder_num_layers) + (1 if account_for_embedding_in_pipeline_split else 0)"
     " + (1 if account_for_loss_in_pipeline_split else 0)",
     "virtual_stages": "exact(layout_stages(pipeline_model_parallel_layout), pipeline_model_parallel_size)"
     " if pipeline_model_parallel_layout != none"

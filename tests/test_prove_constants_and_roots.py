@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from oracle.compare import compare
+from oracle.mutate import mutants
 
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import PARALLEL, REFERENCE, verdict_on
 from tvlint.findings import Outcome, Verdict
+from tvlint.proof.prove import prove
 
 ONE = (
     PARALLEL.replace("mesh dp=2 tp=2", "mesh tp=2")
@@ -71,6 +73,29 @@ WRONG = {
 def test_constants_that_cancel_the_number_of_copies_are_proved(name: str) -> None:
     verdict = verdict_on(RIGHT[name])
     assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+def with_numbers(text: str) -> str:
+    """The plan with a loss whose gradients are not zero, in the shape that the oracle gives it."""
+    text = text.replace("softmax(y, dim=1)", "tanh(y)").replace("softmax(u, dim=1)", "tanh(u)")
+    text = text.replace("l = ", "l: f32[1] = ").replace("l0 = ", "l0: f32[1] = ")
+    return text.replace("gradient gl f32[]", "gradient gl f32[1]")
+
+
+@pytest.mark.parametrize("name", ["copies", "scaled", "rooted"])
+def test_no_mutant_that_computes_something_else_is_proved(name: str) -> None:
+    text = {
+        "copies": RIGHT["copies divided in two steps"],
+        "scaled": SCALED,
+        "rooted": changed(ONE, ("y = all-reduce(p) over tp", ROOTED["reduce and scatter"])),
+    }[name]
+    made, other = plans(with_numbers(text), with_numbers(REFERENCE))
+    assert compare(other, made).outcome == "equal"
+    for number, mutant in enumerate(mutants(made)):
+        if number % 5 or prove(mutant.plan, other).outcome is not Outcome.PROVED:
+            continue
+        found = compare(other, mutant.plan)
+        assert found.outcome == "equal", (number, mutant.kind, mutant.description, found)
 
 
 @pytest.mark.parametrize("name", list(WRONG))

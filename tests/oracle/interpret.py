@@ -33,6 +33,10 @@ from tvlint.ir.plan import (
     Wait,
 )
 
+FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
+TO_ROOT = (Collective.REDUCE, Collective.GATHER)
+"""Collectives that give nothing to ranks other than their root."""
+
 
 class DeadlockError(Exception):
     """No rank can go on."""
@@ -162,10 +166,11 @@ class Run:
             if segment.phase is not Phase.BACKWARD:
                 memory.update(body)
             made = {name for operator in segment.operators for name in getattr(operator, "outputs", ())}
+            at_root = {name for own in segment.operators if getattr(own, "kind", None) in TO_ROOT for name in own.outputs}
             made |= {operator.tensor for operator in segment.operators if isinstance(operator, Receive)}
             for own, key in zip(segment.outputs, after, strict=True):
                 if own not in body:
-                    if not self._is_gradient(own):
+                    if not self._is_gradient(own) and own not in at_root:
                         raise FailureError(f"`{own}` leaves `{segment.name}` and is never made")
                     continue
                 if key in outside and key not in before:
@@ -336,7 +341,8 @@ class Run:
             members = self.members(operator.group, rank, replica)
             if rank not in members:
                 raise FailureError(f"rank {rank} takes part in a collective of {members}")
-            values = [read(name) for name in operator.inputs] or [None]
+            receives = operator.kind in FROM_ROOT and operator.root in members and operator.root != rank
+            values = [None] if receives else [read(name) for name in operator.inputs] or [None]
             post = self.post((members, operator.group.name), rank, Post(operator, list(values)), members)
             return post, operator.outputs
         raise FailureError("an operator that cannot be issued")
@@ -345,6 +351,8 @@ class Run:
         if isinstance(post.operator, Send):
             return
         for name, value in zip(outputs, post.results, strict=False):
+            if value is None and getattr(post.operator, "kind", None) in TO_ROOT:
+                continue
             if value is None:
                 raise FailureError(f"`{name}` receives nothing")
             tensor = self.plan.tensors.get(name)

@@ -143,7 +143,8 @@ def _einsum(call: Call) -> Bound:
         raise UnsupportedError("`einsum` without an explicit equation")
     left, right = equation.replace(" ", "").split("->")
     operands = tuple(tuple(term) for term in left.split(","))
-    if len(operands) != len(call.inputs) or any(len(set(term)) != len(term) for term in operands):
+    ranks = [len(call.shape(i)) for i in range(len(call.inputs))]
+    if [len(term) for term in operands] != ranks or any(len(set(term)) != len(term) for term in operands):
         raise UnsupportedError(f"`einsum` equation `{equation}`")
     output = tuple(right)
     every = {name for term in operands for name in term}

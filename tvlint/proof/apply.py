@@ -67,6 +67,9 @@ def _indices(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str,
     found: dict[str, _Index] = {}
     for position, (names, value) in enumerate(operands):
         shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
+        if len(names) != len(shape):
+            text = f"takes {len(names)} dimensions of a tensor of {len(shape)}"
+            raise Mismatch("mismatched-dimensions", text, refutes=False, operand=position)
         for dim, name in enumerate(names):
             low, high = value.box[dim]
             if name == ONE:

@@ -87,6 +87,34 @@ def test_a_loading_segment_may_not_compute() -> None:
     refused(plan(f"{HEAD}input x f32[8,8]{body.replace('load()', 'mul(x, 2)')}"), plan(REFERENCE))
 
 
+def test_micro_batches_may_not_share_what_was_loaded() -> None:
+    """Both micro-batches are loaded under one name, one over the other, before either is used."""
+    body = f"\nsegment d data () -> (x)\n  x = load()\nsegment s forward (x) -> (l){BODY}"
+    steps = "program\n  run d micro-batch 0-1\n  run s micro-batch 0-1\n"
+    found = plan(f"micro-batches 2\n{HEAD}input x f32[4,8]{body}{steps}")
+    loads, runs = found.programs[0].steps[:2], found.programs[0].steps[2:]
+    losses = [replace(found.tensors["l"], name=f"l{i}") for i in (0, 1)]
+    tensors = {**found.tensors, **{own.name: own for own in losses}}
+
+    def named(names: tuple[str, str]) -> Plan:
+        ran = [
+            *(replace(step, inputs=(), outputs=(name,)) for step, name in zip(loads, names, strict=True)),
+            *(replace(step, inputs=(names[i],), outputs=(f"l{i}",)) for i, step in enumerate(runs)),
+        ]
+        others = {name: replace(found.tensors["x"], name=name) for name in names}
+        programs = (replace(found.programs[0], steps=tuple(ran)),)
+        return replace(found, tensors={**tensors, **others}, programs=programs, outputs=("l0", "l1"), loss="")
+
+    right, wrong = named(("x0", "x1")), named(("x", "x"))
+    own = certified(right, plan(REFERENCE))
+    assert own is not None
+    assert objection(own, right, plan(REFERENCE)) == ""
+    refused(wrong, plan(REFERENCE))
+    own = forged(wrong, plan(REFERENCE))
+    assert own is not None
+    assert "is used for the micro-batches" in objection(own, named(("x", "x")), plan(REFERENCE))
+
+
 def test_what_is_told_as_one_does_not_overlap_in_the_prover() -> None:
     terms = Terms()
     values = Values(terms)

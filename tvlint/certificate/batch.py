@@ -73,10 +73,11 @@ def _check_alike(plan: Plan, program: Program, micro_batches: int) -> None:
     outside = by_batch.pop(-1, [])
     if micro_batches > 1 and not all(_belongs_to_none(plan.segments[step.segment]) for step in outside):
         raise Rejected("a step that makes values belongs to no micro-batch")
+    made = {key[0] for steps in by_batch.values() for step in steps for key in _keys(plan, step)[1]}
     owner: dict[Key, int] = {}
     for number, steps in by_batch.items():
         for key in (key for step in steps for keys in _keys(plan, step) for key in keys):
-            if owner.setdefault(key, number) != number and not _shared(plan, key[0]):
+            if owner.setdefault(key, number) != number and (key[0] in made or not _shared(plan, key[0])):
                 raise Rejected(f"`{key[0]}` is used for the micro-batches {owner[key]} and {number}")
     if by_batch and set(by_batch) != set(range(micro_batches)):
         raise Rejected("a rank does not run every micro-batch")
@@ -99,7 +100,7 @@ def _check_apart(plan: Plan, outside: list[Step], inside: list[Step], names: set
 
 
 def _shared(plan: Plan, name: str) -> bool:
-    """Whether a name means the same for every micro-batch; inputs are each one's own slice of the batch."""
+    """Whether a name that no step makes means the same for every micro-batch; inputs are each one's own slice of the batch."""
     tensor = plan.tensors.get(name)
     return tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint import __version__
-from tvlint.findings import Problem
+from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.readers.bounds import without_collection
 from tvlint.run.outputs import OutputError
@@ -121,6 +121,9 @@ def verify(path: str, pair: Pair, progress: Progress | None = None) -> Verified 
     plans = read_pair(pair, progress)
     if not isinstance(plans, Plans):
         return plans[0]
+    wrong = next((finding for finding in plans.findings if finding.severity is Severity.ERROR), None)
+    if wrong is not None:
+        return NotVerified(f"the plan has a mistake: {wrong.message} [{wrong.rule}]")
     if any(own.files != files for own in certificates):
         return NotVerified("the certificate is of other files than these")
     if [own.variant for own in certificates] != list(range(len(plans.kinds))):

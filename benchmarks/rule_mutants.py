@@ -1,0 +1,103 @@
+"""Which share of single mistakes in correct plans the rules find alone: `python -m benchmarks.rule_mutants [--missed]`.
+
+Every communication, wait and run of the correct scenarios is dropped, doubled, put in another place or changed in its group, dimension or
+operation. A mutant that no rule can tell from a correct plan (a dropped communication whose result nothing needs, say) counts as missed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tests.plan_findings import findings_of_plan
+from tests.test_scenarios import SCENARIOS
+from tvlint.findings import Severity
+from tvlint.ir.plan import (
+    Collective,
+    Communicate,
+    Compute,
+    Group,
+    Operator,
+    Plan,
+    Receive,
+    ReduceGradients,
+    Segment,
+    Send,
+    Wait,
+)
+from tvlint.readers import plan_text
+
+
+def mutants(plan: Plan) -> Iterator[tuple[str, str, Plan]]:
+    """Class, place and plan of every mutant."""
+    for name, segment in plan.segments.items():
+        for index, operator in enumerate(segment.operators):
+            for kind, operators in _changes(plan, segment.operators, index, operator):
+                changed = replace(segment, operators=operators)
+                yield kind, f"{name}/{index}", _with(plan, changed)
+    yield from _schedules(plan)
+
+
+def _changes(
+    plan: Plan, operators: tuple[Operator, ...], index: int, operator: Operator
+) -> Iterator[tuple[str, tuple[Operator, ...]]]:
+    before, after = operators[:index], operators[index + 1 :]
+    if isinstance(operator, Communicate) and operator.kind is not Collective.BARRIER and operator.inputs and operator.outputs:
+        same = Compute("identity", operator.inputs[:1], operator.outputs[:1])
+        waits = tuple(each for each in after if not (isinstance(each, Wait) and each.handle == operator.handle and each.handle))
+        yield "dropped collective", (*before, same, *waits)
+        for axis in plan.mesh.axes:
+            if operator.group.axes and axis.name not in operator.group.axes and axis.size > 1:
+                yield "other axis", (*before, replace(operator, group=Group((axis.name,))), *after)
+        if operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER):
+            reduce = "sum" if operator.reduce == "max" else "max"
+            yield "other operation", (*before, replace(operator, reduce=reduce), *after)
+        given = plan.tensors.get(operator.inputs[0])
+        if operator.kind is Collective.ALL_GATHER and operator.dim in (0, 1) and given is not None and len(given.shape) > 1:
+            yield "other dimension", (*before, replace(operator, dim=1 - operator.dim), *after)
+    if isinstance(operator, Wait):
+        yield "dropped wait", (*before, *after)
+    if isinstance(operator, Send | Receive):
+        yield "dropped message", (*before, *after)
+        if operator.tag == 0:
+            yield "other tag", (*before, replace(operator, tag=7), *after)
+    if isinstance(operator, ReduceGradients):
+        yield "dropped reducer", (*before, *after)
+
+
+def _schedules(plan: Plan) -> Iterator[tuple[str, str, Plan]]:
+    if not any(segment.pipeline_stage >= 0 for segment in plan.segments.values()):
+        return
+    for number, program in enumerate(plan.programs):
+        for at in range(len(program.steps)):
+            steps = (*program.steps[:at], *program.steps[at + 1 :])
+            programs = list(plan.programs)
+            programs[number] = replace(program, steps=steps)
+            yield "dropped step", f"program {number}/{at}", replace(plan, programs=tuple(programs))
+
+
+def _with(plan: Plan, segment: Segment) -> Plan:
+    return replace(plan, segments={**plan.segments, segment.name: segment})
+
+
+def main() -> None:
+    """Prints one line a class: how many mutants and how many are found."""
+    made, found = Counter[str](), Counter[str]()
+    for scenario in SCENARIOS:
+        plan = None if scenario.rules else plan_text.read("example.plan", scenario.text).plan
+        for kind, place, mutant in mutants(plan) if plan is not None else ():
+            made[kind] += 1
+            spoken = any(finding.severity is not Severity.NOTE for finding in findings_of_plan(mutant))
+            found[kind] += spoken
+            if not spoken and "--missed" in sys.argv:
+                print(f"{kind:18} {scenario.name}: {place}")
+    for kind, count in sorted(made.items()):
+        print(f"{kind:18} {found[kind]:5} of {count:5}  {found[kind] / count:6.1%}")
+    total = sum(made.values())
+    print(f"{'all':18} {sum(found.values()):5} of {total:5}  {sum(found.values()) / max(total, 1):6.1%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from tvlint.ir.plan import Collective, Communicate, Receive, Role, Send
@@ -129,7 +130,7 @@ def together(
             tell(machine, machine.ranks[member], table[member][0], Mismatch("absent-gradient", text, refutes=False))
             return None
     spanning = spans_replicas(machine.plan, first.group)
-    if spanning and (first.kind is not Collective.ALL_REDUCE or first.reduce not in ("", "sum")):
+    if spanning and (first.kind is not Collective.ALL_REDUCE or first.reduce not in ("", "sum", "avg")):
         mismatch = Mismatch("across-replicas", "exchanges values between folded replicas", refutes=False)
         tell(machine, rank, first, mismatch, fatal=True)
         return None
@@ -142,7 +143,9 @@ def together(
         claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
         results = exchange(machine.world, first, members, given, of, claimed)
         count = machine.plan.replication.count if spanning else 1
-        return {member: over_replicas(machine.world, value, count) for member, value in results.items()}
+        share = Fraction(1, count if first.reduce == "avg" else 1)
+        scaled = machine.world.values.scaled
+        return {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
     except Mismatch as mismatch:
         for member in members:
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)))

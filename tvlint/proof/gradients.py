@@ -10,7 +10,7 @@ from itertools import pairwise, product
 from math import prod
 
 from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Box, Plan, ReduceGradients, Role, Tensor, Update
+from tvlint.ir.plan import Box, Group, Plan, ReduceGradients, Role, Tensor, Update
 from tvlint.proof.apply import Mismatch, World, fold_text
 from tvlint.proof.blame import scope_of
 from tvlint.proof.exchange import over_replicas
@@ -304,7 +304,7 @@ def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected, s
             yield Trouble("other-outputs", False, text, rank)
             continue
         for name, term in zip(names, expected.losses, strict=False):
-            value = _returned(world, plan, derived, rank, name)
+            value = returned_value(world, plan, derived, rank, name)
             if value is not None and value.term == term and _one_slot(world, value, slots):
                 held.setdefault((name, term), []).append(value.box)
                 declared = _declared_box(plan, name, rank)
@@ -333,7 +333,7 @@ def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:
         return None
 
 
-def _returned(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
+def returned_value(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
     """What `rank` returns as `name`, summed or averaged over the axes on which the plan declares it partial."""
     tensor = plan.tensors.get(name)
     placements = (tensor.placements if tensor is not None else None) or {}
@@ -342,13 +342,16 @@ def _returned(world: World, plan: Plan, derived: Derived, rank: int, name: str) 
     value = derived.environments[rank][name]
     if not axes or value is None:
         return value
-    parts = [derived.environments.get(member, {}).get(name) for member in plan.mesh.along(rank, axes)]
+    group = Group(axes=axes)
+    parts = [derived.environments.get(member, {}).get(name) for member in members_of(plan, group, rank)]
     whole = [part for part in parts if part is not None]
     share = Fraction(1, prod(plan.mesh.axis_size(axis) for axis in averaged))
     try:
         total = world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
+        if total is not None and spans_replicas(plan, group):
+            total = over_replicas(world, total, plan.replication.count)
         return None if total is None else world.values.scaled(total, share)
-    except AmbiguousSumError:
+    except (AmbiguousSumError, Mismatch):
         return None
 
 

@@ -10,7 +10,7 @@ def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
 
     Of a group that spans replicas these are the members in the rank's own replica.
     """
-    group = _resolved(plan, group)
+    group = resolved(plan, group)
     if group.ranks:
         return tuple(sorted(set(group.ranks)))
     return plan.mesh.along(rank, tuple(axis for axis in group.axes if not _folded(plan, axis)))
@@ -18,10 +18,10 @@ def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
 
 def spans_replicas(plan: Plan, group: Group) -> bool:
     """Whether the group goes along the axis on which replicas are folded."""
-    return any(_folded(plan, axis) for axis in _resolved(plan, group).axes)
+    return any(_folded(plan, axis) for axis in resolved(plan, group).axes)
 
 
-def _resolved(plan: Plan, group: Group) -> Group:
+def resolved(plan: Plan, group: Group) -> Group:
     """The communicator that a group names without saying its ranks."""
     if group.ranks or group.axes or not group.name:
         return group

@@ -13,6 +13,7 @@ from tvlint.ir.plan import Plan, ReduceGradients, Role
 from tvlint.proof.apply import World
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
+from tvlint.proof.fold import Folded, folded, returns_all
 from tvlint.proof.gradients import Expected, judge, judge_loss, judge_updates, reduced
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.nearest import Nearest
@@ -87,12 +88,15 @@ def _proved(
     repairs: bool,
     solver_seconds: float | None = None,
     keep: list[Proof] | None = None,
+    fold: Folded | None = None,
 ) -> Verdict:
+    """The verdict on the pair; of one replica of a plan that writes all out, given as its `fold`, only Proved says anything."""
     blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
     gap = _unpaired(parallel, reference)
     if gap is not None:
         return replace(blank, reasons=reasons(parallel, [gap]))
-    outer, inner = inputs_of(reference), inputs_of(parallel)
+    outer = inputs_of(reference)
+    inner = _matched(inputs_of(parallel), outer)
     if set(inner.names) & set(outer.names) and set(inner.names) != set(outer.names):
         text = f"the plans share some names of inputs and not others: {', '.join(outer.names)} and {', '.join(inner.names)}"
         return replace(blank, reasons=reasons(parallel, [Trouble("other-inputs", False, text, _first(parallel))]))
@@ -110,13 +114,21 @@ def _proved(
             f"of {micro_batches} micro-batches"
         )
         return replace(blank, reasons=reasons(parallel, [Trouble("other-batch", False, text, _first(parallel))]))
+    if fold is None and keep is None:
+        fold = folded(parallel, inner)
+        if fold is not None and all(dim in (-1, own) for dim, own in zip(dims, fold.slots, strict=True)):
+            verdict = _proved(fold.plan, reference, assume, tell, repairs=False, solver_seconds=solver_seconds, fold=fold)
+            if verdict.outcome is Outcome.PROVED:
+                return verdict
+        fold = None
+    if fold is not None and dims != fold.slots:
+        return blank
     tell("deriving the reference", 0.0)
     terms = Terms()
     values = Values(terms)
     dtypes: dict[int, str] = {}
-    matched = _matched(inner, outer)
     world = World(terms, values, count, False, False)
-    alone = derive(world, reference, _reshaped(outer, inner), dims, count, losses=None, dtypes=dtypes)
+    alone = derive(world, reference, replace(outer, shapes=inner.shapes), dims, count, losses=None, dtypes=dtypes)
     expected = _expected(world, reference, alone)
     if isinstance(expected, list):
         return replace(blank, reasons=reasons(reference, expected))
@@ -128,30 +140,33 @@ def _proved(
 
     def attempt(nearest: Nearest | None) -> tuple[Derived, list[Trouble]]:
         losses = frozenset(alone.seeded)
-        derived = derive(
-            many, parallel, matched, dims, count, losses=losses, dtypes=dict(dtypes), nearest=nearest, assume=assume
-        )
+        derived = derive(many, parallel, inner, dims, count, losses=losses, dtypes=dict(dtypes), nearest=nearest, assume=assume)
         troubles: list[Trouble] = []
         held.clear()
         held.update(reduced(many, parallel, derived, micro_batches, troubles))
         troubles.extend(judge(many, parallel, derived, expected, held))
-        troubles.extend(judge_loss(many, parallel, derived, expected, count))
+        troubles.extend(judge_loss(many, parallel, derived, expected, count if fold is None else micro_batches))
         troubles.extend(judge_updates(parallel, reference, derived, expected))
         return derived, troubles
 
     derived, troubles = attempt(None)
-    wiring = list(check_wiring(parallel, micro_batches)) or list(check_order(parallel))
+    wiring = list(check_wiring(parallel, micro_batches)) or list(check_order(parallel if fold is None else fold.written))
     verdict = replace(
         blank,
         assumptions=_assumptions(parallel, terms, derived, assume),
         facts=_facts(parallel, expected, micro_batches),
     )
-    if derived.finished and not derived.fatal and not troubles and not wiring:
-        stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
+    proved = derived.finished and not derived.fatal and not troubles and not wiring
+    if proved and (fold is None or returns_all(many, fold, derived)):
+        replicas = 1 if fold is None else parallel.replication.count
+        count_of = derived.stages * replicas
+        stages = StageCounts(count_of, derived.classes * replicas, count_of, 0, 0)
         verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)
         if keep is not None:
             keep.append(Proof(terms, values, alone, derived, held))
         return verdict if solver_seconds is None else _with_opinion(verdict, parallel, many, derived, solver_seconds, tell)
+    if fold is not None:
+        return blank
     tell("looking for causes", 0.8)
     derived, troubles = attempt(Nearest(terms, frozenset(derived.computed)))
 
@@ -253,13 +268,8 @@ def _matched(inner: Inputs, outer: Inputs) -> Inputs:
         return inner
     order = {name: i for i, name in enumerate(outer.names)}
     number = {name: order[inner.names[i]] for name, i in inner.number.items()}
-    shapes = dict(zip(inner.names, inner.shapes, strict=True))
-    return replace(inner, shapes=tuple(shapes[name] for name in outer.names), number=number)
-
-
-def _reshaped(outer: Inputs, inner: Inputs) -> Inputs:
-    """The reference's inputs in the units of the parallel plan: one slot's shape."""
-    return replace(outer, shapes=inner.shapes)
+    places = [inner.names.index(name) for name in outer.names]
+    return Inputs(outer.names, tuple(inner.shapes[i] for i in places), tuple(inner.dtypes[i] for i in places), number)
 
 
 def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:

@@ -122,9 +122,7 @@ def test_what_is_told_as_one_does_not_overlap_in_the_prover() -> None:
     p, q = terms.token("p"), terms.token("q")
 
     def part(*ranges: tuple[int, tuple[int, int]]) -> list[Leaf]:
-        return [
-            Leaf(token, 1, frozenset({Pending(origin, 0, low, high, 12, False, False)})) for token, (low, high) in ranges
-        ]
+        return [Leaf(token, 1, frozenset({Pending(origin, 0, low, high, 12, False, False)})) for token, (low, high) in ranges]
 
     one = values.of_leaves(t, ((0, 4),), part((p, (0, 4)), (p, (6, 8)), (q, (0, 4)), (q, (8, 10))))
     other = part((p, (4, 12)), (p, (0, 6)), (p, (8, 12)), (q, (4, 12)), (q, (0, 8)), (q, (10, 12)))

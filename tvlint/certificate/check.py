@@ -59,8 +59,15 @@ def check(
     assume = frozenset(certificate.assume)
     tell("checking the reference", 0.1)
     outer = Running(
-        World(tables, inputs.count, inputs.count, False, False), reference, certificate.reference, certificate.trails,
-        inputs, inputs.reference, frozenset(), dtypes, frozenset(),
+        World(tables, inputs.count, inputs.count, False, False),
+        reference,
+        certificate.reference,
+        certificate.trails,
+        inputs,
+        inputs.reference,
+        None,
+        dtypes,
+        frozenset(),
     )
     run_programs(outer)
     wanted = expected(outer)
@@ -69,8 +76,15 @@ def check(
     check_order(parallel)
     tell("checking the parallel plan", 0.4)
     inner = Running(
-        World(tables, 1, inputs.count, parallel.replication.count > 1, micro_batches > 1), parallel, certificate.parallel,
-        certificate.trails, inputs, inputs.parallel, frozenset(outer.seeded), dtypes, assume,
+        World(tables, 1, inputs.count, parallel.replication.count > 1, micro_batches > 1),
+        parallel,
+        certificate.parallel,
+        certificate.trails,
+        inputs,
+        inputs.parallel,
+        frozenset(outer.seeded),
+        dtypes,
+        assume,
     )
     run_programs(inner)
     compared = check_gradients(inner, wanted, micro_batches)

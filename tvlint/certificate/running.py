@@ -36,7 +36,7 @@ class Joining:
 class Running:
     """The check of one plan.
 
-    `losses` are the terms from which gradients start; empty while the reference itself is checked.
+    `losses` are the terms from which gradients start; None while the reference itself is checked.
     """
 
     world: World
@@ -45,7 +45,7 @@ class Running:
     trails: tuple[tuple[int, ...], ...]
     inputs: Inputs
     numbers: dict[str, int]
-    losses: frozenset[int]
+    losses: frozenset[int] | None
     dtypes: dict[int, str]
     assume: frozenset[str]
     seeded: set[int] = field(default_factory=set)
@@ -169,7 +169,7 @@ def gradient(run: Running, rank: Rank, name: str) -> Relation | None:
         value = rank.environment.get(of) or rank.local.get(of)
         if value is None:
             continue
-        starts = value.term in run.losses if run.losses else of in returned
+        starts = of in returned if run.losses is None else value.term in run.losses
         if not starts and of in returned:
             raise Rejected(f"gradients start from `{of}`, which is not what the reference starts from")
         if not starts:

@@ -84,18 +84,14 @@ def scaled(tables: Tables, own: Relation, factor: Coefficient) -> Relation:
     return total(tables, own.term, own.box, [part._replace(coefficient=part.coefficient * factor) for part in own.parts])
 
 
-def moved(
-    tables: Tables, own: Relation, term: int, position: int, box: Box, factor: Coefficient = 1
-) -> Relation:
+def moved(tables: Tables, own: Relation, term: int, position: int, box: Box, factor: Coefficient = 1) -> Relation:
     """The relation after an operator with result `term` that is linear in operand `position`, which was `own`."""
     if not own.parts:
         return tables.relation(term, box, _whole_number(own.coefficient * factor))
     return total(tables, term, box, carried(tables, own, term, position, factor, frozenset()))
 
 
-def carried(
-    tables: Tables, own: Relation, term: int, position: int, factor: Coefficient, sums: frozenset[Open]
-) -> list[Part]:
+def carried(tables: Tables, own: Relation, term: int, position: int, factor: Coefficient, sums: frozenset[Open]) -> list[Part]:
     """The parts of `own` after an operator that is linear in it."""
     return [
         Part(frozenset({tables.path("through", part.paths, term, position)}), part.coefficient * factor, part.sums | sums)

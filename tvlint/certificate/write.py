@@ -13,7 +13,12 @@ from tvlint.proof.terms import GRADIENT_SUM
 
 
 def certificate(
-    proof: Proof, *, engine: str, files: tuple[tuple[str, str, str], ...], variant: int, assume: frozenset[str],
+    proof: Proof,
+    *,
+    engine: str,
+    files: tuple[tuple[str, str, str], ...],
+    variant: int,
+    assume: frozenset[str],
     assumptions: tuple[str, ...],
 ) -> Certificate:
     """The proof as data."""
@@ -22,8 +27,17 @@ def certificate(
     final = {key: value for key, value in proof.held.items() if isinstance(value, Value)}
     parallel = writer.derivation(proof.parallel, final)
     return Certificate(
-        engine, files, variant, tuple(sorted(assume)), assumptions, tuple(writer.terms), tuple(writer.paths),
-        tuple(writer.relations), tuple(writer.trails), reference, parallel,
+        engine,
+        files,
+        variant,
+        tuple(sorted(assume)),
+        assumptions,
+        tuple(writer.terms),
+        tuple(writer.paths),
+        tuple(writer.relations),
+        tuple(writer.trails),
+        reference,
+        parallel,
     )
 
 

@@ -142,9 +142,7 @@ def _read(path: str) -> bytes | Problem:
     return data if len(data) <= _LARGEST else Problem(f"has more than {_LARGEST >> 20} MiB", Location(path))
 
 
-def _checked(
-    certificates: tuple[Certificate, ...], plans: Plans, progress: Progress | None
-) -> Verified | NotVerified:
+def _checked(certificates: tuple[Certificate, ...], plans: Plans, progress: Progress | None) -> Verified | NotVerified:
     from tvlint.certificate.check import check
     from tvlint.certificate.tables import Rejected
 

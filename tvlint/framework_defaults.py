@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tvlint.ir.configuration import SettingValue
 
-DEFAULTS: Mapping[str, Mapping[str, SettingValue]] = {
+KEPT: Mapping[str, Mapping[str, SettingValue]] = {
     # Megatron-LM's own parser (megatron/training/arguments.py), to which MindSpeed adds options without changing these
     "mindspeed": {
         "tensor_model_parallel_size": 1,
@@ -16,3 +16,9 @@ DEFAULTS: Mapping[str, Mapping[str, SettingValue]] = {
     },
 }
 """Framework -> setting -> default; what is not here is unknown."""
+
+ABSENT: Mapping[str, Mapping[str, SettingValue]] = {
+    # options of Megatron-LM's command line alone, which no configuration class of Megatron core has
+    "megatron-bridge": {"recompute_activations": False, "num_layers_per_virtual_pipeline_stage": None},
+}
+"""Framework -> setting that it does not have -> what that means; it holds although a base recipe may set others."""

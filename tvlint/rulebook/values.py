@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tvlint.framework_defaults import ABSENT, KEPT
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.rulebook.derived import DERIVED, GRID_FROM_CHECKPOINT, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
 from tvlint.rulebook.evaluation import Result, evaluate_expression
@@ -65,6 +66,8 @@ class Values:
             return Unknown(f"`{name}` may be set outside the file")
         if name in DERIVED:
             return self.evaluate(parse(DERIVED[name]))
+        if self.configuration.framework in ABSENT and name in ABSENT[self.configuration.framework]:
+            return ABSENT[self.configuration.framework][name]
         if not self.configuration.complete:
             return Unknown(f"`{name}` may be set elsewhere")
         if name in self._kept:
@@ -77,9 +80,7 @@ class Values:
 
             return DEFAULTS[name] if name in DEFAULTS else Unknown(f"`{name}` is not given")
         if self.configuration.framework != "megatron-lm":
-            from tvlint.framework_defaults import DEFAULTS as OTHERS
-
-            others = OTHERS.get(self.configuration.framework, {})
+            others = KEPT.get(self.configuration.framework, {})
             if name in others:
                 return others[name]
             return Unknown(f"the default of `{name}` in {self.configuration.framework} is not known")

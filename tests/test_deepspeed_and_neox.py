@@ -146,3 +146,11 @@ def test_hostile_json_ends(text: str) -> None:
     except NotJson:
         return
     assert text[0] == "9"
+
+
+def test_aliases_of_aliases_end() -> None:
+    bomb = "b0: &b0 [global, 1]\n" + "".join(
+        f"b{level}: &b{level} [{', '.join([f'*b{level - 1}'] * 10)}]\n" for level in range(1, 14)
+    )
+    text = "pipe_parallel_size: 1\npos_emb: rotary\nmodel_parallel_size: 8\nnum_attention_heads: 12\n"
+    assert len(errors(configuration(f"{text}{bomb}attention_config: *b13\n"))) == 1

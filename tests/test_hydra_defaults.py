@@ -181,3 +181,16 @@ def test_many_levels_of_parents_end(tmp_path: Path) -> None:
         "tensor_model_parallel_size": 2,
         "context_parallel_size": 2,
     }
+
+
+BOMB = "b0: &b0 {x: 1}\n" + "".join(
+    f"b{level}: &b{level} {{{', '.join(f'k{key}: *b{level - 1}' for key in range(10))}}}\n" for level in range(1, 12)
+)
+
+
+@pytest.mark.parametrize("defaults", ["[_self_, missing]", "[bomb, missing, _self_]", "[bomb, bomb, _self_]", "[bomb]"])
+def test_aliases_of_aliases_end(tmp_path: Path, defaults: str) -> None:
+    write(tmp_path, {"main.yaml": f"defaults: {defaults}\n{OWN}{BOMB}", "bomb.yaml": BOMB})
+    document = read(str(tmp_path / "main.yaml"))
+    assert document is not None
+    assert "tensor_model_parallel_size" in document.configurations[0].settings

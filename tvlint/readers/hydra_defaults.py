@@ -19,7 +19,7 @@ from tvlint.readers.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar,
 LARGEST = 1 << 20
 DEEPEST = 12
 MOST_FILES = 64
-MOST_ENTRIES = 400_000
+MOST_ENTRIES = 100_000
 KEY = "defaults"
 SELF = "_self_"
 UNKNOWN = "???"
@@ -103,7 +103,7 @@ def _composed(composing: _Composing, path: str, root: YamlMapping, package: tupl
         found = _with_part(composing, path, found, part, base)
     if place is None:
         for missing in composing.missing:
-            mine = _doubted(mine, missing)
+            mine = _doubted(mine, missing, composing.visits)
         return _joined(found, mine, composing.visits, settled=False)
     return found if place < len(parts) and found is not None else _joined(found, mine, composing.visits)
 
@@ -117,7 +117,7 @@ def _with_part(composing: _Composing, path: str, found: YamlNode | None, part: P
         if part.optional:
             return found
         composing.missing.append(package)
-        return _doubted(found, package) if found is not None else None
+        return _doubted(found, package, composing.visits) if found is not None else None
     root, header = read
     if header is not None:
         package = _stated(header, package)
@@ -257,14 +257,15 @@ def _unknown(node: YamlScalar) -> YamlScalar:
     return YamlScalar(UNKNOWN, False, node.location)
 
 
-def _doubted(node: YamlNode, package: tuple[str, ...], depth: int = 0) -> YamlNode:
+def _doubted(node: YamlNode, package: tuple[str, ...], visits: Visits) -> YamlNode:
     """The node with every value at and below `package` unknown."""
-    if isinstance(node, YamlScalar) or depth > 64:
-        return _unknown(node) if isinstance(node, YamlScalar) and not package else node
+    visits.visit(node.location)
+    if isinstance(node, YamlScalar):
+        return node if package else _unknown(node)
     if isinstance(node, YamlSequence):
         return node if package else YamlScalar(UNKNOWN, False, node.location)
     entries: list[tuple[YamlNode, YamlNode]] = []
     for key, value in node.entries:
         within = not package or (isinstance(key, YamlScalar) and key.text == package[0])
-        entries.append((key, _doubted(value, package[1:], depth + 1) if within else value))
+        entries.append((key, _doubted(value, package[1:], visits) if within else value))
     return YamlMapping(entries, node.location)

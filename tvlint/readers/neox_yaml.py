@@ -72,8 +72,12 @@ def _unknown(setting: Setting, reason: str) -> Setting:
 def _plain_attention(node: YamlNode | None) -> bool:
     """Whether every kind of attention that the setting names is of those that split heads; an absent one is."""
     pending = [node] if node is not None else []
+    seen: set[int] = set()
     while pending:
         each = pending.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
         if isinstance(each, YamlSequence):
             pending += each.items
         elif isinstance(each, YamlScalar):

@@ -17,7 +17,7 @@ from tvlint.readers.document import Document, ReadError
 from tvlint.readers.gencode_built import Built, Replica
 from tvlint.readers.gencode_fold import Difference, classes_of, differences, smallest_replica
 from tvlint.readers.gencode_inputs import fields_of, loaders_of, solved
-from tvlint.readers.gencode_objects import take_apart
+from tvlint.readers.gencode_objects import Field, take_apart
 from tvlint.readers.gencode_plan import FORMAT, build
 from tvlint.readers.gencode_rank import read_rank
 from tvlint.readers.gencode_records import RankFile
@@ -47,6 +47,8 @@ class Folder:
     config: Mapping[str, Any]
     files: tuple[RankFile, ...]
     """The files that were parsed: those of the first replica, then those of the deviating ones."""
+    parameters: Mapping[str, tuple[int, ...]] | None
+    """The parameters of the traced graph, where there is one."""
 
 
 def is_folder(path: str) -> bool:
@@ -124,7 +126,8 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
         take_apart(replica)
     main = classes[0][0]
     scalar = _scalar(raw[0])
-    inputs = _inputs(path, Replica(read[main], count, size, main * size), scalar)
+    given, parameters = _traced(path)
+    inputs = _inputs(given, Replica(read[main], count, size, main * size), scalar)
     plan, built = build(path, Replica(read[main], count, size, main * size), inputs, scalar)
     plan = as_first_replica(plan, main * size, f"replica {main}" if len(classes) > 1 else "")
     variants = []
@@ -136,7 +139,7 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
         found += differences(texts, size, members[0], main)
     parsed = tuple(file for members in classes for file in read[members[0]])
     undecided = len(classes) > 1 and len(classes[1]) == len(classes[0])
-    return Folder(path, plan, built, tuple(variants), tuple(found), undecided, config, parsed)
+    return Folder(path, plan, built, tuple(variants), tuple(found), undecided, config, parsed, parameters)
 
 
 def _files(path: str) -> list[Path]:
@@ -184,14 +187,18 @@ def _rank_file(path: str, data: bytes, rank: int, operators: tuple[Declared, ...
     return file
 
 
-def _inputs(path: str, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:
-    """Shape and dtype of what the data loader gives: those of the traced graph, else those that fit the code."""
-    from tvlint.readers.traced_graph import input_kinds
+def _traced(path: str) -> tuple[dict[Field, Kind] | None, dict[str, tuple[int, ...]] | None]:
+    """What the graph in the folder was traced with, and its parameters; None without a graph."""
+    from tvlint.readers.traced_graph import traced
 
     graph = Path(path, GRAPH)
+    return traced(str(graph), _bytes(graph)) if graph.is_file() else (None, None)
+
+
+def _inputs(kinds: dict[Field, Kind] | None, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:
+    """Shape and dtype of what the data loader gives: those of the traced graph, else those that fit the code."""
     wanted = loaders_of(replica.files)
-    if graph.is_file():
-        kinds = input_kinds(str(graph), _bytes(graph))
+    if kinds is not None:
         if len({loader for loader, _ in wanted}) == 1:
             fields = fields_of(replica.files)
             return {key: kinds[fields[key]] for key in wanted if fields[key] in kinds}

@@ -46,8 +46,6 @@ class Built:
     roles: dict[str, Role] = field(default_factory=dict)
     disputed: set[str] = field(default_factory=set)
     stated: dict[str, Kind] = field(default_factory=dict)
-    misstated: set[str] = field(default_factory=set)
-    """What a message is stated to be and is not."""
     links: dict[str, str] = field(default_factory=dict)
     """Gradient -> what it is the gradient of."""
     own_gradient: dict[str, str] = field(default_factory=dict)
@@ -58,8 +56,8 @@ class Built:
     forward_cells: dict[int, list[str]] = field(default_factory=dict)
     groups: dict[int, set[tuple[int, ...]]] = field(default_factory=dict)
     bodies: dict[tuple[int, str], Body] = field(default_factory=dict)
-    contradictions: list[tuple[str, Location, int]] = field(default_factory=list)
-    """What cannot fit, where, on which rank."""
+    contradictions: list[tuple[str, Location, int, tuple[tuple[str, Location], ...]]] = field(default_factory=list)
+    """What cannot fit, where, on which rank, and where its operands were made."""
     unbound: list[tuple[str, Location, int]] = field(default_factory=list)
     """Names of the schedule that nothing made before, where, on which rank."""
     objects: set[str] = field(default_factory=set)

@@ -13,7 +13,7 @@ from tvlint.ir.plan import Collective, Communicate
 from tvlint.readers.gencode_built import Built
 from tvlint.readers.gencode_records import ClearGradients, Execute, Load, RankFile, RunBackward
 from tvlint.readers.gencode_reductions import error, flags, reducer_groups, reducers, unreduced
-from tvlint.readers.gencode_slices import slices
+from tvlint.readers.gencode_slices import of_the_graph, slices
 
 if TYPE_CHECKING:
     from tvlint.readers.gencode import Folder
@@ -33,6 +33,8 @@ def findings(folder: Folder) -> Iterator[Finding]:
         yield from _cleared(file)
         yield from reducers(file)
         yield from flags(file)
+    if folder.parameters is not None:
+        yield from of_the_graph(folder.files, folder.parameters)
     for built in builds:
         yield from _undefined(built)
         yield from _peers(built)
@@ -259,5 +261,6 @@ def _groups(built: Built) -> Iterator[Finding]:
 
 
 def _shapes(built: Built) -> Iterator[Finding]:
-    for message, place, rank in built.contradictions:
-        yield error("shapes-do-not-fit", f"on rank {rank}, {message} does not fit", place, ranks=(rank,))
+    for message, place, rank, makers in built.contradictions:
+        related = tuple(Related(f"makes `{name}`", source) for name, source in makers)
+        yield error("shapes-do-not-fit", f"on rank {rank}, {message} does not fit", place, "", related, (rank,))

@@ -18,6 +18,8 @@ from tvlint.readers.gencode_syntax import NotConstant, constant, dotted
 GETITEM = "_operator.getitem"
 Path: TypeAlias = tuple[Value, ...]
 """The keys that lead to a field; empty for the thing itself."""
+Field: TypeAlias = tuple[int, Path]
+"""The position in what a loader gives, and the keys that lead from there."""
 _DEEPEST = 8
 
 

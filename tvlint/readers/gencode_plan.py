@@ -20,7 +20,7 @@ from tvlint.ir.plan import (
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_autograd import gradient
 from tvlint.readers.gencode_backward import Schedule
-from tvlint.readers.gencode_built import Built, Replica
+from tvlint.readers.gencode_built import Built, Replica, made_by
 from tvlint.readers.gencode_methods import lower
 from tvlint.readers.gencode_names import number_of
 from tvlint.readers.gencode_records import Load, Parameter, RankFile
@@ -83,26 +83,39 @@ def _collect_stated(built: Built) -> None:
 
 
 def _judge_stated(built: Built) -> None:
-    """Messages that are stated to be of another shape or dtype than what is sent: neither end then has a known one."""
+    """Notes messages that are stated to be of another shape or dtype than what is sent.
+
+    Raises ReadError where that is what is received, or where nothing tells which end is right: nothing can follow from it.
+    """
     for (rank, _), body in built.bodies.items():
         for name, (shape, dtype) in body.stated.items():
             own = built.kinds.get(built.links.get(name, "")) or built.kinds.get(name)
             if own is None or ((own[0] == shape and dtype in ("", own[1])) or own == (shape, "")):
                 continue
-            place = next(
-                (source for source in (_source_at_end(entry.operator, name) for entry in body.operators) if source), None
-            )
-            if place is not None:
-                text = f"`{name}` of shape {own[0]} and type {own[1]} as a message of shape {shape} and type {dtype}"
-                built.contradictions.append((text, place, rank))
-                built.misstated.add(name)
+            ends = [entry.operator for entry in body.operators if _is_end(entry.operator, name)]
+            source = ends[0].source if ends else None
+            if source is None:
+                continue
+            text = f"`{name}` of shape {own[0]} and type {own[1]} as a message of shape {shape} and type {dtype}"
+            if name in built.disputed or name in made_by(ends[0]):
+                place = _receiving_end(built, name) if name in built.disputed else source
+                raise ReadError(
+                    f"on rank {rank}, {text} does not fit", place or source, "both ends of a message state what is sent"
+                )
+            built.contradictions.append((text, source, rank, ()))
 
 
-def _source_at_end(operator: Operator, name: str) -> Location | None:
-    """Where a message of this tensor is sent or received."""
+def _receiving_end(built: Built, name: str) -> Location | None:
+    """Where the tensor is received; None where it is on no rank."""
+    received = (entry.operator for body in built.bodies.values() for entry in body.operators)
+    return next((own.source for own in received if _is_end(own, name) and name in made_by(own)), None)
+
+
+def _is_end(operator: Operator, name: str) -> bool:
+    """Whether this is where a message with the tensor is sent or received."""
     if isinstance(operator, (Send, Receive)):
-        return operator.source if operator.tensor == name else None
-    return operator.source if isinstance(operator, Communicate) and name in (*operator.inputs, *operator.outputs) else None
+        return operator.tensor == name
+    return isinstance(operator, Communicate) and name in (*operator.inputs, *operator.outputs)
 
 
 def _parameter(built: Built, name: str, parameter: Parameter) -> None:
@@ -144,7 +157,7 @@ def _loader_names(files: Sequence[RankFile]) -> dict[tuple[str, int], str]:
 def _tensors(built: Built) -> dict[str, Tensor]:
     found = dict(built.weights)
     for name, (shape, dtype) in built.kinds.items():
-        if name in built.disputed or name in found or name in built.misstated:
+        if name in built.disputed or name in found:
             continue
         role = built.roles.get(name, Role.ACTIVATION)
         found[name] = Tensor(
@@ -157,6 +170,6 @@ def _tensors(built: Built) -> dict[str, Tensor]:
             gradient=built.own_gradient.get(name, ""),
         )
     for name, of in built.links.items():
-        if name not in found and of in found and name not in built.misstated:
+        if name not in found and of in found:
             found[name] = Tensor(name, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=of)
     return found

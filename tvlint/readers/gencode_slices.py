@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from itertools import pairwise, product
 
 from tvlint.findings import Finding, Related
@@ -56,6 +57,22 @@ def _fits(parameter: Parameter) -> bool:
     """Whether a slice is inside its whole and as large as its shape."""
     inside = all(0 <= low < high <= size for (low, high), size in zip(parameter.region, parameter.whole, strict=False))
     return inside and tuple(high - low for low, high in parameter.region) == parameter.shape
+
+
+def of_the_graph(files: Iterable[RankFile], traced: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:
+    """Every parameter is one of the traced graph, with its whole shape."""
+    for file in files:
+        for parameter in file.parameters.values():
+            place = parameter.map_source or parameter.source
+            name, whole = parameter.full_name, traced.get(parameter.full_name)
+            if whole is None:
+                near = get_close_matches(name, traced, 1)
+                help = f"did you mean `{near[0]}`" if near else "generate the code again: it is not that of this graph"
+                said = f"`{name}` on rank {file.rank} is no parameter of the traced graph"
+                yield error("parameter-slices-mismatch", said, place, help, ranks=(file.rank,))
+            elif whole != parameter.whole:
+                said = f"`{name}` on rank {file.rank} is {parameter.whole}, and {whole} in the traced graph"
+                yield error("parameter-slices-mismatch", said, place, ranks=(file.rank,))
 
 
 def slices(built: Built) -> Iterator[Finding]:

@@ -169,7 +169,7 @@ class Steps:
             found = results(operator, known, self.built.scalar)
         except Contradiction as error:
             if error.certain and operator.source is not None:
-                self.built.contradictions.append((str(error), operator.source, self.rank))
+                self.built.contradictions.append((str(error), operator.source, self.rank, _makers(operator, body)))
             return
         for name in made_by(operator):
             kind = found.get(name, body.stated.get(name))
@@ -201,6 +201,17 @@ class Steps:
             self.built.segments[name] = Segment(name, Phase.REDUCE, (), (), (operator,))
             self.built.groups[self.rank].add(base)
         self.step(Step(name, inputs=None, outputs=(), source=source))
+
+
+def _makers(operator: Operator, body: Body) -> tuple[tuple[str, Location], ...]:
+    """Where the operands of an operator were made in its body."""
+    operands = {name for name in getattr(operator, "inputs", ()) if isinstance(name, str)}
+    return tuple(
+        (name, entry.operator.source)
+        for entry in body.operators
+        for name in made_by(entry.operator)
+        if name in operands and entry.operator.source is not None
+    )
 
 
 def _gradient_names(file: RankFile) -> set[str]:

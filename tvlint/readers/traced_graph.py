@@ -23,6 +23,7 @@ from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.gencode_autograd import differentiated, gradient
 from tvlint.readers.gencode_methods import GETATTR
+from tvlint.readers.gencode_objects import Field
 from tvlint.readers.gencode_operators import IDENTITY, Gradual
 from tvlint.readers.gencode_shapes import Contradiction, Kind, bound_of, results
 from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
@@ -30,7 +31,7 @@ from tvlint.readers.nnscaler_adapters import Scope
 from tvlint.readers.nnscaler_operators import Operators
 from tvlint.readers.nnscaler_records import Malformed, Sources, Work, described, fields, kind, records_in, required, sequence
 from tvlint.readers.nnscaler_tensors import Tensors
-from tvlint.readers.traced_objects import Field, taken_apart
+from tvlint.readers.traced_objects import taken_apart
 from tvlint.readers.unsafe_pickle import unsafe_calls
 
 FORMAT = "nnscaler-graph"
@@ -69,8 +70,11 @@ def findings_of(path: str, data: bytes) -> tuple[Finding, ...]:
     return tuple(unsafe_calls(_loaded(path, data)[0], path))
 
 
-def input_kinds(path: str, data: bytes) -> dict[Field, Kind]:
-    """Shape and dtype of what the data loader gave while the graph was traced, by position and keys."""
+def traced(path: str, data: bytes) -> tuple[dict[Field, Kind], dict[str, tuple[int, ...]]]:
+    """What the graph was traced with: shape and dtype of what the loader gave, by position and keys, and of each parameter.
+
+    Parameters are those that operators use, by full name, with the whole shape.
+    """
     with without_collection():
         loaded, work = _loaded(path, data)
         try:
@@ -79,7 +83,9 @@ def input_kinds(path: str, data: bytes) -> dict[Field, Kind]:
         except Malformed as error:
             raise ReadError(str(error), Location(path)) from None
         declared = graph.tensors.declared
-        return {field: (declared[name].shape, declared[name].dtype) for field, name in inputs.items() if name in declared}
+        kinds = {field: (declared[name].shape, declared[name].dtype) for field, name in inputs.items() if name in declared}
+        parameters = (one for one in declared.values() if one.role in (Role.WEIGHT, Role.BUFFER) and one.dtype != "object")
+        return kinds, {one.logical: one.whole or one.shape for one in parameters}
 
 
 def _loaded(path: str, data: bytes) -> tuple[Loaded, Work]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from tvlint.ir.plan import Compute, Literal, Operand, Role, Value
-from tvlint.readers.gencode_objects import GETITEM, Path, in_order
+from tvlint.readers.gencode_objects import GETITEM, Field, in_order
 from tvlint.readers.gencode_operators import IDENTITY
 from tvlint.readers.nnscaler_tensors import Tensors
-
-Field: TypeAlias = tuple[int, Path]
-"""The position in what the loader gives, and the keys that lead from there."""
 
 
 def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tensors) -> tuple[dict[Field, str], list[Compute]]:

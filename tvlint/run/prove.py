@@ -69,7 +69,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     files = _files(pair)
     plans = read_pair(pair, progress, known)
     if not isinstance(plans, Plans):
-        return Report(problems=plans)
+        return Report(problems=tuple(dict.fromkeys(plans)))
     parallel, *variants = plans.kinds
     reference, seconds = plans.reference, pair.solver_seconds
     kept: list[Proof] = []

@@ -6,6 +6,31 @@ from tests.scenarios.scenario import correct
 
 SCENARIOS = (
     *correct(
+        "folded replicas with data of their own",
+        """
+mesh dp=2 tp=2
+replicate dp
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input x f32[4,8]
+loss l
+program ranks 0,1
+  h = linear(x, w1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+  s = softmax(y, dim=1)
+  l0 = sum(s)
+  l = all-reduce(l0) over dp
+  ds = backward l0 (grad(l))
+  dy = backward s (ds)
+  da, grad(w2) = backward p (dy)
+  dh = backward a (da)
+  _, grad(w1) = backward h (dh)
+  reduce-gradients w1, w2 over dp
+""",
+    ),
+    *correct(
         "all-gather decomposed into a ring that overlaps a matmul",
         """
 mesh tp=2

@@ -13,22 +13,31 @@ def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
     """The axes along which ranks compute the same values, so that a placement means something there.
 
     Along a pipeline axis ranks run different layers; there nothing is replicated, sharded or partial. An axis is one by its
-    name, or where its ranks compute mostly different values and never meet in a collective along it.
+    name, or where its ranks compute mostly different values and never meet in a collective along it. Folded replicas have data
+    of their own: their axis counts where the plan says how something lies over it.
     """
     names = facts.derived("computed names", lambda: [_computed(facts, each) for each in facts.plan.programs])
     exchanging = facts.derived("collective axes", lambda: _exchanging(facts))
+    silent = facts.derived("silent axes", lambda: _silent(facts))
     mesh, fold = facts.plan.mesh, facts.fold
     number = next(at for at, each in enumerate(facts.plan.programs) if each is program)
     own, rank = names[number], min(program.ranks, default=0)
     found = []
     for axis in mesh.axes:
-        if axis.size == 1 or rank >= mesh.size or axis.name in PIPELINE_AXES:
+        if axis.size == 1 or rank >= mesh.size or axis.name in PIPELINE_AXES or axis.name in silent:
             continue
         others = {fold.program_of(other) for other in mesh.along(rank, (axis.name,))} - {None, number}
         alike = all(2 * len(own & names[other]) >= len(own | names[other]) for other in others if other is not None)
         if alike or axis.name in exchanging:
             found.append(axis.name)
     return tuple(found)
+
+
+def _silent(facts: Facts) -> frozenset[str]:
+    """The axis of folded replicas, where no tensor is said to lie over it."""
+    axis = facts.plan.replication.axis
+    named = any(axis in (tensor.placements or {}) for tensor in facts.plan.tensors.values())
+    return frozenset() if named or facts.plan.replication.count < 2 else frozenset({axis})
 
 
 def messaged_axes(facts: Facts) -> frozenset[str]:

@@ -22,37 +22,29 @@ HIDDEN = 64
 def text(replicas: int, parallel: bool, layers: int, broken: bool = False) -> str:
     """A residual model of `layers` two-matrix layers, on one device or over `replicas` of eight tensor-parallel ranks."""
     rows, size = 2 * replicas, 4 * HIDDEN
-    lines = [f'plan "{layers} layers"', f"mesh dp={replicas} tp=8" if parallel else "mesh dp=1"]
+    first, second, cut = ("tp:S(0)", "tp:S(1)", "dp:S(0)") if parallel else ("", "", "")
+    lines = [f"mesh dp={replicas} tp=8" if parallel else "mesh dp=1"]
     for i in range(layers):
-        first, second = ("tp:S(0)", "tp:S(1)") if parallel else ("", "")
         lines += [f"weight u{i} f32[{size},{HIDDEN}] {first}", f"weight d{i} f32[{HIDDEN},{size}] {second}"]
-    lines += [f"input x0 f32[{rows},{HIDDEN}] {'dp:S(0)' if parallel else ''}", "loss l", "program"]
+    lines += [f"input x0 f32[{rows},{HIDDEN}] {cut}", "loss l", "program"]
     for i in range(layers):
-        lines += [f"h{i} = linear(x{i}, u{i})", f"a{i} = gelu(h{i})"]
-        if parallel:
-            lines += [f"p{i} = linear(a{i}, d{i})", f"y{i} = all-reduce(p{i}) over tp"]
-        else:
-            lines.append(f"y{i} = linear(a{i}, d{i})")
-        lines.append(f"x{i + 1} = add(x{i}, y{i})")
-    lines.append(f"s = sum(x{layers})")
-    lines.append("l = all-reduce(s) over dp" if parallel else "l = identity(s)")
-    lines.append(f"g{layers} = backward s (grad(l))" if parallel else f"g{layers} = backward s (grad(l))")
+        lines += [f"h{i} = linear(x{i}, u{i})", f"a{i} = gelu(h{i})", f"p{i} = linear(a{i}, d{i})"]
+        lines += [f"y{i} = all-reduce(p{i}) over tp" if parallel else f"y{i} = identity(p{i})", f"x{i + 1} = add(x{i}, y{i})"]
+    lines += [f"s = sum(x{layers})", "l = all-reduce(s) over dp" if parallel else "l = identity(s)"]
+    lines.append(f"g{layers} = backward s (grad(l))")
     for i in reversed(range(layers)):
-        made = f"p{i}" if parallel else f"y{i}"
         lines += [
             f"r{i}, dy{i} = backward x{i + 1} (g{i + 1})",
-            f"da{i}, grad(d{i}) = backward {made} (dy{i})",
+            f"da{i}, grad(d{i}) = backward p{i} (dy{i})",
             f"dh{i} = backward a{i} (da{i})",
-            f"{'q' if parallel else 't'}{i}, grad(u{i}) = backward h{i} (dh{i})",
+            f"q{i}, grad(u{i}) = backward h{i} (dh{i})",
+            f"t{i} = all-reduce(q{i}) over tp" if parallel else f"t{i} = identity(q{i})",
+            f"g{i} = add(r{i}, t{i})",
         ]
-        if parallel and not (broken and i == 0):
-            lines.append(f"t{i} = all-reduce(q{i}) over tp")
-        lines.append(f"g{i} = add(r{i}, {'q' if parallel and broken and i == 0 else 't'}{i})")
     weights = ", ".join(f"u{i}, d{i}" for i in range(layers))
     if parallel:
         lines.append(f"reduce-gradients {weights} over dp" + (" by avg" if broken else ""))
-    lines.append(f"update {weights}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, f"update {weights}"]) + "\n"
 
 
 def plan(replicas: int, parallel: bool, layers: int, broken: bool = False) -> Plan:

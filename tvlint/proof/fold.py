@@ -7,6 +7,7 @@ that replica r holds slot r of the batch; and what goes along it are sums. docs/
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeGuard
@@ -20,6 +21,7 @@ from tvlint.proof.gradients import returned_value
 from tvlint.proof.groups import resolved
 from tvlint.proof.machine import Derived
 from tvlint.proof.placed import Inputs
+from tvlint.proof.trouble import Trouble, everywhere
 
 _SUMS = ("", "sum", "avg")
 
@@ -68,6 +70,17 @@ def returns_all(world: World, fold: Folded, derived: Derived) -> bool:
             if tensor is not None and declares and world.terms.slot[value.term] != _declared_slot(tensor, fold.axis):
                 return False
     return True
+
+
+def of_first_replica(fold: Folded, troubles: Iterable[Trouble]) -> list[Trouble]:
+    """The troubles on ranks of the folded plan; those of other replicas are the same."""
+    ranks = {rank for program in fold.plan.programs for rank in program.ranks}
+    return [trouble for trouble in troubles if trouble.rank in ranks]
+
+
+def on_all_replicas(fold: Folded, troubles: Iterable[Trouble]) -> list[Trouble]:
+    """The troubles of the folded plan on the ranks of the written one."""
+    return [replace(trouble, rank=rank) for trouble in troubles for rank in everywhere(fold.plan, (trouble.rank,))]
 
 
 def _declared_slot(tensor: Tensor, axis: str) -> int:

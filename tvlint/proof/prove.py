@@ -13,7 +13,7 @@ from tvlint.ir.plan import Plan, ReduceGradients, Role
 from tvlint.proof.apply import World
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
-from tvlint.proof.fold import Folded, folded, returns_all
+from tvlint.proof.fold import Folded, folded, of_first_replica, on_all_replicas, returns_all
 from tvlint.proof.gradients import Expected, judge, judge_loss, judge_updates, reduced
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.nearest import Nearest
@@ -51,6 +51,9 @@ class Proof:
 
 _CONSEQUENCES = ("other-operator", "gathers-different-values", "sum-of-different-values")
 """Gaps that a mistake made elsewhere leaves behind; told only where no mistake was found."""
+
+_TOLD_AS_WRITTEN = 64
+"""What is wrong with a plan of so many ranks is found out on all of them, in its own slices; in larger ones on one replica."""
 
 
 def prove(
@@ -90,7 +93,10 @@ def _proved(
     keep: list[Proof] | None = None,
     fold: Folded | None = None,
 ) -> Verdict:
-    """The verdict on the pair; of one replica of a plan that writes all out, given as its `fold`, only Proved says anything."""
+    """The verdict on the pair.
+
+    With `fold` the parallel plan is one replica of a plan that writes all of them out; Unknown then says nothing of that plan.
+    """
     blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
     gap = _unpaired(parallel, reference)
     if gap is not None:
@@ -117,8 +123,8 @@ def _proved(
     if fold is None and keep is None:
         fold = folded(parallel, inner)
         if fold is not None and all(dim in (-1, own) for dim, own in zip(dims, fold.slots, strict=True)):
-            verdict = _proved(fold.plan, reference, assume, tell, repairs=False, solver_seconds=solver_seconds, fold=fold)
-            if verdict.outcome is Outcome.PROVED:
+            verdict = _proved(fold.plan, reference, assume, tell, repairs, solver_seconds, fold=fold)
+            if verdict.outcome is not Outcome.UNKNOWN:
                 return verdict
         fold = None
     if fold is not None and dims != fold.slots:
@@ -141,6 +147,8 @@ def _proved(
     def attempt(nearest: Nearest | None) -> tuple[Derived, list[Trouble]]:
         losses = frozenset(alone.seeded)
         derived = derive(many, parallel, inner, dims, count, losses=losses, dtypes=dict(dtypes), nearest=nearest, assume=assume)
+        if fold is not None:
+            derived.stages, derived.classes = (own * parallel.replication.count for own in (derived.stages, derived.classes))
         troubles: list[Trouble] = []
         held.clear()
         held.update(reduced(many, parallel, derived, micro_batches, troubles))
@@ -158,14 +166,12 @@ def _proved(
     )
     proved = derived.finished and not derived.fatal and not troubles and not wiring
     if proved and (fold is None or returns_all(many, fold, derived)):
-        replicas = 1 if fold is None else parallel.replication.count
-        count_of = derived.stages * replicas
-        stages = StageCounts(count_of, derived.classes * replicas, count_of, 0, 0)
+        stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
         verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)
         if keep is not None:
             keep.append(Proof(terms, values, alone, derived, held))
         return verdict if solver_seconds is None else _with_opinion(verdict, parallel, many, derived, solver_seconds, tell)
-    if fold is not None:
+    if fold is not None and (proved or parallel.mesh.size <= _TOLD_AS_WRITTEN):
         return blank
     tell("looking for causes", 0.8)
     derived, troubles = attempt(Nearest(terms, frozenset(derived.computed)))
@@ -173,11 +179,18 @@ def _proved(
     def proves(changed: Plan) -> bool:
         return _proved(changed, reference, assume, tell, repairs=False).outcome is Outcome.PROVED
 
+    def mended(troubles: list[Trouble]) -> str:
+        if fold is None:
+            return repair(parallel, troubles, proves)
+        return repair(fold.written, on_all_replicas(fold, troubles), proves)
+
     explained = derived.finished and not derived.fatal and not troubles and not wiring
     different = _different(terms, derived, explained)
     if repairs and not explained and any(trouble.fix is not None for trouble in different):
-        explained = bool(repair(parallel, different, proves))
+        explained = bool(mended(different))
         different = _different(terms, derived, explained)
+    if fold is not None:
+        wiring = of_first_replica(fold, wiring)
     told = [*wiring, *derived.troubles, *different]
     if not any(trouble.refutes for trouble in told):
         told = [*told, *troubles]
@@ -189,7 +202,7 @@ def _proved(
     if not repairs or sum(reason.refutes for reason in found) == 0:
         return verdict
 
-    words = repair(parallel, told, proves)
+    words = mended(told)
     return replace(verdict, reasons=(replace(found[0], repair=words), *found[1:])) if words else verdict
 
 

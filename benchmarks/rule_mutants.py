@@ -1,7 +1,7 @@
 """Which share of single mistakes in correct plans the rules find alone: `python -m benchmarks.rule_mutants [--missed]`.
 
-Every communication, wait and run of the correct scenarios is dropped, doubled, put in another place or changed in its group, dimension or
-operation. A mutant that no rule can tell from a correct plan (a dropped communication whose result nothing needs, say) counts as missed.
+Every communication, wait and run of the correct scenarios is dropped, or changed in its group, dimension, tag or operation. A
+mutant that no rule can tell from a correct plan (a dropped communication whose result nothing needs, say) counts as missed.
 """
 
 from __future__ import annotations

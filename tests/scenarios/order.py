@@ -423,15 +423,15 @@ program pp=1
         """
 mesh $MESH
 input a f32[4,8] tp:P
-input b f32[4,8] tp:P
+input m f32[4,8] tp:P(max)
 program tp=0
   x = all-reduce(a) over tp
-  y = all-reduce max(b2) over tp
+  y = all-reduce max(m) over tp
 program tp=1
-- y = all-reduce max(b2) over tp
+- y = all-reduce max(m) over tp
   x = all-reduce(a) over tp
-+ y = all-reduce max(b2) over tp
-""".replace("max(b2)", "max(m)").replace("input b f32[4,8] tp:P", "input m f32[4,8] tp:P(max)"),
++ y = all-reduce max(m) over tp
+""",
         ("tp=2", "dp=2 tp=2"),
     ),
     *pair(

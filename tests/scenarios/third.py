@@ -302,6 +302,36 @@ program
 """,
     ),
     *pair(
+        "written-out optimizer step on a gradient of one rank", "missing-gradient-reduction",
+        """
+mesh dp=2
+weight w f32[8,8]
+state m f32[8,8]
+input x f32[4,8] dp:S(0)
+input dl f32[4,8] dp:S(0)
+program
+  y = linear(x, w)
+  _, g = backward y (dl)
++ r = all-reduce avg(g) over dp
++ adam_step(w!, r, m!)
+- adam_step(w!, g, m!)
+""",
+    ),
+    *pair(
+        "use before the receive", "use-before-definition",
+        """
+mesh pp=2
+weight w f32[8,8]
+input x f32[4,8]
+program pp=0
+  send x to pp+1
+program pp=1
+- y = linear(h, w)
+  recv h: f32[4,8] from pp-1
++ y = linear(h, w)
+""",
+    ),
+    *pair(
         "replicated gradient averaged after a sum", "wrong-gradient-scale",
         """
 mesh dp=2 cp=2

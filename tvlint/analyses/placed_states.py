@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvlint.analyses.placed import words
 from tvlint.analyses.placed_walk import Walk
-from tvlint.ir.placement import Shard
+from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Compute, Role
 
 _STEPS = ("adam", "adagrad", "sgd", "momentum", "lamb", "lars", "lion", "muon", "rmsprop", "adafactor", "optimizer", "optim")
@@ -21,8 +21,9 @@ def states(walk: Walk, operator: Compute) -> None:
     names = [name for name in operator.inputs if isinstance(name, str)]
     tensors = [walk.plan.tensors[name] for name in names if name in walk.plan.tensors]
     held = [tensor for tensor in tensors if tensor.role is Role.STATE]
-    if not held or not is_step(operator):
+    if not is_step(operator):
         return
+    _unreduced(walk, operator, names)
     others = [tensor for tensor in tensors if tensor.role in (Role.WEIGHT, Role.GRADIENT, Role.STATE)]
     for state in held:
         for other in others:
@@ -39,6 +40,19 @@ def states(walk: Walk, operator: Compute) -> None:
                 if isinstance(own, Shard) and isinstance(against, Shard) and own != against:
                     walk.say("state-of-another-shard", state.name, axis, operator.op, other.name, words(own), words(against))
                     return
+
+
+def _unreduced(walk: Walk, operator: Compute, names: list[str]) -> None:
+    """Says where a step takes a gradient that is still partial, for a weight that the ranks of the axis share."""
+    weight = next((name for name in names if name in walk.plan.tensors and walk.plan.tensors[name].role is Role.WEIGHT), "")
+    for name in names:
+        owner = walk.gradients.get(name, "")
+        tensor = walk.plan.tensors.get(name)
+        if not weight or (owner != weight and (tensor is None or tensor.role is not Role.GRADIENT)):
+            continue
+        for axis in walk.axes:
+            if isinstance(walk.value(name).on.get(axis), Partial):
+                walk.say("missing-gradient-reduction", name, axis, operator.op, weight)
 
 
 def _box(region: tuple[tuple[int, int], ...]) -> str:

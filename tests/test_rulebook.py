@@ -121,6 +121,10 @@ def test_settings_that_a_checkpoint_gives_are_unknown() -> None:
     assert values.value("num_layers") == 24
     assert isinstance(values.value("hidden_size"), Unknown)
     assert isinstance(values.value("num_query_groups"), Unknown)
+    assert isinstance(values.is_set("hidden_size"), Unknown)
+    assert values.value("tensor_model_parallel_size") == 1
+    grid = Values(configuration(use_checkpoint_args=True, use_mp_args_from_checkpoint_args=True, tensor_model_parallel_size=4))
+    assert isinstance(grid.value("tensor_model_parallel_size"), Unknown)
 
 
 @pytest.mark.parametrize(

@@ -318,6 +318,24 @@ program
 """,
     ),
     *pair(
+        "parameters of the next step gathered before this one's update", "gathered-before-update",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+input x f32[4,8] dp:S(0)
+input dl f32[4,16] dp:S(0)
+program
+  full = all-gather(w, dim=0) over dp
+  y = linear(x, full)
+  _, d = backward y (dl)
+  grad(w) = reduce-scatter(d, dim=0) over dp
+- next = all-gather(w, dim=0) over dp
+  update w
++ next = all-gather(w, dim=0) over dp
+  z = linear(x, next)
+""",
+    ),
+    *pair(
         "use before the receive", "use-before-definition",
         """
 mesh pp=2

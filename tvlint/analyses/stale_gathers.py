@@ -1,0 +1,64 @@
+"""Gathered parameters that are older than the optimizer step before their use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.operands import reads
+from tvlint.ir.plan import Collective, Communicate, Plan, Program, Role, Update
+
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StaleGather:
+    """`name`, gathered from `weight` at `gathered`, is read at (`segment`, `index`), after the step at `stepped`."""
+
+    segment: str
+    index: int
+    name: str
+    weight: str
+    gathered: Where
+    stepped: Where
+    ranks: tuple[int, ...]
+
+
+def stale_gathers(plan: Plan) -> Iterator[StaleGather]:
+    """The first use of every gathered parameter that an optimizer step has overtaken; once per operator."""
+    gathers = [operator for segment in plan.segments.values() for operator in segment.operators if _gathers(plan, operator)]
+    seen: set[Where] = set()
+    for program in plan.programs if gathers else ():
+        for found in _in_program(plan, program):
+            if (found.segment, found.index) not in seen:
+                seen.add((found.segment, found.index))
+                yield found
+
+
+def _gathers(plan: Plan, operator: object) -> bool:
+    if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_GATHER or len(operator.inputs) != 1:
+        return False
+    tensor = plan.tensors.get(operator.inputs[0])
+    return tensor is not None and tensor.role is Role.WEIGHT
+
+
+def _in_program(plan: Plan, program: Program) -> Iterator[StaleGather]:
+    copies: dict[str, tuple[str, Where]] = {}
+    stale: dict[str, tuple[str, Where, Where]] = {}
+    for step in program.steps:
+        segment = plan.segments.get(step.segment)
+        for index, operator in enumerate(segment.operators) if segment is not None else ():
+            where = (step.segment, index)
+            for name in reads(operator):
+                if name in stale:
+                    weight, gathered, stepped = stale.pop(name)
+                    yield StaleGather(*where, name, weight, gathered, stepped, program.ranks)
+            if isinstance(operator, Communicate) and _gathers(plan, operator):
+                for name in operator.outputs:
+                    copies[name] = (operator.inputs[0], where)
+                    stale.pop(name, None)
+            if isinstance(operator, Update):
+                for name, (weight, gathered) in list(copies.items()):
+                    if weight in operator.weights:
+                        stale[name] = (weight, gathered, where)
+                        del copies[name]

@@ -206,11 +206,12 @@ def _of_one_slot(run: Running, value: Relation, slots: int) -> bool:
     if len(value.parts) > 1 or run.world.tables.terms[value.term].slot >= 0:
         return False
     (part,) = value.parts
-    head = run.world.tables.terms[value.term].head
-    mean = len(head) > 3 and isinstance(head[-2], tuple) and len(head[-2]) > 3 and bool(head[-2][-2])
-    if part.coefficient != 1 and not (mean and part.coefficient == slots):
+    if len(part.sums) != 1:
         return False
-    return len(part.sums) == 1 and all((own.low, own.high) == (0, own.size) for own in part.sums)
+    (own,) = part.sums
+    head = run.world.tables.terms[own.origin].head
+    mean = len(head) > 3 and isinstance(head[-2], tuple) and len(head[-2]) > 3 and own.number in head[-2][-2]
+    return (own.low, own.high) == (0, own.size) and (part.coefficient == 1 or (mean and part.coefficient == slots))
 
 
 def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:

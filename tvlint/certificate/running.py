@@ -17,6 +17,7 @@ from tvlint.certificate.placed import Inputs, input_of, members_of, parameter, p
 from tvlint.certificate.sums import added
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import Collective, Communicate, Compute, Plan, Receive, Role, Segment, Send, Step
+from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.table import spec_of
 
 Channel: TypeAlias = "tuple[int, int, str]"
@@ -191,7 +192,7 @@ def communicate(run: Running, rank: Rank, own: Communicate) -> None:
     gives = own.kind is not Collective.BROADCAST or own.root == rank.number
     if rank.number not in members or len(own.inputs) > 1 or len(own.outputs) > 1 or (gives and not own.inputs):
         raise Rejected(f"rank {rank.number} takes part in a collective of others, or with several tensors")
-    if own.dtype.startswith(("int", "uint", "bool")) and any(
+    if holds_whole_numbers(own.dtype) and any(
         name in run.plan.tensors and run.plan.tensors[name].dtype != own.dtype for name in own.inputs
     ):
         raise Rejected(f"numbers are communicated as {own.dtype}")

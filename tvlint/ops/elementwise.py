@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from math import pi, sqrt
 
@@ -38,9 +39,16 @@ def _broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]
     return tuple(operands), names, tuple(literals)
 
 
+def _two(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
+    """As `broadcast`, of two operands."""
+    if len(call.inputs) != 2:
+        raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+    return _broadcast(call)
+
+
 def _sum(call: Call) -> Bound:
     call.reject_unknown("alpha")
-    operands, output, literals = _broadcast(call)
+    operands, output, literals = _two(call)
     alpha = call.attributes.get("alpha", 1)
     if literals:
         return Bound(operands, (output,), attributes=(alpha, *literals))
@@ -56,14 +64,14 @@ def call_is_add(call: Call) -> bool:
 
 def _product(call: Call) -> Bound:
     call.reject_unknown()
-    operands, output, literals = _broadcast(call)
+    operands, output, literals = _two(call)
     linear = tuple(frozenset({position}) for position in range(len(operands)))
     return Bound(operands, (output,), linear=linear, attributes=literals, commutative=len(operands) == 2)
 
 
 def _quotient(call: Call) -> Bound:
     call.reject_unknown("rounding_mode")
-    operands, output, literals = _broadcast(call)
+    operands, output, literals = _two(call)
     if call.attributes.get("rounding_mode") is not None:
         return Bound(operands, (output,), attributes=(call.attributes["rounding_mode"], *literals))
     divides_by_tensor = isinstance(call.inputs[0], Literal)
@@ -72,7 +80,7 @@ def _quotient(call: Call) -> Bound:
 
 def _power(call: Call) -> Bound:
     call.reject_unknown()
-    operands, output, literals = _broadcast(call)
+    operands, output, literals = _two(call)
     return Bound(operands, (output,), attributes=literals)
 
 
@@ -103,10 +111,12 @@ def _linear_unary(*attributes: str) -> Callable[[Call], Bound]:
 
 
 def holds_whole_numbers(dtype: Value) -> bool:
-    """Whether `dtype` names a type that a real number is rounded to: casting to it is not linear."""
-    return isinstance(dtype, str) and dtype.rsplit(".", 1)[-1].startswith(
-        ("int", "uint", "long", "short", "char", "byte", "bool", "qint")
-    )
+    """Whether `dtype` names a type that a real number is rounded to, as torch or plan text spell it: casting to it is not
+    linear."""
+    return isinstance(dtype, str) and _WHOLE.match(dtype.rsplit(".", 1)[-1]) is not None
+
+
+_WHOLE = re.compile(r"q?u?int|[iu]\d|long|short|char|byte|bool", re.IGNORECASE)
 
 
 def _pair(bound: Bound, operands: Sequence[Array], field: Field, literals: Sequence[Value]) -> tuple[list[str], list[Array]]:

@@ -80,7 +80,9 @@ def _embedding(call: Call) -> Bound:
     if len(weight) != 2:
         raise UnsupportedError(f"`embedding` with a weight of shape {weight}")
     start, stop, padding = (call.attributes.get(name) for name in ("start", "stop", "padding_idx"))
-    stated = isinstance(start, int) and isinstance(stop, int)
+    stated = type(start) is int and type(stop) is int
+    if not stated and (start is not None or stop is not None):
+        raise UnsupportedError(f"`embedding` with `start` {start} and `stop` {stop}")
     splits = stated and padding is None
     return Bound(
         (rows, ("n", "e")),

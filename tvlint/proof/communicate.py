@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from tvlint.ir.plan import Collective, Communicate, Receive, Role, Send
+from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import blame, name_of, tell
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange, over_replicas
@@ -26,7 +27,7 @@ class Blocked(Exception):
 
 def communicate(machine: Machine, rank: RankState, operator: Communicate) -> None:
     members = members_of(machine.plan, operator.group, rank.number)
-    if operator.dtype.startswith(("int", "uint", "bool")) and operator.inputs:
+    if holds_whole_numbers(operator.dtype) and operator.inputs:
         tensor = machine.plan.tensors.get(operator.inputs[0])
         if tensor is not None and tensor.dtype != operator.dtype:
             text = f"communicates {tensor.dtype} as {operator.dtype}"

@@ -378,10 +378,9 @@ def _one_slot(world: World, value: Value, slots: int) -> bool:
     """Whether the value is exactly its slot's part: of a sum its addend, of a mean the mean over the slot."""
     if value.clean:
         return True
-    if world.terms.slot[value.term] >= 0 or len(value.leaves) != 1:
+    if world.terms.slot[value.term] >= 0 or len(value.leaves) != 1 or len(value.leaves[0].pending) != 1:
         return False
     leaf = value.leaves[0]
-    averages = world.terms.averages(value.term)
-    if leaf.coefficient != 1 and not (averages and leaf.coefficient == slots):
-        return False
-    return len(leaf.pending) == 1 and all(_whole(entry) for entry in leaf.pending)
+    (entry,) = leaf.pending
+    averages = world.terms.averages(entry.origin, entry.number)
+    return _whole(entry) and (leaf.coefficient == 1 or (averages and leaf.coefficient == slots))

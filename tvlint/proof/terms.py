@@ -50,11 +50,11 @@ class Terms:
         """The term, if it is there already."""
         return self._numbers.get((head, operands, shape, slot))
 
-    def averages(self, term: int) -> bool:
-        """Whether the term's own operator is a mean: its key lists what is averaged, after what is summed."""
+    def averages(self, term: int, number: int) -> bool:
+        """Whether the term's own operator is a mean over dimension `number`: its key lists these after what is summed."""
         head = self.keys[term]
         pattern = head[-2] if len(head) > 3 else ()
-        return isinstance(pattern, tuple) and len(pattern) > 3 and bool(pattern[-2])
+        return isinstance(pattern, tuple) and len(pattern) > 3 and number in pattern[-2]
 
     def foreign(self, term: int) -> bool:
         """Whether the reference does not compute the term."""

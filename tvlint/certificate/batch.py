@@ -25,6 +25,7 @@ from tvlint.ir.plan import (
     Segment,
     Send,
     Step,
+    Tensor,
     Update,
     Wait,
 )
@@ -129,8 +130,14 @@ def _check_like_first(plan: Plan, first: list[Step], other: list[Step]) -> None:
         if first_ is None or other_ is None:
             raise Rejected(f"`{b[0]}` of micro-batch {number} is not declared")
         alike = (first_.shape, first_.dtype, first_.role) == (other_.shape, other_.dtype, other_.role)
+        alike = alike and (first_.role is not Role.INPUT or _slice(first_) == _slice(other_))
         if not alike or (_shared(plan, a[0]) and first_.role is not Role.INPUT):
             raise Rejected(f"`{b[0]}` of micro-batch {number} is declared otherwise than `{a[0]}` of the first")
+
+
+def _slice(tensor: Tensor) -> tuple[object, ...]:
+    """The piece of an input that the tensor is declared to hold."""
+    return tensor.whole, tensor.region, tensor.part, dict(tensor.placements or {})
 
 
 def _check_mirrors(plan: Plan, program: Program) -> None:

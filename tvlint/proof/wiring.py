@@ -22,6 +22,7 @@ from tvlint.ir.plan import (
     Segment,
     Send,
     Step,
+    Tensor,
     Update,
     Wait,
 )
@@ -33,6 +34,9 @@ Entry: TypeAlias = tuple[object, int, int]
 """One communication of a rank: which operator, for which micro-batch, with which tag."""
 
 _ONCE = (Phase.REDUCE, Phase.OPTIMIZER)
+
+_GIVEN = (Role.INPUT, Role.WEIGHT, Role.BUFFER)
+"""What lies where it is declared to lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +57,11 @@ def micro_batches_of(plan: Plan) -> int:
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     """What keeps the micro-batches from being alike on some rank."""
     found = False
-    finals = Finals(plan)
+    finals, loaded = Finals(plan), _loaded(plan)
     for program in plan.programs:
         for trouble in (
             *_counts(plan, program, micro_batches),
-            *_values(plan, program),
+            *_values(plan, program, loaded),
             *finals.troubles(program),
         ):
             found = True
@@ -111,7 +115,7 @@ def _once(plan: Plan, segment: Segment) -> bool:
     return segment.phase in _ONCE and all(isinstance(own, ends) for own in segment.operators)
 
 
-def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
+def _values(plan: Plan, program: Program, loaded: frozenset[str]) -> Iterator[Trouble]:
     """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
     held: dict[object, list[_Source]] = {}
     owners: dict[object, int] = {}
@@ -133,10 +137,10 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
             )
             continue
         pairs = (*zip(segment.inputs, inputs, strict=True), *zip(segment.outputs, outputs, strict=True))
-        unlike = next(((inner, outer) for inner, outer in pairs if not _alike(plan, inner, outer)), None)
+        unlike = next(((inner, outer) for inner, outer in pairs if not _alike(plan, inner, outer, loaded)), None)
         if unlike is not None and unlike not in told:
             told.add(unlike)
-            text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and is declared with another shape or type"
+            text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and is declared with another shape, type or slice"
             yield Trouble("unlike-values", False, text, -1, segment.name, source=step.source)
         read = [_key(step, name, step.inputs) for name in inputs]
         made = [_key(step, name, step.outputs) for name in outputs]
@@ -168,12 +172,34 @@ def _values(plan: Plan, program: Program) -> Iterator[Trouble]:
                 yield Trouble("crossed-micro-batches", True, text, -1, segment.name, source=step.source)
 
 
-def _alike(plan: Plan, inner: str, outer: str) -> bool:
+def _alike(plan: Plan, inner: str, outer: str, loaded: frozenset[str]) -> bool:
     """Whether the name that a run gives a value declares what the segment's own name declares."""
     one, other = plan.tensors.get(inner), plan.tensors.get(outer)
     if inner == outer or one is None or other is None:
         return True
-    return (one.shape, one.dtype, one.role) == (other.shape, other.dtype, other.role)
+    if (one.shape, one.dtype, one.role) != (other.shape, other.dtype, other.role):
+        return False
+    if one.role in (Role.WEIGHT, Role.BUFFER) and one.logical != other.logical:
+        return False
+    if one.role is Role.INPUT and _input(one) != _input(other) and _input(other) in loaded:
+        return False
+    return one.role not in _GIVEN or _place(one) == _place(other)
+
+
+def _place(tensor: Tensor) -> tuple[object, ...]:
+    """Which piece of a value the tensor is declared to hold."""
+    return tensor.whole, tensor.region, tensor.part, dict(tensor.placements or {})
+
+
+def _input(tensor: Tensor) -> str:
+    return tensor.logical or tensor.name
+
+
+def _loaded(plan: Plan) -> frozenset[str]:
+    """The inputs that segments load and read; a micro-batch may have a name of its own for its share of one."""
+    names = {name for segment in plan.segments.values() for name in (*segment.inputs, *segment.outputs)}
+    tensors = (plan.tensors[name] for name in names if name in plan.tensors)
+    return frozenset(_input(tensor) for tensor in tensors if tensor.role is Role.INPUT)
 
 
 def _key(step: Step, name: str, given: tuple[str, ...] | None) -> object:

@@ -96,9 +96,9 @@ def _only_sums(plan: Plan, axis: str) -> bool:
     for own in operators(plan):
         if isinstance(own, ReduceGradients) and own.replicated:
             return False
-        if isinstance(own, Communicate) and axis in resolved(plan, own.group).axes:
-            if own.kind is not Collective.ALL_REDUCE or own.reduce not in _SUMS:
-                return False
+        along = isinstance(own, Communicate) and axis in resolved(plan, own.group).axes
+        if isinstance(own, Communicate) and along and not (own.kind is Collective.ALL_REDUCE and own.reduce in _SUMS):
+            return False
     return True
 
 
@@ -116,7 +116,7 @@ def _slots(plan: Plan, inputs: Inputs, axis: str) -> tuple[int, ...] | None:
 
 
 def _cut(mesh: Mesh, tensor: Tensor, axis: str) -> int | None:
-    """The dimension of which replica r holds the r-th of equal pieces, whatever other axes make of that piece; None for none."""
+    """The dimension of which replica r has the r-th of equal pieces, whatever other axes make of that piece; None for none."""
     whole, placements = tensor.whole, tensor.placements or {}
     own = placements.get(axis)
     if whole is None or tensor.region is not None or tensor.part != (0, 1) or not _is_slice(own, whole):

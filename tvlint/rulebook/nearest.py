@@ -48,10 +48,16 @@ WEIGHTS: Mapping[str, float] = {
 }
 """How much of a change it is to double or halve a setting: how a model is split counts less than what the model is."""
 
-MOST_CANDIDATES = 30
-"""So many values of one setting are tried."""
-MOST_JUDGEMENTS = 40_000
+MOST_CANDIDATES = 24
+"""So many of the nearest values of one setting are tried."""
+_USUAL = frozenset({1, 2, 4, 8, 16, 32, 64})
+"""Values that are tried however far they are."""
+MOST_SETTINGS = 8
+"""Of more settings at once, no changes are looked for."""
+MOST_JUDGEMENTS = 4_000
 """So often rules are judged in the search for one repair; after that there is none."""
+MOST_ASKED = 80
+"""So often z3 is asked for a choice in the search for one repair."""
 MOST_SHOWN = 3
 _LARGEST = 1 << 24
 
@@ -90,7 +96,7 @@ def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Seque
                 (rule, f"no other rule breaks with {_alternatives(own)}") for rule, own in zip(members, alone, strict=True)
             )
             continue
-        found = list(search.several())
+        found = list(_Search(configuration, rules, members, more=search.touched).several())
         if found:
             yield members[0], f"all rules hold with {_alternatives(found)}"
 
@@ -170,11 +176,17 @@ class _Search:
     """Changes of the settings that the violated rules of one configuration read."""
 
     def __init__(
-        self, configuration: Configuration, rules: Sequence[Rule], violated: Sequence[Rule], besides: Sequence[Rule] = ()
+        self,
+        configuration: Configuration,
+        rules: Sequence[Rule],
+        violated: Sequence[Rule],
+        besides: Sequence[Rule] = (),
+        more: frozenset[str] = frozenset(),
     ) -> None:
-        """`besides` are rules that are violated as well and may stay so."""
+        """`besides` are rules that are violated as well and may stay so; `more` are settings that may change too."""
         self.configuration = configuration
-        found = sorted({name for rule in violated for name in read_by(rule) if adjustable(configuration, name)})
+        read = more.union(*map(read_by, violated))
+        found = sorted(name for name in read if adjustable(configuration, name))
         self.settings = {name: configuration.settings[name] for name in found}
         self.values: dict[str, int] = {
             name: value for name, own in self.settings.items() if isinstance(value := own.value, int)
@@ -188,13 +200,19 @@ class _Search:
         ]
         self.domains = {name: tuple(self._candidates(name, before)) for name in found}
         self.left = MOST_JUDGEMENTS
+        self.asked = 0
+        self.touched: frozenset[str] = frozenset()
+        """The settings of the rules that a single change broke."""
 
     def single(self) -> Iterator[tuple[Change, ...]]:
         """For each setting the nearest value that is enough by itself; the cheapest first."""
         found = []
         for name, domain in self.domains.items():
             for value in domain[1:]:
-                if self.fault({name: value}) is None:
+                broken = self.fault({name: value})
+                if broken is not None:
+                    self.touched |= read_by(broken)
+                else:
                     found.append((self.cost(name, value), name, value))
                     break
         for _, name, value in sorted(found)[:MOST_SHOWN]:
@@ -202,6 +220,8 @@ class _Search:
 
     def several(self) -> Iterator[tuple[Change, ...]]:
         """The nearest values where more than one setting has to change."""
+        if not 1 < len(self.domains) <= MOST_SETTINGS:
+            return
         from tvlint.rulebook.nearest_choice import Choices
 
         choices = Choices(self.domains, self.cost)
@@ -230,7 +250,8 @@ class _Search:
 
     def _allowed(self, choices: Choices, cost: int) -> dict[str, int]:
         """The changes of a choice that all rules allow: z3 chooses, the rules judge, what they refuse is not chosen again."""
-        while self.left > 0:
+        while self.left > 0 and self.asked < MOST_ASKED:
+            self.asked += 1
             chosen = choices.within(cost)
             if chosen is None:
                 return {}
@@ -302,4 +323,5 @@ class _Search:
             found |= {low, low + number, low - number, low + 2 * number}
             found |= {number // divisor for divisor in range(1, 65) if number % divisor == 0}
         near = sorted((self.cost(name, value), value) for value in found if 0 < value <= _LARGEST and value != present)
-        return [present, *(value for _, value in near[:MOST_CANDIDATES])]
+        kept = near[:MOST_CANDIDATES] + [own for own in near[MOST_CANDIDATES:] if own[1] in _USUAL]
+        return [present, *(value for _, value in kept)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import z3
 
-_LIMIT = 2_000_000
+_LIMIT = 300_000
 """What one answer may cost, in z3's own units, which do not depend on the machine."""
 
 

@@ -96,6 +96,7 @@ def _proved(
     """The verdict on the pair.
 
     With `fold` the parallel plan is one replica of a plan that writes all of them out; Unknown then says nothing of that plan.
+    Without `repairs` only Proved says anything.
     """
     blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
     gap = _unpaired(parallel, reference)
@@ -124,7 +125,7 @@ def _proved(
         fold = folded(parallel, inner)
         if fold is not None and all(dim in (-1, own) for dim, own in zip(dims, fold.slots, strict=True)):
             verdict = _proved(fold.plan, reference, assume, tell, repairs, solver_seconds, fold=fold)
-            if verdict.outcome is not Outcome.UNKNOWN:
+            if verdict.outcome is not Outcome.UNKNOWN or (not repairs and parallel.mesh.size > _TOLD_AS_WRITTEN):
                 return verdict
         fold = None
     if fold is not None and dims != fold.slots:
@@ -171,7 +172,7 @@ def _proved(
         if keep is not None:
             keep.append(Proof(terms, values, alone, derived, held))
         return verdict if solver_seconds is None else _with_opinion(verdict, parallel, many, derived, solver_seconds, tell)
-    if fold is not None and (proved or parallel.mesh.size <= _TOLD_AS_WRITTEN):
+    if not repairs or (fold is not None and (proved or parallel.mesh.size <= _TOLD_AS_WRITTEN)):
         return blank
     tell("looking for causes", 0.8)
     derived, troubles = attempt(Nearest(terms, frozenset(derived.computed)))
@@ -186,7 +187,7 @@ def _proved(
 
     explained = derived.finished and not derived.fatal and not troubles and not wiring
     different = _different(terms, derived, explained)
-    if repairs and not explained and any(trouble.fix is not None for trouble in different):
+    if not explained and any(trouble.fix is not None for trouble in different):
         explained = bool(mended(different))
         different = _different(terms, derived, explained)
     if fold is not None:
@@ -199,7 +200,7 @@ def _proved(
     found = reasons(parallel, told, partial(scenes, parallel, terms, derived))
     outcome = Outcome.REFUTED if any(reason.refutes for reason in found) else Outcome.UNKNOWN
     verdict = replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
-    if not repairs or sum(reason.refutes for reason in found) == 0:
+    if not any(reason.refutes for reason in found):
         return verdict
 
     words = mended(told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -46,7 +46,7 @@ def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
     names = [axis.name for axis in plan.mesh.axes if axis.size > 1 and axis.name != _folded(plan)]
     for count in range(1, len(names) + 1):
         for axes in combinations(names, count):
-            groups = {tuple(rank for rank in plan.mesh.along(rank, axes) if rank in sums) for rank in sums}
+            groups = _groups(plan, sums, axes)
             if any(len(group) < 2 for group in groups):
                 continue
             group_of = {rank: Group(ranks=group) for group in groups for rank in group}
@@ -62,6 +62,15 @@ def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
             what = ", ".join(dict.fromkeys(tensors))
             producer = name_of(next(iter(sums.values())).producer)
             yield f"all-reduce {what} over {over} after {producer}", _edited(plan, edits)
+
+
+def _groups(plan: Plan, ranks: Iterable[int], axes: tuple[str, ...]) -> set[tuple[int, ...]]:
+    """The ranks in groups that differ only on the axes."""
+    groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for rank in sorted(ranks):
+        outside = tuple((name, at) for name, at in plan.mesh.coordinates(rank).items() if name not in axes)
+        groups.setdefault(outside, []).append(rank)
+    return {tuple(group) for group in groups.values()}
 
 
 def _folded(plan: Plan) -> str:

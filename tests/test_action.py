@@ -89,7 +89,33 @@ def test_inputs_reach_the_command_and_never_the_shell(runner: Path) -> None:
     assert step.outputs["exit-code"] == "1"
     assert not list(runner.rglob("ran"))
     step = run(runner, working_directory=folder.name, fail_on="$(touch ran)")
-    assert step.outputs["exit-code"] == "2"
+    assert step.outputs == {"exit-code": "2", "sarif": ""}
+    assert not list(runner.rglob("ran"))
+
+
+def test_what_a_change_alters_is_annotated_and_summed_up(runner: Path) -> None:
+    workspace = runner / "workspace"
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=workspace, check=True)
+
+    (workspace / "train.sh").write_text(
+        "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 --bf16 \\\n"
+        "  --num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 512 --max-position-embeddings 512\n"
+    )
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    script = (workspace / "train.sh").read_text()
+    (workspace / "train.sh").write_text(script.replace("parallel-size 2", "parallel-size 4"))
+    step = run(runner, compare="main")
+    assert re.search(r"^::warning file=train\.sh,line=1,.*::the global batch goes from 4 to 2", step.log, re.MULTILINE), (
+        step.log
+    )
+    assert "| --tensor-model-parallel-size | 2 | **4** |" in step.summary
+    assert step.outputs["exit-code"] == "0"
+    assert run(runner, compare="main", fail_on="warning").outputs["exit-code"] == "1"
+    assert run(runner, compare="$(touch ran)").outputs["exit-code"] == "2"
     assert not list(runner.rglob("ran"))
 
 

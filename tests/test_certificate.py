@@ -83,7 +83,7 @@ def test_what_cannot_be_read_or_written_exits_2(tmp_path: Path, capsys: pytest.C
 def test_the_checker_knows_all_that_an_annotation_can_say() -> None:
     """A field or family that the checker does not know might change what an operator means."""
     known = {"operands", "outputs", "reduced", "averaged", "whole", "linear", "attributes", "commutative", "shape_only"}
-    known |= {"zero_gradient", "ranges", "row_wise", "indices", "sizes", "assumption", "splits", "masked"}
+    known |= {"zero_gradient", "ranges", "row_wise", "indices", "sizes", "assumption", "splits", "masked", "draws"}
     assert {field.name for field in fields(Bound)} == known, "say in tvlint/certificate what the new field means"
     assert {own.value for own in Family} == {"indexed", "identity", "reshape", "merge"}
 

@@ -143,8 +143,8 @@ def test_a_split_dimension_is_not_cut_joined_or_accumulated(forward: str, backwa
     assert "split-dimension" in reasons(verdict), [reason.message for reason in verdict.reasons]
 
 
-def test_dropout_that_draws_is_unknown() -> None:
-    reference = plan_of("z = dropout(y, p=0.1)", "dy = backward z (dz)")
+def test_dropout_of_which_the_plan_does_not_say_whether_it_draws_is_unknown() -> None:
+    reference = plan_of('z = dropout(y, p=0.1, training="self.training")', "dy = backward z (dz)")
     verdict = verdict_on(tensor_parallel(reference), reference)
     assert verdict.outcome is Outcome.UNKNOWN
     assert "unsupported-operator" in reasons(verdict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from math import prod
 from typing import Any, TypeAlias
 
@@ -179,9 +180,46 @@ def _cross_entropy(values: list[Any], attributes: Attributes) -> tuple[Array, ..
     return (np.reshape(picked.sum() / (len(labels) if reduction == "mean" else 1), (1,)),)
 
 
-def scores_of(q: Array, k: Array, attributes: Attributes) -> Array:
+def kept_of(values: Array, share: float) -> Array:
+    """What dropout multiplies the elements with: what is drawn follows from their values, the same wherever they are."""
+
+    def draw(value: float) -> float:
+        digest = blake2b(f"{value:.6e}".encode(), digest_size=6).digest()
+        return int.from_bytes(digest, "big") / 2**48
+
+    drawn = np.vectorize(draw, otypes=[float])(values)
+    return (drawn >= share) / (1 - share)
+
+
+def dropped_share(values: list[Any], attributes: Attributes) -> float:
+    """The share that a call of dropout drops."""
+    given = dict(zip(("p", "training"), values[1:], strict=False)) | dict(attributes)
+    share = given.get("p", 0.5) if given.get("training", True) else 0.0
+    if not 0 <= share < 1:
+        raise FailureError(f"a share of {share}")
+    return float(share)
+
+
+def _dropout(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    return (values[0] * kept_of(values[0], dropped_share(values, attributes)),)
+
+
+def attended(values: list[Any], attributes: Attributes) -> tuple[Array, Array, Array, Array | None]:
+    """Queries, keys and values, these with as many heads as the queries, and the mask if there is one."""
+    query, key, value = values[:3]
+    mask = next((own for own in values[3:] if isinstance(own, np.ndarray)), None)
+    if attributes.get("enable_gqa"):
+        times = query.shape[-3] // key.shape[-3]
+        key, value = np.repeat(key, times, axis=-3), np.repeat(value, times, axis=-3)
+    if query.shape[:-2] != key.shape[:-2]:
+        raise FailureError(f"{query.shape[-3]} heads attend to {key.shape[-3]}")
+    return query, key, value, mask
+
+
+def scores_of(q: Array, k: Array, attributes: Attributes, mask: Array | None = None) -> Array:
     """The scores of all queries and keys, minus infinity where a causal query may not look."""
     found = q @ np.swapaxes(k, -1, -2) * (attributes.get("scale") or q.shape[-1] ** -0.5)
+    found = found if mask is None else found + mask
     if not attributes.get("is_causal", False):
         return np.asarray(found)
     for start, stop, size in (("query_start", "query_stop", q.shape[-2]), ("key_start", "key_stop", k.shape[-2])):
@@ -201,8 +239,10 @@ def chances_of(scores: Array) -> tuple[Array, Array]:
 
 
 def _attention(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
-    chances, logarithm = chances_of(scores_of(values[0], values[1], attributes))
-    return chances @ values[2], logarithm
+    query, key, value, mask = attended(values, attributes)
+    scores = scores_of(query, key, attributes, mask)
+    chances, logarithm = chances_of(scores)
+    return (chances * kept_of(scores, attributes.get("dropout_p", 0.0))) @ value, logarithm
 
 
 def _merge(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
@@ -347,6 +387,7 @@ _SAME = _elementwise(lambda x: x)
 
 FORWARD: dict[str, Forward] = {
     "linear": _linear,
+    "dropout": _dropout,
     "matmul": _matmul,
     "add": _add,
     "sub": _sub,
@@ -412,6 +453,7 @@ KEYWORDS = frozenset(
         "dims",
         "dtype",
         "dtype_or_device",
+        "enable_gqa",
         "eps",
         "equation",
         "experts",
@@ -425,6 +467,8 @@ KEYWORDS = frozenset(
         "local_expert_start",
         "n_groups",
         "n_routed_experts",
+        "dropout_p",
+        "p",
         "padding_idx",
         "query_start",
         "query_stop",
@@ -440,6 +484,7 @@ KEYWORDS = frozenset(
         "times",
         "topk",
         "topk_groups",
+        "training",
         "_stacklevel",
     }
 )

@@ -14,11 +14,14 @@ from oracle.functions import (
     Array,
     Attributes,
     FailureError,
+    attended,
     axes,
     chances_of,
+    dropped_share,
     embedding_rows,
     experts,
     gate,
+    kept_of,
     one_dim,
     places,
     rotate,
@@ -181,13 +184,27 @@ def _cross_entropy(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attr
 
 
 def _attention(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
-    chances, _ = chances_of(scores_of(v[0], v[1], a))
+    query, key, value, mask = attended(v, a)
+    scores = scores_of(query, key, a, mask)
+    chances, _ = chances_of(scores)
+    kept = kept_of(scores, a.get("dropout_p", 0.0))
     scale = a.get("scale") or v[0].shape[-1] ** -0.5
-    inner = g[0] @ np.swapaxes(v[2], -1, -2)
+    inner = (g[0] @ np.swapaxes(value, -1, -2)) * kept
     to_scores = chances * (inner - (chances * inner).sum(axis=-1, keepdims=True))
     if len(g) > 1:
         to_scores = to_scores + chances * g[1][..., None]
-    return [to_scores @ v[1] * scale, np.swapaxes(to_scores, -1, -2) @ v[0] * scale, np.swapaxes(chances, -1, -2) @ g[0]]
+    to_key = np.swapaxes(to_scores, -1, -2) @ query * scale
+    to_value = np.swapaxes(chances * kept, -1, -2) @ g[0]
+    if key.shape != v[1].shape:
+        times = key.shape[-3] // v[1].shape[-3]
+        grouped = [(*x.shape[:-3], x.shape[-3] // times, times, *x.shape[-2:]) for x in (to_key, to_value)]
+        to_key, to_value = (x.reshape(s).sum(axis=-3) for x, s in zip((to_key, to_value), grouped, strict=True))
+    found: Gradients = [to_scores @ key * scale, to_key, to_value]
+    return [*found, *(None if mask is None else folded(to_scores, mask) for _ in v[3:])]
+
+
+def _dropout(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
+    return [g[0] * kept_of(v[0], dropped_share(v, a)), *(None for _ in v[1:])]
 
 
 def _merge(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
@@ -289,6 +306,7 @@ _SAME = _slope(lambda x, y: 1.0)
 
 BACKWARD: dict[str, Rule] = {
     "linear": _linear,
+    "dropout": _dropout,
     "matmul": _matmul,
     "add": _add,
     "sub": _sub,

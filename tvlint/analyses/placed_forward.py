@@ -72,7 +72,7 @@ def compute(walk: Walk, operator: Compute) -> None:
     if spec.family is Family.RESHAPE:
         _reshape(walk, operator, names[0])
         return
-    constant = any(isinstance(operand, Literal) for operand in operator.inputs)
+    constant = annotation.draws is None and any(isinstance(operand, Literal) for operand in operator.inputs)
     results = list(forms(annotation, constant))
     for position, name in enumerate(operator.outputs):
         if position < len(results):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from tvlint.certificate.attention import merge_gradient, merged, part_gradient
 from tvlint.certificate.form import Relation
 from tvlint.certificate.operators import forward_use, gradient_use, made
 from tvlint.certificate.running import Rank, Running, assign, claim, gradient, hold, read
-from tvlint.certificate.sums import added
+from tvlint.certificate.sums import added, fold_of
 from tvlint.certificate.tables import Rejected
 from tvlint.certificate.views import view, view_gradient
 from tvlint.ir.plan import Backward, Compute, Literal
@@ -49,8 +50,12 @@ def compute(run: Running, rank: Rank, own: Compute) -> None:
         if key not in run.memo:
             run.memo[key] = _kept(run, own, spec, values)
         kept = run.memo[key]
-        for name, value in zip(own.outputs, kept.outputs, strict=True):
+        held = tuple(
             assign(run, rank, name, value, name in names, True)
+            for name, value in zip(own.outputs, kept.outputs, strict=True)
+        )
+        if any(one is not other for one, other in zip(held, kept.outputs, strict=True)):
+            kept = run.memo.setdefault(("held", id(kept), *map(id, held)), replace(kept, outputs=held))
     assumption = spec.assumption or kept.bound.assumption
     if assumption:
         run.assumptions.add(assumption)
@@ -112,23 +117,40 @@ def _kept(run: Running, own: Compute, spec: OpSpec, values: tuple[Relation, ...]
     if spec.name == "expand" and any(name not in run.plan.tensors for name in own.outputs):
         raise Rejected(f"`{own.op}` makes a tensor that the plan does not declare")
     bound = spec.bind(call)
+    if bound.draws is not None:
+        raise Rejected(f"`{own.op}` draws random numbers, which the checker does not follow")
     name = own.op if spec.assumption else spec.name
     steps = spec.steps(call) if spec.steps is not None else ()
     if spec.family is Family.IDENTITY:
         return Kept(name, bound, spec.family, values, (values[0],) * len(own.outputs))
-    if spec.family is not Family.INDEXED:
+    if spec.family is Family.MERGE and any(fold_of(value) is not None for value in values):
+        results = merged(run.world, values)
+        return Kept(name, bound, spec.family, values, results[: max(1, len(own.outputs))])
+    if spec.family not in (Family.INDEXED, Family.MERGE):
         raise Rejected(f"`{own.op}` is not known to the checker")
+    if spec.name == "add" and bound.attributes == (1,) and _parts_of_one(values):
+        return Kept(name, bound, Family.IDENTITY, values, (added(run.world.tables, values),))
     if not steps:
         return _once(run, name, bound, values, call)
     done: list[tuple[Kept, tuple[int, ...]]] = []
     for op, positions in steps:
         step = spec_of(op)
         operands = tuple(done[-1][0].outputs[0] if i == PREVIOUS else values[i] for i in positions)
-        part = Call(op, tuple(map(run.world.whole_shape, operands)), {})
+        shapes = call.outputs if len(done) == len(steps) - 1 else ()
+        part = Call(op, tuple(map(run.world.whole_shape, operands)), {}, shapes)
         if step is None:
             raise AssertionError(op)
         done.append((_once(run, op, step.bind(part), operands, part), positions))
     return Kept(name, bound, Family.INDEXED, values, done[-1][0].outputs, tuple(done))
+
+
+def _parts_of_one(values: tuple[Relation, ...]) -> bool:
+    """Whether operands of an addition are different parts of one value, or one of them is zero: together they are more of it."""
+    if len(values) != 2 or values[0].term != values[1].term or any(fold_of(value) is not None for value in values):
+        return False
+    one, other = values
+    zero = any(not value.parts and value.coefficient == 0 for value in values)
+    return zero or (one is not other and bool(one.parts or other.parts))
 
 
 def _once(run: Running, name: str, bound: Bound, values: tuple[Relation, ...], call: Call) -> Kept:
@@ -188,6 +210,10 @@ def _gradient(run: Running, kept: Kept, position: int, given: dict[int, Relation
         raise Rejected(f"`{kept.op}` gets the gradient of another slice than it gave")
     if kept.family is Family.IDENTITY:
         return added(run.world.tables, tuple(given.values()))
+    if kept.family is Family.MERGE:
+        return merge_gradient(run.world, kept.inputs, kept.outputs, position, given)
+    if any(fold_of(value) is not None for value in given.values()):
+        return part_gradient(run.world, kept.op, kept.bound, kept.inputs, kept.outputs, position, given)
     if kept.family is Family.RESHAPE:
         return view_gradient(run.world, kept.inputs[0], kept.outputs[0], given[0])
     if not kept.steps:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from math import sqrt
 
 from tvlint.ir.plan import Literal
+from tvlint.ops.elementwise import kept, share_of
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract
-from tvlint.ops.spec import ONE, Bound, Call, Family, Names, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import DRAWS, ONE, Bound, Call, Drawn, Family, Names, OpSpec, UnsupportedError, stars
 
 _POSITIONS = {"l": ("query_start", "query_stop"), "s": ("key_start", "key_stop")}
 """The attributes that state which queries and keys of the sequence a call holds."""
@@ -28,8 +29,7 @@ def _attention(call: Call) -> Bound:
     call.expect(3, 4)
     if call.attributes.get("attn_mask") is not None or call.attributes.get("enable_gqa"):
         raise UnsupportedError(f"`{call.op}` with `attn_mask` or `enable_gqa` as an attribute")
-    if call.attributes.get("dropout_p", 0) != 0:
-        raise UnsupportedError(f"`{call.op}` draws random numbers")
+    share = call.attributes.get("dropout_p", 0)
     query, key, value = (call.shape(i) for i in range(3))
     if not 2 <= len(query) == len(key) == len(value) or query[:-2] != key[:-2] or key[:-2] != value[:-2]:
         raise UnsupportedError(f"`{call.op}` of shapes {query}, {key} and {value}")
@@ -52,16 +52,21 @@ def _attention(call: Call) -> Bound:
     splits = {"l": "maps"} if causal and "l" in ranges else {}
     if both and ("s" in ranges or not causal):
         splits["s"] = "merge"
+    draws = None if share == 0 else Drawn(scores, (0, 1), (frozenset({2}),))
+    if draws is not None and both:
+        raise UnsupportedError(f"`{call.op}` draws random numbers and gives log-sum-exps")
     return Bound(
         tuple(operands),
         ((*batch, "l", "e"), (*batch, "l")) if both else ((*batch, "l", "e"),),
         whole=frozenset({"s", "d", "l"} if causal else {"s", "d"}),
-        linear=(frozenset({2}),),
-        attributes=(causal, scale),
+        linear=(frozenset({2}),) if draws is None else (),
+        attributes=(causal, scale) if draws is None else (causal, scale, share_of(call, share)),
         ranges=ranges,
         row_wise={0: frozenset({0, 1, 2}), 1: frozenset({0, 1})} if both else {},
         splits=splits,
         masked=("l", "s") if causal else None,
+        draws=draws,
+        assumption="" if draws is None else DRAWS,
     )
 
 
@@ -86,14 +91,15 @@ def _attend(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     import numpy as np
 
     query, key, value = operands[:3]
-    causal, scale = bound.attributes
+    causal, scale, *dropped = bound.attributes
+    drawn = operands[-1] if dropped else None
     factor = scale if isinstance(scale, int | float) else 1 / sqrt(query.shape[-1])
     (*batch, rows, features), (*_, columns, _), (*_, _, _) = bound.operands[:3]
     scores: Names = (*batch, rows, columns)
     product = Bound(((*batch, rows, features), (*batch, columns, features)), (scores,))
     (logits,) = contract(product, (query, key), field)
     logits = field.number(factor) * logits
-    if len(operands) == 4:
+    if len(operands) == (4 if drawn is None else 5):
         logits = logits + align(operands[3], bound.operands[3], scores)
     powers = field.function("exp", logits)
     length, width = powers.shape[-2:]
@@ -104,6 +110,11 @@ def _attend(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
         powers = field.where(seen, powers, field.number(0))
     total = powers.sum(axis=-1, keepdims=True)
     divisor = field.where(np.asarray(seen.any(axis=-1, keepdims=True)), total, field.number(1))
+    if drawn is not None:
+        (share,) = dropped
+        if not isinstance(share, float):
+            raise UnsupportedError(f"a share of {share}")
+        powers = kept(powers, drawn, share, field)
     (weighted,) = contract(Bound((scores, bound.operands[2]), bound.outputs[:1]), (powers, value), field)
     result = field.divide(weighted, divisor)
     if len(bound.outputs) == 1:
@@ -148,6 +159,7 @@ SPECS = (
         ("torch.nn.functional.scaled_dot_product_attention", "torch._C._nn.scaled_dot_product_attention", "attention"),
         _attention,
         evaluate=_attend,
+        may_draw=True,
         range_attributes=_POSITIONS,
     ),
     OpSpec("merge-by-log-sum-exp", ("merge_by_log_sum_exp",), _merge, Family.MERGE, evaluate=_merged),

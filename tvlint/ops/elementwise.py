@@ -9,10 +9,10 @@ from math import pi, sqrt
 from tvlint.ir.plan import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name, spread
-from tvlint.ops.spec import ONE, Bound, Call, Evaluate, Names, OpSpec, Shape, UnsupportedError, stars
+from tvlint.ops.spec import DRAWS, ONE, Bound, Call, Drawn, Evaluate, Names, OpSpec, Shape, UnsupportedError, stars
 
 
-def _broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
+def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
     """Names of the tensor operands and the output, and the literals with their positions."""
     shapes: list[Shape] = []
     literals: list[Value] = []
@@ -43,7 +43,7 @@ def _two(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
     """As `broadcast`, of two operands."""
     if len(call.inputs) != 2:
         raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
-    return _broadcast(call)
+    return broadcast(call)
 
 
 def _sum(call: Call) -> Bound:
@@ -119,7 +119,7 @@ def holds_whole_numbers(dtype: Value) -> bool:
 _WHOLE = re.compile(r"q?u?int|[iu]\d|long|short|char|byte|bool", re.IGNORECASE)
 
 
-def _pair(bound: Bound, operands: Sequence[Array], field: Field, literals: Sequence[Value]) -> tuple[list[str], list[Array]]:
+def pair(bound: Bound, operands: Sequence[Array], field: Field, literals: Sequence[Value]) -> tuple[list[str], list[Array]]:
     """The names of the result without those of size 1, and all operands with constants in their places."""
     names = every_name(bound)
     found = aligned(bound, operands, names)
@@ -130,36 +130,37 @@ def _pair(bound: Bound, operands: Sequence[Array], field: Field, literals: Seque
     return names, found
 
 
-def _placed(bound: Bound, names: list[str], result: Array) -> tuple[Array, ...]:
+def placed(bound: Bound, names: list[str], result: Array) -> tuple[Array, ...]:
+    """The one result, from an array with the axes `names`."""
     return (spread(result, names, bound.outputs[0]),)
 
 
 def _linear_combination(sign: int) -> Evaluate:
     def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
         alpha, *literals = bound.attributes
-        names, (left, right) = _pair(bound, operands, field, literals)
+        names, (left, right) = pair(bound, operands, field, literals)
         if not isinstance(alpha, int | float):
             raise UnsupportedError(f"`alpha` is {alpha}")
-        return _placed(bound, names, left + field.number(sign * alpha) * right)
+        return placed(bound, names, left + field.number(sign * alpha) * right)
 
     return evaluate
 
 
 def _times(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    names, (left, right) = _pair(bound, operands, field, bound.attributes)
-    return _placed(bound, names, left * right)
+    names, (left, right) = pair(bound, operands, field, bound.attributes)
+    return placed(bound, names, left * right)
 
 
 def _over(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     if len(bound.attributes) % 2:
         raise UnsupportedError(f"`rounding_mode` is {bound.attributes[0]}")
-    names, (left, right) = _pair(bound, operands, field, bound.attributes)
-    return _placed(bound, names, field.divide(left, right))
+    names, (left, right) = pair(bound, operands, field, bound.attributes)
+    return placed(bound, names, field.divide(left, right))
 
 
 def _to_the_power(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    names, (left, right) = _pair(bound, operands, field, bound.attributes)
-    return _placed(bound, names, field.power(left, right))
+    names, (left, right) = pair(bound, operands, field, bound.attributes)
+    return placed(bound, names, field.power(left, right))
 
 
 def _of_one(function: Callable[[Array, Field], Array]) -> Evaluate:
@@ -203,15 +204,15 @@ def _swiglu(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     if len(operands) == 1:
         half = operands[0].shape[-1] // 2
         return (silu(operands[0][..., :half], field) * operands[0][..., half:],)
-    names, (gate, up) = _pair(bound, operands, field, ())
-    return _placed(bound, names, silu(gate, field) * up)
+    names, (gate, up) = pair(bound, operands, field, ())
+    return placed(bound, names, silu(gate, field) * up)
 
 
 def _bind_swiglu(call: Call) -> Bound:
     call.reject_unknown()
     call.expect(1, 2)
     if len(call.inputs) == 2:
-        operands, output, _ = _broadcast(call)
+        operands, output, _ = broadcast(call)
         return Bound(operands, (output,), linear=(frozenset({1}),))
     names = stars(len(call.shape(0)))
     if not names or call.shape(0)[-1] % 2:
@@ -225,18 +226,44 @@ def _bind_dropout(call: Call) -> Bound:
     call.reject_unknown("p", "training", "inplace")
     if call.attributes.get("inplace"):
         raise UnsupportedError(f"`{call.op}` overwrites its operand")
-    if call.attributes.get("p") not in (0, 0.0) and call.attributes.get("training") is not False:
-        raise UnsupportedError(f"`{call.op}` draws random numbers")
     call.expect(1)
     names = stars(len(call.shape(0)))
-    return Bound((names,), (names,), linear=(frozenset({0}),))
+    one = (frozenset({0}),)
+    share, training = call.attributes.get("p", 0.5), call.attributes.get("training", True)
+    if share == 0 or training is False:
+        return Bound((names,), (names,), linear=one)
+    if training is not True:
+        raise UnsupportedError(f"`{call.op}` with `training` {training}")
+    return Bound((names,), (names,), attributes=(share_of(call, share),), assumption=DRAWS, draws=Drawn(names, (0,), one))
+
+
+def share_of(call: Call, share: Value) -> float:
+    """The share that is dropped; raises UnsupportedError for what is none, or drops everything."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        raise UnsupportedError(f"`{call.op}` drops a share of {share}")
+    return float(share)
+
+
+def kept(values: Array, drawn: Array, share: float, field: Field) -> Array:
+    """The values of which a number not below `share` was drawn, scaled up for those that are dropped."""
+    scaled = field.divide(values, field.number(1) - field.number(share))
+    return field.where(field.less(drawn, field.number(share)), field.number(0), scaled)
+
+
+def _dropout(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    if not bound.attributes:
+        return (operands[0],)
+    (share,) = bound.attributes
+    if not isinstance(share, float):
+        raise UnsupportedError(f"a share of {share}")
+    return (kept(operands[0], operands[1], share, field),)
 
 
 def _bind_masked_fill(call: Call) -> Bound:
     call = call.with_arguments("value")
     call.reject_unknown("value")
     call.expect(2)
-    operands, output, _ = _broadcast(call)
+    operands, output, _ = broadcast(call)
     value = call.attributes.get("value")
     if not isinstance(value, int | float):
         raise UnsupportedError(f"`{call.op}` with the value {value}")
@@ -251,7 +278,7 @@ def _masked_fill(bound: Bound, operands: Sequence[Array], field: Field) -> tuple
     if not isinstance(value, int | float):
         raise UnsupportedError(f"the value {value}")
     kept = field.equal(mask, 0)
-    return _placed(bound, names, field.where(kept, x, field.number(value)))
+    return placed(bound, names, field.where(kept, x, field.number(value)))
 
 
 def _bind_where(call: Call) -> Bound:
@@ -259,7 +286,7 @@ def _bind_where(call: Call) -> Bound:
     if len(call.inputs) != 3:
         raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
     call.shape(0)
-    operands, output, literals = _broadcast(call)
+    operands, output, literals = broadcast(call)
     values = literals[1::2]
     tensors = frozenset(range(1, len(operands)))
     linear = () if not tensors or any(value != 0 for value in values) else (tensors,)
@@ -267,8 +294,8 @@ def _bind_where(call: Call) -> Bound:
 
 
 def _where(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    names, (mask, left, right) = _pair(bound, operands, field, bound.attributes)
-    return _placed(bound, names, field.where(field.equal(mask, 0), right, left))
+    names, (mask, left, right) = pair(bound, operands, field, bound.attributes)
+    return placed(bound, names, field.where(field.equal(mask, 0), right, left))
 
 
 def _torch(*names: str) -> tuple[str, ...]:
@@ -313,7 +340,9 @@ SPECS = (
     *(OpSpec(name, _torch(name), _unary(), evaluate=_of_one(function)) for name, function in _FUNCTIONS.items()),
     OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu),
     OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
-    OpSpec("dropout", (*_torch("dropout"), "nnscaler.runtime.function.dropout"), _bind_dropout, evaluate=_SAME),
+    OpSpec(
+        "dropout", (*_torch("dropout"), "nnscaler.runtime.function.dropout"), _bind_dropout, evaluate=_dropout, may_draw=True
+    ),
     OpSpec("masked-fill", _torch("masked_fill"), _bind_masked_fill, evaluate=_masked_fill),
     OpSpec("where", ("torch.where",), _bind_where, evaluate=_where),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -81,6 +81,18 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """Random numbers that an operator draws, one from [0, 1) for every index of `names`.
+
+    They belong to the elements of the operands `of`. `linear` is as in `Bound`, while the numbers are fixed.
+    """
+
+    names: Names
+    of: tuple[int, ...]
+    linear: tuple[frozenset[int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """The annotation of one use of an operator, in named dimensions.
 
@@ -121,6 +133,18 @@ class Bound:
     """
     masked: tuple[str, str] | None = None
     """Two names (rows, columns) of which elements of the second after that of the first contribute nothing."""
+    draws: Drawn | None = None
+    """What the operator draws at random; its semantics takes the numbers as one more operand, the last."""
+
+    def given_draws(self) -> Bound:
+        """The annotation with what is drawn among the operands, as their last; the annotation itself where nothing is."""
+        if self.draws is None:
+            return self
+        return replace(self, operands=(*self.operands, self.draws.names), linear=self.draws.linear)
+
+
+DRAWS = "dropout draws by the logical index of an element, not by rank; the n-th draw for a value is the n-th on every rank"
+"""What is taken on trust where an operator draws random numbers."""
 
 
 Evaluate: TypeAlias = Callable[[Bound, Sequence[Array], Field], tuple[Array, ...]]
@@ -147,6 +171,8 @@ class OpSpec:
     """For uses that are other operators in sequence: each entry names one and its operands; empty where the use is not."""
     evaluate: Evaluate | None = None
     """What it computes; None for operators that a model's author registered, and for reshapes, which compute nothing."""
+    may_draw: bool = False
+    """Whether some uses draw random numbers."""
     range_attributes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """The attributes that state the bounds of a name of `Bound.ranges`: name -> (start, stop)."""
 

@@ -103,7 +103,7 @@ def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, tim
     """Whether splitting dimension `name` of the call into `parts` does what `kind` says, whatever the annotation says."""
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
-        bound = spec.bind(call)
+        bound = spec.bind(call).given_draws()
         operands = _operands(bound, call, draw)
         whole = _evaluate(spec, call, operands, field)
         cuts = _parts(spec, call, bound, name, parts, operands)
@@ -130,7 +130,7 @@ def prove_linear(spec: OpSpec, call: Call, group: frozenset[int], timeout: float
     """Whether every output that depends on the operands of `group` is jointly linear in them while the others are fixed."""
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
-        bound = spec.bind(call)
+        bound = spec.bind(call).given_draws()
         one = _operands(bound, call, draw)
         other = [draw.numbers(f"y{i}", _shapes(call)[i]) if i in group else operand for i, operand in enumerate(one)]
         factor = draw.numbers("c", ())
@@ -149,7 +149,7 @@ def prove_independent(spec: OpSpec, call: Call, output: int, kept: frozenset[int
     """Whether output `output` depends on the operands `kept` only."""
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
-        bound = spec.bind(call)
+        bound = spec.bind(call).given_draws()
         one, other = _operands(bound, call, draw), _operands(bound, call, draw, "y")
         mixed = [a if i in kept else b for i, (a, b) in enumerate(zip(one, other, strict=True))]
         return [(_evaluate(spec, call, one, field)[output], _evaluate(spec, call, mixed, field)[output])]
@@ -161,7 +161,7 @@ def prove_commutative(spec: OpSpec, call: Call, timeout: float) -> Decision:
     """Whether the first two operands may be exchanged."""
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
-        one = _operands(spec.bind(call), call, draw)
+        one = _operands(spec.bind(call).given_draws(), call, draw)
         first, second = call.inputs[:2]
         exchanged = replace(call, inputs=(second, first, *call.inputs[2:]))
         results = _evaluate(spec, call, one, field), _evaluate(spec, exchanged, [one[1], one[0], *one[2:]], field)
@@ -187,6 +187,8 @@ def _operands(bound: Bound, call: Call, draw: Draw, label: str = "x") -> list[Ar
             continue
         low, high = bound.ranges.get(bound.indices[i], (0, sizes[bound.indices[i]]))
         found.append(draw.whole_numbers(f"{label}{i}", shape, low, high))
+    if bound.draws is not None:
+        found.append(draw.numbers(f"{label} drawn", tuple(sizes[name] for name in bound.draws.names)))
     return found
 
 

@@ -53,7 +53,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class _Index:
+class Index:
     """What one named dimension is in one use of an operator."""
 
     low: int
@@ -62,9 +62,9 @@ class _Index:
     slotted: bool
 
 
-def _indices(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str, _Index]:
+def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str, Index]:
     """The box of every name, which all operands must agree on."""
-    found: dict[str, _Index] = {}
+    found: dict[str, Index] = {}
     for position, (names, value) in enumerate(operands):
         shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
         if len(names) != len(shape):
@@ -76,7 +76,7 @@ def _indices(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str,
                 if shape[dim] != 1 or dim == slot:
                     raise Mismatch("mismatched-dimensions", "broadcasts a dimension that is split", refutes=False)
                 continue
-            index = _Index(low, high, shape[dim], dim == slot)
+            index = Index(low, high, shape[dim], dim == slot)
             known = found.setdefault(name, index)
             if known == index:
                 continue
@@ -116,7 +116,7 @@ def numbered(tensors: Sequence[Names]) -> dict[str, int]:
     return numbers
 
 
-def _seen(name: str, index: _Index, masked: tuple[str, str] | None, indices: Mapping[str, _Index]) -> tuple[int, int, int]:
+def _seen(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> tuple[int, int, int]:
     """The indices of `name` that count, and the number of all that do.
 
     Of columns under a mask those up to the last row count; of rows those from the first column, which counts as the first.
@@ -133,7 +133,7 @@ def _contraction(
     world: World,
     term: int,
     names: frozenset[str],
-    indices: Mapping[str, _Index],
+    indices: Mapping[str, Index],
     numbers: Mapping[str, int],
     masked: tuple[str, str] | None,
 ) -> frozenset[Pending] | None:
@@ -154,7 +154,7 @@ def _contraction(
     return frozenset(pending)
 
 
-def _averaging(world: World, names: frozenset[str], indices: Mapping[str, _Index], total_slots: int) -> Coefficient:
+def _averaging(world: World, names: frozenset[str], indices: Mapping[str, Index], total_slots: int) -> Coefficient:
     """What makes a mean over the local elements a part of the mean over all."""
     factor: Coefficient = 1
     for name in names:
@@ -192,7 +192,7 @@ def run(world: World, use: Use, total_slots: int) -> Value:
 
     Raises Mismatch where the result is not a linear contribution to what the operator computes on whole operands.
     """
-    indices = _indices(world, use.operands)
+    indices = indices_of(world, use.operands)
     _check_whole(use, indices)
     if sum(index.slotted for index in indices.values()) > 1:
         raise Mismatch("batch-with-itself", "pairs the batch with itself", refutes=False)
@@ -239,7 +239,7 @@ def run(world: World, use: Use, total_slots: int) -> Value:
     return _linear_result(world, use, real, order, term, tuple(box), factor, pending)
 
 
-def _folded(use: Use, indices: Mapping[str, _Index], numbers: Mapping[str, int]) -> Fold | None:
+def _folded(use: Use, indices: Mapping[str, Index], numbers: Mapping[str, int]) -> Fold | None:
     """What the result has seen of a folded dimension that is not whole."""
     found = []
     for name, kind in use.splits.items():
@@ -259,12 +259,20 @@ def _names_of(real: Sequence[tuple[int, Names, Value]]) -> set[str]:
     return {name for _, names, _ in real for name in names}
 
 
-def _check_whole(use: Use, indices: Mapping[str, _Index]) -> None:
+def _holds_all_that_count(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> bool:
+    """Whether these are the first columns under a mask, and the rows look at no others."""
+    if masked is None or name != masked[1]:
+        return False
+    low, high, size = _seen(name, index, masked, indices)
+    return low == 0 < size == high
+
+
+def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
     for name in use.whole:
         index = indices.get(name)
         if index is None or (index.low == 0 and index.high == index.size and not index.slotted):
             continue
-        if name in use.splits and not index.slotted:
+        if not index.slotted and (name in use.splits or _holds_all_that_count(name, index, use.masked, indices)):
             continue
         if index.slotted:
             raise Mismatch("needs-whole-batch", "needs a whole batch that replicas or micro-batches split", refutes=False)

@@ -13,6 +13,7 @@ from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps,
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import Mismatch, forward_use, run
 from tvlint.proof.blame import bare_name, blame, name_of, tell
+from tvlint.proof.draws import drawn
 from tvlint.proof.identities import factor_of, is_gradient
 from tvlint.proof.lookup import assign, input_value, is_absent, operand_value, parts_of_one
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
@@ -66,7 +67,8 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     if any(value is None for value in values):
         rank.poisoned.add(operator.outputs)
         return (None,) * len(operator.outputs)
-    known = tuple(value for value in values if value is not None)
+    operands = tuple(value for value in values if value is not None)
+    known = (*operands, *draws_of(machine, rank, operator, spec, operands))
     key = (
         operator.op,
         id(operator.attributes),
@@ -80,9 +82,18 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
     if assumption:
         machine.derived.assumptions.add(assumption)
-    results = checked(machine, rank, operator, found.outputs, known)
+    results = checked(machine, rank, operator, found.outputs, operands)
     rank.saved[operator.outputs] = (operator, found if results == found.outputs else replace(found, outputs=results))
     return results
+
+
+def draws_of(
+    machine: Machine, rank: RankState, operator: Compute, spec: OpSpec, values: tuple[Value, ...]
+) -> tuple[Value, ...]:
+    """The random numbers that the operator draws, as one more operand."""
+    if not spec.may_draw:
+        return ()
+    return drawn(machine, rank, spec.name, spec.bind(call_of(machine, operator, values)), values)
 
 
 def keeps_zero(machine: Machine, operator: Compute, spec: OpSpec, name: str) -> bool:
@@ -98,18 +109,23 @@ def output_shapes(machine: Machine, operator: Compute) -> tuple[tuple[int, ...],
     return tuple(tensors[name].shape if name in tensors else () for name in operator.outputs)
 
 
-def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
-    """The operator's results, with what its gradient needs."""
+def call_of(machine: Machine, operator: Compute, values: tuple[Value, ...]) -> Call:
+    """The operator on whole operands."""
     shapes = iter(values)
     inputs = tuple(
         operand if isinstance(operand, Literal) else machine.world.logical_shape(next(shapes), machine.total_slots)
         for operand in operator.inputs
     )
-    call = Call(operator.op, inputs, operator.attributes, output_shapes(machine, operator))
+    return Call(operator.op, inputs, operator.attributes, output_shapes(machine, operator))
+
+
+def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
+    """The operator's results, with what its gradient needs."""
+    call = call_of(machine, operator, values)
     name = operator.op if spec.assumption else spec.name
     if spec.name == "expand" and any(out not in machine.plan.tensors for out in operator.outputs):
         raise UnsupportedError(f"`{operator.op}` into a tensor that the plan does not declare")
-    bound = spec.bind(call)
+    bound = spec.bind(call).given_draws()
     steps = spec.steps(call) if spec.steps is not None else ()
     if steps:
         return in_sequence(machine, name, bound, steps, values, call.outputs)

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tvlint.ir.plan import Communicate, Compute, Operator, Plan, Segment
+from tvlint.ir.plan import Box, Communicate, Compute, Operator, Plan, Segment
 from tvlint.ops.spec import Bound, Call, Family
 from tvlint.proof.apply import World
 from tvlint.proof.nearest import Nearest
@@ -90,6 +90,8 @@ class RankState:
     consumers: dict[str, tuple[str, Operator]] = field(default_factory=dict)
     terms: dict[str, int] = field(default_factory=dict)
     """The terms of forward values by name; they only decide which gradient sums are told as one."""
+    draws: dict[tuple[str, tuple[int, ...]], list[list[Box]]] = field(default_factory=dict)
+    """What was drawn at random, by operator and the terms it was drawn for: the boxes of each draw, in order."""
     poisoned: set[tuple[str, ...]] = field(default_factory=set)
     """Forward operators (by the names of their outputs) that have no result because something before them went wrong."""
 

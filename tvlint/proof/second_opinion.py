@@ -106,7 +106,7 @@ def _small(spec: OpSpec, call: Call, bound: Bound) -> Call | Unknown:
     inputs = tuple(operand if isinstance(operand, Literal) else next(new) for operand in call.inputs)
     small = Call(call.op, inputs, attributes, call.outputs if call.outputs == ((1,),) else ())
     try:
-        same = _pattern(spec.bind(small)) == _pattern(bound)
+        same = _pattern(spec.bind(small).given_draws()) == _pattern(bound)
     except UnsupportedError as error:
         return Unknown(str(error))
     return small if same or spec.name == "cat" else Unknown("at a small shape it has another annotation")

@@ -18,7 +18,7 @@ _LARGEST_WHOLE = 64
 _MOST_ELEMENTS = 4096
 _MOST_TERMS = 64
 
-_PRODUCTS = frozenset({"mul", "matmul", "linear", "einsum", "embedding"})
+_PRODUCTS = frozenset({"mul", "matmul", "linear", "einsum", "embedding", "dropout"})
 _SIGN_KEEPING = frozenset({"add", "sub", "neg", "div", "view", "transpose", "permute", "layer-norm", "rms-norm", *_PRODUCTS})
 
 

@@ -27,11 +27,24 @@ def test_the_entry_is_a_command_and_arguments_stay_free(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["train.sh", "a/b.yaml", "c.yml", "d.sbatch", "e.slurm", "plan.json", "f.pkl.xz", "g.plan", "h.csv", "i/gencode0.py"],
+    [
+        "train.sh",
+        "a/b.yaml",
+        "c.yml",
+        "d.sbatch",
+        "e.slurm",
+        "plan.json",
+        "f.pkl.xz",
+        "g.plan",
+        "h.csv",
+        "i/gencode0.py",
+        "recipe.py",
+        "job.toml",
+    ],
 )
 def test_the_fast_hook_sees_the_files_that_tvlint_reads(name: str) -> None:
     assert re.search(HOOKS["tvlint"]["files"], name)
-    assert not re.search(HOOKS["tvlint"]["files"], f"{name}.py")
+    assert not re.search(HOOKS["tvlint"]["files"], f"{name}.md")
 
 
 @pytest.mark.heavy

@@ -16,7 +16,7 @@ from tvlint.rulebook.evaluation import Result, evaluate_expression
 from tvlint.rulebook.expression import Expression, names, parse
 from tvlint.rulebook.functions import show
 from tvlint.rulebook.judge import version_range
-from tvlint.rulebook.nearest import read_by_text
+from tvlint.rulebook.sizes import read_by_text
 from tvlint.rulebook.template import fill, fill_known
 from tvlint.rulebook.values import Values
 

@@ -11,42 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.rule import Rule
-from tvlint.rulebook.derived import DERIVED
-from tvlint.rulebook.expression import Binary, Call, Choice, Expression, Literal, Name, Unary, names, parse
+from tvlint.rulebook.expression import parse
 from tvlint.rulebook.judge import judge
+from tvlint.rulebook.sizes import LARGEST, WEIGHTS, about_sizes, adjustable, read_by
 from tvlint.rulebook.values import Values
 
 if TYPE_CHECKING:
     from tvlint.rulebook.nearest_choice import Choices
-
-WEIGHTS: Mapping[str, float] = {
-    "tensor_model_parallel_size": 1.0,
-    "pipeline_model_parallel_size": 1.0,
-    "context_parallel_size": 1.0,
-    "expert_model_parallel_size": 1.0,
-    "expert_tensor_parallel_size": 1.0,
-    "num_virtual_stages_per_pipeline_rank": 1.0,
-    "num_layers_per_virtual_pipeline_stage": 1.0,
-    "micro_batch_size": 1.0,
-    "global_batch_size": 1.5,
-    "num_query_groups": 4.0,
-    "num_attention_heads": 4.0,
-    "num_layers": 4.0,
-    "num_experts": 4.0,
-    "moe_router_topk": 4.0,
-    "hidden_size": 5.0,
-    "ffn_hidden_size": 4.0,
-    "moe_ffn_hidden_size": 4.0,
-    "seq_length": 5.0,
-    "kv_channels": 5.0,
-}
-"""How much of a change it is to double or halve a setting: how a model is split counts less than what the model is."""
 
 MOST_CANDIDATES = 24
 """So many of the nearest values of one setting are tried."""
@@ -59,7 +35,6 @@ MOST_JUDGEMENTS = 4_000
 MOST_ASKED = 80
 """So often z3 is asked for a choice in the search for one repair."""
 MOST_SHOWN = 3
-_LARGEST = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,51 +100,6 @@ def _clusters(configuration: Configuration, violated: Sequence[Rule]) -> list[li
         clusters = [cluster for cluster in clusters if not cluster[0] & own]
         clusters.append((own.union(*(cluster[0] for cluster in shared)), [*(r for c in shared for r in c[1]), rule]))
     return [members for _, members in clusters]
-
-
-def adjustable(configuration: Configuration, name: str) -> bool:
-    """Whether the file gives a size that may be changed."""
-    setting = configuration.settings.get(name)
-    value = setting.value if setting is not None else None
-    return name in WEIGHTS and isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST
-
-
-def read_by(rule: Rule) -> frozenset[str]:
-    """The settings that a rule depends on, through derived values too."""
-    return read_by_text(rule.when, rule.require)
-
-
-@lru_cache(maxsize=1024)
-def read_by_text(*texts: str) -> frozenset[str]:
-    """The same of expressions."""
-    found: set[str] = set()
-    waiting = [name for text in texts if text for name in names(parse(text))]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting.extend(names(parse(DERIVED[name])) if name in DERIVED else ())
-    return frozenset(found)
-
-
-def about_sizes(expression: Expression) -> bool:
-    """Whether a requirement is that a number divides another, or lies in a range that another sets."""
-    match expression:
-        case Call("divides" | "exact", _):
-            return True
-        case Binary("<" | "<=" | ">" | ">=" | "==", left, right) if not isinstance(left, Name | Literal) or not isinstance(
-            right, Name | Literal
-        ):
-            return any(names(left)) and any(names(right))
-        case Binary("<" | "<=" | ">" | ">=", Name(), Name()):
-            return True
-        case Binary("and" | "or", left, right):
-            return about_sizes(left) or about_sizes(right)
-        case Choice(_, then, otherwise):
-            return about_sizes(then) or about_sizes(otherwise)
-        case Unary("not", operand):
-            return about_sizes(operand)
-    return False
 
 
 class _Search:
@@ -313,7 +243,7 @@ class _Search:
         for rule, _ in self.rules:
             for other in read_by(rule):
                 value = before.value(other)
-                if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST:
+                if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST:
                     numbers.add(value)
         small = sorted(numbers)[:24]
         numbers |= {math.lcm(a, b) for a in small for b in small if math.lcm(a, b) <= 4 * present}
@@ -322,6 +252,6 @@ class _Search:
             low = present // number * number
             found |= {low, low + number, low - number, low + 2 * number}
             found |= {number // divisor for divisor in range(1, 65) if number % divisor == 0}
-        near = sorted((self.cost(name, value), value) for value in found if 0 < value <= _LARGEST and value != present)
+        near = sorted((self.cost(name, value), value) for value in found if 0 < value <= LARGEST and value != present)
         kept = near[:MOST_CANDIDATES] + [own for own in near[MOST_CANDIDATES:] if own[1] in _USUAL]
         return [present, *(value for _, value in kept)]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from oracle.compare import compare
+
+from tests.test_prove_attention import Ring, plans
+from tests.test_prove_attention import reference as attention
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
 
@@ -136,3 +141,49 @@ def test_three_are_not_added_as_two() -> None:
     for shape in ("w f32[4,8]", "x f32[8,8]"):
         parallel = parallel.replace(shape, f"{shape} tp:S(1)")
     assert verdict_on("mesh tp=2" + parallel, ADDED).outcome is not Outcome.PROVED
+
+
+def skipping() -> dict[int, str]:
+    """A causal ring of two in which the first rank looks at its own keys only, since the others are hidden from its queries."""
+    text = Ring(2, causal=True).text()
+    place = text.index("program cp=1")
+    gone = {0: r"o1: |merge|backward m1|backward o1|send d[bc]1", 1: "recv back"}
+    changes = {
+        0: (
+            ("mul(m1, xs)", "mul(o0, xs)"),
+            ("dm1, _ = backward r", "do0, _ = backward r"),
+            ("backward o0 (do0, de0)", "backward o0 (do0, _)"),
+            ("add(da0, da1)", "identity(da0)"),
+        ),
+        1: (("add(db0, backb1)", "identity(db0)"), ("add(dc0, backc1)", "identity(dc0)")),
+    }
+    found = {}
+    for rank, lines in ((0, text[:place]), (1, text[place:])):
+        kept = "\n".join(line for line in lines.splitlines() if not re.search(gone[rank], line)) + "\n"
+        for before, after in changes[rank]:
+            assert before in kept
+            kept = kept.replace(before, after)
+        found[rank] = re.sub(" batch back[bc]1", "", kept)
+    return found
+
+
+POSITIONS = r", query_start=\d, query_stop=\d, key_start=\d, key_stop=\d"
+
+
+@pytest.mark.parametrize("unsaid", [(), (0,), (1,)])
+def test_hidden_keys_may_be_left_out_and_first_ones_need_no_positions(unsaid: tuple[int, ...]) -> None:
+    text = "".join(re.sub(POSITIONS, "", own) if rank in unsaid else own for rank, own in skipping().items())
+    assert (verdict_on(text, attention(causal=True)).outcome is Outcome.PROVED) == (1 not in unsaid)
+    made, other = plans(text, attention(causal=True))
+    assert (compare(other, made).outcome == "equal") == (1 not in unsaid)
+
+
+def test_keys_that_are_seen_are_not_left_out() -> None:
+    text = skipping()[0]
+    own = text[text.index("program") :].replace("cp=0", "cp=1").replace("=0, query_stop=4", "=4, query_stop=8")
+    own = own.replace("key_start=0, key_stop=4", "key_start=4, key_stop=8")
+    both = re.sub("recv back.*", "", text + own)
+    both = both.replace("add(db0, backb1)", "identity(db0)").replace("add(dc0, backc1)", "identity(dc0)")
+    verdict = verdict_on(both, attention(causal=True))
+    assert verdict.outcome is Outcome.REFUTED
+    assert "part-used-as-complete" in [reason.name for reason in verdict.reasons]

@@ -259,12 +259,12 @@ def _names_of(real: Sequence[tuple[int, Names, Value]]) -> set[str]:
     return {name for _, names, _ in real for name in names}
 
 
-def _holds_all_that_count(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> bool:
-    """Whether these are the first columns under a mask, and the rows look at no others."""
-    if masked is None or name != masked[1]:
+def _needs_no_more(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> bool:
+    """Whether these are the first rows under a mask, which count from the first, or the columns that the rows look at."""
+    if masked is None or name not in masked:
         return False
     low, high, size = _seen(name, index, masked, indices)
-    return low == 0 < size == high
+    return index.low == 0 if name == masked[0] else low == 0 < size == high
 
 
 def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
@@ -272,7 +272,7 @@ def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
         index = indices.get(name)
         if index is None or (index.low == 0 and index.high == index.size and not index.slotted):
             continue
-        if not index.slotted and (name in use.splits or _holds_all_that_count(name, index, use.masked, indices)):
+        if not index.slotted and (name in use.splits or _needs_no_more(name, index, use.masked, indices)):
             continue
         if index.slotted:
             raise Mismatch("needs-whole-batch", "needs a whole batch that replicas or micro-batches split", refutes=False)

@@ -93,7 +93,7 @@ def check(
     unused = tables.unused()
     if unused or outer.trails_used | inner.trails_used != set(range(len(certificate.trails))):
         raise Rejected(f"the certificate has {unused or 'a trail that no step follows'}")
-    assumptions = (*_assumed(parallel, assume), *sorted(inner.assumptions), *ASSUMED)
+    assumptions = (*_assumed(parallel, assume), *sorted(inner.assumptions | tables.assumptions), *ASSUMED)
     if certificate.assumptions != assumptions:
         raise Rejected("the certificate names other assumptions than its proof rests on")
     return Checked(assumptions, _facts(certificate, parallel, micro_batches, compared, len(wanted.gradients)))

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tvlint.certificate.form import Relation
 from tvlint.certificate.operators import World
-from tvlint.certificate.sums import added, over_slots, scaled
+from tvlint.certificate.sums import added, fold_of, folded, over_slots, scaled
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import Collective, Communicate, Plan
 
@@ -17,8 +17,11 @@ DECLARED_PIECE_ORDER = "declared-piece-order"
 
 def exchanged(
     world: World, plan: Plan, own: Communicate, given: Sequence[Relation], root: int, spans: bool, declared: bool
-) -> list[Relation]:
-    """What each member holds, in ascending order, given what each puts in; `root` is the position of the root."""
+) -> list[Relation | None]:
+    """What each member holds, in ascending order, given what each puts in; `root` is the position of the root.
+
+    Where only the root puts something in, all of `given` are that; where only the root gets something, the others have None.
+    """
     count, kind = len(given), own.kind
     if own.splits or own.receive_splits:
         raise Rejected(f"`{kind.value}` with unequal pieces is not known to the checker")
@@ -28,7 +31,7 @@ def exchanged(
         return [given[root]] * count
     if any(len(one.box) != len(given[0].box) for one in given):
         raise Rejected(f"`{kind.value}` of tensors of different numbers of dimensions")
-    dim = _dim(own.dim, given[0]) if kind is not Collective.ALL_REDUCE else 0
+    dim = _dim(own.dim, given[0]) if kind not in (Collective.ALL_REDUCE, Collective.REDUCE) else 0
     if kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER):
         value = _sum(world, own, given)
         if spans:
@@ -41,6 +44,14 @@ def exchanged(
     if kind is Collective.ALL_TO_ALL:
         other = _dim(own.concat_dim, given[0])
         return [_joined(world, [piece(world, one, dim, i, count) for one in given], other, False) for i in range(count)]
+    if kind is Collective.SCATTER:
+        return [piece(world, given[root], dim, i, count) for i in range(count)]
+    if kind is Collective.GATHER:
+        whole = _joined(world, given, dim, declared)
+        return [whole if i == root else None for i in range(count)]
+    if kind is Collective.REDUCE:
+        total = _sum(world, own, given)
+        return [total if i == root else None for i in range(count)]
     raise Rejected(f"`{kind.value}` is not known to the checker")
 
 
@@ -53,10 +64,26 @@ def _dim(dim: int | None, value: Relation) -> int:
 def _sum(world: World, own: Communicate, given: Sequence[Relation]) -> Relation:
     if own.reduce in ("max", "min") and not given[0].parts and all(one is given[0] for one in given):
         return given[0]
+    if own.reduce == "max" and any(fold_of(one) is not None for one in given):
+        return _greatest(world, given)
     if own.reduce not in ("", "sum", "avg"):
         raise Rejected(f"a reduction with `{own.reduce}` is not known to the checker")
     value = added(world.tables, given)
     return scaled(world.tables, value, Fraction(1, len(given))) if own.reduce == "avg" else value
+
+
+def _greatest(world: World, given: Sequence[Relation]) -> Relation:
+    """The greatest of maxima over some indices of one dimension, or over all: over those that any has seen."""
+    term, box = given[0].term, given[0].box
+    if any((one.term, one.box, one.coefficient) != (term, box, 1) for one in given):
+        raise Rejected("the greatest is taken of what are not maxima of one value")
+    if any(not one.parts for one in given):
+        return world.tables.relation(term, box)
+    folds = [fold_of(one) for one in given]
+    first = folds[0]
+    if first is None or first.kind != "max" or any(fold is None or fold._replace(seen=first.seen) != first for fold in folds):
+        raise Rejected("the greatest is taken of what are not maxima over one dimension")
+    return folded(world.tables, term, box, first, [fold.seen for fold in folds if fold is not None])
 
 
 def piece(world: World, value: Relation, dim: int, position: int, count: int) -> Relation:

@@ -10,6 +10,7 @@ from itertools import pairwise, product
 from math import prod
 
 from tvlint.certificate.form import Relation
+from tvlint.certificate.multiples import agreed
 from tvlint.certificate.placed import members_of, region, spans_replicas, whole_of
 from tvlint.certificate.running import Running
 from tvlint.certificate.sums import added, over_slots, scaled
@@ -140,8 +141,10 @@ def check_gradients(run: Running, wanted: Expected, micro_batches: int) -> int:
         if right is None or value is None:
             raise Rejected(f"the gradient of `{name}` on rank {rank} is zero here or in the reference, and not there")
         claimed = run.derivation.gradients.get((rank, tensor.name), -1)
-        if run.world.tables.claimed(claimed) is not value:
+        said = run.world.tables.claimed(claimed)
+        if not agreed(run.world.tables, value, said):
             raise Rejected(f"the gradient of `{name}` on rank {rank} is not what the certificate says it is")
+        value = said
         if (value.term, value.box, value.coefficient, value.parts) != (right.term, box, right.coefficient, frozenset()):
             raise Rejected(f"the gradient of `{name}` on rank {rank} is not that of the reference")
         compared.add((rank, tensor.name))

@@ -58,12 +58,32 @@ class Open(NamedTuple):
     one_micro_batch: bool
 
 
+class Fold(NamedTuple):
+    """What was put together in another way than by adding has seen the indices `seen` of those of a dimension that count.
+
+    `max`: the greatest over them, of dimension `number`. `merge`: attention over these keys. `gradient`: what merging gives to
+    the attention over these keys. `size` indices count; `seen` are intervals in order that neither overlap nor touch.
+    """
+
+    kind: str
+    number: int
+    seen: tuple[tuple[int, int], ...]
+    size: int
+
+
+FOLDS = ("max", "merge", "gradient")
+
+
 class Part(NamedTuple):
-    """A multiple of contributions to a term (by the paths that linear operators took them), as far as their sums went."""
+    """A multiple of contributions to a term (by the paths that linear operators took them), as far as their sums went.
+
+    With a fold it is all there is: the relation then has no other part, and no paths.
+    """
 
     paths: frozenset[int]
     coefficient: Coefficient
     sums: frozenset[Open]
+    fold: Fold | None = None
 
 
 class Relation(NamedTuple):
@@ -131,8 +151,12 @@ def _plain(own: Certificate) -> dict[str, Any]:
 
 
 def _relation_to_json(own: Relation) -> list[Any]:
-    parts = [[sorted(part.paths), _ratio(part.coefficient), sorted(part.sums)] for part in own.parts]
+    parts = [[sorted(part.paths), _ratio(part.coefficient), sorted(part.sums), *_fold_to_json(part)] for part in own.parts]
     return [own.term, [edge for bounds in own.box for edge in bounds], _ratio(own.coefficient), sorted(parts)]
+
+
+def _fold_to_json(own: Part) -> list[Any]:
+    return [] if own.fold is None else [list(own.fold)]
 
 
 def _ratio(number: Coefficient) -> list[int]:
@@ -232,8 +256,14 @@ def _relation(term: Any, edges: Any, coefficient: Any, parts: Any) -> Relation:
     return Relation(_number(term), box, _fraction(*coefficient), made)
 
 
-def _part(paths: Any, coefficient: Any, sums: Any) -> Part:
-    return Part(frozenset(_numbers(paths)), _fraction(*coefficient), frozenset(_open(*each) for each in sums))
+def _part(paths: Any, coefficient: Any, sums: Any, fold: Any = None) -> Part:
+    made = None if fold is None else _fold(*fold)
+    return Part(frozenset(_numbers(paths)), _fraction(*coefficient), frozenset(_open(*each) for each in sums), made)
+
+
+def _fold(kind: Any, number: Any, seen: Any, size: Any) -> Fold:
+    intervals = tuple((_number(low), _number(high)) for low, high in seen)
+    return Fold(_text(kind), _number(number), intervals, _number(size))
 
 
 def _open(origin: Any, number: Any, low: Any, high: Any, size: Any, replica: Any, micro_batch: Any) -> Open:

@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from tvlint.certificate.form import Coefficient, Open, Part, Relation
-from tvlint.certificate.sums import carried, moved, total
+from tvlint.certificate.equal import told
+from tvlint.certificate.form import Coefficient, Fold, Open, Part, Relation
+from tvlint.certificate.sums import carried, fold_of, moved, total
 from tvlint.certificate.tables import Rejected, Tables
 from tvlint.ops.spec import ONE, Bound, Names
+
+
+_MOVES = frozenset({"unsqueeze", "squeeze", "transpose", "permute", "expand"})
+"""Operators that move or repeat elements, and compute nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,9 @@ class Use:
     linear: tuple[frozenset[int], ...]
     commutative: bool
     ranges: Mapping[str, tuple[int, int]]
+    splits: Mapping[str, str]
+    """Names of `whole` that may be split, and whether the results then lie side by side (`maps`) or are a fold of that kind."""
+    masked: tuple[str, str] | None
     sizes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -77,15 +85,26 @@ def forward_use(op: str, bound: Bound, output: int, values: Sequence[Relation], 
         linear=tuple(frozenset(real.index(i) for i in group if i in real) for group in bound.linear if group & set(real)),
         commutative=bound.commutative and len(real) == 2,
         ranges=bound.ranges,
+        splits=bound.splits,
+        masked=bound.masked,
         sizes=sizes,
     )
 
 
-def gradient_use(op: str, bound: Bound, operand: int, values: Sequence[Relation], given: Mapping[int, Relation]) -> Use | None:
+def gradient_use(
+    op: str,
+    bound: Bound,
+    operand: int,
+    values: Sequence[Relation],
+    given: Mapping[int, Relation],
+    shared: frozenset[str] = frozenset(),
+) -> Use | None:
     """The use that makes the gradient of operand `operand` from those of the outputs; None when none of them reaches it.
 
     It is linear in the gradients together. Where the operator is linear in the operand it needs the operands outside the
-    operand's group, otherwise all; of a product, it is linear in each of the others too.
+    operand's group, otherwise all; of a product, it is linear in each of the others too. A name that is summed and that only
+    some of the gradients have must be whole: what the others add would be added once for each part. `shared` are names that
+    the operator needs whole and its gradient does not, because of what the gradients are.
     """
     everything = frozenset(range(len(values)))
     reach = {output: bound.row_wise.get(output, everything) for output in sorted(given)}
@@ -101,6 +120,8 @@ def gradient_use(op: str, bound: Bound, operand: int, values: Sequence[Relation]
     product = bool(group) and all(len(own) == 1 for own in bound.linear)
     singles = (frozenset({len(outputs) + k}) for k, i in enumerate(needs) if product and frozenset({i}) in bound.linear)
     names = {name for own, _ in (*operands, shape) for name in own} - {ONE}
+    had = [frozenset(bound.outputs[output]) for output in outputs]
+    uneven = frozenset[str]().union(*had) - frozenset.intersection(*had) - frozenset(shape[0]) - {ONE}
     exchanged = bound.commutative and bool(group)
     if exchanged and len(values) != 2:
         raise Rejected(f"the gradient of `{op}` of {len(values)} operands is not known to the checker")
@@ -111,10 +132,12 @@ def gradient_use(op: str, bound: Bound, operand: int, values: Sequence[Relation]
         result=bound.operands[operand],
         summed=frozenset(names - set(bound.operands[operand])),
         averaged=bound.averaged,
-        whole=bound.whole,
+        whole=bound.whole | uneven,
         linear=(frozenset(range(len(outputs))), *singles),
         commutative=False,
         ranges=bound.ranges,
+        splits={name: "maps" for name, kind in bound.splits.items() if kind == "maps" or name in shared},
+        masked=bound.masked,
     )
 
 
@@ -123,7 +146,7 @@ def made(world: World, use: Use) -> Relation:
     extents = _extents(world, (*use.operands, *use.shapes))
     for name in use.whole & extents.keys():
         own = extents[name]
-        if own.slotted or (own.low, own.high) != (0, own.size):
+        if own.slotted or ((own.low, own.high) != (0, own.size) and name not in use.splits):
             raise Rejected(f"`{use.head[0]}` needs a whole dimension and gets {own.low}:{own.high} of {own.size}")
     if sum(own.slotted for own in extents.values()) > 1:
         raise Rejected(f"`{use.head[0]}` pairs the batch with itself")
@@ -145,15 +168,58 @@ def made(world: World, use: Use) -> Relation:
     )
     slot = next((i for i, own in enumerate(dims) if own.slotted), -1)
     operands = tuple(use.operands[place][1].term for place in places)
-    term = world.tables.term((*use.head, pattern, free), operands, shape, slot)
+    term = told(world.tables, (*use.head, pattern, free), operands, shape, slot)
+    box = tuple((own.low, own.high) for own in dims)
     gone = [name for name in (use.summed | use.averaged) - set(use.result) if name in extents and name in numbers]
-    sums = frozenset(left for name in gone if (left := _open(world, term, numbers[name], extents[name])) is not None)
+    counted = {name: _counted(use.masked, extents, name) for name in extents}
+    fold = _fold(use, counted, numbers)
+    if fold is not None:
+        if gone or any(value.parts or value.coefficient != 1 for _, value in use.operands):
+            raise Rejected(f"`{use.head[0]}` of some indices needs whole operands")
+        return world.tables.relation(term, box, 1, frozenset({Part(frozenset(), 1, frozenset(), fold)}))
+    if any(counted[name].low >= counted[name].high for name in gone):
+        if any(fold_of(value) is not None for _, value in use.operands):
+            raise Rejected(f"`{use.head[0]}` uses a maximum or attention over some indices")
+        return world.tables.relation(term, box, 0)
+    sums = frozenset(left for name in gone if (left := _open(world, term, numbers[name], counted[name])) is not None)
     factor: Coefficient = 1
     for name in use.averaged:
         own = extents[name]
         parts = own.size * (world.total if own.slotted else 1), (own.high - own.low) * (world.slots if own.slotted else 1)
         factor = factor * Fraction(*parts)
-    return _linear(world, use, places, term, tuple((own.low, own.high) for own in dims), factor, sums)
+    return _linear(world, use, places, term, box, factor, sums)
+
+
+def _counted(masked: tuple[str, str] | None, extents: Mapping[str, _Extent], name: str) -> _Extent:
+    """The indices of `name` that contribute, counted from the first that does.
+
+    Under a mask column `j` contributes to row `i` if `j <= i`: to rows up to `high` the columns before `high`, and to columns
+    from `low` on the rows from `low` on.
+    """
+    own = extents[name]
+    pair = [extents[each] for each in masked if each in extents] if masked is not None and name in masked else []
+    if len(pair) < 2 or any(each.slotted for each in pair):
+        return own
+    rows, columns = pair
+    first, last = (min(columns.low, own.size), own.size) if own is rows else (0, min(rows.high, own.size))
+    return _Extent(max(own.low, first) - first, max(min(own.high, last), first) - first, last - first, False)
+
+
+def _fold(use: Use, counted: Mapping[str, _Extent], numbers: Mapping[str, int]) -> Fold | None:
+    """What the result has seen of a dimension that is not summed and not whole; None where that is all that counts."""
+    found = []
+    for name, kind in use.splits.items():
+        if kind == "maps" or name in use.result or name not in counted:
+            continue
+        own = counted[name]
+        if kind not in ("max", "merge"):
+            raise Rejected(f"`{use.head[0]}` splits a dimension in a way that the checker does not know")
+        if (own.low, own.high) != (0, own.size):
+            seen = ((own.low, own.high),) if own.low < own.high else ()
+            found.append(Fold(kind, numbers[name] if kind == "max" else 0, seen, own.size))
+    if len(found) > 1:
+        raise Rejected(f"`{use.head[0]}` takes parts of two dimensions at once")
+    return found[0] if found else None
 
 
 def _extents(world: World, operands: Sequence[tuple[Names, Relation]]) -> dict[str, _Extent]:
@@ -200,6 +266,10 @@ def _linear(
 ) -> Relation:
     """The result where some operands are multiples or parts of their terms: one group of operands carries it, linearly."""
     tables = world.tables
+    if any(fold_of(value) is not None for _, value in use.operands):
+        if len(use.operands) > 1 or use.head[0] not in _MOVES or sums or factor != 1:
+            raise Rejected(f"`{use.head[0]}` uses a maximum or attention over some indices as if it were complete")
+        return moved(tables, use.operands[0][1], term, 0, box)
     odd = [i for i, (_, value) in enumerate(use.operands) if value.parts or value.coefficient != 1]
     groups = {i: next((own for own in use.linear if i in own), None) for i in odd}
     if any(own is None for own in groups.values()):

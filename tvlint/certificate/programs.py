@@ -77,6 +77,7 @@ def _step(run: Running, rank: Rank, step: Step) -> None:
     inputs, outputs = bound_names(segment, step)
     outer = zip(segment.inputs, inputs, strict=True)
     rank.local = {inner: rank.environment[name] for inner, name in outer if name in rank.environment}
+    rank.undefined = {inner for inner, name in zip(segment.inputs, inputs, strict=True) if name in rank.lost}
     flight = _Flight()
     for own in segment.operators:
         flight.passes(run.plan, own)
@@ -87,7 +88,11 @@ def _step(run: Running, rank: Rank, step: Step) -> None:
     if flight.under_way:
         raise Rejected(f"`{segment.name}` ends before what it started, which the checker does not follow")
     for inner, name in zip(segment.outputs, outputs, strict=True):
-        if inner in rank.local:
+        if inner in rank.undefined:
+            rank.lost.add(name)
+            rank.environment.pop(name, None)
+        elif inner in rank.local:
+            rank.lost.discard(name)
             value = rank.local[inner]
             before = None if name in inputs else rank.environment.get(name)
             rank.environment[name] = accumulated(run, rank, name, value, before)

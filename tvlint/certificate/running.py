@@ -12,13 +12,17 @@ from typing import Any, TypeAlias
 
 from tvlint.certificate.exchange import DECLARED_PIECE_ORDER, exchanged, piece
 from tvlint.certificate.form import ABSENT, Derivation, Relation
+from tvlint.certificate.multiples import agreed
 from tvlint.certificate.operators import World
 from tvlint.certificate.placed import Inputs, input_of, members_of, parameter, peer_of, spans_replicas
-from tvlint.certificate.sums import added
+from tvlint.certificate.sums import added, fold_of
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import Collective, Communicate, Compute, Plan, Receive, Role, Segment, Send, Step
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.table import spec_of
+
+_FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
+_TO_ROOT = (Collective.GATHER, Collective.REDUCE)
 
 Channel: TypeAlias = "tuple[int, int, str]"
 Meeting: TypeAlias = "tuple[tuple[int, ...], str, bool]"
@@ -76,6 +80,9 @@ class Rank:
     gradients: dict[str, Relation] = field(default_factory=dict)
     kept: dict[tuple[str, ...], Any] = field(default_factory=dict)
     local: dict[str, Relation] = field(default_factory=dict)
+    undefined: set[str] = field(default_factory=set)
+    """Names that a collective may have written anything into; `lost` are those that are visible outside the step."""
+    lost: set[str] = field(default_factory=set)
     trail: Iterator[int] = field(default_factory=lambda: iter(()))
 
 
@@ -87,11 +94,13 @@ def claim(run: Running, rank: Rank) -> Relation | None:
     return None if number == ABSENT else run.world.tables.claimed(number)
 
 
-def assign(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, computed: bool) -> None:
-    """Give `value` to `name`, which must be what the certificate says; gradients add up."""
-    if claim(run, rank) is not value:
+def assign(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, computed: bool) -> Relation:
+    """Give `value` to `name` in the form that the certificate says, which must be the same; gradients add up."""
+    said = claim(run, rank)
+    if said is None or not agreed(run.world.tables, value, said):
         raise Rejected(f"`{name}` on rank {rank.number} is not what the certificate says it is")
-    hold(run, rank, name, value, replaces, computed)
+    hold(run, rank, name, said, replaces, computed)
+    return said
 
 
 def hold(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, computed: bool) -> None:
@@ -104,6 +113,9 @@ def hold(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, c
             raise Rejected(f"`{name}` is declared {tensor.shape} and gets {run.world.local_shape(value)}")
         if tensor.dtype and run.dtypes.setdefault(value.term, tensor.dtype) != tensor.dtype:
             raise Rejected(f"`{name}` is {tensor.dtype} where the same value is {run.dtypes[value.term]}")
+    if name in rank.undefined and not replaces and (name in run.gradient_names or name in run.of):
+        raise Rejected(f"`{name}` is added to on rank {rank.number}, where a collective with another root leaves it undefined")
+    rank.undefined.discard(name)
     weight = run.weight_of.get(name)
     if weight is not None:
         if replaces and run.world.micro_batches:
@@ -119,15 +131,18 @@ def accumulated(run: Running, rank: Rank, name: str, value: Relation, before: Re
     if before is None or not gradient:
         return value
     total = added(run.world.tables, (before, value))
-    if claim(run, rank) is not total:
+    said = claim(run, rank)
+    if said is None or not agreed(run.world.tables, total, said):
         raise Rejected(f"what adds up in `{name}` on rank {rank.number} is not what the certificate says")
-    return total
+    return said
 
 
 def read(run: Running, rank: Rank, name: str) -> Relation | None:
     """What `name` holds; None for a gradient that nothing makes, which is zero."""
     tensor = run.plan.tensors.get(name)
     weight = run.weight_of.get(name)
+    if name in rank.undefined:
+        raise Rejected(f"`{name}` is used on rank {rank.number}, where a collective with another root leaves it undefined")
     if tensor is not None and tensor.role is Role.GRADIENT:
         if weight is not None and run.world.micro_batches:
             raise Rejected(f"the gradient `{name}` is read in every micro-batch, before it is complete")
@@ -163,6 +178,8 @@ def entered(run: Running, rank: Rank, name: str) -> Relation:
 
 def gradient(run: Running, rank: Rank, name: str) -> Relation | None:
     """The gradient `name`; ones where it is that of the loss; None where nothing makes it."""
+    if name in rank.undefined:
+        raise Rejected(f"`{name}` is used on rank {rank.number}, where a collective with another root leaves it undefined")
     if name in rank.local:
         return rank.local[name]
     returned = {run.plan.loss} if run.plan.loss else set(run.plan.outputs)
@@ -175,6 +192,8 @@ def gradient(run: Running, rank: Rank, name: str) -> Relation | None:
             raise Rejected(f"gradients start from `{of}`, which is not what the reference starts from")
         if not starts:
             continue
+        if fold_of(value) is not None:
+            raise Rejected(f"gradients start from `{of}`, which is no part of a sum")
         run.seeded.add(value.term)
         tables = run.world.tables
         own = tables.terms[value.term]
@@ -189,7 +208,8 @@ def gradient(run: Running, rank: Rank, name: str) -> Relation | None:
 def communicate(run: Running, rank: Rank, own: Communicate) -> None:
     """Take part in a collective; what comes out is a claim until all members are known."""
     members = members_of(run.plan, own.group, rank.number)
-    gives = own.kind is not Collective.BROADCAST or own.root == rank.number
+    gives = own.kind not in _FROM_ROOT or own.root == rank.number
+    gets = own.kind not in _TO_ROOT or own.root == rank.number
     if rank.number not in members or len(own.inputs) > 1 or len(own.outputs) > 1 or (gives and not own.inputs):
         raise Rejected(f"rank {rank.number} takes part in a collective of others, or with several tensors")
     if holds_whole_numbers(own.dtype) and any(
@@ -213,9 +233,14 @@ def communicate(run: Running, rank: Rank, own: Communicate) -> None:
         made = piece(run.world, given, dim, position, len(members))
         assign(run, rank, own.outputs[0], made, own.outputs[0] in own.inputs, False)
         return
-    zero = gives and given is None
-    had = claim(run, rank) if own.outputs and not zero else None
-    if own.outputs and not zero and had is None:
+    nothing = (gives and given is None) or not gets or not own.outputs
+    if not gets and any(name in run.weight_of for name in own.outputs):
+        raise Rejected(f"rank {rank.number} is left with an undefined gradient of a weight")
+    for name in own.outputs if not gets else ():
+        rank.local.pop(name, None)
+        rank.undefined.add(name)
+    had = None if nothing else claim(run, rank)
+    if had is None and not nothing:
         raise Rejected(f"a collective on rank {rank.number} is said to give nothing")
     if had is not None:
         hold(run, rank, own.outputs[0], had, own.outputs[0] in own.inputs, False)
@@ -268,11 +293,11 @@ def _meet(run: Running, members: tuple[int, ...], turn: Sequence[Joining], spans
     first = turn[0].operator
     if any(_manner(own.operator) != _manner(first) for own in turn):
         raise Rejected(f"the members of the group {list(members)} run different collectives together")
-    broadcast = first.kind is Collective.BROADCAST
-    if broadcast and first.root not in members:
-        raise Rejected(f"rank {first.root} broadcasts to a group it is not in")
-    root = members.index(first.root) if broadcast and first.root is not None else 0
-    given = [turn[root] if broadcast else own for own in turn]
+    rooted = first.kind in _FROM_ROOT or first.kind in _TO_ROOT
+    if rooted and first.root not in members:
+        raise Rejected(f"the root {first.root} of a collective is not in the group {list(members)}")
+    root = members.index(first.root) if rooted and first.root is not None else 0
+    given = [turn[root] if first.kind in _FROM_ROOT else own for own in turn]
     if all(own.given is None for own in given) and all(own.had is None for own in turn):
         return
     put = [own.given for own in given if own.given is not None]
@@ -284,7 +309,7 @@ def _meet(run: Running, members: tuple[int, ...], turn: Sequence[Joining], spans
     if results is None:
         results = run.memo[key] = exchanged(run.world, run.plan, first, put, root, spans, declared)
     for own, result in zip(turn, results, strict=True):
-        if own.had is not None and own.had is not result:
+        if own.had is not None and (result is None or not agreed(run.world.tables, result, own.had)):
             raise Rejected(f"what a collective of the group {list(members)} gives is not what the certificate says")
 
 

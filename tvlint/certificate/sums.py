@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import prod
 
-from tvlint.certificate.form import Coefficient, Open, Part, Relation
+from tvlint.certificate.equal import sum_told
+from tvlint.certificate.form import Coefficient, Fold, Open, Part, Relation
 from tvlint.certificate.tables import Rejected, Tables
 from tvlint.ir.plan import Box
 
@@ -14,8 +15,32 @@ _MOST_RANGES = 1024
 """Ranges of one contribution that are put together; more than there are ranks in a group that splits one sum."""
 
 
+def fold_of(own: Relation) -> Fold | None:
+    """What the relation has seen, where it was put together in another way than by adding."""
+    return next((part.fold for part in own.parts if part.fold is not None), None)
+
+
+def folded(tables: Tables, term: int, box: Box, kind: Fold, seen: Iterable[tuple[tuple[int, int], ...]]) -> Relation:
+    """What has seen the indices of all of `seen` and is otherwise like `kind`: complete where these are all that count."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(interval for each in seen for interval in each):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    own = kind._replace(seen=tuple(joined))
+    if own.kind != "gradient" and own.seen == ((0, own.size),):
+        return tables.relation(term, box)
+    return tables.relation(term, box, 1, frozenset({Part(frozenset(), 1, frozenset(), own)}))
+
+
 def parts_of(tables: Tables, own: Relation) -> tuple[Part, ...]:
-    """The parts of a relation, also of a complete one: a sum of gradients is one part for each of its terms."""
+    """The parts of a relation, also of a complete one: a sum of gradients is one part for each of its terms.
+
+    Rejects what is put together in another way than by adding.
+    """
+    if fold_of(own) is not None:
+        raise Rejected("a maximum or attention over some indices is used as if it were the whole, or a sum")
     if own.parts:
         return tuple(own.parts)
     flat = (own.term,) if tables.has_path("whole", own.term) else tables.flat(own.term)
@@ -31,6 +56,8 @@ def total(tables: Tables, term: int, box: Box, parts: Iterable[Part]) -> Relatio
     """
     amounts: dict[int, dict[frozenset[Open], Coefficient]] = {}
     for part in parts:
+        if part.fold is not None:
+            raise Rejected("a maximum or attention over some indices is added")
         sums = frozenset(own for own in part.sums if not _complete(own))
         for path in part.paths:
             own = amounts.setdefault(path, {})
@@ -85,7 +112,12 @@ def scaled(tables: Tables, own: Relation, factor: Coefficient) -> Relation:
 
 
 def moved(tables: Tables, own: Relation, term: int, position: int, box: Box, factor: Coefficient = 1) -> Relation:
-    """The relation after an operator with result `term` that is linear in operand `position`, which was `own`."""
+    """The relation after an operator with result `term` that is linear in operand `position`, which was `own`.
+
+    With factor 1, for a maximum or attention over some indices, the operator must move elements and do nothing else.
+    """
+    if factor == 1 and fold_of(own) is not None:
+        return tables.relation(term, box, own.coefficient, own.parts)
     if not own.parts:
         return tables.relation(term, box, _whole_number(own.coefficient * factor))
     return total(tables, term, box, carried(tables, own, term, position, factor, frozenset()))
@@ -104,6 +136,11 @@ def added(tables: Tables, relations: Sequence[Relation]) -> Relation:
 
     Rejects sums in which one contribution could be told in two ways.
     """
+    found = _added(tables, relations)
+    return found if found.parts else tables.relation(sum_told(tables, found.term), found.box, found.coefficient)
+
+
+def _added(tables: Tables, relations: Sequence[Relation]) -> Relation:
     if len(relations) == 1:
         return relations[0]
     if any(own.box != relations[0].box for own in relations):
@@ -137,7 +174,7 @@ def added(tables: Tables, relations: Sequence[Relation]) -> Relation:
 def _same_value(tables: Tables, relations: Sequence[Relation]) -> Relation:
     """The sum of relations to one term, which must have the same contributions, or be complete."""
     ways: dict[frozenset[int], list[Part]] = {}
-    for own in relations:
+    for own in [own for own in relations if own.parts or own.coefficient != 0] or relations[:1]:
         parts = parts_of(tables, own)
         ways.setdefault(frozenset(path for part in parts for path in part.paths), []).extend(parts)
     term, box = relations[0].term, relations[0].box

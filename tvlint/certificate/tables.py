@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
-from tvlint.certificate.form import Certificate, Coefficient, Part, Path, Relation, Term
+from tvlint.certificate.form import FOLDS, Certificate, Coefficient, Part, Path, Relation, Term
 from tvlint.ir.plan import Box
 
 SUM = ("sum of gradients",)
 VIEW = ("view",)
 VIEW_GRADIENT = ("view gradient",)
+SHARE = "attention part gradient"
+"""Gradients that merging gives to attention over some keys: of its result (0) and of its log-sum-exp (1)."""
 
 
 class Rejected(Exception):
@@ -33,6 +36,9 @@ class Tables:
         lists = (self._term_of, self.terms), (self._path_of, self.paths), (self._relations, self.relations)
         if any(len(found) != len(given) for found, given in lists):
             raise Rejected("the certificate names one thing twice")
+        self._named = len(self.terms)
+        self.assumptions: set[str] = set()
+        """What terms that were taken for others rest on."""
         self._used_terms: set[int] = set()
         self._used_paths: set[int] = set()
         self._used_relations: set[int] = set()
@@ -59,6 +65,13 @@ class Tables:
             raise Rejected(f"relation {number} has a path that is not there")
         if any(not 0 <= entry.origin < len(self.terms) for part in own.parts for entry in part.sums):
             raise Rejected(f"relation {number} has a sum that is not there")
+        for part in own.parts:
+            if part.fold is not None and (len(own.parts) > 1 or not _is_fold(part) or own.coefficient != 1):
+                raise Rejected(f"relation {number} has seen indices that are not there")
+
+    def names(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> bool:
+        """Whether the certificate itself speaks of the term."""
+        return self._term_of.get(Term(head, operands, shape, slot), self._named) < self._named
 
     def term(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:
         """The number of the term with this content."""
@@ -117,3 +130,11 @@ class Tables:
         if any((self.terms[term].shape, self.terms[term].slot) != (first.shape, first.slot) for term in flat):
             raise Rejected("gradients of different shapes are added")
         return self.term(SUM, flat, first.shape, first.slot)
+
+
+def _is_fold(own: Part) -> bool:
+    """Whether what the part says it has seen can be, and is all that it says."""
+    if own.fold is None or own.paths or own.sums or own.fold.kind not in FOLDS or own.fold.number < 0:
+        return False
+    edges = [edge for interval in own.fold.seen for edge in interval]
+    return all(one < other for one, other in pairwise(edges)) and all(0 <= edge <= own.fold.size for edge in edges)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvlint.certificate.form import ABSENT, Certificate, Derivation, Open, Part, Path, Relation, Term
+from tvlint.certificate.form import ABSENT, Certificate, Derivation, Fold, Open, Part, Path, Relation, Term
 from tvlint.certificate.tables import SUM, VIEW, VIEW_GRADIENT
 from tvlint.proof.machine import Derived
 from tvlint.proof.prove import Proof
@@ -142,6 +142,10 @@ class _Writer:
                 for leaf in value.leaves
             )
             own = Relation(self.term_of[value.term], value.box, value.coefficient, parts)
+            if value.fold is not None:
+                kind, number, covered, size = value.fold
+                seen = Fold(kind, number if kind == "max" else 0, covered, size)
+                own = own._replace(coefficient=1, parts=frozenset({Part(frozenset(), value.coefficient, frozenset(), seen)}))
             known = self.relation_of[id(value)] = self.relations.setdefault(own, len(self.relations))
         return known
 

@@ -1,15 +1,16 @@
 """Attention over some of the keys, merged into attention over more of them, and its gradients.
 
-For one query, let `Z_S` be the sum over the keys `S` of the exponentials of its scores, `l_S = log Z_S`, and `o_S` the mean of the
-values of `S` with these exponentials as weights.
+For one query, let `Z_S` be the sum over the keys `S` of the exponentials `e_j` of its scores, `l_S = log Z_S`, and `o_S` the
+mean of the values of `S` with these exponentials as weights.
 
-Forwards: for `S` and `T` without a common key, `Z_ST = Z_S + Z_T` and `Z_ST o_ST = Z_S o_S + Z_T o_T`, and that is the merge. Keys
-that a mask hides from every query have no exponential, so that they need not be seen.
+Forwards: for `S` and `T` without a common key, `Z_ST = Z_S + Z_T` and `Z_ST o_ST = Z_S o_S + Z_T o_T`, and that is the merge.
+Keys that a mask hides from every query have no exponential, so that they need not be seen.
 
-Backwards: let `g` be the gradient of `o` over all keys, and none that of `l`. Any order of merges makes `o` the mean of the `o_S` with
-weights `w_S = Z_S / Z`, so by the chain rule `o_S` has the gradient `w_S g`, and `l_S` has `w_S (o_S - o) g`. Through the softmax over
-`S` the score of key `j` then has `e_j / Z_S` times `w_S v_j g - w_S o_S g + w_S (o_S - o) g`, which is `e_j / Z (v_j - o) g`, and its
-value has `e_j / Z g`: what attention over all keys gives key `j`. Queries sum that over the keys, here over those of `S`.
+Backwards: let `g` be the gradient of `o` over all keys, and none that of `l`. Any order of merges makes `o` the mean of `o_S`
+with weights `w_S = Z_S / Z`, so by the chain rule `o_S` has the gradient `w_S g`, and `l_S` has `w_S (o_S - o) g`. Through the
+softmax over `S` the score of key `j` then has `e_j / Z_S` times `w_S v_j g - w_S o_S g + w_S (o_S - o) g`, which is
+`e_j / Z (v_j - o) g`, and its value has `e_j / Z g`: what attention over all keys gives key `j`. Queries sum that over the
+keys, here over those of `S`.
 """
 
 from __future__ import annotations

@@ -51,8 +51,7 @@ def compute(run: Running, rank: Rank, own: Compute) -> None:
             run.memo[key] = _kept(run, own, spec, values)
         kept = run.memo[key]
         held = tuple(
-            assign(run, rank, name, value, name in names, True)
-            for name, value in zip(own.outputs, kept.outputs, strict=True)
+            assign(run, rank, name, value, name in names, True) for name, value in zip(own.outputs, kept.outputs, strict=True)
         )
         if any(one is not other for one, other in zip(held, kept.outputs, strict=True)):
             kept = run.memo.setdefault(("held", id(kept), *map(id, held)), replace(kept, outputs=held))
@@ -145,7 +144,7 @@ def _kept(run: Running, own: Compute, spec: OpSpec, values: tuple[Relation, ...]
 
 
 def _parts_of_one(values: tuple[Relation, ...]) -> bool:
-    """Whether operands of an addition are different parts of one value, or one of them is zero: together they are more of it."""
+    """Whether what is added are different parts of one value, or one of them is zero: together they are more of it."""
     if len(values) != 2 or values[0].term != values[1].term or any(fold_of(value) is not None for value in values):
         return False
     one, other = values

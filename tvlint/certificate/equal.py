@@ -10,9 +10,9 @@ For rows `x` of scores over classes and targets `t`, with `L(x) = log sum e^x`, 
 4. if `y` is `x` plus a number for each row, then `L(y) - y[t]` is `L(x) - x[t]`, and the gradients of both are equal;
 5. the gradient of `x` in `x + m` and in `x - m` is the gradient of that, if `x` is not repeated.
 
-The first is used wherever it applies, the last for gradients of such a loss. The others are used where the certificate speaks of
-the loss as one term, and then rest on an assumption: a target that is no class has no score, and the loss as one operator leaves
-it out.
+The first is used wherever it applies, the last for gradients of such a loss. The others are used where the certificate speaks
+of the loss as one term, and then rest on an assumption: a target that is no class has no score, and the loss as one operator
+leaves it out.
 """
 
 from __future__ import annotations

@@ -71,9 +71,6 @@ class Fold(NamedTuple):
     size: int
 
 
-FOLDS = ("max", "merge", "gradient")
-
-
 class Part(NamedTuple):
     """A multiple of contributions to a term (by the paths that linear operators took them), as far as their sums went.
 
@@ -151,12 +148,9 @@ def _plain(own: Certificate) -> dict[str, Any]:
 
 
 def _relation_to_json(own: Relation) -> list[Any]:
-    parts = [[sorted(part.paths), _ratio(part.coefficient), sorted(part.sums), *_fold_to_json(part)] for part in own.parts]
+    folds = {part: [] if part.fold is None else [list(part.fold)] for part in own.parts}
+    parts = [[sorted(part.paths), _ratio(part.coefficient), sorted(part.sums), *fold] for part, fold in folds.items()]
     return [own.term, [edge for bounds in own.box for edge in bounds], _ratio(own.coefficient), sorted(parts)]
-
-
-def _fold_to_json(own: Part) -> list[Any]:
-    return [] if own.fold is None else [list(own.fold)]
 
 
 def _ratio(number: Coefficient) -> list[int]:

@@ -44,7 +44,7 @@ def plain(tables: Tables, own: Relation) -> Relation:
 
 
 def _factor(tables: Tables, own: Term) -> Fraction | None:
-    """The number that the term's operator, or its gradient, multiplies its one operand with; None where it does something else."""
+    """The number that the term's operator, or its gradient, multiplies its one operand with; None where it does not."""
     if len(own.head) != 5 or len(own.operands) != 1 or own.head[1] not in (0, (0, (0,))):
         return None
     op, attributes = str(own.head[0]).removesuffix(" gradient"), own.head[2]
@@ -55,6 +55,7 @@ def _factor(tables: Tables, own: Term) -> Fraction | None:
     if type(number) not in (int, float) or not isfinite(number) or (op == "div" and place != 1):
         return None
     exact = Fraction(str(number))
-    if not exact or max(abs(exact.numerator), exact.denominator) > _LONGEST or (below.shape, below.slot) != (own.shape, own.slot):
+    longest = max(abs(exact.numerator), exact.denominator)
+    if not exact or longest > _LONGEST or (below.shape, below.slot) != (own.shape, own.slot):
         return None
     return exact if op == "mul" else 1 / exact

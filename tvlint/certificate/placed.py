@@ -70,6 +70,8 @@ def inputs_of(parallel: Plan, reference: Plan) -> Inputs:
     inner, outer = _inputs(parallel), _inputs(reference)
     if len(inner) != len(outer) or (inner.keys() & outer.keys() and inner.keys() != outer.keys()):
         raise Rejected("the plans have different inputs")
+    for plan in (parallel, reference):
+        _check_one_whole(plan)
     first = [own[0] for own in inner.values()]
     batch = [own[0] for own in outer.values()]
     if [own.dtype for own in first] != [own.dtype for own in batch]:
@@ -88,6 +90,15 @@ def inputs_of(parallel: Plan, reference: Plan) -> Inputs:
         raise Rejected("the plans have inputs of different types")
     slots = tuple(slot for _, slot in pairs)
     return Inputs(_aliases(outer, order), _aliases(inner, place), shapes, slots, next(iter(counts), 1))
+
+
+def _check_one_whole(plan: Plan) -> None:
+    """All slices of one input are of one whole."""
+    known: dict[str, tuple[tuple[int, ...], str]] = {}
+    for tensor in plan.tensors.values():
+        key, own = tensor.logical or tensor.name, (whole_of(tensor), tensor.dtype)
+        if tensor.role is Role.INPUT and known.setdefault(key, own) != own:
+            raise Rejected(f"the input `{key}` is declared with wholes of different shapes or types")
 
 
 def _aliases(tensors: dict[str, list[Tensor]], number: dict[str, int]) -> dict[str, int]:

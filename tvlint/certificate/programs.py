@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tvlint.certificate.communicating import communicate, receive, send, settle
 from tvlint.certificate.computing import backward, compute
-from tvlint.certificate.running import Rank, Running, accumulated, bound_names, communicate, load, receive, send, settle
+from tvlint.certificate.running import Rank, Running, accumulated, bound_names, load
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import (
     Backward,

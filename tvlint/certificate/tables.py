@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from tvlint.certificate.form import FOLDS, Certificate, Coefficient, Part, Path, Relation, Term
+from tvlint.certificate.form import Certificate, Coefficient, Part, Path, Relation, Term
 from tvlint.ir.plan import Box
 
 SUM = ("sum of gradients",)
@@ -14,6 +14,8 @@ VIEW = ("view",)
 VIEW_GRADIENT = ("view gradient",)
 SHARE = "attention part gradient"
 """Gradients that merging gives to attention over some keys: of its result (0) and of its log-sum-exp (1)."""
+
+_FOLDS = ("max", "merge", "gradient")
 
 
 class Rejected(Exception):
@@ -134,7 +136,7 @@ class Tables:
 
 def _is_fold(own: Part) -> bool:
     """Whether what the part says it has seen can be, and is all that it says."""
-    if own.fold is None or own.paths or own.sums or own.fold.kind not in FOLDS or own.fold.number < 0:
+    if own.fold is None or own.paths or own.sums or own.fold.kind not in _FOLDS or own.fold.number < 0:
         return False
     edges = [edge for interval in own.fold.seen for edge in interval]
     return all(one < other for one, other in pairwise(edges)) and all(0 <= edge <= own.fold.size for edge in edges)

@@ -1,0 +1,132 @@
+"""Communication: what ranks give is collected, and held against what others are said to get when all are through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvlint.certificate.exchange import DECLARED_PIECE_ORDER, exchanged, piece
+from tvlint.certificate.multiples import agreed
+from tvlint.certificate.placed import members_of, peer_of, spans_replicas
+from tvlint.certificate.running import Joining, Rank, Running, assign, claim, hold, read
+from tvlint.certificate.tables import Rejected
+from tvlint.ir.plan import Collective, Communicate, Receive, Send
+from tvlint.ops.elementwise import holds_whole_numbers
+
+_FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
+"""The collectives into which only the root puts something."""
+
+_TO_ROOT = (Collective.GATHER, Collective.REDUCE)
+"""The collectives after which only the root has something; what the others have is undefined."""
+
+
+def communicate(run: Running, rank: Rank, own: Communicate) -> None:
+    """Take part in a collective; what comes out is a claim until all members are known."""
+    members = members_of(run.plan, own.group, rank.number)
+    gives = own.kind not in _FROM_ROOT or own.root == rank.number
+    gets = own.kind not in _TO_ROOT or own.root == rank.number
+    if rank.number not in members or len(own.inputs) > 1 or len(own.outputs) > 1 or (gives and not own.inputs):
+        raise Rejected(f"rank {rank.number} takes part in a collective of others, or with several tensors")
+    if holds_whole_numbers(own.dtype) and any(
+        name in run.plan.tensors and run.plan.tensors[name].dtype != own.dtype for name in own.inputs
+    ):
+        raise Rejected(f"numbers are communicated as {own.dtype}")
+    if run.world.micro_batches and any(name in run.weight_of for name in own.outputs):
+        raise Rejected("the gradient of a weight is reduced in every micro-batch")
+    given = read(run, rank, own.inputs[0]) if gives else None
+    spans = spans_replicas(run.plan, own.group)
+    declared = DECLARED_PIECE_ORDER in run.assume
+    if own.kind is Collective.CHUNK:
+        if given is None or not own.outputs or own.splits or spans:
+            raise Rejected(f"a cut on rank {rank.number} is not of one tensor into equal pieces")
+        if own.dim is None or not -len(given.box) <= own.dim < len(given.box):
+            raise Rejected(f"a cut on rank {rank.number} is along a dimension that the tensor does not have")
+        dim = own.dim % len(given.box)
+        position = members.index(rank.number)
+        if declared:
+            position = _declared(run, own.outputs[0], given.box[dim], dim, len(given.box), len(members), position)
+        made = piece(run.world, given, dim, position, len(members))
+        assign(run, rank, own.outputs[0], made, own.outputs[0] in own.inputs, False)
+        return
+    nothing = (gives and given is None) or not gets or not own.outputs
+    if not gets and any(name in run.weight_of for name in own.outputs):
+        raise Rejected(f"rank {rank.number} is left with an undefined gradient of a weight")
+    for name in own.outputs if not gets else ():
+        rank.local.pop(name, None)
+        rank.undefined.add(name)
+    had = None if nothing else claim(run, rank)
+    if had is None and not nothing:
+        raise Rejected(f"a collective on rank {rank.number} is said to give nothing")
+    if had is not None:
+        hold(run, rank, own.outputs[0], had, own.outputs[0] in own.inputs, False)
+    meeting = (members, own.group.name, spans)
+    run.meetings.setdefault(meeting, {}).setdefault(rank.number, []).append(Joining(own, given, had))
+
+
+def _declared(run: Running, name: str, bounds: tuple[int, int], dim: int, dims: int, count: int, position: int) -> int:
+    """The piece that the plan declares, where that is assumed."""
+    tensor, (low, high) = run.plan.tensors.get(name), bounds
+    if tensor is None or tensor.region is None or len(tensor.region) != dims:
+        return position
+    start = tensor.region[dim][0] - low
+    return next((i for i in range(count) if start * count == (high - low) * i), position)
+
+
+def send(run: Running, rank: Rank, own: Send) -> None:
+    peer = peer_of(run.plan, own.peer, rank.number)
+    if peer is not None:
+        run.sent.setdefault((rank.number, peer, own.communicator), []).append(read(run, rank, own.tensor))
+
+
+def receive(run: Running, rank: Rank, own: Receive) -> None:
+    """Take a message, as the certificate says it is."""
+    peer = peer_of(run.plan, own.peer, rank.number)
+    if peer is None:
+        return
+    if own.tensor in rank.local or run.weight_of.get(own.tensor, "") in rank.gradients:
+        raise Rejected(f"`{own.tensor}` is received on rank {rank.number} and has a value already")
+    value = claim(run, rank)
+    run.received.setdefault((peer, rank.number, own.communicator), []).append(value)
+    if value is not None:
+        hold(run, rank, own.tensor, value, True, False)
+
+
+def settle(run: Running) -> None:
+    """What was received is what was sent, and what collectives gave follows from what was put in."""
+    for channel in {*run.sent, *run.received}:
+        sent, received = run.sent.get(channel, []), run.received.get(channel, [])
+        if len(sent) != len(received) or any(one is not other for one, other in zip(sent, received, strict=True)):
+            raise Rejected(f"what rank {channel[1]} receives is not what rank {channel[0]} sends")
+    for (members, _, spans), joinings in run.meetings.items():
+        if set(joinings) != set(members) or len({len(own) for own in joinings.values()}) != 1:
+            raise Rejected(f"the members of the group {list(members)} take part in different numbers of collectives")
+        for turn in zip(*(joinings[member] for member in members), strict=True):
+            _meet(run, members, turn, spans)
+
+
+def _meet(run: Running, members: tuple[int, ...], turn: Sequence[Joining], spans: bool) -> None:
+    first = turn[0].operator
+    if any(_manner(own.operator) != _manner(first) for own in turn):
+        raise Rejected(f"the members of the group {list(members)} run different collectives together")
+    rooted = first.kind in _FROM_ROOT or first.kind in _TO_ROOT
+    if rooted and first.root not in members:
+        raise Rejected(f"the root {first.root} of a collective is not in the group {list(members)}")
+    root = members.index(first.root) if rooted and first.root is not None else 0
+    given = [turn[root] if first.kind in _FROM_ROOT else own for own in turn]
+    if all(own.given is None for own in given) and all(own.had is None for own in turn):
+        return
+    put = [own.given for own in given if own.given is not None]
+    if len(put) != len(turn):
+        raise Rejected(f"some members of the group {list(members)} have nothing to put in")
+    declared = DECLARED_PIECE_ORDER in run.assume
+    key = ("exchange", _manner(first), spans, root, tuple(map(id, put)))
+    results = run.memo.get(key)
+    if results is None:
+        results = run.memo[key] = exchanged(run.world, run.plan, first, put, root, spans, declared)
+    for own, result in zip(turn, results, strict=True):
+        if own.had is not None and (result is None or not agreed(run.world.tables, result, own.had)):
+            raise Rejected(f"what a collective of the group {list(members)} gives is not what the certificate says")
+
+
+def _manner(own: Communicate) -> tuple[object, ...]:
+    """What the members of a collective have to agree on."""
+    return own.kind, own.dim, own.concat_dim, own.root, own.reduce or "sum", own.splits, own.receive_splits, own.dtype

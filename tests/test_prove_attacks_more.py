@@ -187,3 +187,66 @@ def test_keys_that_are_seen_are_not_left_out() -> None:
     verdict = verdict_on(both, attention(causal=True))
     assert verdict.outcome is Outcome.REFUTED
     assert "part-used-as-complete" in [reason.name for reason in verdict.reasons]
+
+
+ALL_ROWS = """
+weight w f32[4,8]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, grad(w) = backward h (dh)
+"""
+
+TWO_SLICES = """
+mesh tp=2
+weight w f32[4,8]
+input x0 f32[4,8] region [0:4,0:8] of x[8,8]
+input x1 f32[4,8] region [4:8,0:8] of x[WHOLE,8]
+loss l
+"""
+
+
+@pytest.mark.parametrize(("whole", "proved"), [("8", True), ("16", False)])
+def test_slices_of_an_input_are_of_one_whole(whole: str, proved: bool) -> None:
+    text = TWO_SLICES.replace("WHOLE", whole)
+    for rank in (0, 1):
+        text += f"""program tp={rank}
+  h = linear(x{rank}, w)
+  l0 = sum(h)
+  l = all-reduce(l0) over tp
+  dh = backward l0 (grad(l))
+  _, grad(w) = backward h (dh)
+  reduce-gradients w over tp
+"""
+    assert (verdict_on(text, ALL_ROWS).outcome is Outcome.PROVED) == proved
+
+
+FROM_THE_BATCH = """
+weight w f32[4,8]
+buffer places i64[3]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w)
+  k = embedding(places, h, start=0, stop=4)
+  l = sum(k)
+  dk = backward l (grad(l))
+  _, dh = backward k (dk)
+  _, grad(w) = backward h (dh)
+"""
+
+
+def test_a_range_of_the_batch_is_not_that_range_of_every_part_of_it() -> None:
+    """The reference takes the first four rows of eight, of which the second replica holds none."""
+    text = (
+        FROM_THE_BATCH.replace("x f32[8,8]", "x f32[4,8]")
+        .replace("  k = emb", "  k0 = emb")
+        .replace("backward k ", "backward k0 ")
+    )
+    text = "mesh dp=2\nreplicate dp" + text.replace("  l = sum", "  k = all-reduce(k0) over dp\n  l = sum")
+    verdict = verdict_on(text + "  reduce-gradients w over dp\n", FROM_THE_BATCH)
+    assert verdict.outcome is not Outcome.PROVED
+    assert "needs-whole-batch" in [reason.name for reason in verdict.reasons]

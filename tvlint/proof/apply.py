@@ -198,6 +198,8 @@ def run(world: World, use: Use, total_slots: int) -> Value:
         raise Mismatch("batch-with-itself", "pairs the batch with itself", refutes=False)
     for name, (start, stop) in use.ranges.items():
         held = indices[name]
+        if held.slotted:
+            raise Mismatch("needs-whole-batch", "states a range of a batch that replicas or micro-batches split", refutes=False)
         if (start, stop) != (held.low, held.high):
             raise Mismatch(
                 "wrong-range",

@@ -44,6 +44,16 @@ def _first_inputs(plan: Plan) -> list[Tensor]:
     return found or [tensor for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
 
 
+def told_in_two_ways(plan: Plan) -> str:
+    """An input of which the plan declares slices of wholes of different shapes or types; empty where there is none."""
+    known: dict[str, tuple[tuple[int, ...], str]] = {}
+    for tensor in plan.tensors.values():
+        key, own = tensor.logical or tensor.name, (whole_shape(tensor), tensor.dtype)
+        if tensor.role is Role.INPUT and known.setdefault(key, own) != own:
+            return key
+    return ""
+
+
 def whole_shape(tensor: Tensor) -> tuple[int, ...]:
     """The shape of the whole value that the tensor is a piece of."""
     return tensor.whole if tensor.whole is not None else tensor.shape

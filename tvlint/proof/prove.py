@@ -18,7 +18,7 @@ from tvlint.proof.gradients import Expected, judge, judge_loss, judge_updates, r
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.order import check_order
-from tvlint.proof.placed import Inputs, inputs_of, slot_dims
+from tvlint.proof.placed import Inputs, inputs_of, slot_dims, told_in_two_ways
 from tvlint.proof.relation import Values
 from tvlint.proof.repair import repair
 from tvlint.proof.scene import scenes
@@ -242,6 +242,10 @@ def _unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
         if not _well_formed(plan):
             text = f"`{plan.path}` has a rank in two programs or none of the mesh, or a step that does not fit its segment"
             return Trouble("malformed-plan", False, text, _first(plan))
+        name = told_in_two_ways(plan)
+        if name:
+            text = f"`{plan.path}` declares slices of the input `{name}` with wholes of different shapes or types"
+            return Trouble("other-inputs", False, text, _first(plan))
     if not _replicas_fit(parallel):
         return Trouble("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", _first(parallel))
     return None

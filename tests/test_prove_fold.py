@@ -177,6 +177,10 @@ def axis_mutants(plan: Plan) -> Iterator[tuple[str, Plan]]:
         yield f"axes {shift}", replace(plan, mesh=Mesh((*plan.mesh.axes[shift:], *plan.mesh.axes[:shift])))
 
 
+def named(value: object) -> str:
+    return value.name if isinstance(value, Pair) else str(value)
+
+
 PAIRS = (
     pair("mlp", Way(dp=2, tp=2, nm=2), seed=1),
     pair("mlp", Way(dp=3, pp=2, nm=2, pieces=True), seed=2),
@@ -201,7 +205,7 @@ def test_correct_plans_are_proved_folded_as_they_are_written(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("of_one_replica")
-@pytest.mark.parametrize(("made", "every"), [(PAIRS[0], 61), (PAIRS[1], 83), (PAIRS[2], 97)], ids=str)
+@pytest.mark.parametrize(("made", "every"), [(PAIRS[0], 61), (PAIRS[1], 83), (PAIRS[2], 97)], ids=named)
 def test_broken_plans_have_the_verdict_of_the_written_plan(made: Pair, every: int) -> None:
     plan = spread(made.parallel, "sum")
     for number, mutant in enumerate(mutants(plan)):
@@ -211,7 +215,7 @@ def test_broken_plans_have_the_verdict_of_the_written_plan(made: Pair, every: in
 
 
 @pytest.mark.usefixtures("of_one_replica")
-@pytest.mark.parametrize("made", PAIRS, ids=str)
+@pytest.mark.parametrize("made", PAIRS, ids=named)
 def test_plans_with_another_axis_somewhere_have_the_verdict_of_the_written_plan(made: Pair) -> None:
     every = 7
     for number, (what, plan) in enumerate(axis_mutants(spread(made.parallel, "sum"))):
@@ -339,8 +343,52 @@ def test_every_micro_batch_has_a_slice_for_each_replica(key: str) -> None:
     tensor = plan.tensors[key]
     everything = tuple((0, size) for size in tensor.shape)
     same = replace(tensor, region=everything, placements=None)
+    assert prove(plan, made.reference).outcome is Outcome.PROVED
     verdict = prove(replace(plan, tensors={**plan.tensors, key: same}), made.reference)
     assert verdict.outcome is not Outcome.PROVED
+
+
+TURNED = """
+mesh dp=2
+weight w f32[8,8]
+input  t  f32[8,16] dp:S(1)
+input  x  f32[16,8] dp:S(0)
+loss l
+program
+  h = linear(x, w)
+  u = transpose(t, dim0=0, dim1=1)
+  z = mul(h, u)
+  s = sum(z)
+  l = all-reduce(s) over dp
+  dz = backward s (grad(l))
+  dh, _ = backward z (dz)
+  _, grad(w) = backward h (dh)
+  reduce-gradients w over dp
+"""
+"""Inputs that are cut in different dimensions, in another order than the reference has them."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "proves"),
+    [
+        ([], True),
+        ([("mesh dp=2", "mesh dp=2\nreplicate dp"), ("[8,16] dp:S(1)", "[8,8]"), ("[16,8] dp:S(0)", "[8,8]")], True),
+        ([("mesh dp=2", "mesh dp=2\nreplicate dp"), ("[8,16] dp:S(1)", "[4,16]"), ("[16,8] dp:S(0)", "[16,4]")], False),
+        ([("[8,16] dp:S(1)", "[8,16] dp:S(0)"), ("[16,8] dp:S(0)", "[16,8] dp:S(1)")], False),
+    ],
+)
+def test_inputs_in_another_order_are_cut_as_their_names_say(changes: list[tuple[str, str]], proves: bool) -> None:
+    reference = """
+        weight w f32[8,8]
+        input  x  f32[16,8]
+        input  t  f32[8,16]
+        loss s
+        program
+    """ + TURNED[TURNED.index("program\n") + 8 :].replace("  l = all-reduce(s) over dp\n", "").replace("(grad(l))", "(grad(s))")
+    reference = reference.replace("  reduce-gradients w over dp\n", "")
+    one, written = both(plan_of(everywhere_changed(TURNED, changes)), plan_of(reference))
+    assert one.outcome is written.outcome
+    assert (one.outcome is Outcome.PROVED) == proves
 
 
 def everywhere_changed(text: str, changes: list[tuple[str, str]]) -> str:

@@ -89,7 +89,7 @@ def test_the_name_of_a_declared_operator_says_what_it_means() -> None:
     assert bound.outputs == (("*0", "*1", "n"),)
     assert (bound.reduced, bound.whole) == ({"k"}, {"n"})
     assert bound.linear == (frozenset({0}), frozenset({1}))
-    assert bound.attributes == (((2, 7),), (("eps", 1.0),))
+    assert bound.attributes == (((2, 7),), (("eps", ("float", "1.0")),))
     for shapes in (((2, 3),), ((2, 3), (4,)), ((), (5, 4))):
         with pytest.raises(UnsupportedError):
             spec.bind(Call("f", shapes, {}))

@@ -11,6 +11,9 @@ from tests.test_prove_attention import Ring, plans
 from tests.test_prove_attention import reference as attention
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
+from tvlint.ops.declared import Declared
+from tvlint.ops.declaring import with_declared
+from tvlint.proof.prove import prove
 
 MEAN_OF_SUM = """
 weight w f32[4,8]
@@ -250,3 +253,35 @@ def test_a_range_of_the_batch_is_not_that_range_of_every_part_of_it() -> None:
     verdict = verdict_on(text + "  reduce-gradients w over dp\n", FROM_THE_BATCH)
     assert verdict.outcome is not Outcome.PROVED
     assert "needs-whole-batch" in [reason.name for reason in verdict.reasons]
+
+
+UNKNOWN_CODE = """
+weight w f32[4,8]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w)
+  k: f32[8,4] = f(h, CONSTANT)
+  l = sum(k)
+  dk = backward l (grad(l))
+  dh = backward k (dk)
+  _, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize("constant", ["1", "1.0", "True", "n=1", "n=1.0", "n=True", "n=[1]", "n=[True]", "0.0", "-0.0"])
+@pytest.mark.parametrize("other", ["1", "n=1.0", "n=True", "n=[1]", "0.0"])
+def test_constants_of_code_that_is_not_known_are_equal_only_if_they_are_the_same(constant: str, other: str) -> None:
+    declared = [Declared("f", "b h -> b h", ((0,),))]
+    one, two = plans(UNKNOWN_CODE.replace("CONSTANT", constant), UNKNOWN_CODE.replace("CONSTANT", other))
+    verdict = prove(with_declared(one, declared), with_declared(two, declared))
+    assert (verdict.outcome is Outcome.PROVED) == (constant == other)
+
+
+def test_an_operator_that_does_what_another_does_is_assumed_what_the_other_is() -> None:
+    text = LOOKUP.replace("q = gelu(y)\n  l = sum(q)", "l = my_loss(y, t)").replace("input x", "input t i64[8]\ninput x")
+    text = text.replace("dq = backward l (grad(l))\n  dy = backward q (dq)", "dy, _ = backward l (grad(l))")
+    declared = [Declared("my_loss", same_as="torch.nn.functional.cross_entropy")]
+    verdict = prove(*(with_declared(plan, declared) for plan in plans(text, text)))
+    assert verdict.outcome is Outcome.PROVED
+    assert any("computes what" in said and "-100" in said for said in verdict.assumptions)

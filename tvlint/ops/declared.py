@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tvlint.ir.plan import Literal
+from tvlint.ir.plan import Literal, Value
 from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError
 
 PREFIX = "declared("
@@ -125,7 +125,8 @@ def _told(linear: Sequence[frozenset[int]]) -> str:
 def _same(spec: OpSpec, name: str, other: str) -> OpSpec:
     def bind(call: Call) -> Bound:
         bound = spec.bind(replace(call, op=other))
-        return replace(bound, assumption=f"`{name}` computes what `{other}` does, as the configuration says")
+        said = f"`{name}` computes what `{other}` does, as the configuration says"
+        return replace(bound, assumption=f"{said}; {bound.assumption}" if bound.assumption else said)
 
     return replace(spec, bind=bind)
 
@@ -157,17 +158,24 @@ def _binding(annotation: Annotation, linear: tuple[frozenset[int], ...]) -> Call
         def all_of(marked: frozenset[str]) -> frozenset[str]:
             return (marked - {_STAR}) | (frozenset(stars) if _STAR in marked else frozenset())
 
-        literals = tuple((i, operand.value) for i, operand in enumerate(call.inputs) if isinstance(operand, Literal))
+        literals = tuple((i, _exact(operand.value)) for i, operand in enumerate(call.inputs) if isinstance(operand, Literal))
         return Bound(
             tuple(map(full, annotation.operands)),
             tuple(map(full, annotation.outputs)),
             all_of(annotation.reduced),
             whole=all_of(annotation.whole),
             linear=linear,
-            attributes=(literals, tuple(sorted(call.attributes.items()))),
+            attributes=(literals, tuple((key, _exact(value)) for key, value in sorted(call.attributes.items()))),
         )
 
     return bind
+
+
+def _exact(value: Value) -> Value:
+    """A constant that equals no other: code that is not known may tell 1 from 1.0, from True, and 0.0 from -0.0."""
+    if isinstance(value, tuple):
+        return tuple(map(_exact, value))
+    return (type(value).__name__, repr(value)) if isinstance(value, bool | float) else value
 
 
 def _own(op: str) -> str:

@@ -1,0 +1,172 @@
+"""Functions of one number with constants: activations beyond the plain ones, bounds, logarithms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvlint.ir.plan import Value
+from tvlint.ops.elementwise import sigmoid
+from tvlint.ops.field import Array, Field
+from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+
+_Function = Callable[..., Array]
+
+
+def _bind(defaults: dict[str, Value], signs: dict[str, int]) -> Callable[[Call], Bound]:
+    """The call with every constant, given or not; `signs` says which of them must be positive (1) or not negative (0)."""
+
+    def bind(call: Call) -> Bound:
+        call = call.with_arguments(*defaults)
+        call.reject_unknown("inplace", *defaults)
+        if call.attributes.get("inplace"):
+            raise UnsupportedError(f"`{call.op}` overwrites its operand")
+        call.expect(1)
+        names = stars(len(call.shape(0)))
+        constants = tuple(call.attributes.get(name, value) for name, value in defaults.items())
+        for name, value in zip(defaults, constants, strict=True):
+            if not isinstance(value, int | float) and (value is not None or defaults[name] is not None):
+                raise UnsupportedError(f"`{call.op}` with `{name}` {value}")
+            if name in signs and isinstance(value, int | float) and value < (0 if signs[name] == 0 else 1e-12):
+                raise UnsupportedError(f"`{call.op}` with `{name}` {value}")
+        return Bound((names,), (names,), attributes=constants)
+
+    return bind
+
+
+def _evaluate(function: _Function) -> Callable[[Bound, Sequence[Array], Field], tuple[Array, ...]]:
+    def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+        constants = [None if value is None else field.number(_number(value)) for value in bound.attributes]
+        return (function(operands[0], field, *constants),)
+
+    return evaluate
+
+
+def _number(value: Value) -> int | float:
+    if not isinstance(value, int | float):
+        raise UnsupportedError(f"the constant {value}")
+    return value
+
+
+def _positive(x: Array, field: Field) -> Array:
+    return field.less(field.number(0), x)
+
+
+def _leaky_relu(x: Array, field: Field, slope: Any) -> Array:
+    return field.where(_positive(x, field), x, slope * x)
+
+
+def _elu(x: Array, field: Field, alpha: Any) -> Array:
+    return field.where(_positive(x, field), x, alpha * (field.function("exp", x) - field.number(1)))
+
+
+def _celu(x: Array, field: Field, alpha: Any) -> Array:
+    return field.where(_positive(x, field), x, alpha * (field.function("exp", field.divide(x, alpha)) - field.number(1)))
+
+
+def _selu(x: Array, field: Field) -> Array:
+    scale, alpha = field.number(1.0507009873554804934193349852946), field.number(1.6732632423543772848170429916717)
+    result: Array = scale * _elu(x, field, alpha)
+    return result
+
+
+def _softplus(x: Array, field: Field, beta: Any, threshold: Any) -> Array:
+    soft = field.divide(field.function("log", field.number(1) + field.function("exp", beta * x)), beta)
+    return field.where(field.less(threshold, beta * x), x, soft)
+
+
+def _log_sigmoid(x: Array, field: Field) -> Array:
+    return field.function("log", sigmoid(x, field))
+
+
+def _mish(x: Array, field: Field) -> Array:
+    soft = field.function("log", field.number(1) + field.function("exp", x))
+    return x * field.function("tanh", soft)
+
+
+def _bounded(x: Array, field: Field, low: Any, high: Any) -> Array:
+    above = x if low is None else field.where(field.less(x, low), low, x)
+    return above if high is None else field.where(field.less(high, above), high, above)
+
+
+def _at_least(x: Array, field: Field, low: Any) -> Array:
+    return _bounded(x, field, low, None)
+
+
+def _at_most(x: Array, field: Field, high: Any) -> Array:
+    return _bounded(x, field, None, high)
+
+
+def _relu6(x: Array, field: Field) -> Array:
+    return _bounded(x, field, field.number(0), field.number(6))
+
+
+def _hard_sigmoid(x: Array, field: Field) -> Array:
+    return field.divide(_relu6(x + field.number(3), field), field.number(6))
+
+
+def _hard_swish(x: Array, field: Field) -> Array:
+    return x * _hard_sigmoid(x, field)
+
+
+def _softsign(x: Array, field: Field) -> Array:
+    return field.divide(x, field.number(1) + field.where(_positive(x, field), x, -x))
+
+
+def _sign(x: Array, field: Field) -> Array:
+    below = field.where(field.less(x, field.number(0)), field.number(-1), field.number(0))
+    return field.where(_positive(x, field), field.number(1), below)
+
+
+def _log1p(x: Array, field: Field) -> Array:
+    return field.function("log", field.number(1) + x)
+
+
+def _expm1(x: Array, field: Field) -> Array:
+    result: Array = field.function("exp", x) - field.number(1)
+    return result
+
+
+def _logarithm(base: int) -> _Function:
+    def function(x: Array, field: Field) -> Array:
+        from math import log
+
+        return field.divide(field.function("log", x), field.number(log(base)))
+
+    return function
+
+
+def _tanhshrink(x: Array, field: Field) -> Array:
+    return x - field.function("tanh", x)
+
+
+def _spec(name: str, function: _Function, /, *more: str, signs: dict[str, int] | None = None, **defaults: Value) -> OpSpec:
+    functions = (name.replace("-", "_"), *more)
+    modules = ("torch", "torch.Tensor", "torch.nn.functional", "torch._C._nn")
+    signatures = tuple(f"{module}.{function}" for function in functions for module in modules)
+    return OpSpec(name, signatures, _bind(defaults, signs or {}), evaluate=_evaluate(function))
+
+
+SPECS = (
+    _spec("leaky-relu", _leaky_relu, negative_slope=0.01),
+    _spec("elu", _elu, alpha=1.0),
+    _spec("celu", _celu, alpha=1.0, signs={"alpha": 1}),
+    _spec("selu", _selu),
+    _spec("softplus", _softplus, beta=1, threshold=20, signs={"beta": 1}),
+    _spec("logsigmoid", _log_sigmoid, "log_sigmoid"),
+    _spec("mish", _mish),
+    _spec("clamp", _bounded, "clip", min=None, max=None),
+    _spec("clamp-min", _at_least, min=0),
+    _spec("clamp-max", _at_most, max=0),
+    _spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0),
+    _spec("relu6", _relu6),
+    _spec("hardsigmoid", _hard_sigmoid),
+    _spec("hardswish", _hard_swish),
+    _spec("softsign", _softsign),
+    _spec("sign", _sign, "sgn"),
+    _spec("log1p", _log1p),
+    _spec("expm1", _expm1),
+    _spec("log2", _logarithm(2)),
+    _spec("log10", _logarithm(10)),
+    _spec("tanhshrink", _tanhshrink),
+)

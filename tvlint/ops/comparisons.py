@@ -1,0 +1,96 @@
+"""Comparisons, which make masks of zeros and ones, what combines masks, and the greater and the less of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvlint.ops.elementwise import broadcast, pair, placed
+from tvlint.ops.field import Array, Field
+from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+
+_Compare = Callable[[Field, Array, Array], Array]
+
+
+def _mask(symmetric: bool) -> Callable[[Call], Bound]:
+    def bind(call: Call) -> Bound:
+        call.reject_unknown()
+        if len(call.inputs) != 2:
+            raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+        operands, output, literals = broadcast(call)
+        for value in literals[1::2]:
+            if not isinstance(value, int | float):
+                raise UnsupportedError(f"`{call.op}` with {value}")
+        return Bound(
+            operands,
+            (output,),
+            attributes=literals,
+            commutative=symmetric and not literals,
+            zero_gradient=frozenset(range(len(operands))),
+        )
+
+    return bind
+
+
+def _two(call: Call) -> Bound:
+    call.reject_unknown()
+    call.expect(2)
+    operands, output, _ = broadcast(call)
+    return Bound(operands, (output,), commutative=True)
+
+
+def _compared(compare: _Compare) -> Callable[[Bound, Sequence[Array], Field], tuple[Array, ...]]:
+    def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+        names, (left, right) = pair(bound, operands, field, bound.attributes)
+        return placed(bound, names, compare(field, left, right))
+
+    return evaluate
+
+
+def _flag(field: Field, holds: Array, yes: int = 1) -> Array:
+    return field.where(holds, field.number(yes), field.number(1 - yes))
+
+
+def _both(field: Field, left: Any, right: Any) -> Array:
+    return field.where(field.equal(left, 0), field.number(0), _flag(field, field.equal(right, 0), 0))
+
+
+def _either(field: Field, left: Any, right: Any) -> Array:
+    return field.where(field.equal(left, 0), _flag(field, field.equal(right, 0), 0), field.number(1))
+
+
+def _not(call: Call) -> Bound:
+    call.reject_unknown()
+    call.expect(1)
+    names = stars(len(call.shape(0)))
+    return Bound((names,), (names,), zero_gradient=frozenset({0}))
+
+
+def _negated(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return (_flag(field, field.equal(operands[0], 0)),)
+
+
+def _names(*names: str) -> tuple[str, ...]:
+    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "operator", "_operator"))
+
+
+_COMPARISONS: dict[str, tuple[_Compare, bool]] = {
+    "eq": (lambda field, a, b: _flag(field, field.equal(a, b)), True),
+    "ne": (lambda field, a, b: _flag(field, field.equal(a, b), 0), True),
+    "lt": (lambda field, a, b: _flag(field, field.less(a, b)), False),
+    "gt": (lambda field, a, b: _flag(field, field.less(b, a)), False),
+    "le": (lambda field, a, b: _flag(field, field.less(b, a), 0), False),
+    "ge": (lambda field, a, b: _flag(field, field.less(a, b), 0), False),
+}
+
+_LESS: _Compare = lambda field, a, b: field.where(field.less(a, b), a, b)  # noqa: E731
+_MORE: _Compare = lambda field, a, b: field.where(field.less(a, b), b, a)  # noqa: E731
+
+SPECS = (
+    *(OpSpec(name, _names(name), _mask(alike), evaluate=_compared(compare)) for name, (compare, alike) in _COMPARISONS.items()),
+    OpSpec("logical-and", ("torch.logical_and", "torch.Tensor.logical_and"), _mask(True), evaluate=_compared(_both)),
+    OpSpec("logical-or", ("torch.logical_or", "torch.Tensor.logical_or"), _mask(True), evaluate=_compared(_either)),
+    OpSpec("logical-not", ("torch.logical_not", "torch.Tensor.logical_not"), _not, evaluate=_negated),
+    OpSpec("maximum", ("torch.maximum", "torch.Tensor.maximum"), _two, evaluate=_compared(_MORE)),
+    OpSpec("minimum", ("torch.minimum", "torch.Tensor.minimum"), _two, evaluate=_compared(_LESS)),
+)

@@ -1,0 +1,260 @@
+"""Convolutions and pooling. Positions must be whole: a rank that has some of them lacks their neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import product
+from math import prod
+from typing import Any
+
+from tvlint.ir.plan import Value
+from tvlint.ops.field import Array, Field
+from tvlint.ops.reductions import without_absent
+from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError
+
+_MOST_PLACES = 4096
+_FIRST = (frozenset({0}),)
+
+
+def _each(call: Call, name: str, given: Value, count: int) -> tuple[int, ...]:
+    """A whole number for each of `count` dimensions; one stands for all."""
+    values = given if isinstance(given, tuple) else (given,)
+    numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    if len(numbers) != len(values) or len(numbers) not in (1, count) or min(numbers, default=-1) < 0:
+        raise UnsupportedError(f"`{call.op}` with `{name}` {given}")
+    return tuple(numbers) * (1 if len(numbers) == count else count)
+
+
+def _positions(
+    call: Call,
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> tuple[int, ...]:
+    found = []
+    for size, width, step, around, apart in zip(sizes, kernel, stride, padding, dilation, strict=True):
+        if min(width, step, apart) < 1:
+            raise UnsupportedError(f"`{call.op}` with a kernel of {width}, the stride {step} and the dilation {apart}")
+        found.append((size + 2 * around - apart * (width - 1) - 1) // step + 1)
+    if min(found) < 1 or prod(kernel) > _MOST_PLACES:
+        raise UnsupportedError(f"`{call.op}` of positions {tuple(sizes)} with a kernel of {tuple(kernel)}")
+    return tuple(found)
+
+
+def _names(prefix: str, count: int) -> Names:
+    return tuple(f"{prefix}{i}" for i in range(count))
+
+
+def _convolution(dims: int) -> Callable[[Call], Bound]:
+    def bind(call: Call) -> Bound:
+        call = without_absent(call).with_arguments("stride", "padding", "dilation", "groups")
+        if call.attributes.get("bias", 0) is None:
+            call = Call(call.op, call.inputs, {k: v for k, v in call.attributes.items() if k != "bias"}, call.outputs)
+        call.reject_unknown("stride", "padding", "dilation", "groups")
+        call.expect(2, 3)
+        x, weight = call.shape(0), call.shape(1)
+        groups = call.attributes.get("groups", 1)
+        if len(x) != dims + 2 or len(weight) != dims + 2 or not isinstance(groups, int) or groups < 1:
+            raise UnsupportedError(f"`{call.op}` of shapes {x} and {weight} with `groups` {groups}")
+        if x[1] != groups * weight[1] or weight[0] % groups or (len(call.inputs) == 3 and call.shape(2) != weight[:1]):
+            raise UnsupportedError(f"`{call.op}` of {x[1]} channels with a weight of shape {weight} in {groups} groups")
+        given = [
+            _each(call, name, call.attributes.get(name, value), dims)
+            for name, value in (("stride", 1), ("padding", 0), ("dilation", 1))
+        ]
+        result = _positions(call, x[2:], weight[2:], *given)
+        places, kernel, found = _names("x", dims), _names("k", dims), _names("y", dims)
+        inner = "c" if groups == 1 else "g"
+        operands: tuple[Names, ...] = (
+            ("n", "c", *places),
+            ("o", inner, *kernel),
+            *((("o",),) if len(call.inputs) == 3 else ()),
+        )
+        whole = {*places, *kernel, *found}
+        plain = len(call.inputs) == 2
+        if groups > 1:
+            whole |= {"c", "o", "g"}
+        elif not plain:
+            whole.add("c")
+        return Bound(
+            operands,
+            (("n", "o", *found),),
+            frozenset({"c"}) if plain and groups == 1 else frozenset(),
+            whole=frozenset(whole),
+            linear=(frozenset({0}), frozenset({1})) if plain else (frozenset({1, 2}),),
+            attributes=(*given, groups),
+            sizes=dict(zip(found, result, strict=True)),
+        )
+
+    return bind
+
+
+def _windows(
+    bound: Bound, x: Array, kernel: Sequence[int], given: Sequence[Any], fill: Any
+) -> list[tuple[tuple[int, ...], Array]]:
+    """For every place of the kernel, what it sees at every position of the result."""
+    import numpy as np
+
+    stride, padding, dilation = given
+    around: Any = [(0, 0), (0, 0), *((n, n) for n in padding)]
+    padded = np.pad(x, around, constant_values=fill)
+    sizes = [bound.sizes[name] for name in bound.outputs[0][2:]]
+    seen = []
+    for place in product(*map(range, kernel)):
+        index = [
+            slice(at * apart, at * apart + step * (size - 1) + 1, step)
+            for at, apart, step, size in zip(place, dilation, stride, sizes, strict=True)
+        ]
+        seen.append((place, _taken(padded, index)))
+    return seen
+
+
+def _taken(x: Array, index: Sequence[slice | int]) -> Array:
+    """What the slices of positions take, of all rows and channels."""
+    every: Any = (slice(None), slice(None), *index)
+    taken: Array = x[every]
+    return taken
+
+
+def _convolve(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    x, weight = operands[0], operands[1]
+    *given, groups = bound.attributes
+    count = groups if isinstance(groups, int) else 1
+    seen = _windows(bound, x, weight.shape[2:], given, field.number(0))
+    inner, outer = weight.shape[1], weight.shape[0] // count
+    parts = []
+    for group in range(count):
+        own = weight[group * outer : (group + 1) * outer]
+        each = [_weighed(window[:, group * inner : (group + 1) * inner], _taken(own, place)) for place, window in seen]
+        parts.append(reduce(lambda one, other: one + other, each))
+    result = np.concatenate(parts, axis=1)
+    if len(operands) == 3:
+        result = result + operands[2].reshape([-1] + [1] * (x.ndim - 2))
+    return (result,)
+
+
+def _weighed(window: Array, weight: Array) -> Array:
+    """What one place of the kernel adds: over inputs (n, c, ...) and weights (o, c)."""
+    spread = weight.reshape([1, *weight.shape, *([1] * (window.ndim - 2))])
+    total: Array = (window[:, None] * spread).sum(axis=2)
+    return total
+
+
+def _bind_pool(dims: int, *more: str) -> Callable[[Call], Bound]:
+    def bind(call: Call) -> Bound:
+        call = call.with_arguments("kernel_size", "stride", "padding", *more)
+        call.reject_unknown("kernel_size", "stride", "padding", *more)
+        call.expect(1)
+        for name, usual in (
+            ("ceil_mode", False),
+            ("return_indices", False),
+            ("count_include_pad", True),
+            ("divisor_override", None),
+        ):
+            if call.attributes.get(name, usual) != usual:
+                raise UnsupportedError(f"`{call.op}` with `{name}` {call.attributes[name]}")
+        x = call.shape(0)
+        if len(x) != dims + 2:
+            raise UnsupportedError(f"`{call.op}` of shape {x}")
+        kernel = _each(call, "kernel_size", call.attributes.get("kernel_size"), dims)
+        step = call.attributes.get("stride")
+        stride = kernel if step in (None, ()) else _each(call, "stride", step, dims)
+        padding = _each(call, "padding", call.attributes.get("padding", 0), dims)
+        dilation = _each(call, "dilation", call.attributes.get("dilation", 1), dims)
+        greatest = "dilation" in more
+        if any(2 * around > width for around, width in zip(padding, kernel, strict=True)) or (greatest and any(padding)):
+            raise UnsupportedError(f"`{call.op}` with `padding` {padding}")
+        result = _positions(call, x[2:], kernel, stride, padding, dilation)
+        places, found = _names("x", dims), _names("y", dims)
+        return Bound(
+            (("n", "c", *places),),
+            (("n", "c", *found),),
+            whole=frozenset({*places, *found}),
+            linear=() if greatest else (frozenset({0}),),
+            attributes=(kernel, stride, padding, dilation),
+            sizes=dict(zip(found, result, strict=True)),
+        )
+
+    return bind
+
+
+def _greatest(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    kernel, *given = bound.attributes
+    seen = [window for _, window in _windows(bound, operands[0], _whole(kernel), given, field.number(0))]
+    return (reduce(lambda one, other: field.where(field.less(one, other), other, one), seen),)
+
+
+def _average(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    kernel, *given = bound.attributes
+    seen = [window for _, window in _windows(bound, operands[0], _whole(kernel), given, field.number(0))]
+    return (field.divide(reduce(lambda one, other: one + other, seen), field.number(len(seen))),)
+
+
+def _whole(value: Value) -> tuple[int, ...]:
+    return tuple(n for n in value if isinstance(n, int)) if isinstance(value, tuple) else ()
+
+
+def _bind_adaptive(dims: int) -> Callable[[Call], Bound]:
+    def bind(call: Call) -> Bound:
+        call = call.with_arguments("output_size")
+        call.reject_unknown("output_size")
+        call.expect(1)
+        x, places, found = call.shape(0), _names("x", dims), _names("y", dims)
+        if len(x) != dims + 2:
+            raise UnsupportedError(f"`{call.op}` of shape {x}")
+        result = _each(call, "output_size", call.attributes.get("output_size"), dims)
+        if min(result) < 1 or prod(result) > _MOST_PLACES:
+            raise UnsupportedError(f"`{call.op}` to {result}")
+        if set(result) == {1}:
+            ones = (ONE,) * dims
+            averaged = frozenset(places)
+            return Bound((("n", "c", *places),), (("n", "c", *ones),), averaged=averaged, linear=_FIRST, attributes=(result,))
+        return Bound(
+            (("n", "c", *places),),
+            (("n", "c", *found),),
+            whole=frozenset({*places, *found}),
+            linear=_FIRST,
+            attributes=(result,),
+            sizes=dict(zip(found, result, strict=True)),
+        )
+
+    return bind
+
+
+def _adapt(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    x, result = operands[0], _whole(bound.attributes[0])
+    places = []
+    for place in product(*map(range, result)):
+        index = [
+            slice(at * size // count, -(-(at + 1) * size // count))
+            for at, size, count in zip(place, x.shape[2:], result, strict=True)
+        ]
+        part = _taken(x, index)
+        axes = tuple(range(2, x.ndim))
+        places.append(field.divide(part.sum(axis=axes), field.number(prod(part.shape[2:]))))
+    return (np.stack(places, axis=2).reshape([*x.shape[:2], *result]),)
+
+
+def _signatures(name: str) -> tuple[str, ...]:
+    return tuple(f"{module}.{name}" for module in ("torch", "torch.nn.functional", "torch._C._nn", "nnscaler.runtime.function"))
+
+
+_OF_MAX = ("dilation", "ceil_mode", "return_indices")
+_OF_AVERAGE = ("ceil_mode", "count_include_pad", "divisor_override")
+
+SPECS = (
+    *(OpSpec(f"conv{n}d", _signatures(f"conv{n}d"), _convolution(n), evaluate=_convolve) for n in (1, 2, 3)),
+    *(OpSpec(f"max-pool{n}d", _signatures(f"max_pool{n}d"), _bind_pool(n, *_OF_MAX), evaluate=_greatest) for n in (1, 2, 3)),
+    *(OpSpec(f"avg-pool{n}d", _signatures(f"avg_pool{n}d"), _bind_pool(n, *_OF_AVERAGE), evaluate=_average) for n in (1, 2, 3)),
+    *(
+        OpSpec(f"adaptive-avg-pool{n}d", _signatures(f"adaptive_avg_pool{n}d"), _bind_adaptive(n), evaluate=_adapt)
+        for n in (1, 2, 3)
+    ),
+)

@@ -1,0 +1,119 @@
+"""Losses between two tensors, element by element: squared, absolute, and of chances; summed, averaged or as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tvlint.ir.plan import Value
+from tvlint.ops.field import Array, Field
+from tvlint.ops.named_arrays import as_array
+from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError, stars
+
+_Each = Callable[..., Array]
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _bind(call: Call, *, own: dict[str, Value], reductions: tuple[str, ...], commutative: bool) -> Bound:
+    call = call.with_arguments()
+    call.reject_unknown("size_average", "reduce", "reduction", "weight", "pos_weight", "log_target", *own)
+    call.expect(2)
+    for name in ("size_average", "reduce", "weight", "pos_weight", "log_target"):
+        if call.attributes.get(name) not in (None, False):
+            raise UnsupportedError(f"`{call.op}` with `{name}`")
+    reduction = call.attributes.get("reduction", "mean")
+    if reduction not in reductions or call.shape(0) != call.shape(1):
+        raise UnsupportedError(f"`{call.op}` of shapes {call.shape(0)} and {call.shape(1)} with the reduction `{reduction}`")
+    names = stars(len(call.shape(0)))
+    averaged = names if reduction == "mean" else names[:1] if reduction == "batchmean" else ()
+    scalar = (ONE,) if call.outputs and call.outputs[0] == (1,) else ()
+    constants = tuple(call.attributes.get(name, value) for name, value in own.items())
+    if not all(isinstance(value, int | float) and value > 0 for value in constants):
+        raise UnsupportedError(f"`{call.op}` with {', '.join(own)} {constants}")
+    return Bound(
+        (names, names),
+        (names if reduction == "none" else scalar,),
+        reduced=frozenset() if reduction == "none" else frozenset(names) - frozenset(averaged),
+        averaged=frozenset(averaged),
+        attributes=constants,
+        commutative=commutative,
+    )
+
+
+def _evaluate(each: _Each, bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    constants = [field.number(value) for value in bound.attributes if isinstance(value, int | float)]
+    errors = each(field, *operands, *constants)
+    if bound.outputs[0] == bound.operands[0]:
+        return (errors,)
+    total = as_array(errors.sum())
+    count = 1
+    for name, size in zip(bound.operands[0], operands[0].shape, strict=True):
+        count *= size if name in bound.averaged else 1
+    return (as_array(field.divide(total, field.number(count))).reshape([1] * len(bound.outputs[0])),)
+
+
+def _size(field: Field, x: Array) -> Array:
+    return field.where(field.less(x, field.number(0)), -x, x)
+
+
+def _squared(field: Field, x: Array, y: Array) -> Array:
+    result: Array = (x - y) * (x - y)
+    return result
+
+
+def _absolute(field: Field, x: Array, y: Array) -> Array:
+    return _size(field, x - y)
+
+
+def _smooth(field: Field, x: Array, y: Array, beta: Any) -> Array:
+    size = _size(field, x - y)
+    return field.where(
+        field.less(size, beta),
+        field.divide(size * size, field.number(2) * beta),
+        size - field.divide(beta, field.number(2)),
+    )
+
+
+def _huber(field: Field, x: Array, y: Array, delta: Any) -> Array:
+    result: Array = delta * _smooth(field, x, y, delta)
+    return result
+
+
+def _binary(field: Field, x: Array, y: Array) -> Array:
+    one = field.number(1)
+    result: Array = -(y * field.function("log", x) + (one - y) * field.function("log", one - x))
+    return result
+
+
+def _binary_of_scores(field: Field, x: Array, y: Array) -> Array:
+    result: Array = field.function("log", field.number(1) + field.function("exp", x)) - x * y
+    return result
+
+
+def _divergence(field: Field, x: Array, y: Array) -> Array:
+    result: Array = y * (field.function("log", y) - x)
+    return result
+
+
+def _spec(
+    name: str, each: _Each, *, commutative: bool = False, reductions: tuple[str, ...] = _REDUCTIONS, **own: Value
+) -> OpSpec:
+    function = name.replace("-", "_")
+    return OpSpec(
+        name,
+        (f"torch.nn.functional.{function}", f"torch.{function}", f"torch._C._nn.{function}"),
+        partial(_bind, own=own, reductions=reductions, commutative=commutative),
+        evaluate=partial(_evaluate, each),
+    )
+
+
+SPECS = (
+    _spec("mse-loss", _squared, commutative=True),
+    _spec("l1-loss", _absolute, commutative=True),
+    _spec("smooth-l1-loss", _smooth, commutative=True, beta=1.0),
+    _spec("huber-loss", _huber, commutative=True, delta=1.0),
+    _spec("binary-cross-entropy", _binary),
+    _spec("binary-cross-entropy-with-logits", _binary_of_scores),
+    _spec("kl-div", _divergence, reductions=(*_REDUCTIONS, "batchmean")),
+)

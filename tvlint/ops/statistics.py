@@ -1,0 +1,132 @@
+"""What rows of numbers come to: variance, norm, log-sum-exp, the place of the greatest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+from tvlint.ir.plan import Value
+from tvlint.ops.field import Array, Field
+from tvlint.ops.reductions import greatest_of_rows, reduced_dims
+from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError, stars
+
+
+def _rows(call: Call, attributes: tuple[Value, ...], *, sums: bool = False) -> Bound:
+    """One number for every row along `dim`; one that `sums` is the sum of what the parts of the row come to."""
+    call.expect(1)
+    names = stars(len(call.shape(0)))
+    gone = reduced_dims(call, len(names))
+    keep = bool(call.attributes.get("keepdim", False))
+    result = tuple(ONE if i in gone else name for i, name in enumerate(names) if keep or i not in gone)
+    if not result and call.outputs and call.outputs[0] == (1,):
+        result = (ONE,)
+    along = frozenset(names[i] for i in gone)
+    return Bound((names,), (result,), along if sums else frozenset(), whole=frozenset() if sums else along, attributes=attributes)
+
+
+def _axes(bound: Bound) -> tuple[int, ...]:
+    return tuple(i for i, name in enumerate(bound.operands[0]) if name in bound.whole | bound.reduced)
+
+
+def _shaped(bound: Bound, result: Array) -> tuple[Array, ...]:
+    """A result that keeps the summed axes with size 1, without those that the call does not keep."""
+    if len(bound.outputs[0]) == len(bound.operands[0]):
+        return (result,)
+    kept = [n for n, name in zip(result.shape, bound.operands[0], strict=True) if name not in bound.whole | bound.reduced]
+    return (result.reshape(kept or [1] * len(bound.outputs[0])),)
+
+
+def _bind_spread(call: Call) -> Bound:
+    """`var` and `std`: `correction` is what is taken from the count, 1 unless told; `unbiased` is its older form."""
+    call = call.with_arguments("dim", "unbiased", "keepdim")
+    dim = call.attributes.get("dim")
+    if isinstance(dim, bool):
+        call = replace(call, attributes={**call.attributes, "unbiased": dim, "dim": None})
+    call.reject_unknown("dim", "unbiased", "correction", "keepdim")
+    unbiased = call.attributes.get("unbiased")
+    correction = call.attributes.get("correction")
+    if correction is None:
+        correction = 1 if unbiased is None else int(bool(unbiased))
+    if not isinstance(correction, int):
+        raise UnsupportedError(f"`{call.op}` with the correction {correction}")
+    bound = _rows(call, (correction,))
+    if prod(call.shape(0)[i] for i in _axes(bound)) <= correction:
+        raise UnsupportedError(f"`{call.op}` of too few numbers: shape {call.shape(0)}")
+    return bound
+
+
+def _variance(bound: Bound, operands: Sequence[Array], field: Field) -> Array:
+    (correction,) = bound.attributes
+    x, axes = operands[0], _axes(bound)
+    count = prod(x.shape[axis] for axis in axes)
+    centred = x - field.divide(x.sum(axis=axes, keepdims=True), field.number(count))
+    left = count - (correction if isinstance(correction, int) else 0)
+    return field.divide((centred * centred).sum(axis=axes, keepdims=True), field.number(left))
+
+
+def _var(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return _shaped(bound, _variance(bound, operands, field))
+
+
+def _std(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return _shaped(bound, field.function("sqrt", _variance(bound, operands, field)))
+
+
+def _bind_norm(name: str) -> Callable[[Call], Bound]:
+    def bind(call: Call) -> Bound:
+        call = call.with_arguments(name, "dim", "keepdim")
+        call.reject_unknown(name, "dim", "keepdim", "dtype", "out")
+        order = call.attributes.get(name, 2)
+        if order not in (1, 2, "fro") or call.attributes.get("dtype") is not None or call.attributes.get("out") is not None:
+            raise UnsupportedError(f"`{call.op}` of the order {order}")
+        return _rows(call, (1 if order == 1 else 2,), sums=order == 1)
+
+    return bind
+
+
+def _norm(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    x, axes = operands[0], _axes(bound)
+    if bound.attributes == (1,):
+        return _shaped(bound, field.where(field.less(x, field.number(0)), -x, x).sum(axis=axes, keepdims=True))
+    return _shaped(bound, field.function("sqrt", (x * x).sum(axis=axes, keepdims=True)))
+
+
+def _bind_log_sum_exp(call: Call) -> Bound:
+    call = call.with_arguments("dim", "keepdim")
+    call.reject_unknown("dim", "keepdim")
+    if call.attributes.get("dim") is None:
+        raise UnsupportedError(f"`{call.op}` without `dim`")
+    return _rows(call, ())
+
+
+def _log_sum_exp(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    total = field.function("exp", operands[0]).sum(axis=_axes(bound), keepdims=True)
+    return _shaped(bound, field.function("log", total))
+
+
+def _bind_place(call: Call) -> Bound:
+    call = call.with_arguments("dim", "keepdim")
+    call.reject_unknown("dim", "keepdim")
+    if call.attributes.get("dim") is None:
+        raise UnsupportedError(f"`{call.op}` without `dim`")
+    return replace(_rows(call, ()), zero_gradient=frozenset({0}))
+
+
+def _place(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    both = replace(bound, outputs=(bound.outputs[0],) * 2)
+    return (greatest_of_rows(both, operands, field)[1],)
+
+
+def _torch(*names: str) -> tuple[str, ...]:
+    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "torch.functional"))
+
+
+SPECS = (
+    OpSpec("var", _torch("var"), _bind_spread, evaluate=_var),
+    OpSpec("std", _torch("std"), _bind_spread, evaluate=_std),
+    OpSpec("norm", _torch("norm"), _bind_norm("p"), evaluate=_norm),
+    OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"), evaluate=_norm),
+    OpSpec("logsumexp", _torch("logsumexp"), _bind_log_sum_exp, evaluate=_log_sum_exp),
+    OpSpec("argmax", _torch("argmax"), _bind_place, evaluate=_place),
+)

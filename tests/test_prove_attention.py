@@ -213,3 +213,34 @@ def test_parts_that_are_added_are_refuted() -> None:
     verdict = verdict_on(text[:start] + "\n".join(lines), reference(False))
     assert verdict.outcome is Outcome.REFUTED
     assert "part-used-as-complete" in [found.name for found in verdict.reasons]
+
+
+def masked(ring: str) -> str:
+    """The ring of two ranks with numbers that are added to the scores: each rank has a block of them for every step."""
+    rank, lines = 0, ["mesh cp=2"]
+    for row, column in ((0, 0), (0, 4), (4, 0), (4, 4)):
+        box = f"[{row}:{row + 4},{column}:{column + 4}]"
+        lines.append(f"buffer u{row // 4}{column // 4} f32[4,4] region {box} of u[{LENGTH},{LENGTH}]")
+    for line in ring.splitlines()[1:]:
+        rank = int(line[-1]) if line.startswith("program") else rank
+        for step, operands in enumerate(("(a, b, c)", "(a, b1, c1)")):
+            line = line.replace(operands, operands.replace(")", f", u{rank}{(rank - step) % 2})"))
+            line = line.replace(f"dc{step} = backward", f"dc{step}, _ = backward")
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def test_scores_with_a_mask_are_merged_as_well() -> None:
+    other = (
+        reference(False).replace("\ninput", f"\nbuffer u f32[{LENGTH},{LENGTH}]\ninput").replace("c, is_causal=False", "c, u")
+    )
+    other = other.replace("da, db, dc = backward o (do)", "da, db, dc, _ = backward o (do)")
+    right = masked(RIGHT["ring of 2"][0])
+    verdict = verdict_on(right, other)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    found = compare(*plans(other, right))
+    assert (found.outcome, found.claims) == ("equal", ()), found.difference
+    exchanged = right.replace("(a, b, c, u00)", "(a, b, c, u01)")
+    assert exchanged != right
+    assert verdict_on(exchanged, other).outcome is Outcome.REFUTED
+    assert compare(*plans(other, exchanged)).outcome == "different"

@@ -27,10 +27,12 @@ def _attention(call: Call) -> Bound:
     places = [name for pair in _POSITIONS.values() for name in pair]
     call.reject_unknown("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa", *places)
     call.expect(3, 4)
-    if call.attributes.get("attn_mask") is not None or call.attributes.get("enable_gqa"):
-        raise UnsupportedError(f"`{call.op}` with `attn_mask` or `enable_gqa` as an attribute")
+    if call.attributes.get("attn_mask") is not None:
+        raise UnsupportedError(f"`{call.op}` with `attn_mask` as an attribute")
     share = call.attributes.get("dropout_p", 0)
     query, key, value = (call.shape(i) for i in range(3))
+    if call.attributes.get("enable_gqa") and query[-3:-2] != key[-3:-2]:
+        raise UnsupportedError(f"`{call.op}` with `enable_gqa`, whose heads the annotation cannot tell")
     if not 2 <= len(query) == len(key) == len(value) or query[:-2] != key[:-2] or key[:-2] != value[:-2]:
         raise UnsupportedError(f"`{call.op}` of shapes {query}, {key} and {value}")
     if query[-1] != key[-1] or key[-2] != value[-2]:
@@ -46,8 +48,8 @@ def _attention(call: Call) -> Bound:
         operands.append(tuple(ONE if own == 1 != wide else name for own, name, wide in tail))
     causal, scale = bool(call.attributes.get("is_causal", False)), call.attributes.get("scale")
     both = call.op.rsplit(".", 1)[-1] == "attention"
-    if len(call.inputs) == 4 and (causal or both):
-        raise UnsupportedError(f"`{call.op}` with a mask and {'`is_causal`' if causal else 'log-sum-exps'}")
+    if len(call.inputs) == 4 and causal:
+        raise UnsupportedError(f"`{call.op}` with a mask and `is_causal`")
     ranges = _stated(call)
     splits = {"l": "maps"} if causal and "l" in ranges else {}
     if both and ("s" in ranges or not causal):
@@ -62,7 +64,7 @@ def _attention(call: Call) -> Bound:
         linear=(frozenset({2}),) if draws is None else (),
         attributes=(causal, scale) if draws is None else (causal, scale, share_of(call, share)),
         ranges=ranges,
-        row_wise={0: frozenset({0, 1, 2}), 1: frozenset({0, 1})} if both else {},
+        row_wise={0: frozenset(range(len(operands))), 1: frozenset(range(len(operands))) - {2}} if both else {},
         splits=splits,
         masked=("l", "s") if causal else None,
         draws=draws,
@@ -109,7 +111,8 @@ def _attend(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
         seen = (last + np.arange(width))[None, :] <= (first + np.arange(length))[:, None]
         powers = field.where(seen, powers, field.number(0))
     total = powers.sum(axis=-1, keepdims=True)
-    divisor = field.where(np.asarray(seen.any(axis=-1, keepdims=True)), total, field.number(1))
+    some = np.asarray(seen.any(axis=-1, keepdims=True))
+    divisor = field.where(field.equal(total, 0) if len(operands) > 3 else np.logical_not(some), field.number(1), total)
     if drawn is not None:
         (share,) = dropped
         if not isinstance(share, float):

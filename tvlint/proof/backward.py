@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvlint.ir.plan import Backward, Compute, Literal
-from tvlint.ops.spec import PREVIOUS, Family, UnsupportedError
+from tvlint.ops.spec import Family, UnsupportedError
 from tvlint.proof.apply import Mismatch, gradient_use, run
 from tvlint.proof.blame import blame, tell
 from tvlint.proof.forward import checked
@@ -138,10 +138,10 @@ def evaluated_vjp(
         if result is None:
             raise UnsupportedError("a view that failed")
         return reshape_gradient(machine.world, inputs[0], result, gradients[0])
-    if saved.family is Family.MERGE or any(gradient.fold is not None for gradient in gradients.values()):
-        return vjp_of_parts(machine, saved, inputs, position, gradients)
     if saved.steps:
         return vjp_in_sequence(machine, saved, position, gradients)
+    if saved.family is Family.MERGE or any(gradient.fold is not None for gradient in gradients.values()):
+        return vjp_of_parts(machine, saved, inputs, position, gradients)
     use = gradient_use(saved.op, saved.bound, position, inputs, gradients)
     return "absent" if use is None else run(machine.world, use, machine.total_slots)
 
@@ -163,18 +163,24 @@ def vjp_of_parts(
 def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Value | str:
     """The gradient of one operand of operators in sequence, the sum over the places where it is used."""
     found: list[Value] = []
-    for step, positions in reversed(saved.steps):
+    given = {len(saved.steps) - 1: gradients}
+    for index in reversed(range(len(saved.steps))):
+        if index not in given:
+            continue
+        step, places = saved.steps[index]
         inputs = tuple(value for value in step.inputs if value is not None)
-        for place, operand in enumerate(positions):
+        for place, operand in enumerate(places):
+            if operand != position and not _reaches(saved, index + operand if operand < 0 else -1, position):
+                continue
+            value = evaluated_vjp(machine, step, inputs, place, given[index])
+            if not isinstance(value, Value):
+                continue
             if operand == position:
-                value = evaluated_vjp(machine, step, inputs, place, gradients)
-                found.extend([value] if isinstance(value, Value) else [])
-        if PREVIOUS not in positions:
-            break
-        value = evaluated_vjp(machine, step, inputs, positions.index(PREVIOUS), gradients)
-        if not isinstance(value, Value):
-            break
-        gradients = {0: value}
+                found.append(value)
+            elif index + operand in given:
+                raise UnsupportedError("a result that is used twice in a sequence")
+            else:
+                given[index + operand] = {0: value}
     if not found:
         return "absent"
     operand_term = next(value.term for i, value in enumerate(saved.inputs) if i == position and value is not None)
@@ -182,6 +188,13 @@ def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: di
     if total is None:
         raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
     return total
+
+
+def _reaches(saved: Saved, index: int, position: int) -> bool:
+    """Whether step `index` depends on operand `position` of the whole."""
+    if index < 0:
+        return False
+    return any(own == position or (own < 0 and _reaches(saved, index + own, position)) for own in saved.steps[index][1])
 
 
 def same_operator(one: Compute | None, other: Compute) -> bool:

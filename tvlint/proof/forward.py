@@ -9,18 +9,19 @@ from math import prod
 from typing import Any
 
 from tvlint.ir.plan import Backward, Compute, Literal, Phase, Role, Segment
-from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
+from tvlint.ops.spec import Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
-from tvlint.proof.apply import Mismatch, forward_use, run
+from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import bare_name, blame, name_of, tell
 from tvlint.proof.draws import drawn
 from tvlint.proof.identities import factor_of, is_gradient
 from tvlint.proof.lookup import assign, input_value, is_absent, operand_value, parts_of_one
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
-from tvlint.proof.merging import ATTENTION, merge, merges_parts
+from tvlint.proof.merging import merge, merges_parts
 from tvlint.proof.nearest import Near
 from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape
+from tvlint.proof.sequences import as_widened, evaluated_once, grouped, has_groups, in_sequence, repeated
 from tvlint.proof.trouble import Constant, Fix, Substitute, Trouble, at
 
 
@@ -93,7 +94,10 @@ def draws_of(
     """The random numbers that the operator draws, as one more operand."""
     if not spec.may_draw:
         return ()
-    return drawn(machine, rank, spec.name, spec.bind(call_of(machine, operator, values)), values)
+    call = call_of(machine, operator, values)
+    if has_groups(spec, call):
+        call, values = as_widened(machine, call, values)
+    return drawn(machine, rank, spec.name, spec.bind(call), values)
 
 
 def keeps_zero(machine: Machine, operator: Compute, spec: OpSpec, name: str) -> bool:
@@ -125,6 +129,9 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     name = operator.op if spec.assumption else spec.name
     if spec.name == "expand" and any(out not in machine.plan.tensors for out in operator.outputs):
         raise UnsupportedError(f"`{operator.op}` into a tensor that the plan does not declare")
+    if has_groups(spec, call):
+        inner, _ = as_widened(machine, call, values)
+        return grouped(machine, name, spec.bind(inner).given_draws(), call, values)
     bound = spec.bind(call).given_draws()
     steps = spec.steps(call) if spec.steps is not None else ()
     if steps:
@@ -164,65 +171,6 @@ def more_of_one(machine: Machine, values: tuple[Value, ...]) -> Value:
     if total is None:
         raise Mismatch("mismatched-slices", "adds different slices of a value", refutes=True)
     return total
-
-
-def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:
-    """The results of one annotated operator."""
-    if len(bound.outputs) != max(1, len(call.outputs)):
-        raise UnsupportedError(f"`{call.op}` with {len(call.outputs)} outputs")
-    machine.derived.uses.append((call, bound, values))
-    results = tuple(
-        run(machine.world, forward_use(name, bound, i, values, free_sizes(bound, i, call)), machine.total_slots)
-        for i in range(len(bound.outputs))
-    )
-    if name == ATTENTION and len(results) == 2 and not machine.world.terms.foreign(results[0].term):
-        machine.world.terms.auxiliary.add(results[1].term)
-    return Saved(name, bound, Family.INDEXED, values, results)
-
-
-def repeated(machine: Machine, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:
-    """Every element several times in a row, as what that is: a new dimension, widened, and joined with the one before.
-
-    So told, a part of the elements gives a part of the result.
-    """
-    world, (repeats,) = machine.world, bound.attributes
-    dim = next(i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
-    size = (-1,) * (dim + 1) + (repeats,) + (-1,) * (len(bound.operands[0]) - dim - 1)
-    done: list[Saved] = []
-    for op, attributes in (("unsqueeze", {"dim": dim + 1}), ("expand", {"size": size})):
-        own = (value,) if (value := done[-1].outputs[0] if done else values[0]) is not None else ()
-        step = Call(op, tuple(world.logical_shape(value, machine.total_slots) for value in own), attributes)
-        spec = spec_of(op)
-        if spec is None:
-            raise AssertionError(f"the operator table has no `{op}`")
-        done.append(evaluated_once(machine, op, spec.bind(step), own, step))
-    wide = done[-1].outputs[0]
-    if wide is None or not isinstance(repeats, int):
-        raise UnsupportedError(f"`{call.op}` {repeats} times")
-    shape = world.local_shape(wide)
-    joined = reshape(world, wide, (*shape[:dim], shape[dim] * repeats, *shape[dim + 2 :]))
-    done.append(Saved("view", None, Family.RESHAPE, (wide,), (joined,)))
-    steps = ((done[0], (0,)), *((step, (PREVIOUS,)) for step in done[1:]))
-    return Saved("repeat-interleave", bound, Family.INDEXED, values, (joined,), steps)
-
-
-def in_sequence(
-    machine: Machine, name: str, bound: Bound, steps: Steps, values: tuple[Value, ...], outputs: tuple[Shape, ...]
-) -> Saved:
-    """The result of operators one after the other; the last one makes `outputs`."""
-    done: list[tuple[Saved, tuple[int, ...]]] = []
-    for op, positions in steps:
-        spec = spec_of(op)
-        if spec is None:
-            raise AssertionError(f"the operator table has no `{op}`")
-        previous = done[-1][0].outputs[0] if done else None
-        operands = tuple(previous if i == PREVIOUS else values[i] for i in positions)
-        known = tuple(value for value in operands if value is not None)
-        shapes = tuple(machine.world.logical_shape(value, machine.total_slots) for value in known)
-        call = Call(op, shapes, {}, outputs if len(done) == len(steps) - 1 else ())
-        done.append((evaluated_once(machine, op, spec.bind(call), known, call), positions))
-    last = done[-1][0]
-    return Saved(name, bound, Family.INDEXED, values, last.outputs, tuple(done))
 
 
 def checked(
@@ -294,11 +242,6 @@ def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
     if sizes.count(-1) > 1 or known <= 0 or total % known:
         raise Mismatch("wrong-view-size", f"views shape {before} as {size}", refutes=True)
     return tuple(total // known if n == -1 else n for n in sizes)
-
-
-def free_sizes(bound: Any, output: int, call: Call) -> dict[str, int]:
-    shape = call.outputs[output] if output < len(call.outputs) else ()
-    return {**dict(zip(bound.outputs[output], shape, strict=False)), **bound.sizes}
 
 
 def _how_to_declare(operator: Compute) -> str:

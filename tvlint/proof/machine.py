@@ -28,7 +28,10 @@ class Saved:
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     steps: tuple[tuple[Saved, tuple[int, ...]], ...] = ()
-    """For an operator that is others in sequence: what each of them keeps, and its operands."""
+    """For an operator that is others in sequence: what each of them keeps, and its operands.
+
+    An operand below zero is the result of the step that many before.
+    """
 
 
 @dataclass(frozen=True, slots=True)

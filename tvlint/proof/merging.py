@@ -57,7 +57,8 @@ def _belong(world: World, result: Value, logarithm: Value) -> bool:
     head, other = terms.keys[result.term], terms.keys[logarithm.term]
     if head[0] != ATTENTION or other[0] != ATTENTION or (head[1], other[1]) != (0, 1) or head[2] != other[2]:
         return False
-    return terms.operands[result.term][:2] == terms.operands[logarithm.term] and len(terms.operands[result.term]) == 3
+    of_result = terms.operands[result.term]
+    return (*of_result[:2], *of_result[3:]) == terms.operands[logarithm.term] and len(of_result) >= 3
 
 
 def _seen(value: Value, size: int) -> Ranges:

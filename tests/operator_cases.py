@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import erf
 from typing import Any
 
 import numpy as np
 
+from tests.more_operator_cases import FLAGS, MORE_CASES
+from tests.operator_case import Case, F, N, normal, sig
 from tvlint.ir.plan import Literal
-from tvlint.ops.spec import Call
-
-
-@dataclass(frozen=True)
-class Case:
-    """A call and two independent statements of what it computes; `torch` gets the module and the tensors."""
-
-    label: str
-    op: str
-    inputs: tuple[Any, ...]
-    numpy: Callable[..., Any]
-    torch: Callable[..., Any]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    outputs: tuple[tuple[int, ...], ...] = ()
-    positive: bool = False
-    """Whether the operands must be positive."""
-
-    @property
-    def call(self) -> Call:
-        return Call(self.op, self.inputs, self.attributes, self.outputs)
 
 
 def softmax(x: Any, axis: int) -> Any:
@@ -39,14 +19,6 @@ def softmax(x: Any, axis: int) -> Any:
 
 def log_softmax(x: Any) -> Any:
     return x - x.max(1, keepdims=True) - np.log(np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True))
-
-
-def normal(x: Any, eps: float, axes: tuple[int, ...] = (-1,)) -> Any:
-    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
-
-
-def sig(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
 
 
 def cross_entropy(x: Any, t: Any, reduction: str, ignored: int = -100, smoothing: float = 0.0) -> Any:
@@ -137,8 +109,6 @@ def torch_merged(t: Any, o: Any, a: Any, p: Any, b: Any) -> Any:
     return t.exp(a - total)[..., None] * o + t.exp(b - total)[..., None] * p, total
 
 
-F = "torch.nn.functional."
-N = "nnscaler.runtime.function."
 GELU_TANH = lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))  # noqa: E731
 
 UNARY = {
@@ -326,6 +296,7 @@ CASES: tuple[Case, ...] = (
     Case("moe-combine two choices", "moe_combine", ((1, 2, 1, 2), (1, 2, 2), (1, 2, 2)), combined, torch_combined),
     Case("moe-combine two places", "moe_combine", ((2, 2, 2, 2), (2, 2, 1), (2, 2, 1)), combined, torch_combined),
     Case("merge", "merge_by_log_sum_exp", ((4, 2), (4,), (4, 2), (4,)), merged, torch_merged),
+    *MORE_CASES,
 )  # fmt: skip
 
 
@@ -340,8 +311,8 @@ def operands_of(case: Case, bound: Any, seed: int = 0) -> list[Any]:
     for i, shape in enumerate(shapes):
         if i in bound.indices:
             found.append(random.integers(0, sizes[bound.indices[i]], shape))
-        elif i == flags:
+        elif i == flags or i < FLAGS.get(case.label, 0):
             found.append(random.integers(0, 2, shape))
         else:
-            found.append(random.uniform(0.3 if case.positive else -1.5, 1.5, shape))
+            found.append(random.uniform(0.3 if case.positive else -1.5, case.most, shape))
     return found

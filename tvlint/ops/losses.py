@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from tvlint.ir.plan import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import as_array
 from tvlint.ops.reductions import without_absent
@@ -32,7 +33,7 @@ def _loss(*more: str) -> Callable[[Call], Bound]:
         if any(call.attributes.get(name) is not None for name in ("weight", "size_average", "reduce")):
             raise UnsupportedError(f"`{call.op}` with `weight`, `size_average` or `reduce`")
         ignored, reduction = call.attributes.get("ignore_index", _NEVER), call.attributes.get("reduction", "mean")
-        if reduction not in ("sum", "none", "mean") or (reduction == "mean" and ignored != _NEVER):
+        if reduction not in ("sum", "none", "mean") or (reduction == "mean" and not _is_no_class(ignored)):
             raise UnsupportedError(f"`{call.op}` with a mean over tokens that are not ignored")
         tokens = frozenset({"t"})
         scalar = (ONE,) if call.outputs and call.outputs[0] == (1,) else ()
@@ -46,12 +47,16 @@ def _loss(*more: str) -> Callable[[Call], Bound]:
             attributes=(ignored, *(call.attributes.get(name, 0.0) for name in more)),
             zero_gradient=rows.zero_gradient,
             indices=rows.indices,
-            assumption=f"no target of a `{call.op.rsplit('.', 1)[-1]}` with a mean is -100, which it would not count"
+            assumption=f"no target of a `{call.op.rsplit('.', 1)[-1]}` with a mean is {ignored}, which it would not count"
             if reduction == "mean"
             else "",
         )
 
     return bind
+
+
+def _is_no_class(ignored: Value) -> bool:
+    return isinstance(ignored, int) and ignored < 0
 
 
 def _of_rows(call: Call) -> Bound:

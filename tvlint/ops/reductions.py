@@ -14,7 +14,8 @@ from tvlint.ops.named_arrays import align, contract, spread
 from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError, stars
 
 
-def _dims(call: Call, rank: int) -> tuple[int, ...]:
+def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
+    """The dimensions that the attribute `dim` lists, in order; all of them without it. Raises UnsupportedError."""
     dim = call.attributes.get("dim")
     if dim is None or dim == ():
         return tuple(range(rank))
@@ -34,7 +35,7 @@ def _reduction(average: bool) -> Callable[[Call], Bound]:
         call.expect(1)
         shape = call.shape(0)
         names = stars(len(shape))
-        dims = _dims(call, len(shape))
+        dims = reduced_dims(call, len(shape))
         keep = bool(call.attributes.get("keepdim", False))
         kept = tuple(ONE if i in dims else name for i, name in enumerate(names) if keep or i not in dims)
         if not kept and call.outputs and call.outputs[0] == (1,):
@@ -65,7 +66,7 @@ def _rows(call: Call) -> Bound:
     names = stars(len(call.shape(0)))
     if "dim" not in call.attributes:
         raise UnsupportedError(f"`{call.op}` without `dim`")
-    dims = _dims(call, len(names))
+    dims = reduced_dims(call, len(names))
     if len(dims) != 1:
         raise UnsupportedError(f"`{call.op}` over {len(dims)} dims")
     return Bound((names,), (names,), whole=frozenset(names[i] for i in dims), attributes=(call.attributes.get("dtype"),))
@@ -109,7 +110,7 @@ def _greatest(call: Call) -> Bound:
     call.reject_unknown("dim", "keepdim")
     call.expect(1)
     names = stars(len(call.shape(0)))
-    gone = _dims(call, len(names))
+    gone = reduced_dims(call, len(names))
     keep = bool(call.attributes.get("keepdim", False))
     result = tuple(ONE if i in gone else name for i, name in enumerate(names) if keep or i not in gone)
     places = call.op.rsplit(".", 1)[-1] == "max" and call.attributes.get("dim") is not None
@@ -123,7 +124,8 @@ def _greatest(call: Call) -> Bound:
     )
 
 
-def _maximum(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+def greatest_of_rows(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """The greatest element along the whole dimensions and, where there are two results, its place."""
     import numpy as np
 
     names, x = bound.operands[0], operands[0]
@@ -203,7 +205,7 @@ def _both(name: str) -> tuple[str, ...]:
 SPECS = (
     OpSpec("sum", _both("sum"), _reduction(average=False), evaluate=_total),
     OpSpec("mean", _both("mean"), _reduction(average=True), evaluate=_total),
-    OpSpec("amax", (*_both("amax"), "torch.max", "torch.Tensor.max"), _greatest, evaluate=_maximum),
+    OpSpec("amax", (*_both("amax"), "torch.max", "torch.Tensor.max"), _greatest, evaluate=greatest_of_rows),
     OpSpec("cumsum", _both("cumsum"), _cumsum, evaluate=_cumulative),
     OpSpec("softmax", _both("softmax"), _rows, evaluate=_softmax),
     OpSpec("log-softmax", _both("log_softmax"), _rows, evaluate=_log_softmax),

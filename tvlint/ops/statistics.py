@@ -22,7 +22,8 @@ def _rows(call: Call, attributes: tuple[Value, ...], *, sums: bool = False) -> B
     if not result and call.outputs and call.outputs[0] == (1,):
         result = (ONE,)
     along = frozenset(names[i] for i in gone)
-    return Bound((names,), (result,), along if sums else frozenset(), whole=frozenset() if sums else along, attributes=attributes)
+    summed, whole = (along, frozenset[str]()) if sums else (frozenset[str](), along)
+    return Bound((names,), (result,), summed, whole=whole, attributes=attributes)
 
 
 def _axes(bound: Bound) -> tuple[int, ...]:

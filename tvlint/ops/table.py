@@ -6,16 +6,23 @@ from collections.abc import Sequence
 from functools import cache
 
 from tvlint.ops import (
+    activations,
     attention,
+    comparisons,
+    convolution,
     elementwise,
+    errors,
     experts,
     joining,
     linear_algebra,
     losses,
+    normalisation,
+    rearranging,
     reductions,
     registered,
     shaping,
     slicing,
+    statistics,
 )
 from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declared
 from tvlint.ops.spec import OpSpec
@@ -30,6 +37,13 @@ SPECS: tuple[OpSpec, ...] = (
     *attention.SPECS,
     *losses.SPECS,
     *experts.SPECS,
+    *activations.SPECS,
+    *comparisons.SPECS,
+    *convolution.SPECS,
+    *errors.SPECS,
+    *normalisation.SPECS,
+    *rearranging.SPECS,
+    *statistics.SPECS,
     *registered.SPECS,
 )
 

@@ -58,7 +58,7 @@ class Naming:
 
     def constant(self, node: ast.expr, statement: Statement) -> Value:
         if dotted(node) == "self.training":
-            return "self.training"
+            return True
         try:
             return constant(node)
         except NotConstant as error:

@@ -80,6 +80,18 @@ class Nodes:
             case _:
                 raise self.fail(place, "an expression stands where a name is expected")
 
+    def returned(self, node: ast.expr | None, place: ast.AST) -> tuple[str, ...]:
+        """The names in what a step returns, also in dictionaries and lists, in order."""
+        match node:
+            case ast.Dict(keys=keys, values=values) if all(isinstance(key, ast.Constant) for key in keys):
+                return tuple(name for value in values for name in self.returned(value, place))
+            case ast.Tuple(elts=values) | ast.List(elts=values):
+                return tuple(name for value in values for name in self.returned(value, place))
+            case ast.Constant():
+                return ()
+            case _:
+                return self.names(node, place)
+
     def operands(self, value: ast.expr, node: ast.AST) -> tuple[str, ...]:
         """The names in a tuple; an empty one for `None`."""
         if not isinstance(value, ast.Tuple):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Operator, Receive
 from tvlint.ops.spec import ONE, Bound, Call, Family, UnsupportedError
@@ -22,6 +23,10 @@ _CASTS = {
     "int": "int32",
     "bool": "bool",
 }
+_FLATTENING = frozenset({"torch.flatten", "torch.Tensor.flatten"})
+_MASKS = frozenset({"eq", "ne", "lt", "gt", "le", "ge", "logical-and", "logical-or", "logical-not"})
+_PLACES = frozenset({("topk", 1), ("amax", 1), ("argmax", 0)})
+"""Results that are places: the operator and the position of the result."""
 _ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
 
 
@@ -57,11 +62,33 @@ def _operands(operator: Compute, known: Mapping[str, Kind]) -> tuple[tuple[int, 
     return tuple(shapes)
 
 
+_Operator = TypeVar("_Operator", bound=Operator)
+
+
+def as_view(operator: _Operator, known: Mapping[str, Kind]) -> _Operator:
+    """`flatten` of a tensor of known shape as the view that it is; every other operator as it is."""
+    if not isinstance(operator, Compute) or operator.op not in _FLATTENING:
+        return operator
+    tensor = operator.inputs[0] if operator.inputs else None
+    given = {**dict(zip(("start_dim", "end_dim"), operator.inputs[1:], strict=False)), **operator.attributes}
+    ends = [given.pop("start_dim", 0), given.pop("end_dim", -1)]
+    if not isinstance(tensor, str) or tensor not in known or given or len(operator.inputs) > 3:
+        return operator
+    shape = known[tensor][0]
+    dims = [end.value if isinstance(end, Literal) else end for end in ends]
+    first, last = (dim + len(shape) if isinstance(dim, int) and dim < 0 else dim for dim in dims)
+    if not isinstance(first, int) or not isinstance(last, int) or not 0 <= first <= last < len(shape):
+        return operator
+    size = (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])
+    return replace(operator, op="torch.Tensor.view", inputs=(tensor,), attributes={"size": size})
+
+
 def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> dict[str, Kind]:
     """Shape and dtype of what `operator` makes, as far as they follow; raises Contradiction where nothing can fit.
 
     `scalar` is the shape of a sum over everything, which nnScaler has written in two ways.
     """
+    operator = as_view(operator, known)
     if isinstance(operator, Communicate):
         return _communicated(operator, known)
     if not isinstance(operator, Compute) or isinstance(operator, Receive):
@@ -85,15 +112,22 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
     sizes = _sizes(operator.op, bound, [shape for shape in shapes if not isinstance(shape, Literal)])
     sizes.update({name: size for name, size in bound.sizes.items() if name not in sizes})
     found: dict[str, Kind] = {}
-    for name, names in zip(operator.outputs, bound.outputs, strict=True):
+    for position, (name, names) in enumerate(zip(operator.outputs, bound.outputs, strict=True)):
         shape: list[int] = []
         for one in names:
             if one not in sizes and not shape:
                 break
             shape.append(sizes.setdefault(one, shape[-1] if shape else 1))
         if len(shape) == len(names):
-            found[name] = tuple(shape), dtype
+            found[name] = tuple(shape), _own_dtype(spec.name, position, dtype)
     return found
+
+
+def _own_dtype(name: str, position: int, dtype: str) -> str:
+    """The dtype of one result where it is not that of the operands."""
+    if name in _MASKS:
+        return "bool"
+    return "int64" if (name, position) in _PLACES else dtype
 
 
 def _sizes(op: str, bound: Bound, shapes: list[tuple[int, ...]]) -> dict[str, int]:

@@ -70,7 +70,7 @@ def of_the_graph(files: Iterable[RankFile], traced: Mapping[str, tuple[int, ...]
                 help = f"did you mean `{near[0]}`" if near else "generate the code again: it is not that of this graph"
                 said = f"`{name}` on rank {file.rank} is no parameter of the traced graph"
                 yield error("parameter-slices-mismatch", said, place, help, ranks=(file.rank,))
-            elif whole != parameter.whole:
+            elif whole != parameter.whole and {whole, parameter.whole} != {(), (1,)}:
                 said = f"`{name}` on rank {file.rank} is {parameter.whole}, and {whole} in the traced graph"
                 yield error("parameter-slices-mismatch", said, place, ranks=(file.rank,))
 

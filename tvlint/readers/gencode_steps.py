@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 
 from tvlint.ir.location import Location
@@ -23,7 +24,7 @@ from tvlint.readers.gencode_built import Built, made_by
 from tvlint.readers.gencode_names import cell_name
 from tvlint.readers.gencode_operators import IDENTITY, Body, Gradual
 from tvlint.readers.gencode_records import Execute, Load, Method, RankFile, Reducer, RunBackward
-from tvlint.readers.gencode_shapes import Contradiction, Kind, results
+from tvlint.readers.gencode_shapes import Contradiction, Kind, as_view, results
 
 DATA_LOADER = "dataloader"
 
@@ -148,7 +149,10 @@ class Steps:
             if given in built.kinds:
                 known[inner] = built.kinds[given]
                 built.declare(inner, known[inner], built.roles.get(given, role))
-        for entry in body.operators:
+                if built.roles.get(given) is Role.INPUT and inner != given:
+                    built.logical.setdefault(inner, built.logical.get(given, given))
+        for position, plain in enumerate(body.operators):
+            entry = body.operators[position] = replace(plain, operator=as_view(plain.operator, known))
             self._derive(entry.operator, known, body, role)
             if isinstance(entry.operator, Communicate) and entry.operator.kind is not Collective.BROADCAST:
                 built.groups[self.rank].add(entry.operator.group.ranks)

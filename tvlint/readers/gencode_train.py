@@ -42,7 +42,7 @@ def read_forward(nodes: Nodes, found: RankFile, function: ast.FunctionDef) -> No
                 if len(runs[-1].inputs) != len(found.methods[method].arguments):
                     raise nodes.fail(node, f"`{method}` is given {len(given)} values and takes other")
             case ast.Return(value=value) if index == len(function.body) - 1:
-                found.returned = nodes.names(value, node)
+                found.returned = nodes.returned(value, node)
                 found.returned_at = nodes.source.at(node)
             case ast.Delete() | ast.Pass() | ast.Expr(value=ast.Constant()):
                 pass
@@ -81,7 +81,7 @@ class _Train:
                 case ast.Delete(targets=targets):
                     self.found.actions.append(Delete(tuple(dotted(target) for target in targets)))
                 case ast.Return(value=value) if index == len(function.body) - 1:
-                    self.found.returned = self.nodes.names(value, node)
+                    self.found.returned = self.nodes.returned(value, node)
                     self.found.returned_at = self.nodes.source.at(node)
                 case ast.Assign(targets=[target], value=ast.Call() as call):
                     outputs = tuple(name for name in self.nodes.targets(target) if name != "_")
@@ -106,8 +106,11 @@ class _Train:
                 raise self.nodes.fail(node, "`backward` does not have its four arguments")
             segment = self.nodes.constant(call.args[0], "the name of a segment")
             inputs, made, gradients = (self.nodes.operands(arg, node) for arg in call.args[1:])
-            if segment not in self.found.methods or len(made) != len(gradients):
-                raise self.nodes.fail(node, f"`backward` of `{segment}` does not fit a segment")
+            if segment not in self.found.methods:
+                raise self.nodes.fail(node, f"`backward` runs `{segment}`, which is no segment of the class")
+            if len(made) != len(gradients):
+                said = f"`backward` of `{segment}` is given {len(made)} results and {len(gradients)} gradients for them"
+                raise self.nodes.fail(node, said, "each result has a gradient, or None where it is the loss")
             return RunBackward(str(segment), inputs, made, gradients, outputs, skips, source)
         if callee in (f"{EXECUTOR}.fexecute", f"{EXECUTOR}.aexecute"):
             forward = callee.endswith("fexecute")

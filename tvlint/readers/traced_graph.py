@@ -25,7 +25,7 @@ from tvlint.readers.gencode_autograd import differentiated, gradient
 from tvlint.readers.gencode_methods import GETATTR
 from tvlint.readers.gencode_objects import Field
 from tvlint.readers.gencode_operators import IDENTITY, Gradual
-from tvlint.readers.gencode_shapes import Contradiction, Kind, bound_of, results
+from tvlint.readers.gencode_shapes import Contradiction, Kind, as_view, bound_of, results
 from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
 from tvlint.readers.nnscaler_adapters import Scope
 from tvlint.readers.nnscaler_operators import Operators
@@ -240,8 +240,8 @@ class _Graph:
             if shape:
                 kinds[name] = (shape[0] * self.slots, *shape[1:]), dtype
         changed = []
-        for operator in forward:
-            operator = _reshaped(operator, traced, kinds)
+        for given in forward:
+            operator = as_view(_reshaped(given, traced, kinds), kinds)
             changed.append(operator)
             try:
                 found = results(operator, kinds, self.scalar)

@@ -20,10 +20,10 @@ def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tens
     whole = {name for name in inputs if tensors.declared[name].dtype != "object"}
     found: dict[Field, str] = {known[name]: name for name in whole}
     kept: list[Compute] = []
-    flags: dict[str, str] = {}
+    flags: dict[str, bool] = {}
     for operator in forward:
         if operator.op == "self_getattr" and len(operator.outputs) == 1 and operator.inputs == (Literal("training"),):
-            flags[operator.outputs[0]] = "self.training"
+            flags[operator.outputs[0]] = True
             continue
         operator = _with_flags(operator, flags)
         part = _item(operator)
@@ -46,8 +46,8 @@ def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tens
     return {(place, path): found[place, path] for place, paths in order.items() for path in paths}, kept
 
 
-def _with_flags(operator: Compute, flags: Mapping[str, str]) -> Compute:
-    """The operator with flags of the module as constants, as generated code has them."""
+def _with_flags(operator: Compute, flags: Mapping[str, bool]) -> Compute:
+    """The operator with flags of the module as the constants that they are while it trains."""
     if not any(operand in flags for operand in operator.inputs if isinstance(operand, str)):
         return operator
     place: dict[str, Value] = {}

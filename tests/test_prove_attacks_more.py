@@ -285,3 +285,16 @@ def test_an_operator_that_does_what_another_does_is_assumed_what_the_other_is() 
     verdict = prove(*(with_declared(plan, declared) for plan in plans(text, text)))
     assert verdict.outcome is Outcome.PROVED
     assert any("computes what" in said and "-100" in said for said in verdict.assumptions)
+
+
+@pytest.mark.parametrize("older", ["size_average=False", "reduce=False", "size_average=True"])
+def test_older_ways_to_say_how_losses_are_reduced_are_not_left_out(older: str) -> None:
+    """`size_average=False` makes a sum of what is a mean without it."""
+    text = (
+        MEAN_OF_SUM.replace("  s = sum(h, dim=0)\n", "")
+        .replace("mean(s)", "mse_loss(h, y)")
+        .replace("  dh = backward s (ds)\n", "")
+    )
+    text = text.replace("input x", "input y f32[8,4]\ninput x").replace("ds = backward", "dh, _ = backward")
+    assert verdict_on(text, text).outcome is Outcome.PROVED
+    assert verdict_on(text.replace("(h, y)", f"(h, y, {older})"), text).outcome is not Outcome.PROVED

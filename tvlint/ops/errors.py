@@ -19,9 +19,11 @@ def _bind(call: Call, *, own: dict[str, Value], reductions: tuple[str, ...], com
     call = call.with_arguments()
     call.reject_unknown("size_average", "reduce", "reduction", "weight", "pos_weight", "log_target", *own)
     call.expect(2)
-    for name in ("size_average", "reduce", "weight", "pos_weight", "log_target"):
-        if call.attributes.get(name) not in (None, False):
+    for name in ("size_average", "reduce", "weight", "pos_weight"):
+        if call.attributes.get(name) is not None:
             raise UnsupportedError(f"`{call.op}` with `{name}`")
+    if call.attributes.get("log_target", False) is not False:
+        raise UnsupportedError(f"`{call.op}` with `log_target`")
     reduction = call.attributes.get("reduction", "mean")
     if reduction not in reductions or call.shape(0) != call.shape(1):
         raise UnsupportedError(f"`{call.op}` of shapes {call.shape(0)} and {call.shape(1)} with the reduction `{reduction}`")

@@ -20,6 +20,7 @@ from tvlint.readers.megatron_frameworks import framework_of_script, framework_of
             ("--layerwise-disaggregated-training",),
             "mindspeed-disaggregated",
         ),
+        ("torchrun p.py --unaligned_linear", ("--unaligned_linear", "--use-mc2"), "mindspeed-unaligned"),
         ("deepspeed pretrain_gpt.py", (), "megatron-deepspeed"),
     ],
 )

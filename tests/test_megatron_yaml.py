@@ -251,3 +251,8 @@ def test_backslashes_for_the_shell_are_no_part_of_a_layout() -> None:
     document = read("model_config.yaml", text.encode())
     assert document is not None
     assert document.configurations[0].settings["pipeline_model_parallel_layout"].value == "Et|(tt|)*3L"
+
+
+def test_a_section_may_write_a_list_as_words_with_commas() -> None:
+    text = 'tensor_model_parallel_size: 2\npipeline_model_parallel_size: 1\nrecompute_modules: "mlp, core_attn"\n'
+    assert only(text).settings["recompute_modules"].value == ("mlp", "core_attn")

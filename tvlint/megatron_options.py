@@ -63,6 +63,11 @@ def default(name: str) -> SettingValue | Missing:
     return None if name in table["none"] else MISSING
 
 
+def since(name: str) -> str:
+    """The release of Megatron core that the setting `name` came with; empty where it is older than 0.5."""
+    return _since().get(name, "")
+
+
 def names() -> tuple[str, ...]:
     """The canonical names of all settings, in the parser's order."""
     return tuple(_by_destination())
@@ -115,3 +120,8 @@ def _by_destination() -> dict[str, dict[str, Any]]:
     for entry in _table()["options"]:
         found.setdefault(entry["dest"], entry)
     return found
+
+
+@cache
+def _since() -> dict[str, str]:
+    return {name: version for version, names in _table()["since"].items() for name in names}

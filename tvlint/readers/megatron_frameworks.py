@@ -26,8 +26,12 @@ MINDSPEED_FLAGS = frozenset(
 SWIFT = frozenset({"megatron"})
 SWIFT_COMMAND = re.compile(r"^[^#\n]*\bmegatron[ \t]+(?:pt|sft|rlhf|export)\b", re.MULTILINE)
 """The command line of ms-swift; a Python file among its arguments is no program."""
-DISAGGREGATED = "--layerwise-disaggregated-training"
-"""The option of MindSpeed with which the groups of different machines have different sizes: no rule about groups holds."""
+UNLIKE_MINDSPEED = {
+    "--layerwise-disaggregated-training": "mindspeed-disaggregated",
+    "--unaligned-linear": "mindspeed-unaligned",
+}
+"""Options of MindSpeed by which sizes need not divide: with the first, the groups of different machines differ; with the
+second, the heads and tokens of ranks. No rule about sizes holds, so each counts as a framework of its own."""
 
 
 SNAPSHOT = re.compile(r"\bMegatron-LM-(2[3-9](?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))\b")
@@ -54,7 +58,7 @@ RELEASES = (
 
 
 def version_of_script(text: str) -> str:
-    """The version of the one dated snapshot that a script names (`Megatron-LM-250624`); empty where it names none or several."""
+    """The version of the one dated snapshot that a script names (`Megatron-LM-250624`); empty if it names none or several."""
     dates = set(SNAPSHOT.findall(text))
     date = dates.pop() if len(dates) == 1 else ""
     return next((version for since, version in reversed(RELEASES) if date >= since), "")
@@ -65,8 +69,9 @@ def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
     written = set(flags)
     if program in SWIFT or SWIFT_COMMAND.search(text):
         return "ms-swift"
-    if DISAGGREGATED in written or DISAGGREGATED.replace("-", "_").replace("__", "--", 1) in written:
-        return "mindspeed-disaggregated"
+    for option, framework in UNLIKE_MINDSPEED.items():
+        if option in written or option.replace("-", "_").replace("__", "--", 1) in written:
+            return framework
     if MINDSPEED.search(text) or written & MINDSPEED_FLAGS:
         return "mindspeed"
     if "--deepspeed" in written or re.search(r"^[^#\n]*\bdeepspeed\b", text, re.IGNORECASE | re.MULTILINE):

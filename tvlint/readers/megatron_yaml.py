@@ -249,6 +249,8 @@ def _section_value(known: Option | None, value: YamlNode) -> SettingValue | Unkn
     if isinstance(value, YamlScalar):
         if INTERPOLATED.search(value.text) or value.text == "???":
             return Unknown("depends on an interpolation")
+        if known is not None and known.arity in ("+", "*") and "," in value.text:
+            return tuple(typed(known, word.strip()) for word in value.text.split(","))
         return yaml_typed(known, value.text, value.plain)
     if not isinstance(value, YamlSequence):
         return Unknown("a mapping is no option value")

@@ -65,7 +65,16 @@ def _file(path: str, data: bytes) -> Document | None:
         found = _pickle(path, data)
         if found is not None or data.startswith(b"\x80"):
             return found
-    return _plan(path, data) or _configuration(path, data)
+    return _plan(path, data) or _of_its_tree(_configuration(path, data))
+
+
+def _of_its_tree(document: Document | None) -> Document | None:
+    """The document with the version of the source tree that it lies in, where its configurations do not say theirs."""
+    if document is None or not document.configurations:
+        return document
+    from tvlint.readers.megatron_tree import with_version_of_tree
+
+    return replace(document, configurations=with_version_of_tree(document.configurations))
 
 
 def _generated_folder(path: str, operators: tuple[Declared, ...]) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tvlint.findings import Finding, NotEvaluated, Related
+from tvlint.findings import Finding, NotEvaluated, Related, Severity
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.rule import Rule, RuleKind
@@ -12,10 +12,12 @@ from tvlint.rulebook.functions import show
 from tvlint.rulebook.judge import judge, version_range
 from tvlint.rulebook.template import fill, fill_known
 from tvlint.rulebook.values import Values
-from tvlint.rulebook.version import is_assumed
+from tvlint.rulebook.version import is_assumed, shown_by
 
 TOLD = frozenset({"mindspeed", "megatron-core", "megatron-bridge", "nemo", "primus", "ms-swift", "verl"})
 """Frameworks that are told by what else a file holds; a finding says that it was judged as theirs."""
+HAS_FORKS = frozenset({"megatron-lm", "megatron-core"})
+"""Frameworks of which versions of many years are in use."""
 
 
 def evaluate(
@@ -25,6 +27,7 @@ def evaluate(
 
     A rule whose answer depends on an unknown gives `NotEvaluated`. Rules of other kinds and frameworks are passed over. With
     `repairs`, the help of findings about sizes names the nearest settings that satisfy all rules, which takes a search.
+    A rule of some versions of Megatron is no more than a warning where nothing tells that one of them is used.
     """
     values = Values(configuration)
     known = [rule for rule in (rules.values() if isinstance(rules, Mapping) else rules) if rule.kind is RuleKind.CONFIG]
@@ -52,14 +55,19 @@ def _finding(rule: Rule, values: Values, repair: str) -> Finding:
     help = fill_known(rule.help, values.evaluate)
     if repair:
         help = f"{help}; {repair}" if help else repair
-    versions = version_range(rule, values.configuration.framework) or ""
+    severity = rule.severity
+    framework = values.configuration.framework
+    versions = version_range(rule, framework) or ""
     if is_assumed(versions, values.configuration.version):
-        assumption = f"holds for {values.configuration.framework} {versions}, taken as given"
+        shown = shown_by(versions, values.configuration)
+        assumption = f"holds for {framework} {versions}, {f'as `{shown}` shows' if shown else 'taken as given'}"
         help = f"{help} ({assumption})" if help else assumption
-    elif values.configuration.framework in TOLD:
-        judged = f"judged as {values.configuration.framework}"
+        if severity is Severity.ERROR and framework in HAS_FORKS and not shown:
+            severity = Severity.WARNING
+    elif framework in TOLD:
+        judged = f"judged as {framework}"
         help = f"{help} ({judged})" if help else judged
-    return Finding(rule.name, rule.severity, message, location, help, related)
+    return Finding(rule.name, severity, message, location, help, related)
 
 
 def _stands(setting: Setting) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tvlint.ir.configuration import Unknown
+from tvlint.ir.configuration import Configuration, Unknown
+from tvlint.megatron_options import since
 
 _BOUND = re.compile(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
 _VERSION = re.compile(r"\D{0,20}(\d{1,9}(?:\.\d{1,9})*)")
@@ -39,6 +40,18 @@ def holds_for(version_range: str, version: str) -> bool | Unknown:
 def is_assumed(version_range: str, version: str) -> bool:
     """Whether judging by the range took the newest version for granted."""
     return bool(bounds(version_range)) and _VERSION.match(version) is None
+
+
+def shown_by(version_range: str, configuration: Configuration) -> str:
+    """A setting, as written, that Megatron has only in versions of the range; empty where there is none."""
+    needed = bounds(version_range)
+    if any(operator == "<" for operator, _ in needed):
+        return ""
+    for setting in configuration.settings.values():
+        first = since(setting.name)
+        if first and all(_numbers(first) >= bound for _, bound in needed):
+            return setting.written
+    return ""
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -13,7 +13,6 @@ from tvlint.certificate.sums import carried, fold_of, moved, total
 from tvlint.certificate.tables import Rejected, Tables
 from tvlint.ops.spec import ONE, Bound, Names
 
-
 _MOVES = frozenset({"unsqueeze", "squeeze", "transpose", "permute", "expand"})
 """Operators that move or repeat elements, and compute nothing."""
 
@@ -146,7 +145,7 @@ def made(world: World, use: Use) -> Relation:
     extents = _extents(world, (*use.operands, *use.shapes))
     for name in use.whole & extents.keys():
         own = extents[name]
-        if own.slotted or ((own.low, own.high) != (0, own.size) and name not in use.splits):
+        if own.slotted or not ((own.low, own.high) == (0, own.size) or name in use.splits or _enough(use, extents, name)):
             raise Rejected(f"`{use.head[0]}` needs a whole dimension and gets {own.low}:{own.high} of {own.size}")
     if sum(own.slotted for own in extents.values()) > 1:
         raise Rejected(f"`{use.head[0]}` pairs the batch with itself")
@@ -203,6 +202,14 @@ def _counted(masked: tuple[str, str] | None, extents: Mapping[str, _Extent], nam
     rows, columns = pair
     first, last = (min(columns.low, own.size), own.size) if own is rows else (0, min(rows.high, own.size))
     return _Extent(max(own.low, first) - first, max(min(own.high, last), first) - first, last - first, False)
+
+
+def _enough(use: Use, extents: Mapping[str, _Extent], name: str) -> bool:
+    """Whether a mask lets rows stand without later ones, as it counts them from the first, or hides all columns after these."""
+    if use.masked is None or name not in use.masked or extents[name].low > 0:
+        return False
+    counted = _counted(use.masked, extents, name)
+    return name == use.masked[0] or 0 < counted.size == counted.high
 
 
 def _fold(use: Use, counted: Mapping[str, _Extent], numbers: Mapping[str, int]) -> Fold | None:

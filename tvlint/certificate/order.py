@@ -45,8 +45,8 @@ def check_order(plan: Plan) -> None:
 
 def _stops(plan: Plan, program: Program, rank: int) -> Iterator[Stop]:
     turns: Counter[Hashable] = Counter()
-    handles: dict[tuple[str, int], list[Event]] = {}
-    for number, step in enumerate(program.steps):
+    handles: dict[str, list[Event]] = {}
+    for step in program.steps:
         together = ""
         starts: list[Event] = []
         waits: list[Event] = []
@@ -57,7 +57,7 @@ def _stops(plan: Plan, program: Program, rank: int) -> Iterator[Stop]:
                 starts, waits = [], []
             together = batch
             if isinstance(own, Wait):
-                yield [], handles.pop((own.handle, number), [])
+                yield [], handles.pop(own.handle, [])
                 continue
             event = _event(plan, own, rank, turns)
             if event is None:
@@ -65,7 +65,7 @@ def _stops(plan: Plan, program: Program, rank: int) -> Iterator[Stop]:
             starts.append(event)
             handle = getattr(own, "handle", "")
             if handle:
-                handles.setdefault((handle, number), []).append(event)
+                handles.setdefault(handle, []).append(event)
             else:
                 waits.append(event)
         if starts:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 from tvlint.certificate.communicating import communicate, receive, send, settle
 from tvlint.certificate.computing import backward, compute
+from tvlint.certificate.flight import check_flight
 from tvlint.certificate.running import Rank, Running, accumulated, bound_names, load
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import (
@@ -15,15 +13,11 @@ from tvlint.ir.plan import (
     Compute,
     Operator,
     Phase,
-    Plan,
     Receive,
-    ReduceGradients,
     Role,
     Segment,
     Send,
     Step,
-    Update,
-    Wait,
 )
 from tvlint.ops.spec import UnsupportedError
 
@@ -31,6 +25,7 @@ from tvlint.ops.spec import UnsupportedError
 def run_programs(run: Running) -> None:
     """Check every step of the first micro-batch, and of none, on every rank; then what ranks gave to each other."""
     _index(run)
+    check_flight(run.plan)
     expected = set()
     for program in run.plan.programs:
         for number in program.ranks:
@@ -79,15 +74,11 @@ def _step(run: Running, rank: Rank, step: Step) -> None:
     outer = zip(segment.inputs, inputs, strict=True)
     rank.local = {inner: rank.environment[name] for inner, name in outer if name in rank.environment}
     rank.undefined = {inner for inner, name in zip(segment.inputs, inputs, strict=True) if name in rank.lost}
-    flight = _Flight()
     for own in segment.operators:
-        flight.passes(run.plan, own)
         try:
             _operate(run, rank, segment, own)
         except UnsupportedError as error:
             raise Rejected(f"an operator of `{segment.name}` is not understood: {error}") from None
-    if flight.under_way:
-        raise Rejected(f"`{segment.name}` ends before what it started, which the checker does not follow")
     for inner, name in zip(segment.outputs, outputs, strict=True):
         if inner in rank.undefined:
             rank.lost.add(name)
@@ -114,55 +105,3 @@ def _operate(run: Running, rank: Rank, segment: Segment, own: Operator) -> None:
         send(run, rank, own)
     elif isinstance(own, Receive):
         receive(run, rank, own)
-    elif not isinstance(own, ReduceGradients | Update | Wait):
-        raise Rejected(f"`{segment.name}` works with events between streams, which the checker does not follow")
-
-
-@dataclass(slots=True)
-class _Flight:
-    """What is under way in a segment: by handle, the names that are read and those that are written."""
-
-    under_way: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
-
-    def passes(self, plan: Plan, own: Operator) -> None:
-        """Rejects an operator that touches what is under way; any other starts, ends, or goes by."""
-        if isinstance(own, Wait):
-            if self.under_way.pop(own.handle, None) is None:
-                raise Rejected(f"`{own.handle}` is waited for, and nothing under way has that handle")
-            return
-        handle = getattr(own, "handle", "")
-        if own.stream:
-            raise Rejected(f"an operator works on the stream `{own.stream}`, which the checker does not follow")
-        if not handle and not self.under_way:
-            return
-        reads, writes = _touched(plan, own)
-        for read, written in self.under_way.values():
-            if reads & written or writes & (read | written):
-                raise Rejected("a tensor is used while a communication of it is under way")
-        if handle:
-            if handle in self.under_way and not isinstance(own, Send | Receive):
-                raise Rejected(f"`{handle}` is under way twice")
-            before = self.under_way.get(handle, (set(), set()))
-            self.under_way[handle] = (before[0] | reads, before[1] | writes)
-
-
-def _touched(plan: Plan, own: Operator) -> tuple[set[str], set[str]]:
-    """The names that an operator reads and writes; of weights that are reduced or updated, their gradients too."""
-    if isinstance(own, Compute):
-        return {name for name in own.inputs if isinstance(name, str)}, set(own.outputs)
-    if isinstance(own, Backward):
-        reads = {name for name in own.forward.inputs if isinstance(name, str)}
-        return {*own.inputs, *own.forward.outputs, *reads} - {""}, set(own.outputs) - {""}
-    if isinstance(own, Communicate):
-        return set(own.inputs), set(own.outputs)
-    if isinstance(own, Send):
-        return {own.tensor}, set()
-    if isinstance(own, Receive):
-        return set(), {own.tensor}
-    names = set(own.weights) if isinstance(own, ReduceGradients | Update) else set()
-    return names, names | _gradients_of(plan.tensors, names)
-
-
-def _gradients_of(tensors: Mapping[str, object], weights: set[str]) -> set[str]:
-    found = {name for name, tensor in tensors.items() if getattr(tensor, "gradient_of", "") in weights}
-    return found | {getattr(tensors[name], "gradient", "") for name in weights if name in tensors} - {""}

@@ -11,6 +11,7 @@ import pytest
 from tests.certificates import certified, objection
 from tests.shared import ROOT, SHARED, needs_shared
 from tests.test_prove_shared_plans import GOOD, LLAMA, plan
+from tvlint.certificate.tables import Rejected
 from tvlint.cli import main
 from tvlint.ops.spec import Bound, Family
 from tvlint.run.prove import Pair, Plans, read_pair
@@ -62,6 +63,21 @@ def test_what_is_not_proved_has_no_certificate(tmp_path: Path, capsys: pytest.Ca
     assert run("prove", wrong, "--reference", TOUR / "single.plan", "--certificate", written) == 1
     assert not written.exists()
     assert "no certificate is written" in capsys.readouterr().err
+
+
+def test_a_proof_that_the_checker_does_not_accept_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise Rejected("`frobnicate` is not known")
+
+    monkeypatch.setattr("tvlint.certificate.check.check", refuse)
+    parallel, reference = PAIRS["tour"]
+    written = tmp_path / "out.tvcert"
+    assert run("prove", parallel, "--reference", reference, "--certificate", written) == 0
+    assert not written.exists()
+    assert "no certificate is written" in (told := capsys.readouterr().err)
+    assert "the checker does not follow the proof: `frobnicate` is not known" in told
 
 
 def test_what_cannot_be_read_or_written_exits_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

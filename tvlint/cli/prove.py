@@ -13,7 +13,7 @@ from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import joined
 from tvlint.run.exit_code import INPUT, exit_code
 from tvlint.run.project import ProjectError
-from tvlint.run.prove import Pair, prove_pairs
+from tvlint.run.prove import NO_CERTIFICATE, Pair, prove_pairs
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,6 +40,9 @@ def run(options: argparse.Namespace) -> int:
         for proved in prove_pairs(pairs, options.jobs, progress, options.plans, remembered):
             report = joined(report, proved)
     deliver(report, wanted, options, known)
+    facts = [fact for verdict in report.verdicts for fact in verdict.facts]
+    for reason in [text for name, text in facts if name == NO_CERTIFICATE]:
+        note(f"no certificate is written to `{options.certificate}`: the checker does not follow the proof: {reason}")
     if options.certificate and any(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts):
         note(f"no certificate is written to `{options.certificate}`: there is no proof")
     return exit_code(report, Severity.ERROR)

@@ -73,17 +73,33 @@ def _digests(path: str) -> list[tuple[str, str]]:
 
 
 def write_certificate(
-    path: str, proofs: Sequence[Proof], files: Files, assume: frozenset[str], assumptions: Sequence[tuple[str, ...]]
-) -> None:
-    """Write the proofs of a pair, one for each kind of replica; raises `OutputError` where the file cannot be written."""
-    from tvlint.certificate.form import to_bytes
+    path: str,
+    plans: Plans,
+    proofs: Sequence[Proof],
+    files: Files,
+    assume: frozenset[str],
+    assumptions: Sequence[tuple[str, ...]],
+) -> str:
+    """Write the proofs of a pair, one for each kind of replica, if the checker accepts them; otherwise say why it does not.
+
+    Raises `OutputError` where the file cannot be written.
+    """
+    from tvlint.certificate.form import CertificateError, from_bytes, to_bytes
     from tvlint.certificate.write import certificate
 
     made = [
         certificate(proof, engine=__version__, files=files, variant=i, assume=assume, assumptions=assumptions[i])
         for i, proof in enumerate(proofs)
     ]
-    _write(path, to_bytes(made))
+    data = to_bytes(made)
+    try:
+        found = _checked(from_bytes(data), plans, None)
+    except CertificateError as error:
+        return str(error)
+    if isinstance(found, NotVerified):
+        return found.reason
+    _write(path, data)
+    return ""
 
 
 def _write(path: str, data: bytes) -> None:
@@ -121,9 +137,6 @@ def verify(path: str, pair: Pair, progress: Progress | None = None) -> Verified 
     plans = read_pair(pair, progress)
     if not isinstance(plans, Plans):
         return plans[0]
-    wrong = next((finding for finding in plans.findings if finding.severity is Severity.ERROR), None)
-    if wrong is not None:
-        return NotVerified(f"the plan has a mistake: {wrong.message} [{wrong.rule}]")
     if any(own.files != files for own in certificates):
         return NotVerified("the certificate is of other files than these")
     if [own.variant for own in certificates] != list(range(len(plans.kinds))):
@@ -146,6 +159,9 @@ def _checked(certificates: tuple[Certificate, ...], plans: Plans, progress: Prog
     from tvlint.certificate.check import check
     from tvlint.certificate.tables import Rejected
 
+    wrong = next((finding for finding in plans.findings if finding.severity is Severity.ERROR), None)
+    if wrong is not None:
+        return NotVerified(f"the plan has a mistake: {wrong.message} [{wrong.rule}]")
     found = []
     for own, plan in zip(certificates, plans.kinds, strict=True):
         try:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 UNDECIDED = "annotation not decided by the solver"
 """The fact of a verdict that says that the solver ran out of time; with another machine it may not."""
+
+NO_CERTIFICATE = "no certificate, because"
+"""The fact of a verdict that says why the checker does not accept the proof as data, so that it is not written."""
+
 Progress: TypeAlias = Callable[[str, float], None]
 """What is being done, and which share of it is done (0 to 1)."""
 
@@ -83,7 +87,8 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     if pair.certificate and verdict.outcome is Outcome.PROVED:
         from tvlint.run.certificate import write_certificate
 
-        write_certificate(pair.certificate, kept, files, pair.assume, assumptions)
+        objection = write_certificate(pair.certificate, plans, kept, files, pair.assume, assumptions)
+        verdict = replace(verdict, facts=(*verdict.facts, (NO_CERTIFICATE, objection))) if objection else verdict
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)

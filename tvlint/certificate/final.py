@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 from math import prod
 
-from tvlint.certificate.form import Relation
+from tvlint.certificate.form import Part, Relation
 from tvlint.certificate.multiples import agreed
 from tvlint.certificate.placed import members_of, region, spans_replicas, whole_of
 from tvlint.certificate.running import Running
@@ -206,9 +206,13 @@ def _of_one_slot(run: Running, value: Relation, slots: int) -> bool:
     """Whether the value is that of its slot: of a sum over the batch its addend, of a mean the mean over the slot."""
     if not value.parts:
         return value.coefficient == 1
-    if len(value.parts) > 1 or run.world.tables.terms[value.term].slot >= 0:
+    scopes = {(own.one_replica, own.one_micro_batch) for part in value.parts for own in part.sums}
+    if run.world.tables.terms[value.term].slot >= 0 or len(scopes) != 1:
         return False
-    (part,) = value.parts
+    return all(_is_addend(run, part, slots) for part in value.parts)
+
+
+def _is_addend(run: Running, part: Part, slots: int) -> bool:
     if len(part.sums) != 1:
         return False
     (own,) = part.sums

@@ -17,7 +17,7 @@ from tvlint.proof.exchange import over_replicas
 from tvlint.proof.groups import members_of, spans_replicas
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.placed import region
-from tvlint.proof.relation import AmbiguousSumError, Pending, Value
+from tvlint.proof.relation import AmbiguousSumError, Leaf, Pending, Value
 from tvlint.proof.trouble import Trouble, at
 
 
@@ -375,12 +375,18 @@ def _whole(entry: Pending) -> bool:
 
 
 def _one_slot(world: World, value: Value, slots: int) -> bool:
-    """Whether the value is exactly its slot's part: of a sum its addend, of a mean the mean over the slot."""
+    """Whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean the mean over it."""
     if value.clean:
         return True
-    if world.terms.slot[value.term] >= 0 or len(value.leaves) != 1 or len(value.leaves[0].pending) != 1:
+    if world.terms.slot[value.term] >= 0 or not value.leaves:
         return False
-    leaf = value.leaves[0]
+    scopes = {(entry.one_replica, entry.one_micro_batch) for leaf in value.leaves for entry in leaf.pending}
+    return len(scopes) == 1 and all(_addend(world, leaf, slots) for leaf in value.leaves)
+
+
+def _addend(world: World, leaf: Leaf, slots: int) -> bool:
+    if len(leaf.pending) != 1:
+        return False
     (entry,) = leaf.pending
     averages = world.terms.averages(entry.origin, entry.number)
     return _whole(entry) and (leaf.coefficient == 1 or (averages and leaf.coefficient == slots))

@@ -27,6 +27,8 @@ _FLATTENING = frozenset({"torch.flatten", "torch.Tensor.flatten"})
 _MASKS = frozenset({"eq", "ne", "lt", "gt", "le", "ge", "logical-and", "logical-or", "logical-not"})
 _PLACES = frozenset({("topk", 1), ("amax", 1), ("argmax", 0)})
 """Results that are places: the operator and the position of the result."""
+_COUNTS = frozenset({"sum", "cumsum"})
+"""What makes of any whole numbers, and of masks, one of 64 bits."""
 _ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
 
 
@@ -119,15 +121,16 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
                 break
             shape.append(sizes.setdefault(one, shape[-1] if shape else 1))
         if len(shape) == len(names):
-            found[name] = tuple(shape), _own_dtype(spec.name, position, dtype)
+            found[name] = tuple(shape), _own_dtype(spec.name, position, dtype, "dtype" in operator.attributes)
     return found
 
 
-def _own_dtype(name: str, position: int, dtype: str) -> str:
-    """The dtype of one result where it is not that of the operands."""
+def _own_dtype(name: str, position: int, dtype: str, stated: bool) -> str:
+    """The dtype of one result where it is not that of the operands; `stated` where the call gives it."""
     if name in _MASKS:
         return "bool"
-    return "int64" if (name, position) in _PLACES else dtype
+    counted = name in _COUNTS and dtype in _ORDER[: _ORDER.index("float16")] and not stated
+    return "int64" if counted or (name, position) in _PLACES else dtype
 
 
 def _sizes(op: str, bound: Bound, shapes: list[tuple[int, ...]]) -> dict[str, int]:

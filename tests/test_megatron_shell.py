@@ -8,7 +8,8 @@ import pytest
 
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.document import ReadError
-from tvlint.readers.megatron_shell import read
+from tvlint.readers.megatron_shell import read, recognise
+from tvlint.readers.shell_syntax import PLACEHOLDER
 
 TAIL = " --num-layers 4 --micro-batch-size 1\n"
 
@@ -349,3 +350,24 @@ def test_a_dated_snapshot_tells_the_version() -> None:
     assert only(f"export PYTHONPATH=backends/Megatron-LM-250624\n{launch}").version == "0.12"
     assert only(f"P=Megatron-LM-250624:Megatron-LM-240718\n{launch}").version == ""
     assert only(launch).version == ""
+
+
+def test_a_placeholder_is_an_unknown_value_and_takes_no_words_from_what_follows() -> None:
+    text = (
+        "DATA=<path of the data>_text\nSAVE=<where to>\n\npython p.py --tensor-model-parallel-size 2 --data-path $DATA" + TAIL
+    )
+    configuration = only(text)
+    assert configuration.complete
+    assert configuration.settings["tensor_model_parallel_size"].value == 2
+    assert isinstance(configuration.settings["data_path"].value, Unknown)
+
+
+@pytest.mark.parametrize("line", ["N=<in.txt wc -l", "N=<a b> out.txt c", "N=1 sort <a >b"])
+def test_redirections_are_no_placeholders(line: str) -> None:
+    assert PLACEHOLDER.search(line.encode()) is None
+
+
+def test_a_script_without_interpreter_line_may_write_other_languages() -> None:
+    script = "CONFIG=ds.json\ncat <<EOT > $CONFIG\n{\n}\nEOT\n" + f"torchrun p.py --tensor-model-parallel-size 2{TAIL}\n"
+    assert recognise(script.encode())
+    assert not recognise(script.replace("cat <<EOT", "cat").encode())

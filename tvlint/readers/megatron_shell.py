@@ -67,6 +67,8 @@ OPENERS = re.compile(
     rb"megatron|swift|ft_launcher|accelerate|nsys|shopt|\[\[?|\{|\()(?=[\s;\"'$]|$)|[A-Za-z_]\w*\s*\(\)|: )"
 )
 FOREIGN = re.compile(rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|\{$)", re.MULTILINE)
+HEREDOC = re.compile(rb"<<-?[ \t]*[\"'\\]?[A-Za-z_]")
+"""What opens lines of another language in a shell script."""
 SHELL = re.compile(rb"#![^\n]*\b(?:ba|z|k|da)?sh\b")
 
 
@@ -77,7 +79,8 @@ def recognise(data: bytes) -> bool:
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"#!"):
         return bool(SHELL.match(start.partition(b"\n")[0]))
-    if FOREIGN.search(data):
+    foreign = FOREIGN.search(data)
+    if foreign and not HEREDOC.search(data, 0, foreign.start()):
         return False
     for line in start.splitlines():
         stripped = line.strip()

@@ -59,6 +59,9 @@ def called(facts: Facts, call: Call) -> str:
 
 def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagreement | None:
     for turn, meeting in enumerate(meetings):
+        calls = meeting.calls.values()
+        if len(calls) == len(meeting.members) and len({id(call.site) for call in calls}) == 1:
+            continue
         absent = tuple(rank for rank in meeting.members if rank not in meeting.calls)
         sides: dict[object, list[Call]] = {}
         for call in meeting.calls.values():

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.implicit_segments import reads
+from tvlint.analyses.spelling import biased, flat_shape, target_shape, usual
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, Operator, Role, Tensor
-from tvlint.ops.spec import ONE, Bound, Call, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Family, UnsupportedError
 from tvlint.ops.table import spec_of
 
 _ROUNDS = 6
@@ -21,6 +22,8 @@ _OTHER_DTYPE = frozenset(
     }
 )  # fmt: skip
 """Functions whose result is of another dtype than their operands."""
+_LIKE = ("type_as", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like")
+_SHORT = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp16": "float16"}
 _LOSSES = ("cross_entropy", "nll_loss")
 _CASTS = {"to": "", "type": "", "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
 _NUMBERS = ("torch.", "float", "bfloat", "int", "uint", "bool")
@@ -156,8 +159,13 @@ def _collective_shape(operator: Communicate, shape: tuple[int, ...], size: int) 
 
 
 def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[int, ...], str]]:
-    spec = spec_of(operator.op)
     cast = _cast_to(operator)
+    flat = operator.op.rsplit(".", 1)[-1] == "flatten"
+    operator = usual(operator)
+    added = biased(operator)
+    if added is not None:
+        operator = added[0]
+    spec = spec_of(operator.op)
     if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
         return [(found[operator.inputs[0]].shape, cast)]
     if spec is None and is_attention(operator):
@@ -167,6 +175,12 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
         first = operator.inputs[0]
         return [((), found[first].dtype)] if isinstance(first, str) and len(operator.outputs) == 1 else []
     tensors = [found[name] for name in operator.inputs if not isinstance(name, Literal)]
+    last = operator.op.rsplit(".", 1)[-1]
+    if last in _LIKE and len(operator.outputs) == 1:
+        return [(tensors[0].shape, tensors[-1 if last == "type_as" else 0].dtype)]
+    if spec is not None and spec.family is Family.RESHAPE and len(operator.outputs) == len(tensors) == 1:
+        shape = (flat_shape if flat else target_shape)(operator, tensors[0].shape)
+        return [] if shape is None else [(shape, tensors[0].dtype)]
     dtypes = {tensor.dtype for tensor in tensors}
     floats = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)}
     if spec is None or operator.op.rsplit(".", 1)[-1] in _OTHER_DTYPE or len(floats or dtypes) != 1:
@@ -187,6 +201,7 @@ def _cast_to(operator: Compute) -> str:
         return ""
     given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
     dtype = _CASTS[name] or operator.attributes.get("dtype", given[0] if given else None)
+    dtype = _SHORT.get(dtype, dtype) if isinstance(dtype, str) else dtype
     return dtype.removeprefix("torch.") if isinstance(dtype, str) and (_CASTS[name] or dtype.startswith(_NUMBERS)) else ""
 
 

@@ -24,10 +24,11 @@ class Early:
 
 def weight_gradients(plan: Plan) -> dict[str, str]:
     """Gradient name -> weight, for every gradient of a weight."""
-    found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient}
-    found |= {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of}
-    weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
-    return {name: owner for name, owner in found.items() if owner in weights}
+    found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient and tensor.role is Role.WEIGHT}
+    for name, tensor in plan.tensors.items():
+        if tensor.gradient_of and tensor.gradient_of in plan.tensors and plan.tensors[tensor.gradient_of].role is Role.WEIGHT:
+            found[name] = tensor.gradient_of
+    return found
 
 
 def early(plan: Plan) -> Iterator[Early]:
@@ -39,29 +40,38 @@ def early(plan: Plan) -> Iterator[Early]:
             (index, owners[gradient]) for index, operator in enumerate(segment.operators)
             for gradient in writes(operator) if gradient in owners
         ]
+    using: dict[str, list[tuple[int, ReduceGradients | Update]]] = {}
+    for name, segment in plan.segments.items():
+        found_here = [(at, each) for at, each in enumerate(segment.operators) if isinstance(each, (ReduceGradients, Update))]
+        if found_here:
+            using[name] = found_here
     merged: dict[tuple[str, str, int, str, tuple[str, int]], tuple[set[int], int]] = {}
     for program in plan.programs:
-        for found in _early(plan, program, produced):
+        for found in _early(program, produced, using):
             key = (found.kind, found.segment, found.index, found.weight, found.later)
             merged.setdefault(key, (set(), found.micro_batch))[0].update(found.ranks)
     for (kind, name, index, weight, later), (ranks, run) in merged.items():
         yield Early(kind, name, index, weight, run, tuple(sorted(ranks)), later)
 
 
-def _early(plan: Plan, program: Program, produced: dict[str, list[tuple[int, str]]]) -> Iterator[Early]:
+def _early(
+    program: Program,
+    produced: dict[str, list[tuple[int, str]]],
+    using: dict[str, list[tuple[int, ReduceGradients | Update]]],
+) -> Iterator[Early]:
     last: dict[str, tuple[int, int, str, int]] = {}
     reduced: dict[str, tuple[int, int, str]] = {}
     uses: list[tuple[str, int, int, str, str]] = []
+    final_runs = {step.segment: at for at, step in enumerate(program.steps)}
+    for name, at in sorted(final_runs.items(), key=lambda item: item[1]):
+        for index, weight in produced.get(name, ()):
+            last[weight] = (at, index, name, program.steps[at].micro_batch)
     for at, step in enumerate(program.steps):
-        for index, weight in produced.get(step.segment, ()):
-            last[weight] = (at, index, step.segment, step.micro_batch)
-        segment = plan.segments.get(step.segment)
-        for index, operator in enumerate(segment.operators) if segment is not None else ():
-            if isinstance(operator, (ReduceGradients, Update)):
-                kind = "reduce" if isinstance(operator, ReduceGradients) else "update"
-                uses += [(kind, at, index, step.segment, weight) for weight in operator.weights]
-                if kind == "reduce":
-                    reduced |= dict.fromkeys(operator.weights, (at, index, step.segment))
+        for index, operator in using.get(step.segment, ()):
+            kind = "reduce" if isinstance(operator, ReduceGradients) else "update"
+            uses += [(kind, at, index, step.segment, weight) for weight in operator.weights]
+            if kind == "reduce":
+                reduced |= dict.fromkeys(operator.weights, (at, index, step.segment))
     for kind, at, index, name, weight in uses:
         final = last.get(weight)
         if final is not None and (at, index) < final[:2]:

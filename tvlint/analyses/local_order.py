@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import handle_of, overwritten, reads, writes
-from tvlint.ir.plan import Plan, Program, ReduceGradients, Role, Segment, Step, Update, Wait
+from tvlint.ir.plan import Communicate, Operator, Plan, Program, ReduceGradients, Role, Segment, Step, Update, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,9 @@ class _Walk:
             yield from self._collisions(read, written, segment.name, index)
             handle = handle_of(operator)
             if handle:
+                before = self._reissued(handle, operator, segment, number, step, index)
+                if before is not None:
+                    yield self._hazard("reissued", segment.name, index, handle, before)
                 issue = _Issue(segment.name, index, number, step.micro_batch, handle, read | written, frozenset(read),
                                frozenset(written))
                 self.open.setdefault(handle, []).append(issue)
@@ -104,6 +107,22 @@ class _Walk:
                     self.writing[key] = issue
                 for key in read:
                     self.reading.setdefault(key, []).append(issue)
+
+    def _reissued(
+        self, handle: str, operator: Operator, segment: Segment, number: int, step: Step, index: int
+    ) -> _Issue | None:
+        """The collective that is still under way on the handle of another one; those issued together share one."""
+        if not isinstance(operator, Communicate):
+            return None
+        for issue in self.open.get(handle, ()):
+            if (issue.segment, issue.step, issue.micro_batch) != (segment.name, number, step.micro_batch):
+                continue
+            first = segment.operators[issue.index]
+            between = segment.operators[issue.index + 1 : index]
+            together = all(isinstance(each, Communicate) and each.handle == handle for each in between)
+            if isinstance(first, Communicate) and not (together and (first.kind, first.group) == (operator.kind, operator.group)):
+                return issue
+        return None
 
     def _collisions(
         self, read: dict[object, str], written: dict[object, str], segment: str, index: int

@@ -21,7 +21,8 @@ def reads(operator: Operator) -> tuple[str, ...]:
 def writes(operator: Operator) -> tuple[str, ...]:
     """The tensors that the operator produces."""
     if isinstance(operator, (Compute, Communicate, Backward)):
-        return tuple(name for name in operator.outputs if name)
+        outputs = operator.outputs
+        return outputs if "" not in outputs else tuple(name for name in outputs if name)
     if isinstance(operator, Receive):
         return (operator.tensor,)
     return ()

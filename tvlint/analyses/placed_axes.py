@@ -8,6 +8,8 @@ from tvlint.ir.plan import Backward, Communicate, Compute, Program, Receive, Sen
 PIPELINE_AXES = frozenset({"pp", "pipe", "pipeline", "stage", "stages"})
 DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_shard"})
 
+SEQUENCE_AXES = frozenset({"cp", "context", "sp", "seq", "sequence"})
+
 
 def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
     """The axes along which ranks compute the same values, so that a placement means something there.

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
-from tvlint.analyses.placed import Placed
-from tvlint.analyses.placed_compute import gradient_form
+from tvlint.analyses.placed import On, Placed
+from tvlint.analyses.placed_compute import Form, gradient_form
 from tvlint.analyses.placed_forward import apply, bind
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_backward
+from tvlint.analyses.placed_varying import differing
 from tvlint.analyses.placed_walk import Walk
-from tvlint.ir.placement import Replicate
-from tvlint.ir.plan import Backward, Literal
-from tvlint.ops.spec import Family
+from tvlint.analyses.spelling import biased, usual
+from tvlint.ir.placement import Invariant, Replicate, Shard
+from tvlint.ir.plan import Backward, Compute, Literal
+from tvlint.ops.spec import Family, stars
 
 
 def backward(walk: Walk, operator: Backward) -> None:
     """Places the gradients that `operator` gives."""
     of_backward(walk, operator)
     _start(walk, operator)
-    found = bind(walk, operator.forward)
+    forward = usual(operator.forward)
+    product = biased(forward)
+    if product is not None:
+        _with_bias(walk, operator, *product)
+        return
+    found = bind(walk, forward)
     present = [at for at, name in enumerate(operator.inputs) if name]
-    tensors = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+    tensors = [name for name in forward.inputs if not isinstance(name, Literal)]
     for position, gradient in enumerate(operator.outputs):
         if not gradient:
             continue
@@ -43,9 +51,40 @@ def backward(walk: Walk, operator: Backward) -> None:
         apply(walk, form, [*given, *names], gradient, f"backward {spec.name}", True)
 
 
+def _with_bias(walk: Walk, operator: Backward, product: Compute, at: int) -> None:
+    """The gradients of a product and of the bias that was added to it: the bias has the sum over all rows."""
+    outputs = list(operator.outputs)
+    bias = outputs.pop(at) if at < len(outputs) else ""
+    if any(outputs):
+        backward(walk, replace(operator, forward=product, outputs=tuple(outputs)))
+    shape = walk.shape(operator.inputs[0]) if operator.inputs and operator.inputs[0] else None
+    kept = walk.shape(bias) or walk.shape(str(operator.forward.inputs[at]))
+    if not bias:
+        return
+    if shape is None or kept is None or len(kept) > len(shape):
+        walk.store(bias, {}, {}, True)
+        return
+    names = stars(len(shape))
+    gone = frozenset(names[: len(names) - len(kept)])
+    form = Form((names,), names[len(gone) :], gone, frozenset(), frozenset(), (frozenset({0}),))
+    apply(walk, form, [operator.inputs[0]], bias, "backward bias", True)
+
+
+def _like(placement: On) -> On:
+    """How the gradient lies with which the backward of a result starts, where nothing produces it: like the result."""
+    return placement if isinstance(placement, Shard | Replicate | Invariant) else None
+
+
 def _start(walk: Walk, operator: Backward) -> None:
     """A gradient of one number that nothing produces is where the backward pass starts: 1 on every rank."""
     for name, output in zip(operator.inputs, operator.forward.outputs, strict=False):
         shape = walk.shape(output)
+        scalar = shape is None or prod(shape) == 1
+        if name and not scalar and name not in walk.producer and name not in walk.values and not walk.value(name).on:
+            tensor = walk.plan.tensors.get(name)
+            if output in walk.values and (tensor is None or tensor.placements is None):
+                on = {axis: _like(placement) for axis, placement in walk.value(output).on.items()}
+                walk.values[name] = Placed({axis: placement for axis, placement in on.items() if placement is not None})
+                walk.varying[name] = differing(walk, output)
         if name and name not in walk.values and shape is not None and prod(shape) == 1 and not walk.value(name).on:
             walk.values[name] = Placed({axis: Replicate() for axis in walk.axes})

@@ -26,6 +26,8 @@ def after(operator: Communicate, before: On, rank: int, gradient: bool, members:
         return _gathered(operator, before, dim, rank)
     if operator.kind is Collective.ALL_TO_ALL:
         return _exchanged(operator, before, dim, rank, members)
+    if operator.kind is Collective.BROADCAST and isinstance(before, AtRoot) and operator.root not in (None, before.root):
+        return None, "root-only-result-used"
     if operator.kind is Collective.BROADCAST:
         return Replicate(), "broadcast-of-partial" if isinstance(before, Partial) else ""
     if operator.kind is Collective.CHUNK and isinstance(before, Partial):

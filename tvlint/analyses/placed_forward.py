@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from tvlint.analyses.placed import On, Placed, Where, is_whole
+from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES
 from tvlint.analyses.placed_compute import Form, Wrong, forms, on_axis
-from tvlint.analyses.placed_opaque import attended, greatest, loss_spec, over_shards
+from tvlint.analyses.placed_opaque import attended, greatest, is_split, looked_up, loss_spec, over_shards, unpacked
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_compute
 from tvlint.analyses.placed_states import states
 from tvlint.analyses.placed_walk import UNKNOWN, Walk
+from tvlint.analyses.spelling import biased, usual
+from tvlint.analyses.updates import is_step
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Compute, Literal, Role
 from tvlint.ops.nonlinear import never_linear
@@ -53,15 +55,17 @@ def bind(walk: Walk, operator: Compute) -> tuple[OpSpec, Bound, list[str]] | Non
 
 def compute(walk: Walk, operator: Compute) -> None:
     """Places the results of one operator."""
+    operator = usual(operator)
     states(walk, operator)
     _shares(walk, operator)
     walk.used.update(name for name in operator.inputs if isinstance(name, str))
-    if operator.in_place or not operator.outputs:
+    if operator.in_place and not is_step(operator):
         for position in operator.in_place:
             if 0 <= position < len(operator.inputs) and not isinstance(operator.inputs[position], Literal):
                 walk.values[str(operator.inputs[position])] = UNKNOWN
-    if len(operator.inputs) == 3 and isinstance(operator.inputs[2], str) and _is_linear(operator):
-        _biased(walk, operator, operator.inputs[2])
+    product = biased(operator)
+    if product is not None:
+        _biased(walk, operator, *product)
         return
     bound = bind(walk, operator)
     of_compute(walk, operator, None if bound is None else bound[1])
@@ -81,15 +85,17 @@ def compute(walk: Walk, operator: Compute) -> None:
             walk.store(name, {}, {})
 
 
-def _biased(walk: Walk, operator: Compute, bias: str) -> None:
-    """A linear with a bias: the product, to which the bias is added on every rank."""
-    compute(walk, replace(operator, inputs=operator.inputs[:2]))
+def _biased(walk: Walk, operator: Compute, product: Compute, at: int) -> None:
+    """A product to which a bias is added on every rank."""
+    bias = str(operator.inputs[at])
+    walk.used.add(bias)
+    compute(walk, product)
     for name in operator.outputs:
         value = walk.value(name)
         on = dict(value.on)
         for axis in walk.axes:
             if isinstance(on.get(axis), Partial) and is_whole(walk.value(bias).on.get(axis)):
-                walk.say("bias-added-to-partial", name, axis, "linear", bias)
+                walk.say("bias-added-to-partial", name, axis, operator.op.rsplit(".", 1)[-1], bias)
                 on[axis] = None
         walk.values[name] = Placed(on, value.origin)
 
@@ -105,9 +111,12 @@ def _unbound(walk: Walk, operator: Compute) -> None:
     for axis, (rule, name) in wrong.items():
         walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1])
     given = [walk.value(name).on for name in operator.inputs if isinstance(name, str)]
-    known = greatest(operator, given, walk.axes) or attended(operator, given, [axis for axis in walk.axes if axis not in wrong])
+    known = greatest(operator, given, walk.axes) or unpacked(operator, given, walk.axes) or looked_up(
+        operator, given, walk.axes, len(walk.shape(str(first)) or ())
+    ) or attended(operator, given, [axis for axis in walk.axes if axis not in wrong])
     for position, name in enumerate(operator.outputs):
-        walk.store(name, dict(known) if position == 0 else {}, dict.fromkeys(known, walk.where))
+        whole = position == 0 or is_split(operator)
+        walk.store(name, dict(known) if whole else {}, dict.fromkeys(known, walk.where))
 
 
 def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
@@ -186,6 +195,8 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
     rule = wrong.rule
     if rule == "mismatched" and axis in walk.messaged and _are_blocks(walk, axis, name, other):
         return
+    if rule == "mismatched" and axis in DATA_AXES - SEQUENCE_AXES and _own_batches(walk, axis, operator, name, other):
+        return
     if rule == "sum":
         tensor = walk.plan.tensors.get(other)
         rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
@@ -197,11 +208,15 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
     walk.say(_RENAMED.get(rule, rule), name, axis, operator, other)
 
 
+def _own_batches(walk: Walk, axis: str, operator: str, name: str, other: str) -> bool:
+    """Whether a product is of two shards of data: every rank computes on its own batch, wherever that dimension went."""
+    if not operator.endswith(("matmul", "einsum")):
+        return False
+    weights = [operator for operator in (name, other) if (tensor := walk.plan.tensors.get(operator)) is not None
+               and tensor.role in (Role.WEIGHT, Role.STATE)]
+    return not weights and _are_blocks(walk, axis, name, other)
+
+
 def _are_blocks(walk: Walk, axis: str, name: str, other: str) -> bool:
     """Whether both are shards of an axis along which shards travel: every rank then computes one block at a time."""
     return isinstance(walk.value(name).on.get(axis), Shard) and isinstance(walk.value(other).on.get(axis), Shard)
-
-
-def _is_linear(operator: Compute) -> bool:
-    spec = spec_of(operator.op)
-    return spec is not None and spec.name == "linear"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tvlint.analyses.placed import On, Placed, Shuffled, is_whole, words
 from tvlint.analyses.placed_axes import DATA_AXES
 from tvlint.analyses.placed_scales import judge_gradient, judge_loss, of_reducer
+from tvlint.analyses.placed_varying import differing
 from tvlint.analyses.placed_walk import Walk
+from tvlint.analyses.updates import updated_weights
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
 from tvlint.ir.plan import ReduceGradients, Role, Update
 
@@ -31,12 +35,19 @@ def _reduced(walk: Walk, operator: ReduceGradients, gradient: str, weight: str, 
         scale = operator.divisor in (0, walk.plan.mesh.axis_size(axis)) or operator.divisor > 1
         if is_whole(own) and operator.reduce == "sum" and not scale:
             walk.say("doubled-gradient-reduction", gradient, axis, other=weight)
-        elif isinstance(own, Shard):
+        elif isinstance(own, Shard) or (own is None and not operator.scatter and _is_split(walk, weight, axis)):
             walk.say("allreduce-of-shards", gradient, axis, "reduce-gradients", "sum")
         elif isinstance(own, Partial) and operator.reduce not in ("sum", "avg", "mean"):
             walk.say("wrong-reduce-op", gradient, axis, "reduce-gradients", operator.reduce)
         on[axis] = None if operator.scatter else Replicate()
     return on
+
+
+def _is_split(walk: Walk, weight: str, axis: str) -> bool:
+    """Whether every rank of the axis has another piece of the weight, so that its gradient is none to be added up."""
+    placement = walk.value(weight).on.get(axis)
+    gradient, tensor = walk.plan.tensors.get(walk.plan.tensors[weight].gradient), walk.plan.tensors[weight]
+    return isinstance(placement, Shard) and (gradient is None or gradient.shape == tensor.shape)
 
 
 def update(walk: Walk, operator: Update, reduced: set[tuple[str, str]]) -> None:
@@ -49,9 +60,19 @@ def update(walk: Walk, operator: Update, reduced: set[tuple[str, str]]) -> None:
                 has, against = value.on.get(axis), own.on.get(axis)
                 if isinstance(has, Partial) and against is not None and (weight, axis) not in reduced:
                     walk.say("missing-gradient-reduction", gradient, axis, other=weight)
-                elif isinstance(has, Shard) and isinstance(against, Shard) and has.dim != against.dim:
+                elif has is None and is_whole(against) and axis in differing(walk, gradient) and (weight, axis) not in reduced:
+                    walk.say("missing-gradient-reduction", gradient, axis, other=weight)
+                elif isinstance(has, Shard) and (
+                    (isinstance(against, Shard) and has.dim != against.dim)
+                    or (is_whole(against) and _swapped(walk, value.on, own.on))
+                ):
                     walk.say("gradient-sharded-unlike-weight", gradient, axis, words(against), weight)
             judge_gradient(walk, gradient, weight)
+
+
+def _swapped(walk: Walk, gradient: Mapping[str, On], weight: Mapping[str, On]) -> bool:
+    """Whether the weight is split over an axis on which its gradient is whole."""
+    return any(isinstance(weight.get(axis), Shard) and is_whole(gradient.get(axis)) for axis in walk.axes)
 
 
 def ends(walk: Walk) -> None:
@@ -77,6 +98,23 @@ def ends(walk: Walk) -> None:
             elif axis not in DATA_AXES:
                 walk.say("missing-allreduce", name, axis, other="output")
     _invariants(walk)
+    _left_over(walk)
+
+
+def _left_over(walk: Walk) -> None:
+    """Says which gradients of shared weights stay partial where the plan ends before the step."""
+    updated = walk.facts.derived("updated weights", lambda: updated_weights(walk.facts.plan))
+    for weight in {owner for owner in walk.gradients.values() if owner}:
+        tensor = walk.plan.tensors.get(weight)
+        if tensor is None or tensor.role is not Role.WEIGHT or weight in updated:
+            continue
+        for gradient in _final(walk, weight):
+            if gradient in walk.plan.outputs:
+                continue
+            for axis in walk.axes:
+                if isinstance(walk.value(gradient).on.get(axis), Partial) and is_whole(walk.value(weight).on.get(axis)):
+                    walk.where = walk.producer[gradient]
+                    walk.say("missing-gradient-reduction", gradient, axis, other=weight, has="left")
 
 
 def _invariants(walk: Walk) -> None:

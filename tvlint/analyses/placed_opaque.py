@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.placed import On
-from tvlint.analyses.placed_axes import DATA_AXES
+from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES
 from tvlint.ir.placement import Partial, Replicate, Shard
-from tvlint.ir.plan import Compute
+from tvlint.ir.plan import Compute, Literal
 from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
 
 _LAST_DIM_WHOLE = {
@@ -20,7 +20,6 @@ _LAST_DIM_WHOLE = {
     "rmsnorm": "norm-over-shards",
 }
 _ATTENTION_SEQUENCE = {"scaled_dot_product_attention": -2, "flash_attn_func": 1, "flash_attention": 1}
-_SEQUENCE_AXES = frozenset({"cp", "context", "sp", "seq", "sequence"})
 _SPLITTING = ("chunk", "split", "tensor_split", "unbind")
 
 
@@ -35,12 +34,12 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int],
     dim = first.dim % rank
     if name in _LAST_DIM_WHOLE and dim == rank - 1 and (rank == 2 or "loss" not in _LAST_DIM_WHOLE[name]):
         return _LAST_DIM_WHOLE[name], 0
-    if is_attention(operator) and axis in DATA_AXES - _SEQUENCE_AXES:
+    if is_attention(operator) and axis in DATA_AXES - SEQUENCE_AXES:
         return "", 0
     if is_attention(operator) and len(operands) > 1 and dim < rank - 1:
         keys = operands[1]
         known = rank == 4 and name in _ATTENTION_SEQUENCE and dim == _ATTENTION_SEQUENCE[name] % rank
-        sequence = known or rank == 2 or (rank == 3 and axis in _SEQUENCE_AXES)
+        sequence = known or rank == 2 or (rank == 3 and axis in SEQUENCE_AXES)
         local = sequence and isinstance(keys, Shard) and keys.dim % rank == dim
         return ("attention-over-local-keys", 1) if local else ("", 0)
     if name in _SPLITTING and not first.parts:
@@ -92,3 +91,40 @@ def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
         return {}
     alike = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
     return {axis: on[0] for axis, on in alike.items() if isinstance(on[0], Replicate | Shard) and on.count(on[0]) == 3}
+
+
+def is_split(operator: Compute) -> bool:
+    """Whether the operator takes a tensor apart along a dimension."""
+    return operator.op.rsplit(".", 1)[-1] in _SPLITTING
+
+
+def unpacked(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
+    """How the sub-tensors of a packed one lie that is taken apart: each is split on its own where it was packed so."""
+    if not is_split(operator) or not operands:
+        return {}
+    literals = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
+    along = operator.attributes.get("dim", literals[1] if len(literals) > 1 else 0)
+    found: dict[str, On] = {}
+    for axis in axes:
+        on = operands[0].get(axis)
+        if isinstance(on, Shard) and isinstance(along, int):
+            packed = bool(on.parts) and len(on.parts) == len(operator.outputs)
+            found[axis] = Shard(on.dim) if packed or (on.dim != along and along >= 0) else None
+        elif isinstance(on, Replicate | Partial):
+            found[axis] = on
+    return {axis: on for axis, on in found.items() if on is not None}
+
+
+def looked_up(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str], rank: int) -> dict[str, On]:
+    """How scores of targets lie that are looked up in a shard of the classes, zero where another rank has them: partial."""
+    name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
+    if not ("masked_gather" in name or ("gather" in name and "target" in name)) or len(operands) != 2 or rank < 2:
+        return {}
+    found: dict[str, On] = {}
+    for axis in axes:
+        scores, targets = operands[0].get(axis), operands[1].get(axis)
+        if isinstance(scores, Shard) and scores.dim % rank == rank - 1 and isinstance(targets, Replicate):
+            found[axis] = Partial("sum")
+        elif scores == targets:
+            found[axis] = scores
+    return {axis: on for axis, on in found.items() if on is not None}

@@ -23,7 +23,8 @@ def reshaped(placement: On, before: tuple[int, ...] | None, after: tuple[int, ..
     dim = placement.dim % len(before)
     outside, own = prod(before[:dim]), before[dim]
     if _is_open(after, outside, own) and parts > 1:
-        return None
+        heads = (*before[:-1], 1, own)
+        return Shard(dim) if dim == len(before) - 1 > 0 and after == heads and not placement.order else None
     found = _same_start(after, outside, own)
     if placement.order:
         return _unmerged(placement, after, outside, own, parts) if found is None else _kept(placement, found, own, after)

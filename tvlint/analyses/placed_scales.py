@@ -42,6 +42,12 @@ def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
             if number is not None:
                 walk.scales[output] = replace(scale, factor=scale.factor * (number if last == "mul" else 1 / number))
         return
+    if scale is not None and len(tensors) == 2 and last in ("div", "truediv") and tensors[1] in walk.scales:
+        count = walk.scales[tensors[1]]
+        complete = all(is_whole(walk.value(tensors[1]).on.get(axis)) for axis in walk.axes)
+        if complete and prod(count.sizes) == prod(scale.sizes):
+            walk.scales[output] = replace(scale, factor=scale.factor / (count.factor * prod(count.sizes)))
+        return
     shape = walk.shape(output)
     if scale is None and bound is not None and shape is not None and prod(shape) == 1:
         _of_reduction(walk, bound, tensors, output)

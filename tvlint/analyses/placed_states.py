@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from tvlint.analyses.placed import words
+from tvlint.analyses.placed import is_whole, words
+from tvlint.analyses.placed_scales import judge_gradient
+from tvlint.analyses.placed_varying import differing
 from tvlint.analyses.placed_walk import Walk
+from tvlint.analyses.updates import is_step
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Compute, Role
-
-_STEPS = ("adam", "adagrad", "sgd", "momentum", "lamb", "lars", "lion", "muon", "rmsprop", "adafactor", "optimizer", "optim")
-
-
-def is_step(operator: Compute) -> bool:
-    """Whether the operator is an optimizer step, by its name."""
-    name = operator.op.lower().replace("-", "_")
-    return any(step in name for step in _STEPS)
-
 
 def states(walk: Walk, operator: Compute) -> None:
     """Says where operands of one optimizer step, or a state and what it is combined with, are pieces of different shards."""
@@ -35,6 +29,11 @@ def states(walk: Walk, operator: Compute) -> None:
                     walk.say("state-of-another-shard", state.name, "", operator.op, other.name, *lies)
                     return
                 continue
+            if other.role is Role.WEIGHT and len(held) + 2 >= len(names) and 1 not in (*state.shape, *other.shape):
+                if state.shape != other.shape and len(state.shape) > 1:
+                    lies = f"of {list(state.shape)}", f"of {list(other.shape)}"
+                    walk.say("state-of-another-shard", state.name, "", operator.op, other.name, *lies)
+                    return
             for axis in walk.axes:
                 own, against = walk.value(state.name).on.get(axis), walk.value(other.name).on.get(axis)
                 if isinstance(own, Shard) and isinstance(against, Shard) and own != against:
@@ -51,8 +50,10 @@ def _unreduced(walk: Walk, operator: Compute, names: list[str]) -> None:
         if not weight or (owner != weight and (tensor is None or tensor.role is not Role.GRADIENT)):
             continue
         for axis in walk.axes:
-            if isinstance(walk.value(name).on.get(axis), Partial):
+            own, against = walk.value(name).on.get(axis), walk.value(weight).on.get(axis)
+            if isinstance(own, Partial) or (own is None and is_whole(against) and axis in differing(walk, name)):
                 walk.say("missing-gradient-reduction", name, axis, operator.op, weight)
+        judge_gradient(walk, name, weight)
 
 
 def _box(region: tuple[tuple[int, int], ...]) -> str:

@@ -45,6 +45,8 @@ class Walk:
         self.scales: dict[str, Scale] = {}
         self.shares: dict[str, Fraction] = {}
         self.where: Where = ("", 0)
+        self.varying: dict[str, frozenset[str]] = {}
+        """The axes over which values differ between ranks in ways that nothing states."""
         self.gradients = {tensor.gradient: name for name, tensor in self.plan.tensors.items() if tensor.gradient}
         self.gradients |= {name: tensor.gradient_of for name, tensor in self.plan.tensors.items() if tensor.gradient_of}
         self.used: set[str] = set()

@@ -8,11 +8,13 @@ rule speaks of it.
 from __future__ import annotations
 
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.operands import writes
 from tvlint.analyses.placed import Defect, Placed, Where
 from tvlint.analyses.placed_backward import backward
 from tvlint.analyses.placed_forward import compute
 from tvlint.analyses.placed_gradients import ends, reduce, update
 from tvlint.analyses.placed_moves import communicate, receive, send
+from tvlint.analyses.placed_varying import follow
 from tvlint.analyses.placed_walk import Walk
 from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Role, Segment, Send, Step, Update
 
@@ -77,6 +79,12 @@ def _segment(walk: Walk, step: Step, segment: Segment, reduced: set[tuple[str, s
 
 
 def _operator(walk: Walk, operator: Operator, reduced: set[tuple[str, str]]) -> None:
+    joined = [name for name in writes(operator) if name in walk.producer] if isinstance(operator, Backward) else []
+    _place(walk, operator, reduced)
+    follow(walk, operator, joined)
+
+
+def _place(walk: Walk, operator: Operator, reduced: set[tuple[str, str]]) -> None:
     if isinstance(operator, Compute):
         compute(walk, operator)
     elif isinstance(operator, Backward):

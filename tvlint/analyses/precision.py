@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from tvlint.analyses.operands import overwritten, writes
 from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Plan, Program, Role
@@ -67,7 +68,13 @@ def lowered(plan: Plan) -> Iterator[Lowered]:
 
 
 def _is_cast(operator: Compute) -> bool:
-    return operator.op.rsplit(".", 1)[-1] in _CASTS and bool(operator.inputs) and len(operator.outputs) == 1
+    return _names_cast(operator.op) and bool(operator.inputs) and len(operator.outputs) == 1
+
+
+@cache
+def _names_cast(op: str) -> bool:
+    last = op.rsplit(".", 1)[-1].lower()
+    return last in _CASTS or any(word in last for word in ("quantize", "to_fp8", "to_float8", "cast_to"))
 
 
 def _of(plan: Plan, name: str) -> int:
@@ -135,7 +142,13 @@ def _is_peak(operator: Compute) -> bool:
 
 
 def _quantises(plan: Plan, operator: Compute) -> bool:
-    name = operator.op.rsplit(".", 1)[-1].lower()
+    if _names_quantisation(operator.op):
+        return True
     low = any(_of(plan, output) == 8 for output in operator.outputs)
-    named = any(word in name for word in ("quantize", "to_fp8", "to_float8", "cast_to_f"))
-    return named or (low and "linear" not in name)
+    return low and "linear" not in operator.op.rsplit(".", 1)[-1].lower()
+
+
+@cache
+def _names_quantisation(op: str) -> bool:
+    name = op.rsplit(".", 1)[-1].lower()
+    return any(word in name for word in ("quantize", "to_fp8", "to_float8", "cast_to_f"))

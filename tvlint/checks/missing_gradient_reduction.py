@@ -31,7 +31,10 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
-    return f"`{defect.other}` is updated with `{defect.name}`, which is a partial value over `{defect.axis}`"
+    if defect.has == "left":
+        return f"`{defect.name}`, the gradient of `{defect.other}`, stays a partial value over `{defect.axis}`"
+    what = "differs between the ranks of" if defect.has == "?" else "is a partial value over"
+    return f"`{defect.other}` is updated with `{defect.name}`, which {what} `{defect.axis}`"
 
 
 def _help(defect: Defect) -> str:

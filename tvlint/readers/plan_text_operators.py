@@ -36,10 +36,15 @@ REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 ALSO_COMPUTATIONS = ("broadcast", "reduce", "scatter", "gather", "chunk")
 """Collectives whose names are those of computations too; they are collectives where `over` follows."""
 KEYWORDS = ["send", "recv", "wait", "record", "await", "reduce-gradients", "update"]
+TENSOR_KEYS = ("weight", "bias", "key", "value", "other", "mat2", "target")
+"""Operands that may be given by name, in the order of the function's own."""
 ROLES = {
     "weight": Role.WEIGHT, "buffer": Role.BUFFER, "input": Role.INPUT, "tensor": Role.ACTIVATION,
     "gradient": Role.GRADIENT, "state": Role.STATE,
 }  # fmt: skip
+
+
+_DTYPE_WORDS = frozenset({*DTYPES, *DTYPES.values()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,14 @@ def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
     return compute
 
 
+def _is_list_of_names(line: Line) -> bool:
+    """Whether the bracket at the present word opens a list of tensors (`cat([a, b])`)."""
+    line.index += 1
+    named = line.is_name()
+    line.index -= 1
+    return named
+
+
 def _arguments(line: Line) -> tuple[tuple[Operand, ...], dict[str, Value], tuple[int, ...]]:
     line.expect("(")
     operands: list[Operand] = []
@@ -199,15 +212,26 @@ def _arguments(line: Line) -> tuple[tuple[Operand, ...], dict[str, Value], tuple
             if key in attributes:
                 line.fail(f"attribute `{key}` is given twice", index=line.index - 1)
             line.expect("=")
-            if line.is_name():
+            if line.is_name() and key in TENSOR_KEYS:
+                operands.append(line.name())
+            elif line.is_name():
                 line.fail(f"attribute `{key}` takes a constant, found {line.found()}", "tensors go by position")
-            attributes[key] = line.value()
+            else:
+                attributes[key] = line.value()
         elif attributes:
             line.fail("an operand after an attribute", "operands come first")
+        elif operands and line.peek().removeprefix("torch.") in _DTYPE_WORDS:
+            operands.append(Literal(line.name()))
         elif line.is_name():
             operands.append(line.name())
             if line.accept("!"):
                 in_place.append(len(operands) - 1)
+        elif line.peek() == "[" and line.after() not in ("[", "]") and _is_list_of_names(line):
+            line.expect("[")
+            operands.append(line.name("a tensor"))
+            while line.accept(","):
+                operands.append(line.name("a tensor"))
+            line.expect("]")
         else:
             operands.append(Literal(line.value()))
         if line.peek() != ")":

@@ -73,7 +73,7 @@ def _resolve(draft: Draft, sections: list[Section]) -> dict[int, list[Operator |
                     item.line.fail_unknown("a segment of this plan", item.step.segment, list(draft.segments), item.index)
                 items.append(item.step)
             elif isinstance(item, PendingBackward):
-                items.append(_backward(item, near, everywhere))
+                items.append(_backward(item, near, everywhere, draft))
             else:
                 items.append(item)
         resolved[id(section)] = items
@@ -89,7 +89,18 @@ def _near(draft: Draft, section: Section) -> list[Section]:
     return [section, *(draft.segments[name] for name in names if name in draft.segments)]
 
 
-def _backward(item: PendingBackward, near: list[Section], everywhere: dict[str, list[Compute]]) -> Backward:
+def _for_every_operand(outputs: tuple[str, ...], operands: list[str], draft: Draft) -> tuple[str, ...]:
+    """The gradients, `_` put in for operands of whole numbers (indices, masks) where they are left out."""
+    whole = [name in draft.tensors and draft.tensors[name].dtype.startswith(("int", "uint", "bool")) for name in operands]
+    if len(outputs) == len(operands) or len(outputs) != whole.count(False):
+        return outputs
+    given = iter(outputs)
+    return tuple("" if indices else next(given) for indices in whole)
+
+
+def _backward(
+    item: PendingBackward, near: list[Section], everywhere: dict[str, list[Compute]], draft: Draft
+) -> Backward:
     forward = item.found
     for section in near:
         forward = forward or section.scope.computes.get(item.of)
@@ -108,7 +119,8 @@ def _backward(item: PendingBackward, near: list[Section], everywhere: dict[str, 
             )  # fmt: skip
         forward = candidates[0]
     operands = [operand for operand in forward.inputs if isinstance(operand, str)]
-    if len(item.outputs) != len(operands):
+    outputs = _for_every_operand(item.outputs, operands, draft)
+    if len(outputs) != len(operands):
         written = ", ".join(f"`{name}`" for name in operands)
         item.line.fail(
             f"{len(item.outputs)} gradients for the {len(operands)} operands of `{forward.op}`",
@@ -119,7 +131,7 @@ def _backward(item: PendingBackward, near: list[Section], everywhere: dict[str, 
             f"{len(item.inputs)} gradients of the {len(forward.outputs)} results of `{forward.op}`",
             "one for each result; `_` where it has none", item.index + 1,
         )  # fmt: skip
-    return Backward(forward, item.inputs, item.outputs, item.stream, item.source, item.label)
+    return Backward(forward, item.inputs, outputs, item.stream, item.source, item.label)
 
 
 def _claim_outputs(draft: Draft, tensors: dict[str, Tensor]) -> None:

@@ -1,0 +1,123 @@
+"""One spelling for every way in which a function of torch is written down.
+
+`F.linear`, `aten.mm`, `torch.ops.aten._softmax.default` and `layer_norm(x, [16], weight, bias)` are functions of the operator
+table under other names, or with constants by position that the table knows by name. Rules and derived shapes go by the usual
+spelling; the plan keeps its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from tvlint.ir.plan import Compute, Literal, Operand, Value
+from tvlint.ops.table import spec_of
+
+_MODULES = frozenset({"torch", "nn", "functional", "F", "aten", "ops", "Tensor", "operator", "prims", "special", "_C", "_nn"})
+_OVERLOADS = frozenset(
+    {"default", "Tensor", "Scalar", "int", "dim", "dim_IntList", "self", "Tensor_Scalar", "Tensor_Tensor", "float", "dtype",
+     "correction", "Dimname", "sizes", "using_ints"}
+)  # fmt: skip
+_ALIASES = {
+    "_softmax": "softmax", "_log_softmax": "log_softmax", "_safe_softmax": "softmax", "layernorm": "layer_norm",
+    "rmsnorm": "rms_norm", "swish": "silu", "_unsafe_view": "reshape", "concat": "cat", "concatenate": "cat",
+    "native_dropout": "dropout", "sdpa": "scaled_dot_product_attention", "t": "t", "flatten": "flatten", "dense": "linear",
+    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "_to_copy": "clone", "alias": "clone",
+}  # fmt: skip
+_NORMS = ("layer_norm", "rms_norm")
+
+
+def usual(operator: Compute) -> Compute:
+    """The operator as the table knows it; itself where it is that already, or where the table knows none like it."""
+    op = usual_name(operator.op)
+    last = op.rsplit(".", 1)[-1]
+    inputs, attributes = operator.inputs, operator.attributes
+    if last == "t" and len(inputs) == 1:
+        op, inputs = "transpose", (*inputs, Literal(0), Literal(1))
+    elif last == "flatten":
+        op = "torch.Tensor.view"
+    elif last in _NORMS:
+        inputs, attributes = _norm(inputs, dict(attributes))
+    elif last == "einsum" and inputs and isinstance(inputs[0], Literal):
+        inputs, attributes = inputs[1:], {**attributes, "equation": inputs[0].value}
+    elif last in ("softmax", "log_softmax") and len(inputs) == 3 and isinstance(inputs[2], Literal):
+        inputs = inputs[:2]
+    if op == operator.op and inputs == operator.inputs:
+        return operator
+    return replace(operator, op=op, inputs=inputs, attributes=attributes)
+
+
+@cache
+def usual_name(op: str) -> str:
+    """The name under which the table has the function, or `op` where it has none."""
+    if spec_of(op) is not None:
+        return op
+    parts = op.split(".")
+    if len(parts) > 1 and parts[-1] in _OVERLOADS and not set(parts[:-2]) - _MODULES:
+        parts.pop()
+    if set(parts[:-1]) - _MODULES:
+        return op
+    last = _ALIASES.get(parts[-1], parts[-1])
+    return last if spec_of(last) is not None or last in ("t", "flatten") else op
+
+
+def _norm(inputs: tuple[Operand, ...], attributes: dict[str, Value]) -> tuple[tuple[Operand, ...], dict[str, Value]]:
+    """Normalisation with the normalised shape second and epsilon last, both by name."""
+    kept = list(inputs)
+    if len(kept) > 1 and isinstance(kept[1], Literal) and isinstance(kept[1].value, int | tuple):
+        shape = kept.pop(1).value  # type: ignore[union-attr]
+        attributes.setdefault("normalized_shape", shape if isinstance(shape, tuple) else (shape,))
+    if kept and isinstance(kept[-1], Literal) and isinstance(kept[-1].value, float):
+        attributes.setdefault("eps", kept.pop().value)  # type: ignore[union-attr]
+    return tuple(kept), attributes
+
+
+def biased(operator: Compute) -> tuple[Compute, int] | None:
+    """The product and the position of the bias, for a product of two tensors to which a third is added."""
+    last = operator.op.rsplit(".", 1)[-1]
+    if len(operator.inputs) != 3 or any(isinstance(operand, Literal) for operand in operator.inputs):
+        return None
+    if last == "linear":
+        return replace(operator, inputs=operator.inputs[:2]), 2
+    if last in ("addmm", "baddbmm") and not operator.attributes:
+        return replace(operator, op="matmul", inputs=operator.inputs[1:]), 0
+    return None
+
+
+def target_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape to which a reshape of a tensor of `shape` goes, where its constants say it."""
+    given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
+    for key in ("shape", "size"):
+        if key in operator.attributes:
+            given = [operator.attributes[key]]
+    sizes = given[0] if len(given) == 1 and isinstance(given[0], tuple) else tuple(given)
+    if not isinstance(sizes, tuple) or not sizes or not all(type(size) is int for size in sizes):
+        return None
+    whole = [size for size in sizes if isinstance(size, int)]
+    total = 1
+    for size in shape:
+        total *= size
+    fixed = 1
+    for size in whole:
+        fixed *= size if size != -1 else 1
+    if whole.count(-1) == 1 and fixed > 0 and total % fixed == 0:
+        whole[whole.index(-1)] = total // fixed
+        fixed = total
+    return tuple(whole) if fixed == total and all(size >= 0 for size in whole) else None
+
+
+def flat_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape that `flatten` gives."""
+    given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
+    start, end = (operator.attributes.get(key, given[at] if len(given) > at else usual_value)
+                  for at, (key, usual_value) in enumerate((("start_dim", 0), ("end_dim", -1))))
+    rank = len(shape)
+    if not isinstance(start, int) or not isinstance(end, int) or not (-rank <= start < rank and -rank <= end < rank):
+        return None
+    first, last = start % rank, end % rank
+    if first > last:
+        return None
+    size = 1
+    for part in shape[first : last + 1]:
+        size *= part
+    return (*shape[:first], size, *shape[last + 1 :])

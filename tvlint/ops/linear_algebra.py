@@ -13,6 +13,8 @@ from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Unsupport
 
 def _linear(call: Call) -> Bound:
     call.reject_unknown("bias")
+    if call.attributes.get("bias") is not None or ("bias" in call.attributes and len(call.inputs) > 2):
+        raise UnsupportedError("`linear` with a `bias` that is no tensor, or two")
     if len(call.inputs) == 3 and call.inputs[2] == Literal(None):
         call = replace(call, inputs=call.inputs[:2])
     operands, weight = call.shape(0), call.shape(1)

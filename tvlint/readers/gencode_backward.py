@@ -43,12 +43,19 @@ class Schedule(Steps):
     def _backward(self, action: RunBackward) -> None:
         built = self.built
         made = self.read(action.outputs, action.source)
+        detached = next((one for one in action.outputs if one in self.alias), None)
+        if detached is not None:
+            raise ReadError(
+                f"`backward` of `{action.segment}` runs from `{detached}`, which was detached from it", action.source
+            )
         given = self.read(action.inputs, action.source)
         gradients = self.read(action.gradients, action.source)
         run = next(((run, batch) for run, batch in reversed(self.runs) if self._fits(run, action.segment, made)), None)
         if run is None:
             raise ReadError(f"`backward` of `{action.segment}` names results that no run of it made", action.source)
         forward, batch = run
+        if not forward.tracked:
+            raise ReadError(f"`backward` of `{action.segment}`, which was run without `requires_grad`", action.source)
         body = built.bodies[self.rank, action.segment]
         mirror = cell_name(self.rank, action.segment)
         outer_inputs = tuple(self.known(one) for one in forward.inputs)

@@ -53,7 +53,9 @@ class _Body:
                     returns = self.nodes.names(value, node)
                 case ast.Delete(targets=targets):
                     body.append(Delete(tuple(dotted(target) for target in targets)))
-                case ast.Expr(value=ast.Call(func=func, args=[], keywords=[])) if dotted(func).endswith(".sync_grads"):
+                case ast.Expr(value=ast.Call(func=func, args=[], keywords=[])) if (
+                    dotted(func).endswith(".sync_grads") and not reduces
+                ):
                     reduces = dotted(func).removeprefix("self.").removesuffix(".sync_grads")
                 case ast.FunctionDef(name=name):
                     inner[name] = node
@@ -64,7 +66,9 @@ class _Body:
                 case ast.Assign(targets=[target], value=ast.Call() as call):
                     if dotted(call.func) in ("ckpt.checkpoint", "torch.utils.checkpoint.checkpoint"):
                         checkpointed = True
-                        body += self._recomputed(call, self.nodes.targets(target), inner)
+                        recomputed = list(self._recomputed(call, self.nodes.targets(target), inner))
+                        self._keeps_names(function, inner[dotted(call.args[0])], recomputed, self.nodes.targets(target))
+                        body += recomputed
                     else:
                         body.append(Statement(self.nodes.targets(target), call, self.nodes.at(node)))
                 case ast.With(items=[ast.withitem(context_expr=ast.Call() as context, optional_vars=None)], body=inside):
@@ -130,6 +134,24 @@ class _Body:
                     yield from self._untracked(context, inside)
                 case _:
                     raise self.nodes.unknown(node, f"`{name}`")
+
+    def _keeps_names(
+        self,
+        function: ast.FunctionDef,
+        inner: ast.FunctionDef,
+        body: Iterable[Statement | Delete],
+        outputs: tuple[str, ...],
+    ) -> None:
+        """What a checkpointed function calls its own has no meaning around it, where its body is put."""
+        own = {name for entry in body if isinstance(entry, Statement) for name in entry.outputs} - {*outputs, "_"}
+        outside = list[ast.AST](function.body)
+        while outside:
+            node = outside.pop()
+            if node is inner:
+                continue
+            if isinstance(node, ast.Name) and node.id in own:
+                raise self.nodes.fail(node, f"`{node.id}` is another value inside of `{inner.name}`, which is checkpointed")
+            outside.extend(ast.iter_child_nodes(node))
 
 
 class _FillIn(ast.NodeTransformer):

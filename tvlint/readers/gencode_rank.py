@@ -42,6 +42,8 @@ class _Reader:
                     for alias in names
                 ):
                     raise self.nodes.fail(node, "an import gives another thing the name of a module that generated code uses")
+                case ast.ImportFrom(module=module, names=[ast.alias(name="*")]) if module != "typing":
+                    raise self.nodes.fail(node, "an import may give other things the names that generated code uses")
                 case ast.Import(names=names):
                     self.found.modules.update((name.asname or name.name).split(".")[0] for name in names)
                 case ast.ImportFrom(names=names):

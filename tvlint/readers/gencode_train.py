@@ -77,6 +77,8 @@ class _Train:
                     skips[target.attr] = flag
                     self.found.switches_reducers |= target.attr == "skip_reducer"
                 case ast.Expr(value=ast.Call(func=func, args=[])) if dotted(func) == f"{model}.zero_grad":
+                    if not skips["skip_zero_grad"] and any(isinstance(own, RunBackward) for own in self.found.actions):
+                        raise self.nodes.fail(node, "gradients are cleared after a `backward` of the same step made some")
                     self.found.actions.append(ClearGradients(skips["skip_zero_grad"], self.nodes.source.at(node)))
                 case ast.Delete(targets=targets):
                     self.found.actions.append(Delete(tuple(dotted(target) for target in targets)))
@@ -120,7 +122,7 @@ class _Train:
                 raise self.nodes.fail(node, f"`{method or callee}` is run and is no method of the class")
             if forward and self.nodes.constant(call.args[0], "the name of a segment") != method:
                 raise self.nodes.fail(node, f"`fexecute` names `{self.nodes.constant(call.args[0], '')}` and runs `{method}`")
-            tracked = any(word.arg == "requires_grad" and _is_true(word.value) for word in call.keywords)
+            tracked = all(_is_true(word.value) for word in call.keywords if word.arg == "requires_grad")
             inputs = self.nodes.starred(rest[1:], node)
             expected = len(self.found.methods[method].arguments)
             if len(inputs) != expected:

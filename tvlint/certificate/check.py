@@ -15,7 +15,7 @@ from tvlint.certificate.placed import check_pair, inputs_of
 from tvlint.certificate.programs import run_programs
 from tvlint.certificate.running import Running
 from tvlint.certificate.tables import Rejected, Tables
-from tvlint.ir.plan import Plan, ReduceGradients
+from tvlint.ir.plan import UNDIVIDED, Plan, ReduceGradients
 
 ASSUMED = (
     "real arithmetic, not floating point",
@@ -93,7 +93,8 @@ def check(
     unused = tables.unused()
     if unused or outer.trails_used | inner.trails_used != set(range(len(certificate.trails))):
         raise Rejected(f"the certificate has {unused or 'a trail that no step follows'}")
-    assumptions = (*_assumed(parallel, assume), *sorted(inner.assumptions | tables.assumptions), *ASSUMED)
+    left = (UNDIVIDED.format(reference.undivided),) if reference.undivided > 1 else ()
+    assumptions = (*left, *_assumed(parallel, assume), *sorted(inner.assumptions | tables.assumptions), *ASSUMED)
     if certificate.assumptions != assumptions:
         raise Rejected("the certificate names other assumptions than its proof rests on")
     return Checked(assumptions, _facts(certificate, parallel, micro_batches, compared, len(wanted.gradients)))

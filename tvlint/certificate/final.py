@@ -52,7 +52,8 @@ def expected(run: Running) -> Expected:
         raise Rejected("the reference returns nothing, or computes no gradients")
     if any(own is not None and (own.parts or own.coefficient != 1) for own in found):
         raise Rejected("the reference returns a part of a value")
-    return Expected(gradients, shapes, returned)
+    whole = {name: scaled(run.world.tables, value, Fraction(run.plan.undivided)) for name, value in gradients.items()}
+    return Expected(whole, shapes, returned)
 
 
 def _operators(plan: Plan) -> Iterator[tuple[tuple[int, ...], Operator]]:

@@ -339,6 +339,10 @@ class Replication:
     stride: int = 0
 
 
+UNDIVIDED = "the training loop divides gradients by {0}: the loss is a mean, and those of {0} parts of the batch are added up"
+"""What is assumed of the loop around a plan whose reference is `undivided`."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """One exported plan.
@@ -360,3 +364,6 @@ class Plan:
     loss: str = ""
     communicators: tuple[Group, ...] = ()
     name: str = ""
+    undivided: int = 1
+    """Of a reference: its loss is a mean over that many parts of the batch, whose gradients the parallel plan adds up and a
+    training loop outside of it divides by their number."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from math import prod
 
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
-from tvlint.ir.plan import Plan, ReduceGradients, Role
+from tvlint.ir.plan import UNDIVIDED, Plan, ReduceGradients, Role
 from tvlint.proof.apply import World
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
@@ -162,7 +163,7 @@ def _proved(
     wiring = list(check_wiring(parallel, micro_batches)) or list(check_order(parallel if fold is None else fold.written))
     verdict = replace(
         blank,
-        assumptions=_assumptions(parallel, terms, derived, assume),
+        assumptions=(*_left(reference), *_assumptions(parallel, terms, derived, assume)),
         facts=_facts(parallel, expected, micro_batches),
     )
     proved = derived.finished and not derived.fatal and not troubles and not wiring
@@ -302,7 +303,7 @@ def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Tro
             shapes[name] = tensor.whole if tensor.whole is not None else tensor.shape
             value = held.get((rank, tensor.name))
             if value is not None and not value.leaves and value.coefficient != 0:
-                gradients[name] = value
+                gradients[name] = world.values.scaled(value, Fraction(plan.undivided))
             elif (rank, tensor.name) in held:
                 troubles.append(
                     Trouble("reference-gradient", False, f"the reference's gradient of `{name}` is not whole", rank)
@@ -340,6 +341,11 @@ def _different(terms: Terms, derived: Derived, explained: bool) -> list[Trouble]
                 trouble = replace(trouble, refutes=True, message=f"{trouble.message}: {shown}")
         told.append(trouble)
     return told
+
+
+def _left(reference: Plan) -> tuple[str, ...]:
+    """What the training loop around the plan is left to do."""
+    return (UNDIVIDED.format(reference.undivided),) if reference.undivided > 1 else ()
 
 
 def _assumptions(plan: Plan, terms: Terms, derived: Derived, assume: frozenset[str]) -> tuple[str, ...]:

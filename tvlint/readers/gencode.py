@@ -17,6 +17,7 @@ from tvlint.readers.document import Document, ReadError
 from tvlint.readers.gencode_built import Built, Replica
 from tvlint.readers.gencode_fold import Difference, classes_of, differences, smallest_replica
 from tvlint.readers.gencode_inputs import fields_of, loaders_of, solved
+from tvlint.readers.gencode_loop import with_loop
 from tvlint.readers.gencode_objects import Field, take_apart
 from tvlint.readers.gencode_plan import FORMAT, build
 from tvlint.readers.gencode_rank import read_rank
@@ -88,7 +89,8 @@ def reference_of_folder(path: str, parallel: Plan | None = None, operators: tupl
         return None
     plan = opened(path, operators).plan if parallel is None else parallel
     scalar = _scalar(read_bytes(Path(path, "gencode0.py")))
-    return read_graph(str(graph), _bytes(graph), plan.replication.count * plan.micro_batches, scalar, operators)
+    found = read_graph(str(graph), _bytes(graph), plan.replication.count * plan.micro_batches, scalar, operators)
+    return with_loop(found, plan)
 
 
 def _scalar(data: bytes) -> tuple[int, ...]:

@@ -1,0 +1,60 @@
+"""What generated code leaves to the training loop around it: dividing gradients that it adds up, where the loss is a mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tvlint.ir.plan import Compute, Literal, Phase, Plan, ReduceGradients
+from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, UnsupportedError
+from tvlint.ops.table import spec_of
+
+_PLAIN = frozenset({"float", "half", "bfloat16", "to", "squeeze", "unsqueeze"})
+_DEEPEST = 64
+
+
+def with_loop(reference: Plan, parallel: Plan) -> Plan:
+    """The reference as it is asked of generated code: nnScaler adds up what replicas and micro-batches have of a gradient.
+
+    Where the loss is a mean, the loop divides by their number, or by that of micro-batches where reducers average.
+    """
+    ways = {own.reduce for part in parallel.segments.values() for own in part.operators if isinstance(own, ReduceGradients)}
+    count = parallel.micro_batches * (1 if ways == {"avg"} else parallel.replication.count)
+    if count < 2 or (len(ways) > 1 and "avg" in ways):
+        return reference
+    return replace(reference, undivided=count) if loss_is_mean(reference) else reference
+
+
+def loss_is_mean(reference: Plan) -> bool:
+    """Whether the loss is a mean of single numbers, or a sum of multiples of such means, by the operators that make it."""
+    loss = reference.loss or (reference.outputs[0] if len(reference.outputs) == 1 else "")
+    forward = [part for part in reference.segments.values() if part.phase is Phase.FORWARD]
+    makers = {name: own for part in forward for own in part.operators if isinstance(own, Compute) for name in own.outputs}
+    return bool(loss) and _is_mean(reference, makers, loss, _DEEPEST)
+
+
+def _is_mean(plan: Plan, makers: Mapping[str, Compute], name: str, depth: int) -> bool:
+    own = makers.get(name)
+    spec = spec_of(own.op) if own is not None else None
+    if own is None or spec is None or not depth:
+        return False
+    tensors = [operand for operand in own.inputs if not isinstance(operand, Literal)]
+    scaled = spec.name == "mul" or (spec.name == "div" and isinstance(own.inputs[0], str))
+    if spec.family in (Family.IDENTITY, Family.RESHAPE) or spec.name in _PLAIN or (scaled and len(tensors) == 1):
+        return _is_mean(plan, makers, tensors[0], depth - 1)
+    if spec.name in ("add", "sub") and len(tensors) == 2:
+        return all(_is_mean(plan, makers, tensor, depth - 1) for tensor in tensors)
+    bound = _bound(plan, own, spec)
+    rows = set(bound.operands[0]) - bound.whole - {ONE} if bound is not None and bound.operands else set[str]()
+    return bound is not None and bool(rows) and rows == bound.averaged and not bound.reduced
+
+
+def _bound(plan: Plan, own: Compute, spec: OpSpec) -> Bound | None:
+    names = [operand for operand in (*own.inputs, *own.outputs) if isinstance(operand, str)]
+    if any(name not in plan.tensors for name in names):
+        return None
+    shapes = tuple(operand if isinstance(operand, Literal) else plan.tensors[operand].shape for operand in own.inputs)
+    try:
+        return spec.bind(Call(own.op, shapes, own.attributes, tuple(plan.tensors[one].shape for one in own.outputs)))
+    except UnsupportedError:
+        return None

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.plan import Communicate, Group, Operator, Peer, Plan, Receive, ReduceGradients, Send
 
 _LARGEST_GROUP = 1 << 20
+_LONGEST_AXIS = 4096
+_WALKED = 64
+"""Of an axis longer than that, along which all ranks run one program, so many ranks are walked: the first ones and the last."""
 
 
 class Fold:
     """The ranks of a plan, folded to representatives.
 
     `alike` are the axes along which the ranks cannot be told apart: no program, peer or explicit rank distinguishes their
-    coordinates. `present` are the ranks that are walked: coordinate 0 on those axes, replica 0.
+    coordinates. `present` are the ranks that are walked: coordinate 0 on those axes, replica 0, and of very long axes along
+    which only neighbours are told apart, the ranks at both ends, as if they were all.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.mesh = plan.mesh
         self._program_of = {rank: index for index, program in enumerate(plan.programs) for rank in program.ranks}
-        self.alike = frozenset(_alike_axes(plan, self._program_of))
-        self.present = tuple(sorted(rank for rank in self._program_of if self._is_representative(rank)))
+        self.alike = frozenset(_alike_axes(plan, self._program_of, peers=False))
+        self._shortened = {
+            name: (*range(_WALKED - 1), self.mesh.axis_size(name) - 1)
+            for name in (_alike_axes(plan, self._program_of, peers=True) if _has_long_axis(self.mesh) else ())
+            if name not in self.alike and self.mesh.axis_size(name) > _LONGEST_AXIS
+        }
+        self._lines: dict[tuple[tuple[str, ...], int], tuple[int, ...]] = {}
+        self.present = self._representatives()
         self._communicators = {group.name: group for group in plan.communicators if group.name}
 
-    def _is_representative(self, rank: int) -> bool:
-        if not self.alike:
-            return True
-        own = self.mesh.coordinates(rank)
-        return all(own[name] == 0 for name in self.alike)
+    def _representatives(self) -> tuple[int, ...]:
+        if not self.alike and not self._shortened:
+            return tuple(sorted(self._program_of))
+        return self._walked_along(0, tuple(axis.name for axis in self.mesh.axes if axis.name not in self.alike))
+
+    @property
+    def uniform(self) -> frozenset[str]:
+        """The axes along which all ranks run one program, as far as that was asked."""
+        return self.alike | self._shortened.keys()
 
     def program_of(self, rank: int) -> int | None:
         """The index of the program that `rank` runs, if it has one."""
@@ -53,6 +67,8 @@ class Fold:
     def everywhere(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
         """All ranks that the representatives `ranks` stand for, ascending."""
         found = set(ranks)
+        if self._shortened and found.issuperset(self.present):
+            return tuple(sorted(self._program_of))
         if self.alike:
             found = {other for rank in found if rank < self.mesh.size for other in self.mesh.along(rank, tuple(self.alike))}
         replication = self.plan.replication
@@ -74,9 +90,26 @@ class Fold:
             return tuple(sorted(set(group.ranks)))
         folded = self.alike | ({self.plan.replication.axis} if self.plan.replication.count > 1 else set())
         kept = tuple(name for name in group.axes if name not in folded)
+        if rank < self.mesh.size and any(name in self._shortened for name in kept):
+            return self._line(rank, kept, self._walked_along)
         if rank >= self.mesh.size or prod(self.mesh.axis_size(name) for name in set(kept)) > _LARGEST_GROUP:
             return (rank,)
-        return self.mesh.along(rank, kept)
+        return self._line(rank, kept, self.mesh.along)
+
+    def _line(self, rank: int, names: tuple[str, ...], along: Callable[[int, tuple[str, ...]], tuple[int, ...]]) -> tuple[int, ...]:
+        """The ranks of `rank`'s line along `names`, found once for all of them."""
+        own = self.mesh.coordinates(rank)
+        key = (names, self.mesh.rank({name: 0 if name in names else at for name, at in own.items()}))
+        if key not in self._lines:
+            self._lines[key] = along(rank, names)
+        return self._lines[key]
+
+    def _walked_along(self, rank: int, names: tuple[str, ...]) -> tuple[int, ...]:
+        own, ranks = self.mesh.coordinates(rank), [0]
+        for axis in self.mesh.axes:
+            steps = self._shortened.get(axis.name, range(axis.size)) if axis.name in names else (own[axis.name],)
+            ranks = [base * axis.size + step for base in ranks for step in steps]
+        return tuple(ranks)
 
     def communicator(self, group: Group, rank: int) -> tuple[object, ...]:
         """What two members agree on when they use the same communicator."""
@@ -92,6 +125,12 @@ class Fold:
         if rank >= self.mesh.size:
             return None
         own = self.mesh.coordinates(rank)
+        walked = self._shortened.get(peer.axis)
+        if walked is not None and own[peer.axis] in walked:
+            target = walked.index(own[peer.axis]) + peer.offset
+            if not 0 <= target < len(walked) and not peer.wrap:
+                return None
+            return self.mesh.rank({**own, peer.axis: walked[target % len(walked)]})
         target = own.get(peer.axis, 0) + peer.offset
         if not 0 <= target < size and not peer.wrap:
             return None
@@ -104,14 +143,20 @@ def operators(plan: Plan) -> Iterator[Operator]:
         yield from segment.operators
 
 
-def _alike_axes(plan: Plan, program_of: dict[int, int]) -> Iterator[str]:
+def _has_long_axis(mesh: Mesh) -> bool:
+    return any(axis.size > _LONGEST_AXIS for axis in mesh.axes)
+
+
+def _alike_axes(plan: Plan, program_of: dict[int, int], peers: bool) -> Iterator[str]:
+    """The axes along which all ranks do the same, but for whom they send to where `peers`."""
     mesh = plan.mesh
     told_apart: set[str] = {plan.replication.axis} if plan.replication.count > 1 else set()
     for operator in operators(plan):
         if isinstance(operator, (Send, Receive)):
             if operator.peer.rank is not None:
                 return
-            told_apart.add(operator.peer.axis)
+            if not peers:
+                told_apart.add(operator.peer.axis)
         if isinstance(operator, (Communicate, ReduceGradients)) and operator.group.ranks:
             return
         if isinstance(operator, Communicate) and operator.root is not None:

@@ -10,6 +10,9 @@ DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_sh
 
 SEQUENCE_AXES = frozenset({"cp", "context", "sp", "seq", "sequence"})
 
+_COMPARED = 64
+"""With so many of the other programs along an axis a program is compared."""
+
 
 def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
     """The axes along which ranks compute the same values, so that a placement means something there.
@@ -28,11 +31,23 @@ def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
     for axis in mesh.axes:
         if axis.size == 1 or rank >= mesh.size or axis.name in PIPELINE_AXES or axis.name in silent:
             continue
-        others = {fold.program_of(other) for other in mesh.along(rank, (axis.name,))} - {None, number}
-        alike = all(2 * len(own & names[other]) >= len(own | names[other]) for other in others if other is not None)
+        others = _programs_along(facts, rank, axis.name) - {number} if axis.name not in fold.uniform else frozenset()
+        compared = sorted(others)[:_COMPARED]
+        alike = all(2 * len(own & names[other]) >= len(own | names[other]) for other in compared)
         if alike or axis.name in exchanging:
             found.append(axis.name)
     return tuple(found)
+
+
+def _programs_along(facts: Facts, rank: int, axis: str) -> frozenset[int]:
+    """The programs that the ranks of `rank`'s line along `axis` run; looked up once a line."""
+    start = facts.plan.mesh.rank({**facts.plan.mesh.coordinates(rank), axis: 0})
+
+    def find() -> frozenset[int]:
+        along = (facts.fold.program_of(other) for other in facts.plan.mesh.along(start, (axis,)))
+        return frozenset(program for program in along if program is not None)
+
+    return facts.derived(f"programs along {axis} from {start}", find)
 
 
 def _silent(facts: Facts) -> frozenset[str]:

@@ -105,8 +105,10 @@ def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
             return found
     if form.merged & set(split):
         return None
-    if any(placement is None for at, placement in enumerate(operands) if at not in form.shape_only):
-        return None
+    given = {ONE}.union(*(names for at, names in enumerate(form.operands) if at not in form.shape_only))
+    for at, placement in enumerate(operands):
+        if placement is None and (at not in form.shape_only or set(form.operands[at]) & set(form.output) - given):
+            return None
     if wrong is not None:
         return wrong
     if partial:

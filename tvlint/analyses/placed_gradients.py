@@ -117,11 +117,16 @@ def _left_over(walk: Walk) -> None:
                     walk.say("missing-gradient-reduction", gradient, axis, other=weight, has="left")
 
 
+def invariant_tensors(plan: Plan) -> tuple[str, ...]:
+    """The tensors that are declared invariant over some axis."""
+    return tuple(name for name, tensor in plan.tensors.items()
+                 if any(isinstance(placement, Invariant) for placement in (tensor.placements or {}).values()))
+
+
 def _invariants(walk: Walk) -> None:
     """An invariant value has the same gradient on every rank: its partial gradients have to be summed."""
-    for name, tensor in walk.plan.tensors.items():
-        if not any(isinstance(placement, Invariant) for placement in (tensor.placements or {}).values()):
-            continue
+    for name in walk.facts.derived("invariant tensors", lambda: invariant_tensors(walk.plan)):
+        tensor = walk.plan.tensors[name]
         if tensor.role is Role.WEIGHT:
             continue
         gradients = _gradients_of(walk, name)

@@ -10,7 +10,13 @@ from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.placed import AtRoot, Defect, On, Placed, Shuffled, Where, same, words
 from tvlint.analyses.placed_axes import common_axes, messaged_axes
 from tvlint.ir.placement import Partial, Placement, Replicate, Shard
-from tvlint.ir.plan import Group, Program, Role, Tensor
+from tvlint.ir.plan import Group, Plan, Program, Role, Tensor
+
+def gradient_owners(plan: Plan) -> dict[str, str]:
+    """Gradient name -> the tensor it is the gradient of."""
+    found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient}
+    return found | {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of}
+
 
 TRUSTED = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
 UNKNOWN = Placed({})
@@ -47,8 +53,7 @@ class Walk:
         self.where: Where = ("", 0)
         self.varying: dict[str, frozenset[str]] = {}
         """The axes over which values differ between ranks in ways that nothing states."""
-        self.gradients = {tensor.gradient: name for name, tensor in self.plan.tensors.items() if tensor.gradient}
-        self.gradients |= {name: tensor.gradient_of for name, tensor in self.plan.tensors.items() if tensor.gradient_of}
+        self.gradients = facts.derived("gradients of tensors", lambda: gradient_owners(self.plan))
         self.used: set[str] = set()
         """Values that computations and collectives take further."""
         self.averaging: set[str] = set()

@@ -84,7 +84,7 @@ def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[st
                 raise Mismatch(
                     "mismatched-slices",
                     f"combines indices {known.low}:{known.high} of one operand with {low}:{high} of another in one dimension",
-                    refutes=True,
+                    refutes=not any(is_zero(own) for _, own in operands),
                     operand=position,
                 )
             raise Mismatch(
@@ -94,6 +94,11 @@ def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[st
                 operand=position,
             )
     return found
+
+
+def is_zero(value: Value) -> bool:
+    """Whether the value is known to be zero, of whatever it is a part: no times its term, or attention to no keys."""
+    return (value.coefficient == 0 and not value.leaves) or (value.fold is not None and not value.fold.covered)
 
 
 def canonical(tensors: Sequence[Names], sets: Sequence[frozenset[str]]) -> tuple[tuple[int, ...], ...]:
@@ -282,7 +287,7 @@ def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
         raise Mismatch(
             "split-dimension",
             f"needs a whole dimension of {index.size} and gets indices {index.low}:{index.high} of it",
-            refutes=True,
+            refutes=str(use.head[0]).removesuffix(" gradient") not in _REARRANGES,
             operand=operand,
         )
 
@@ -345,6 +350,9 @@ def _linear_result(
     return values.of_leaves(term, box, leaves)
 
 
+_REARRANGES = frozenset({"cat", "cumsum", "index", "narrow", "pad", "select", "slice", "split", "stack"})
+"""Operators that take a part of a dimension as well and make of it what may be right, but is not a part of their result."""
+
 _MOVES = frozenset({"unsqueeze", "squeeze", "transpose", "permute", "expand"})
 """Operators that move elements and compute nothing, so that a maximum of parts stays one."""
 
@@ -359,7 +367,8 @@ def fold_text(fold: Fold) -> str:
 def _incomplete(value: Value, operand: int) -> Mismatch:
     if value.fold is not None:
         text = f"uses {fold_text(value.fold)} as if it were complete"
-        return Mismatch("part-used-as-complete", text, refutes=value.fold.kind != "gradient", operand=operand)
+        wrong = value.fold.kind != "gradient" and bool(value.fold.covered)
+        return Mismatch("part-used-as-complete", text, refutes=wrong, operand=operand)
     if value.leaves:
         return Mismatch("partial-used-as-complete", "uses a partial sum as if it were complete", refutes=True, operand=operand)
     return Mismatch(

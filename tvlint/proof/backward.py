@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvlint.ir.plan import Backward, Compute, Literal
 from tvlint.ops.spec import Family, UnsupportedError
-from tvlint.proof.apply import Mismatch, gradient_use, run
+from tvlint.proof.apply import Mismatch, gradient_use, is_zero, run
 from tvlint.proof.blame import blame, tell
 from tvlint.proof.forward import checked
 from tvlint.proof.lookup import assign, gradient_value
@@ -44,7 +44,7 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             gradients[position] = found
             if not found.clean and saved.family is not Family.IDENTITY:
                 rank.consumers.setdefault(name, (saved.op, operator))
-    check_gradient_names(machine, rank, operator)
+    check_gradient_names(machine, rank, operator, saved)
     if not gradients:
         return
     if saved.family is Family.IDENTITY and len(set(operator.inputs)) < len([n for n in operator.inputs if n]):
@@ -74,8 +74,9 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             assign(machine, rank, operator, name, value, ())
 
 
-def check_gradient_names(machine: Machine, rank: RankState, operator: Backward) -> None:
-    """Gradients stand in the places of what they are the gradients of."""
+def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, saved: Saved) -> None:
+    """Gradients stand in the places of what they are the gradients of; a mistake where none of them may be zero."""
+    zero = any(value is not None and is_zero(value) for value in (*saved.inputs, *saved.outputs))
     operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
     for names, places, what in (
         (operator.inputs, operator.forward.outputs, "takes"),
@@ -88,7 +89,7 @@ def check_gradient_names(machine: Machine, rank: RankState, operator: Backward) 
                 continue
             owner = next(owner for owner in owners if owner in places)
             text = f"{what} `{name}`, the gradient of `{owner}`, as the gradient of `{place}`"
-            mismatch = Mismatch("swapped-gradients", text, refutes=True)
+            mismatch = Mismatch("swapped-gradients", text, refutes=not zero)
             other = next((name for name in names if place in machine.forward_of.get(name, ())), "")
             tell(
                 machine,

@@ -13,6 +13,7 @@ from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import blame, name_of, tell
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange, over_replicas
 from tvlint.proof.groups import members_of, peer_of, spans_replicas
+from tvlint.proof.insensitive import order_may_not_matter, readers_of
 from tvlint.proof.lookup import assign, forward_term, gradient_value, is_absent, operand_value
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Value
@@ -66,6 +67,8 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
             assign(machine, rank, operator, name, None, operator.inputs)
         elif rank.number in results:
             assign(machine, rank, operator, name, results[rank.number], operator.inputs)
+        elif not results:
+            rank.trail.append("absent")
 
 
 def _given(machine: Machine, rank: RankState, operator: Communicate) -> Slot | str:
@@ -148,9 +151,22 @@ def together(
         scaled = machine.world.values.scaled
         return {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
     except Mismatch as mismatch:
+        blind = mismatch.name == "pieces-out-of-order" and all(_blind(machine, own, given) for own, _ in table.values())
+        if blind:
+            mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
         for member in members:
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)))
         return None
+
+
+def _blind(machine: Machine, operator: Communicate, given: Mapping[int, Value]) -> bool:
+    """Whether what is made of the result may be blind to the order along the dimension that is gathered."""
+    rank = len(next(iter(given.values())).box)
+    dim = operator.dim if operator.dim is not None else 0
+    readers = machine.results.get("readers")
+    if readers is None:
+        readers = machine.results["readers"] = readers_of(machine.plan)
+    return all(order_may_not_matter(machine.plan, readers, name, dim % rank) for name in operator.outputs)
 
 
 def _shape_of(operator: Communicate) -> tuple[object, ...]:
@@ -207,6 +223,7 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
         tell(machine, rank, operator, Mismatch("receives-twice", text, refutes=False), fatal=True)
     if isinstance(value, str):
         rank.trail.append(value)
+        rank.empty.add(operator.tensor)
         return
     if machine.world.many_micro_batches and operator.tensor in machine.weight_of:
         text = f"receives into `{operator.tensor}` in every micro-batch, where it adds up"

@@ -141,6 +141,8 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     if spec.family is Family.RESHAPE:
         result = reshape(machine.world, values[0], view_size(call, machine.world.local_shape(values[0])))
         return Saved(name, bound, spec.family, values, (result,))
+    if takes_everything(spec, operator, machine.world.local_shape(values[0])):
+        return Saved(name, bound, Family.IDENTITY, values, (values[0],) * len(operator.outputs))
     if spec.name == "repeat-interleave":
         return repeated(machine, bound, values, call)
     if spec.family is Family.MERGE and merges_parts(values):
@@ -151,6 +153,21 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     saved = evaluated_once(machine, name, bound, values, call)
     factor = factor_of(name, bound.attributes) if len(values) == 1 else None
     return saved if factor is None else scaled_gradient(machine, saved, factor)
+
+
+def takes_everything(spec: OpSpec, operator: Compute, shape: tuple[int, ...]) -> bool:
+    """Whether the operator takes a slice of its one operand, of local shape `shape`, that is all of it."""
+    if spec.name not in ("index", "narrow", "slice", "split"):
+        return False
+    inputs = tuple(operand if isinstance(operand, Literal) else shape for operand in operator.inputs)
+    try:
+        bound = spec.bind(Call(operator.op, inputs, operator.attributes))
+    except UnsupportedError:
+        return False
+    if spec.name == "split":
+        return len(bound.attributes) == 1
+    taken = [(0, size, 1) if own is None else own for own, size in zip(bound.attributes, shape, strict=True)]
+    return len(bound.outputs[0]) == len(shape) and taken == [(0, size, 1) for size in shape]
 
 
 def scaled_gradient(machine: Machine, saved: Saved, factor: Fraction) -> Saved:

@@ -98,6 +98,10 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
         return held_parameter(machine, rank, name)
     if tensor is not None and tensor.role is Role.INPUT and name not in machine.loaded:
         return input_value(machine, rank, name)
+    if name in rank.empty:
+        raise Mismatch(
+            "absent-gradient", f"uses `{name}`, a gradient that nothing on the rank it comes from makes", refutes=False
+        )
     raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
 
 

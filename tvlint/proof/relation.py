@@ -311,18 +311,24 @@ class Values:
 
 
 def _tiled(entries: Sequence[tuple[Coefficient, frozenset[Pending]]]) -> list[tuple[Coefficient, frozenset[Pending]]] | None:
-    """One entry for all of them when their ranges tile one range with one coefficient."""
+    """One entry for all of them when their ranges tile one range with one coefficient.
+
+    A sum that an entry does not leave open is whole in it.
+    """
     if len(entries) < 2:
         return None
     coefficient = entries[0][0]
+    sums = {entry._replace(low=0, high=entry.size) for _, pending in entries for entry in pending}
     bounds: dict[tuple[int, int, int, bool, bool], list[tuple[int, int]]] = {}
     for own, pending in entries:
-        if own != coefficient or len(pending) != len(entries[0][1]):
+        held = {entry._replace(low=0, high=entry.size): (entry.low, entry.high) for entry in pending}
+        lacking = sums - held.keys()
+        if own != coefficient or len(held) != len(pending) or not all(one.complete() for one in lacking):
             return None
-        for entry in pending:
-            key = (entry.origin, entry.number, entry.size, entry.one_replica, entry.one_micro_batch)
-            bounds.setdefault(key, []).append((entry.low, entry.high))
-    if any(len(ranges) != len(entries) for ranges in bounds.values()):
+        for one in sums:
+            key = (one.origin, one.number, one.size, one.one_replica, one.one_micro_batch)
+            bounds.setdefault(key, []).append(held.get(one, (0, one.size)))
+    if len({(one.origin, one.number) for one in sums}) != len(sums):
         return None
     cells = [tuple(ranges[i] for ranges in bounds.values()) for i in range(len(entries))]
     outer = [(min(low for low, _ in ranges), max(high for _, high in ranges)) for ranges in bounds.values()]

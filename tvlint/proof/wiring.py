@@ -243,7 +243,7 @@ def _stale(
     made_by = frozenset((source.segment, source.position) for source in sources)
     if len(made_by) != len(sources):
         text = f"`{name}` on {{ranks}} is made twice by one segment for micro-batch {micro_batch}"
-        return Trouble("repeated-micro-batch", True, text, -1, segment.name)
+        return Trouble("repeated-micro-batch", False, text, -1, segment.name)
     if pattern.setdefault((segment.name, position), made_by) != made_by:
         text = (
             f"`{segment.name}` on {{ranks}} reads `{name}` for micro-batch {micro_batch} from other segments than for the first"

@@ -1,0 +1,199 @@
+"""Correct plans that look wrong: what runs as the reference does is proved or unknown, never refuted."""
+
+from __future__ import annotations
+
+import pytest
+from oracle.compare import compare
+
+from tests.test_prove_attention import plans
+from tests.test_prove_text_plans import verdict_on
+from tvlint.findings import Outcome
+
+ROWS = """
+weight w f32[4,4]
+input x f32[4,4]
+loss l
+program
+  y = mul(w, x)
+  z = tanh(y)
+  s = sum(z, dim=0)
+  t = tanh(s)
+  l: f32[1] = sum(t)
+  dt = backward l (grad(l))
+  ds = backward t (dt)
+  dz = backward s (ds)
+  dy = backward z (dz)
+  grad(w), _ = backward y (dy)
+"""
+
+
+def pieces(boxes: list[tuple[tuple[int, int], tuple[int, int]]], program: str) -> str:
+    """Each rank holds a box of `w` and `x`; `NUMBER` in its program is its rank."""
+    text = f"mesh tp={len(boxes)}\n"
+    for rank, ((top, bottom), (left, right)) in enumerate(boxes):
+        for role, name in (("weight", "w"), ("input", "x")):
+            shape = f"f32[{bottom - top},{right - left}]"
+            text += f"{role} {name}{rank} {shape} region [{top}:{bottom},{left}:{right}] of {name}[4,4]\n"
+    return text + "loss l\n" + "".join(f"program tp={i}\n" + program.replace("NUMBER", str(i)) for i in range(len(boxes)))
+
+
+GATHERED = pieces(
+    [((2, 4), (0, 4)), ((0, 2), (0, 4))],
+    """  yNUMBER = mul(wNUMBER, xNUMBER)
+  y: f32[4,4] = all-gather(yNUMBER, dim=0) over tp
+  z = tanh(y)
+  s = sum(z, dim=0)
+  t = tanh(s)
+  l: f32[1] = sum(t)
+  dt = backward l (grad(l))
+  ds = backward t (dt)
+  dz = backward s (ds)
+  dy = backward z (dz)
+  dyNUMBER: f32[2,4] = chunk(dy, dim=0) over tp
+  grad(wNUMBER), _ = backward yNUMBER (dyNUMBER)
+""",
+)
+
+
+def test_pieces_that_are_gathered_in_another_order_and_then_summed_are_not_refuted() -> None:
+    assert compare(*plans(ROWS, GATHERED)).outcome == "equal"
+    verdict = verdict_on(GATHERED, ROWS)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "pieces-out-of-order" in [reason.name for reason in verdict.reasons]
+
+
+def test_pieces_that_are_gathered_in_another_order_and_meet_others_are_refuted() -> None:
+    reference = ROWS.replace("weight w ", "buffer b f32[4,4]\nweight w ").replace("tanh(y)", "mul(y, b)")
+    reference = reference.replace("dy = backward z", "dy, _ = backward z")
+    wrong = GATHERED.replace("weight w0 ", "buffer b f32[4,4]\nweight w0 ").replace("tanh(y)", "mul(y, b)")
+    wrong = wrong.replace("dy = backward z", "dy, _ = backward z")
+    assert compare(*plans(reference, wrong)).outcome == "different"
+    verdict = verdict_on(wrong, reference)
+    assert verdict.outcome is Outcome.REFUTED
+    assert "pieces-out-of-order" in [reason.name for reason in verdict.reasons]
+
+
+TOTAL = """
+weight w f32[4,4]
+input x f32[4,4]
+loss l
+program
+  y = mul(w, x)
+  s: f32[1] = sum(y)
+  t = tanh(s)
+  l: f32[1] = sum(t)
+  dt = backward l (grad(l))
+  ds = backward t (dt)
+  dy = backward s (ds)
+  grad(w), _ = backward y (dy)
+"""
+
+SUMMED = """  yNUMBER = mul(wNUMBER, xNUMBER)
+  s0: f32[1] = sum(yNUMBER)
+  s: f32[1] = all-reduce(s0) over tp
+  t = tanh(s)
+  l: f32[1] = sum(t)
+  dt = backward l (grad(l))
+  ds = backward t (dt)
+  dyNUMBER = backward s0 (ds)
+  grad(wNUMBER), _ = backward yNUMBER (dyNUMBER)
+"""
+
+UNEVEN = {
+    "a column and rows": [((0, 4), (0, 1)), ((0, 2), (1, 4)), ((2, 3), (1, 4)), ((3, 4), (1, 4))],
+    "a pinwheel": [((0, 1), (0, 3)), ((0, 3), (3, 4)), ((3, 4), (1, 4)), ((1, 4), (0, 1)), ((1, 3), (1, 3))],
+}
+
+
+@pytest.mark.parametrize("boxes", UNEVEN.values(), ids=UNEVEN)
+def test_pieces_of_two_dimensions_that_tile_unevenly_add_up(boxes: list[tuple[tuple[int, int], tuple[int, int]]]) -> None:
+    text = pieces(boxes, SUMMED)
+    verdict = verdict_on(text, TOTAL)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert compare(*plans(TOTAL, text)).outcome == "equal"
+
+
+@pytest.mark.parametrize("boxes", UNEVEN.values(), ids=UNEVEN)
+def test_pieces_that_overlap_or_leave_a_gap_do_not(boxes: list[tuple[tuple[int, int], tuple[int, int]]]) -> None:
+    for again in (0, 1):
+        text = pieces([*boxes[:-1], boxes[again]], SUMMED)
+        assert compare(*plans(TOTAL, text)).outcome != "equal"
+        assert verdict_on(text, TOTAL).outcome is Outcome.REFUTED
+
+
+SLICED = ROWS.replace("z = tanh(y)", "z = narrow(y, dim=0, start=0, length=4)")
+
+
+def sliced(length: int) -> str:
+    text = SLICED.replace("weight w f32[4,4]", "mesh tp=2\nweight w f32[4,4] tp:S(0)").replace(
+        "x f32[4,4]", "x f32[4,4] tp:S(0)"
+    )
+    text = (
+        text.replace("length=4", f"length={length}").replace("s = sum(z", "s0 = sum(z").replace("backward s (", "backward s0 (")
+    )
+    return text.replace("  t = tanh", "  s = all-reduce(s0) over tp\n  t = tanh")
+
+
+def test_a_slice_that_is_all_of_a_part_is_that_part() -> None:
+    assert verdict_on(sliced(2), SLICED).outcome is Outcome.PROVED
+    assert verdict_on(sliced(2), ROWS.replace("z = tanh(y)", "z = identity(y)")).outcome is Outcome.PROVED
+    assert verdict_on(sliced(1), SLICED).outcome is not Outcome.PROVED
+
+
+def test_a_slice_of_a_part_is_not_refuted() -> None:
+    """What the first rank takes of its part is what the reference takes of all, as the last one takes nothing."""
+    reference = ROWS.replace("z = tanh(y)", "z = narrow(y, dim=0, start=0, length=1)")
+    first = pieces(
+        [((0, 2), (0, 4)), ((2, 4), (0, 4))],
+        """  yNUMBER = mul(wNUMBER, xNUMBER)
+  z = narrow(yNUMBER, dim=0, start=0, length=1)
+  s0 = sum(z, dim=0)
+  sNUMBER = mul(s0, TIMES)
+  s = all-reduce(sNUMBER) over tp
+  t = tanh(s)
+  l: f32[1] = sum(t)
+  dt = backward l (grad(l))
+  ds = backward t (dt)
+  ds0 = backward sNUMBER (ds)
+  dz = backward s0 (ds0)
+  dyNUMBER = backward z (dz)
+  grad(wNUMBER), _ = backward yNUMBER (dyNUMBER)
+""",
+    )
+    head, zero, one = first.split("program ")
+    text = "program ".join((head, zero.replace("TIMES", "1.0"), one.replace("TIMES", "0.0")))
+    assert verdict_on(text, reference).outcome is Outcome.UNKNOWN
+
+
+def test_a_forward_segment_that_runs_twice_is_not_refuted() -> None:
+    reference = """
+weight w f32[4,4]
+input x f32[4,4]
+loss l
+program
+  a = linear(x, w)
+  l: f32[1] = sum(a)
+  da = backward l (grad(l))
+  _, grad(w) = backward a (da)
+"""
+    twice = """
+weight w f32[4,4]
+input x f32[4,4]
+loss l
+segment f forward (x) -> (a)
+  a = linear(x, w)
+segment g forward (a) -> (l)
+  l: f32[1] = sum(a)
+segment r backward () -> ()
+  da = backward l (grad(l))
+  _, grad(w) = backward a (da)
+program
+  run f micro-batch 0
+  run f micro-batch 0
+  run g micro-batch 0
+  run r micro-batch 0
+"""
+    assert compare(*plans(reference, twice)).outcome == "equal"
+    assert verdict_on(twice, reference).outcome is Outcome.UNKNOWN
+    doubled = twice.replace("  run r micro-batch 0\n", "  run r micro-batch 0\n" * 2)
+    assert verdict_on(doubled, reference).outcome is Outcome.REFUTED

@@ -1,0 +1,75 @@
+"""Whether it can make no difference in which order the pieces of a gathered dimension stand.
+
+A gather in another order than that of the pieces is a mistake by its structure where the order matters. It does not where all
+that becomes of the result is computed element by element, without another operand, and then summed, averaged or compared over
+that dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from tvlint.ir.plan import Compute, Literal, Operator, Plan, Send
+from tvlint.ops.spec import Call, Family, UnsupportedError
+from tvlint.ops.table import spec_of
+
+Readers: TypeAlias = Mapping[str, Sequence["Operator | None"]]
+"""The operators that read each tensor; None for a run that hands it on by another name."""
+
+
+def readers_of(plan: Plan) -> Readers:
+    """Who reads what in the plan."""
+    found: dict[str, list[Operator | None]] = {}
+    for program in plan.programs:
+        for step in program.steps:
+            for inner, outer in zip(plan.segments[step.segment].outputs, step.outputs or (), strict=False):
+                if inner != outer:
+                    found.setdefault(inner, [None])
+    for segment in plan.segments.values():
+        for operator in segment.operators:
+            names = (operator.tensor,) if isinstance(operator, Send) else getattr(operator, "inputs", ())
+            for name in names:
+                if isinstance(name, str):
+                    found.setdefault(name, []).append(operator)
+    return found
+
+
+def order_may_not_matter(plan: Plan, readers: Readers, name: str, dim: int) -> bool:
+    """Whether everything that reads tensor `name`, and what is made of it, may be blind to the order along `dim`."""
+    waiting, seen = [(name, dim)], {(name, dim)}
+    while waiting:
+        own, place = waiting.pop()
+        if own in plan.outputs or own == plan.loss:
+            return False
+        for operator in readers.get(own, ()):
+            made = _made(plan, operator, own, place)
+            if made is None:
+                return False
+            waiting.extend(entry for entry in made if entry not in seen)
+            seen.update(made)
+    return True
+
+
+def _made(plan: Plan, operator: Operator | None, name: str, dim: int) -> list[tuple[str, int]] | None:
+    """The results that hold the dimension in the same order, with its place; None where the order may matter."""
+    if not isinstance(operator, Compute):
+        return None
+    spec, tensor = spec_of(operator.op), plan.tensors.get(name)
+    tensors = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    if spec is None or tensor is None or tensors != [name]:
+        return None
+    if spec.family is Family.IDENTITY:
+        return [(output, dim) for output in operator.outputs]
+    inputs = tuple(operand if isinstance(operand, Literal) else tensor.shape for operand in operator.inputs)
+    outputs = tuple(plan.tensors[out].shape if out in plan.tensors else () for out in operator.outputs)
+    try:
+        bound = spec.bind(Call(operator.op, inputs, operator.attributes, outputs))
+    except UnsupportedError:
+        return None
+    index = bound.operands[0][dim] if dim < len(bound.operands[0]) else ""
+    if not index or (index in bound.whole and bound.splits.get(index) != "max") or spec.family is not Family.INDEXED:
+        return None
+    return [
+        (output, names.index(index)) for output, names in zip(operator.outputs, bound.outputs, strict=False) if index in names
+    ]

@@ -311,3 +311,9 @@ def test_the_rank_whose_slice_differs_from_what_most_say_is_named(folder: Path) 
     report = judged(folder)
     places = [*(one.location for one in report.problems), *(one.location for one in report.findings)]
     assert any((Path(place.path).name, place.line) == ("gencode7.py", number + 1) for place in places)
+
+
+def test_a_class_that_leaves_its_parameters_unfilled_is_refused(folder: Path) -> None:
+    change(folder, LAST, "self._post_init(init_params)", "pass")
+    with pytest.raises(ReadError, match=r"rank 2 never calls `_post_init`"):
+        read_folder(str(folder))

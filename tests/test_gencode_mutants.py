@@ -15,7 +15,7 @@ from tvlint.run.prove import Pair, prove_pair
 FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
 WITHOUT_EFFECT = {
     "swap steps": "steps that do not depend on each other",
-    "drop line": "what loads or prepares, such as `_post_init`",
+    "drop line": "what loads or adds nothing",
 }
 """Edits of which some leave everything that is computed as it is."""
 INTERLEAVED = "v08--mlp_hybrid_dp1_pp2_tp1_nm8_gbs32_ly8_h32_hi256_sq128_interleaved"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,7 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
     for members in classes:
         low = members[0] * size
         read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank, operators) for rank in range(low, low + size))
+    _all_prepared(file for replica in read.values() for file in replica)
     same_slices(read.values())
     for replica in read.values():
         take_apart(replica)
@@ -142,6 +143,16 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
     parsed = tuple(file for members in classes for file in read[members[0]])
     undecided = len(classes) > 1 and len(classes[1]) == len(classes[0])
     return Folder(path, plan, built, tuple(variants), tuple(found), undecided, config, parsed, parameters)
+
+
+def _all_prepared(files: Iterable[RankFile]) -> None:
+    """Raises ReadError where a class leaves parameters unfilled; code without a version may be cut short throughout."""
+    read = list(files)
+    odd = next((file for file in read if not file.prepared), None)
+    if odd is not None and (odd.version or any(file.prepared for file in read)):
+        said = f"`__init__` on rank {odd.rank} never calls `_post_init`, so parameters keep whatever their memory holds"
+        help = "generate the code again: `__init__` ends with `self._post_init(init_params)`"
+        raise ReadError(said, odd.class_source or Location(odd.source.path), help)
 
 
 def _files(path: str) -> list[Path]:

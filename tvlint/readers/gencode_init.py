@@ -60,7 +60,9 @@ class _Init:
                 if name not in self.found.reducers:
                     raise self.nodes.fail(node, f"`{name or 'it'}` is added and is no reducer")
                 self.found.reducers[name] = replace(self.found.reducers[name], registered=True)
-            case ["self", "_post_init"] | []:
+            case ["self", "_post_init"]:
+                self.found.prepared = True
+            case []:
                 pass
             case _ if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__":
                 pass

@@ -149,6 +149,8 @@ class RankFile:
     rank: int = -1
     rank_source: Location | None = None
     version: str = ""
+    prepared: bool = False
+    """Whether `__init__` calls `_post_init`, which fills parameters."""
     micro_batches: int | None = None
     micro_batches_source: Location | None = None
     groups: list[tuple[tuple[int, ...], Location]] = field(default_factory=list)

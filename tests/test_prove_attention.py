@@ -8,6 +8,7 @@ import pytest
 from oracle.compare import compare
 from oracle.mutate import mutants
 
+from tests.plan_findings import rules_of_text
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
@@ -244,3 +245,8 @@ def test_scores_with_a_mask_are_merged_as_well() -> None:
     assert exchanged != right
     assert verdict_on(exchanged, other).outcome is Outcome.REFUTED
     assert compare(*plans(other, exchanged)).outcome == "different"
+
+
+@pytest.mark.parametrize("name", list(RIGHT))
+def test_no_rule_speaks_on_a_right_plan(name: str) -> None:
+    assert rules_of_text(RIGHT[name][0]) == set()

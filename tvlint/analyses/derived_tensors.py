@@ -181,6 +181,8 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     if spec is not None and spec.family is Family.RESHAPE and len(operator.outputs) == len(tensors) == 1:
         shape = (flat_shape if flat else target_shape)(operator, tensors[0].shape)
         return [] if shape is None else [(shape, tensors[0].dtype)]
+    if spec is None and "gather" in last and ("masked" in last or "target" in last) and len(tensors) == 2:
+        return [(tensors[1].shape, tensors[0].dtype)]
     dtypes = {tensor.dtype for tensor in tensors}
     floats = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)}
     if spec is None or operator.op.rsplit(".", 1)[-1] in _OTHER_DTYPE or len(floats or dtypes) != 1:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tvlint.analyses.facts import Facts
-from tvlint.ir.plan import Backward, Communicate, Compute, Program, Receive, Send
+from tvlint.ir.placement import Shard
+from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Plan, Program, Receive, Role, Send
 
 PIPELINE_AXES = frozenset({"pp", "pipe", "pipeline", "stage", "stages"})
 DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_shard"})
@@ -64,6 +65,19 @@ def messaged_axes(facts: Facts) -> frozenset[str]:
         if max(source, target) < mesh.size and source != target:
             one, other = mesh.coordinates(source), mesh.coordinates(target)
             found.update(axis.name for axis in mesh.axes if one[axis.name] != other[axis.name])
+    return frozenset(found)
+
+
+def traded_axes(plan: Plan) -> frozenset[str]:
+    """The axes over which an all-to-all runs or weights are split, so that heads may be split over them."""
+    found: set[str] = set()
+    for segment in plan.segments.values():
+        for operator in segment.operators:
+            if isinstance(operator, Communicate) and operator.kind is Collective.ALL_TO_ALL:
+                found.update(operator.group.axes or [axis.name for axis in plan.mesh.axes])
+    for tensor in plan.tensors.values():
+        if tensor.role is Role.WEIGHT:
+            found.update(axis for axis, placement in (tensor.placements or {}).items() if isinstance(placement, Shard))
     return frozenset(found)
 
 

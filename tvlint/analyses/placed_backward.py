@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.placed import On, Placed
 from tvlint.analyses.placed_compute import Form, gradient_form
 from tvlint.analyses.placed_forward import apply, bind
@@ -13,7 +14,7 @@ from tvlint.analyses.placed_scales import of_backward
 from tvlint.analyses.placed_varying import differing
 from tvlint.analyses.placed_walk import Walk
 from tvlint.analyses.spelling import biased, usual
-from tvlint.ir.placement import Invariant, Replicate, Shard
+from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
 from tvlint.ir.plan import Backward, Compute, Literal
 from tvlint.ops.spec import Family, stars
 
@@ -33,6 +34,9 @@ def backward(walk: Walk, operator: Backward) -> None:
     for position, gradient in enumerate(operator.outputs):
         if not gradient:
             continue
+        if found is None and is_attention(forward) and position < 3 and len(tensors) >= 3:
+            walk.store(gradient, _of_attention(walk, operator, tensors, position), {}, True)
+            continue
         if found is None or not present or position >= len(tensors):
             walk.store(gradient, {}, {}, True)
             continue
@@ -49,6 +53,21 @@ def backward(walk: Walk, operator: Backward) -> None:
             continue
         form = gradient_form(bound, position, present)
         apply(walk, form, [*given, *names], gradient, f"backward {spec.name}", True)
+
+
+def _of_attention(walk: Walk, operator: Backward, tensors: list[str], position: int) -> dict[str, On]:
+    """The gradients of queries, keys and values: those of whole keys from a part of the queries are partial."""
+    found: dict[str, On] = {}
+    for axis in walk.axes:
+        queries, keys, values = (walk.value(name).on.get(axis) for name in tensors[:3])
+        start = walk.value(operator.inputs[0]).on.get(axis) if operator.inputs and operator.inputs[0] else None
+        if keys != values or start != queries or not isinstance(queries, Shard | Replicate):
+            continue
+        if queries == keys:
+            found[axis] = queries
+        elif isinstance(queries, Shard) and isinstance(keys, Replicate):
+            found[axis] = queries if position == 0 else Partial("sum")
+    return found
 
 
 def _with_bias(walk: Walk, operator: Backward, product: Compute, at: int) -> None:

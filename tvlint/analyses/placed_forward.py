@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.placed import On, Placed, Where, is_whole
-from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES
+from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES, traded_axes
 from tvlint.analyses.placed_compute import Form, Wrong, forms, on_axis
 from tvlint.analyses.placed_opaque import attended, greatest, is_split, looked_up, loss_spec, over_shards, unpacked
 from tvlint.analyses.placed_reshape import reshaped
@@ -69,7 +70,7 @@ def compute(walk: Walk, operator: Compute) -> None:
         return
     bound = bind(walk, operator)
     of_compute(walk, operator, None if bound is None else bound[1])
-    if bound is None or _over_shards(walk, operator):
+    if bound is None or _over_shards(walk, operator) or _takes_packed_apart(walk, operator):
         _unbound(walk, operator)
         return
     spec, annotation, names = bound
@@ -119,15 +120,34 @@ def _unbound(walk: Walk, operator: Compute) -> None:
         walk.store(name, dict(known) if whole else {}, dict.fromkeys(known, walk.where))
 
 
+def _takes_packed_apart(walk: Walk, operator: Compute) -> bool:
+    first = operator.inputs[0] if operator.inputs else None
+    if not is_split(operator) or not isinstance(first, str):
+        return False
+    return any(isinstance(on, Shard) and on.parts for on in walk.value(first).on.values())
+
+
 def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
     names = [name for name in operator.inputs if not isinstance(name, Literal)]
     ranks = [len(walk.shape(name) or ()) for name in names]
     found = []
     for axis in walk.axes:
         rule, at = over_shards(operator, [walk.value(name).on.get(axis) for name in names], ranks, axis)
+        if not rule and names and is_attention(operator) and axis in ("cp", "context") and axis not in walk.messaged:
+            rule, at = _over_own_keys(walk, axis, names, ranks)
         if rule and not (rule == "attention-over-local-keys" and axis in walk.messaged):
             found.append((rule, names[at], axis))
     return found
+
+
+def _over_own_keys(walk: Walk, axis: str, names: list[str], ranks: list[int]) -> tuple[str, int]:
+    """Queries and keys split alike over an axis of the sequence, where nothing trades heads for sequence over it."""
+    trading = walk.facts.derived("axes that are traded or split by weights", lambda: traded_axes(walk.plan))
+    if axis in trading or len(names) < 3 or ranks[0] < 3:
+        return "", 0
+    own, keys = walk.value(names[0]).on.get(axis), walk.value(names[1]).on.get(axis)
+    alike = isinstance(own, Shard) and own == keys and 0 < own.dim % ranks[0] < ranks[0] - 1
+    return ("attention-over-local-keys", 1) if alike else ("", 0)
 
 
 def _reshape(walk: Walk, operator: Compute, source: str) -> None:

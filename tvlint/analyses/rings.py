@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.calls import Call
 from tvlint.analyses.facts import Facts
-from tvlint.ir.plan import Communicate, Compute, Literal, Receive, Send
+from tvlint.ir.plan import Communicate, Compute, Literal, Receive, Role, Send
 from tvlint.ops.table import spec_of
 
 Where = tuple[str, int]
@@ -41,6 +41,8 @@ class _Attention:
     query: tuple[str, int]
     key: tuple[str, int]
     value: tuple[str, int]
+    names: tuple[str, ...]
+    normalised: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +55,17 @@ class _Rank:
     holds: dict[str, tuple[str, int]] = field(default_factory=dict)
     attended: list[_Attention] = field(default_factory=list)
     received: dict[tuple[str, int], str] = field(default_factory=dict)
+    scores: dict[str, _Scores] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Products of queries and keys that are written out, and whether an exponential or a softmax was taken of them."""
+
+    query: str
+    key: str
+    raised: bool = False
+    normalised: bool = False
 
 
 def ring_defects(facts: Facts) -> tuple[RingDefect, ...]:
@@ -63,9 +76,10 @@ def ring_defects(facts: Facts) -> tuple[RingDefect, ...]:
 def _defects(facts: Facts) -> Iterator[RingDefect]:
     plan = facts.plan
     operators = [operator for segment in plan.segments.values() for operator in segment.operators]
-    if not any(isinstance(operator, Compute) and is_attention(operator) for operator in operators):
-        return
     if not any(isinstance(operator, Receive) for operator in operators):
+        return
+    named = any(isinstance(operator, Compute) and is_attention(operator) for operator in operators)
+    if not named and not any(isinstance(operator, Compute) and _raises(operator) for operator in operators):
         return
     ranks = _run(facts)
     merged: dict[tuple[str, Where, str, str], tuple[set[int], RingDefect]] = {}
@@ -82,11 +96,12 @@ def _run(facts: Facts) -> dict[int, _Rank]:
     sent: dict[Call, tuple[str, int]] = {}
     waiting = list(ranks.values())
     progress = True
+    weights = frozenset(name for name, tensor in facts.plan.tensors.items() if tensor.role is Role.WEIGHT)
     while progress:
         progress = False
         for state in waiting:
             before = state.at
-            while state.at < len(state.steps) and _advance(state, sent):
+            while state.at < len(state.steps) and _advance(state, sent, weights):
                 state.at += 1
             progress = progress or state.at > before
         waiting = [state for state in waiting if state.at < len(state.steps)]
@@ -109,7 +124,7 @@ def _steps(facts: Facts, rank: int) -> list[tuple[Where, object, Call | None]]:
     return found
 
 
-def _advance(state: _Rank, sent: dict[Call, tuple[str, int]]) -> bool:
+def _advance(state: _Rank, sent: dict[Call, tuple[str, int]], weights: frozenset[str]) -> bool:
     where, operator, call = state.steps[state.at]
     if isinstance(operator, Send):
         if call is not None:
@@ -126,11 +141,41 @@ def _advance(state: _Rank, sent: dict[Call, tuple[str, int]]) -> bool:
     elif isinstance(operator, Compute):
         tensors = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
         if is_attention(operator):
-            state.attended.append(_Attention(where, operator, *(_held(state, name) for name in tensors[:3])))
+            whose = [_held(state, name) for name in tensors[:3]]
+            state.attended.append(_Attention(where, operator, *whose, tuple(tensors[:3])))
+        elif not weights.intersection(tensors):
+            _written_out(state, where, operator, tensors)
         held_by = _held(state, tensors[0]) if len(tensors) == 1 else None
         for name in operator.outputs:
             state.holds[name] = held_by or (name, state.rank)
     return True
+
+
+def _written_out(state: _Rank, where: Where, operator: Compute, tensors: list[str]) -> None:
+    """Attention in single operators: queries by keys, an exponential or softmax of that, and that by values."""
+    scored = [name for name in tensors if name in state.scores]
+    spec = spec_of(operator.op)
+    product = spec is not None and spec.name == "matmul" and len(tensors) == 2 and len(operator.outputs) == 1
+    if product and not scored:
+        state.scores[operator.outputs[0]] = _Scores(tensors[0], tensors[1])
+    elif product and scored == tensors[:1]:
+        of = state.scores[tensors[0]]
+        if of.raised:
+            names = (of.query, of.key, tensors[1])
+            whose = [_held(state, name) for name in names]
+            state.attended.append(_Attention(where, operator, *whose, names, of.normalised))
+    elif len(scored) == 1 and tensors[0] == scored[0] and len(operator.outputs) == 1 and not _is_reduction(operator):
+        of = state.scores[scored[0]]
+        raised, soft = _raises(operator), operator.op.rsplit(".", 1)[-1].endswith("softmax")
+        state.scores[operator.outputs[0]] = _Scores(of.query, of.key, of.raised or raised, of.normalised or soft)
+
+
+def _raises(operator: Compute) -> bool:
+    return operator.op.rsplit(".", 1)[-1] in ("exp", "softmax", "_softmax")
+
+
+def _is_reduction(operator: Compute) -> bool:
+    return operator.op.rsplit(".", 1)[-1] in ("sum", "amax", "max", "mean", "logsumexp")
 
 
 def _held(state: _Rank, name: str) -> tuple[str, int]:
@@ -142,8 +187,7 @@ def _unrotated(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
     for step in state.attended:
         keys, values = step.key[1], step.value[1]
         if keys != values and min(keys, values) >= 0:
-            tensors = [operand for operand in step.operator.inputs if isinstance(operand, str)]
-            yield RingDefect("values", step.where, tensors[2], (state.rank,), (keys, values), tensors[1])
+            yield RingDefect("values", step.where, step.names[2], (state.rank,), (keys, values), step.names[1])
 
 
 def _missing(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
@@ -181,12 +225,12 @@ def _is_causal(operator: Compute) -> bool:
 
 
 def _name(step: _Attention, position: int) -> str:
-    return [operand for operand in step.operator.inputs if isinstance(operand, str)][position]
+    return step.names[position]
 
 
 def _summed(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
     """Results over different keys that are added as they are."""
-    results = {step.operator.outputs[0]: step for step in state.attended if step.operator.outputs}
+    results = {step.operator.outputs[0]: step for step in state.attended if step.operator.outputs and step.normalised}
     if len({step.key for step in results.values()}) < 2:
         return
     for where, operator, _ in state.steps:

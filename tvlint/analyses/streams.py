@@ -73,10 +73,11 @@ def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
                 if written is not None and not known:
                     yield Crossing(step.segment, index, name, stream, written[0], written[2:], False, program.ranks)
                 readers.setdefault(key, {})[stream] = (now[stream], step.segment, index)
-            for name in {*writes(operator), *overwritten(operator), *stepped}:
+            changed = overwritten(operator)
+            for name in {*writes(operator), *changed, *stepped}:
                 key = _key(plan, name, step.micro_batch)
                 for other, (at, where, position) in readers.get(key, {}).items():
-                    if other != stream and clock.get(other, 0) < at and name not in reads(operator):
+                    if other != stream and clock.get(other, 0) < at and (name in changed or name not in reads(operator)):
                         yield Crossing(step.segment, index, name, stream, other, (where, position), True, program.ranks)
                 writers[key] = (stream, now[stream], step.segment, index)
                 pending.pop(key, None)

@@ -67,7 +67,8 @@ class Schedule(Steps):
         if len(action.results) not in (len(leaves), 0):
             raise ReadError(f"`backward` of {len(leaves)} inputs gives {len(action.results)} gradients", action.source)
         leaving = tuple(gradient(one) for one in leaves) if action.results else ()
-        name = self._backward_segment(mirror, body, leaves, results, taken, leaving)
+        idle = frozenset(own for own, outer in zip(leaving, action.results, strict=False) if not self._used(outer))
+        name = self._backward_segment(mirror, body, leaves, results, taken, leaving, idle)
         outer_taken = tuple(outer for outer in gradients if outer)
         for one, outer in zip(made, gradients, strict=True):
             if outer:
@@ -77,11 +78,21 @@ class Schedule(Steps):
             if one in built.kinds:
                 built.declare(outer, built.kinds[one], Role.GRADIENT)
         self.write(action.results, batch)
-        self.step(Step(name, batch, outer_taken, action.results if leaving else (), action.source))
+        kept = built.segments[name].outputs
+        outer_given = tuple(outer for own, outer in zip(leaving, action.results, strict=False) if own in kept)
+        self.step(Step(name, batch, outer_taken, outer_given, action.source))
         self._fire(action, name)
 
     def _fits(self, run: Execute, segment: str, made: tuple[str, ...]) -> bool:
         return run.method == segment and set(made) <= set(run.outputs)
+
+    def _used(self, name: str) -> bool:
+        """Whether anything in the schedule takes the value; what is only deleted may as well be None."""
+        return any(
+            name in (action.inputs if isinstance(action, Execute) else action.gradients)
+            for action in self.file.actions
+            if isinstance(action, (Execute, RunBackward))
+        )
 
     def _link(self, outer: str, of: str) -> None:
         self.built.links.setdefault(outer, of)
@@ -94,13 +105,18 @@ class Schedule(Steps):
         results: tuple[str, ...],
         taken: tuple[str, ...],
         leaving: tuple[str, ...],
+        idle: frozenset[str],
     ) -> str:
-        """The backward of a segment; uses that ask for other gradients are segments of their own."""
+        """The backward of a segment; uses that ask for other gradients are segments of their own.
+
+        Gradients in `idle`, which nothing uses, are left out where autograd gives None for them.
+        """
         built = self.built
         name, count = f"{mirror} backward", 1
         while name in built.segments:
             known = built.segments[name]
-            if (known.inputs, known.outputs) == (taken, leaving):
+            left = set(leaving) - set(known.outputs)
+            if known.inputs == taken and set(known.outputs) <= set(leaving) and left <= idle:
                 return name
             count += 1
             name = f"{mirror} backward {count}"
@@ -113,6 +129,8 @@ class Schedule(Steps):
             return bound.zero_gradient | bound.shape_only if bound is not None else frozenset()
 
         operators = differentiated(body.operators, (*leaves, *weights), results, constant)
+        made = {one for operator in operators for one in made_by(operator)} | set(taken)
+        leaving = tuple(one for one in leaving if one in made or one not in idle)
         for entry in body.operators:
             for one in (*made_by(entry.operator), *body.inputs):
                 if one not in built.own_gradient and one in built.kinds:

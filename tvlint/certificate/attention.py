@@ -34,8 +34,9 @@ def merged(world: World, values: Sequence[Relation]) -> tuple[Relation, Relation
     if first is None or first.kind != "merge" or (values[2].term, values[3].term) != (result.term, logarithm.term):
         raise Rejected("what is merged is not attention over parts of the same keys")
     one, other = terms[result.term], terms[logarithm.term]
-    alike = (one.head[0], one.head[2]) == (other.head[0], other.head[2]) and len(one.operands) == 3
-    if one.head[0] != ATTENTION or not alike or (one.head[1], other.head[1]) != (0, 1) or one.operands[:2] != other.operands:
+    alike = (one.head[0], one.head[2]) == (other.head[0], other.head[2]) and len(one.operands) > 2
+    of_same = one.operands[:2] + one.operands[3:] == other.operands
+    if one.head[0] != ATTENTION or not alike or (one.head[1], other.head[1]) != (0, 1) or not of_same:
         raise Rejected("what is merged is not attention with its own log-sum-exp")
     boxes = [value.box if i % 2 else value.box[:-1] for i, value in enumerate(values)]
     if any(box != boxes[0] for box in boxes) or values[2].box != result.box or one.slot != other.slot:

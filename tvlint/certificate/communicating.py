@@ -15,6 +15,9 @@ from tvlint.ops.elementwise import holds_whole_numbers
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 """The collectives into which only the root puts something."""
 
+_SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+"""The collectives in which a gradient that a rank never makes counts as zero."""
+
 _TO_ROOT = (Collective.GATHER, Collective.REDUCE)
 """The collectives after which only the root has something; what the others have is undefined."""
 
@@ -47,14 +50,14 @@ def communicate(run: Running, rank: Rank, own: Communicate) -> None:
         made = piece(run.world, given, dim, position, len(members))
         assign(run, rank, own.outputs[0], made, own.outputs[0] in own.inputs, False)
         return
-    nothing = (gives and given is None) or not gets or not own.outputs
+    nothing, zero = not gets or not own.outputs, gives and given is None
     if not gets and any(name in run.weight_of for name in own.outputs):
         raise Rejected(f"rank {rank.number} is left with an undefined gradient of a weight")
     for name in own.outputs if not gets else ():
         rank.local.pop(name, None)
         rank.undefined.add(name)
     had = None if nothing else claim(run, rank)
-    if had is None and not nothing:
+    if had is None and not nothing and not zero:
         raise Rejected(f"a collective on rank {rank.number} is said to give nothing")
     if had is not None:
         hold(run, rank, own.outputs[0], had, own.outputs[0] in own.inputs, False)
@@ -115,6 +118,9 @@ def _meet(run: Running, members: tuple[int, ...], turn: Sequence[Joining], spans
     if all(own.given is None for own in given) and all(own.had is None for own in turn):
         return
     put = [own.given for own in given if own.given is not None]
+    if put and len(put) != len(turn) and first.kind in _SUMS and first.reduce in ("", "sum"):
+        zero = run.world.tables.relation(put[0].term, put[0].box, 0)
+        put = [own.given or zero for own in given]
     if len(put) != len(turn):
         raise Rejected(f"some members of the group {list(members)} have nothing to put in")
     declared = DECLARED_PIECE_ORDER in run.assume
@@ -122,6 +128,8 @@ def _meet(run: Running, members: tuple[int, ...], turn: Sequence[Joining], spans
     results = run.memo.get(key)
     if results is None:
         results = run.memo[key] = exchanged(run.world, run.plan, first, put, root, spans, declared)
+    if any((own.had is None) != (result is None) for own, result in zip(turn, results, strict=True) if own.operator.outputs):
+        raise Rejected(f"what a collective of the group {list(members)} gives is not what the certificate says")
     for own, result in zip(turn, results, strict=True):
         if own.had is not None and (result is None or not agreed(run.world.tables, result, own.had)):
             raise Rejected(f"what a collective of the group {list(members)} gives is not what the certificate says")

@@ -17,6 +17,7 @@ from tests import test_prove_cross_entropy as losses
 from tests.certificates import certified, forged, objection
 from tests.shared import ROOT
 from tests.test_prove_attention import plans
+from tests.test_prove_text_plans import REFERENCE as BASE
 from tvlint.certificate import equal, operators, sums
 from tvlint.certificate.tables import SUM, Tables
 from tvlint.ir.plan import Plan
@@ -30,7 +31,7 @@ RIGHT: dict[str, tuple[str, str]] = {
     "classes, fused and by rows": (losses.reference(losses.FUSED), losses.reference(losses.ROWS)),
     "classes, likelihood and fused": (losses.reference(losses.LIKELIHOOD), losses.reference(losses.FUSED)),
     **{name: (text, attention.reference(causal)) for name, (text, causal) in attention.RIGHT.items()},
-    **{name: (text, roots.REFERENCE) for name, text in (roots.RIGHT | ROOTED | {"scaled": roots.SCALED}).items()},
+    **{name: (text, BASE) for name, text in (roots.RIGHT | ROOTED | {"scaled": roots.SCALED}).items()},
     **{
         name: tuple((CLEAN / name / f"{one}.plan").read_text("utf-8") for one in ("parallel", "reference"))  # type: ignore[misc]
         for name in ("context-parallel-attention", "vocabulary-parallel-cross-entropy", "expert-parallel")
@@ -53,6 +54,22 @@ def test_a_loss_that_is_written_out_rests_on_targets_that_are_classes() -> None:
     assert equal.CLASSES in own.assumptions
     fewer = replace(own, assumptions=tuple(text for text in own.assumptions if text != equal.CLASSES))
     assert "other assumptions" in objection(fewer, parallel, reference)
+
+
+def test_a_gradient_that_one_rank_never_makes_is_zero() -> None:
+    first = roots.SHARED[roots.SHARED.index("  y =") :].replace("dw =", "grad(w) =").replace("dv =", "grad(v) =")
+    head = roots.SHARED[: roots.SHARED.index("program")].replace("weight w", "mesh tp=2\nweight w", 1)
+    total = "  grad(w) = all-reduce(grad(w)) over tp\n  grad(v) = all-reduce(grad(v)) over tp\n"
+    text = f"{head}program tp=0\n{first}  send l to 1\n{total}program tp=1\n  recv l: f32[1] from 0\n{total}"
+    single = roots.SHARED.replace("dw =", "grad(w) =").replace("dv =", "grad(v) =")
+    parallel, reference = plans(text, single)
+    own = certified(parallel, reference)
+    assert own is not None
+    assert objection(own, parallel, reference) == ""
+    wrong, _ = plans(text.replace("all-reduce(", "all-reduce avg("), single)
+    best = forged(wrong, reference)
+    assert objection(own, wrong, reference)
+    assert best is None or objection(best, wrong, reference)
 
 
 MUTATED = {
@@ -117,7 +134,7 @@ def test_a_mistake_does_not_verify(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(roots.WRONG))
 def test_constants_that_do_not_cancel_do_not_verify(name: str) -> None:
-    wrong, reference = plans(roots.WRONG[name], roots.REFERENCE)
+    wrong, reference = plans(roots.WRONG[name], BASE)
     own = forged(wrong, reference)
     assert own is None or objection(own, wrong, reference)
 

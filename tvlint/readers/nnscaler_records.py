@@ -125,7 +125,7 @@ def described(value: object) -> str:
     if name:
         return f"`{name}`"
     if isinstance(value, str):
-        return f"the string `{printable(value)[:60]}`"
+        return f"the string `{' '.join(printable(value)[:60].split())}`"
     return f"a {type(value).__name__}"
 
 

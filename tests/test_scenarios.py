@@ -5,14 +5,29 @@ from __future__ import annotations
 import pytest
 
 from tests.plan_findings import findings_of_plan, findings_of_text
-from tests.scenarios import collectives, gradients, order, partial_sums, second, sequences, third, unusual
+from tests.scenarios import (
+    collectives,
+    foreign_layers,
+    foreign_parallel,
+    foreign_training,
+    gradients,
+    order,
+    partial_sums,
+    second,
+    sequences,
+    third,
+    unusual,
+)
 from tests.scenarios.scenario import Scenario
 from tvlint.findings import Severity
 from tvlint.readers import plan_json as json_reader
 from tvlint.readers import plan_text
 from tvlint.reporters import plan_json as json_writer
 
-ROOMS = (partial_sums, collectives, sequences, gradients, order, second, third, unusual)
+ROOMS = (
+    partial_sums, collectives, sequences, gradients, order, second, third, unusual,
+    foreign_layers, foreign_training, foreign_parallel,
+)  # fmt: skip
 SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]
 
 

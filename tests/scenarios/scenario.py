@@ -41,3 +41,18 @@ def _side(text: str, mark: str) -> str:
         elif line[0] == mark:
             kept.append(" " + line[1:])
     return "\n".join(kept) + "\n"
+
+
+Edits = Sequence[tuple[str, str]]
+"""What stands in the correct plan, and what in its place."""
+
+
+def variants(name: str, text: str, *mistakes: tuple[str, str, Edits]) -> Iterator[Scenario]:
+    """A correct plan, and what becomes of it by each of `mistakes`: its name, the rules of which one names it, its edits."""
+    yield Scenario(f"{name}, correct", text)
+    for mistake, rules, edits in mistakes:
+        changed = text
+        for old, new in edits:
+            assert old in changed, (name, mistake, old)
+            changed = changed.replace(old, new)
+        yield Scenario(f"{name}: {mistake}", changed, frozenset(rules.split()))

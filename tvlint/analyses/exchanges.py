@@ -32,7 +32,7 @@ class Unpaired:
 class _Tokens:
     """The exchanges that are not undone yet, with their places, and whether a weight was applied since the last."""
 
-    open: tuple[tuple[Exchange, str, tuple[str, int]], ...] = ()
+    open: tuple[tuple[Exchange, str, tuple[str, int], tuple[int | None, int | None]], ...] = ()
     worked: bool = False
 
 
@@ -49,10 +49,13 @@ def unpaired(facts: Facts) -> Iterator[Unpaired]:
 
 
 def _exchanges_tokens(operator: object) -> bool:
-    """Whether the operator trades whole rows between ranks: it splits and joins along one dimension."""
-    if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL:
-        return False
-    return operator.dim is not None and operator.dim == (operator.dim if operator.concat_dim is None else operator.concat_dim)
+    """Whether the operator trades rows between ranks."""
+    return isinstance(operator, Communicate) and operator.kind is Collective.ALL_TO_ALL and operator.dim is not None
+
+
+def _way(operator: Communicate) -> tuple[int | None, int | None]:
+    """The dimensions along which it splits and joins."""
+    return operator.dim, operator.dim if operator.concat_dim is None else operator.concat_dim
 
 
 def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
@@ -70,14 +73,15 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
                     group = facts.fold.declared(operator.group)
                     key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
                     words = "/".join(group.axes) or group.name or "ranks " + ",".join(map(str, group.ranks))
-                    if held.open and held.open[-1][0] == key:
+                    back = held.open[-1][3] == _way(operator)[::-1] if held.open else False
+                    if held.open and held.open[-1][0] == key and back:
                         tokens[output] = _Tokens(held.open[:-1], held.worked)
-                    elif held.open and held.worked:
-                        _, given, dispatched = held.open[-1]
+                    elif held.open and held.worked and back:
+                        _, given, dispatched, _ = held.open[-1]
                         yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks)
                         tokens[output] = _Tokens()
                     else:
-                        tokens[output] = _Tokens((*held.open, (key, words, where)))
+                        tokens[output] = _Tokens((*held.open, (key, words, where, _way(operator))))
             elif isinstance(operator, Compute):
                 yield from _compute(facts, program, operator, where, tokens)
             elif isinstance(operator, Backward):
@@ -98,9 +102,14 @@ def _compute(
     if exchanged and spec is not None and spec.name in ("add", "sub") and len(data) == 2:
         other = next(name for name in (*data, "") if name != exchanged[0])
         if tokens.get(other, _Tokens()).open != own.open and own.worked and other in roles:
-            _, given, dispatched = own.open[-1]
+            _, given, dispatched, _ = own.open[-1]
             yield Unpaired(*where, exchanged[0], given, "", other, dispatched, program.ranks)
             own = _Tokens()
+    name = operator.op.rsplit(".", 1)[-1].lower()
+    if exchanged and own.worked and ("moe_combine" in name or "unpermute" in name) and data[:1] == exchanged[:1]:
+        _, given, dispatched, _ = own.open[-1]
+        yield Unpaired(*where, exchanged[0], given, "", "", dispatched, program.ranks)
+        own = _Tokens()
     worked = own.worked or any(role is Role.WEIGHT for role in roles.values())
     for output in operator.outputs:
         tokens[output] = _Tokens(own.open, worked and bool(own.open))

@@ -96,7 +96,9 @@ class Fold:
             return (rank,)
         return self._line(rank, kept, self.mesh.along)
 
-    def _line(self, rank: int, names: tuple[str, ...], along: Callable[[int, tuple[str, ...]], tuple[int, ...]]) -> tuple[int, ...]:
+    def _line(
+        self, rank: int, names: tuple[str, ...], along: Callable[[int, tuple[str, ...]], tuple[int, ...]]
+    ) -> tuple[int, ...]:
         """The ranks of `rank`'s line along `names`, found once for all of them."""
         own = self.mesh.coordinates(rank)
         key = (names, self.mesh.rank({name: 0 if name in names else at for name, at in own.items()}))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.operands import reads, writes
-from tvlint.ir.plan import Backward, Communicate, Plan, Program, ReduceGradients, Role, Send, Update
+from tvlint.analyses.operands import overwritten, reads, writes
+from tvlint.ir.plan import Backward, Communicate, Compute, Plan, Program, ReduceGradients, Role, Send, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,17 @@ class Tied:
     produced: tuple[str, int]
 
 
+def _whole(plan: Plan, weight: str) -> str:
+    """The weight that `weight` is a copy of by its declaration; itself where it is none."""
+    tensor = plan.tensors.get(weight)
+    other = plan.tensors.get(tensor.logical) if tensor is not None else None
+    copied = other is not None and tensor is not None and other.role is Role.WEIGHT is tensor.role
+    return tensor.logical if copied and tensor is not None and tensor.region is None else weight
+
+
 def tied(plan: Plan) -> Iterator[Tied]:
     """Weights whose gradient different operators of different programs produce, and that both update unreduced."""
-    owners = weight_gradients(plan)
+    owners = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
     made: dict[str, dict[int, tuple[str, int]]] = {}
     forwards: dict[tuple[str, int], str] = {}
     updates: dict[str, dict[int, tuple[str, int]]] = {}
@@ -109,9 +117,12 @@ def tied(plan: Plan) -> Iterator[Tied]:
                             forwards[name, index] = ",".join(operator.forward.outputs) + operator.forward.op
                 elif isinstance(operator, Update):
                     for weight in operator.weights:
-                        updates.setdefault(weight, {})[number] = (name, index)
+                        updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
+                elif isinstance(operator, Compute) and operator.in_place:
+                    for weight in overwritten(operator):
+                        updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
                 elif isinstance(operator, ReduceGradients):
-                    touched.update(operator.weights)
+                    touched.update(_whole(plan, weight) for weight in operator.weights)
                 elif isinstance(operator, (Communicate, Send)):
                     touched.update(owners[read] for read in reads(operator) if read in owners)
     for weight, places in made.items():

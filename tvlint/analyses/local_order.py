@@ -120,7 +120,9 @@ class _Walk:
             first = segment.operators[issue.index]
             between = segment.operators[issue.index + 1 : index]
             together = all(isinstance(each, Communicate) and each.handle == handle for each in between)
-            if isinstance(first, Communicate) and not (together and (first.kind, first.group) == (operator.kind, operator.group)):
+            if not isinstance(first, Communicate):
+                continue
+            if not together or (first.kind, first.group) != (operator.kind, operator.group):
                 return issue
         return None
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from tvlint.analyses.placed import On, Placed, Shuffled, is_whole, words
 from tvlint.analyses.placed_axes import DATA_AXES
 from tvlint.analyses.placed_scales import judge_gradient, judge_loss, of_reducer
-from tvlint.analyses.placed_varying import differing
+from tvlint.analyses.placed_varying import unexplained
 from tvlint.analyses.placed_walk import Walk
 from tvlint.analyses.updates import updated_weights
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
-from tvlint.ir.plan import ReduceGradients, Role, Update
+from tvlint.ir.plan import Plan, ReduceGradients, Role, Update
 
 
 def reduce(walk: Walk, operator: ReduceGradients) -> None:
@@ -58,9 +58,9 @@ def update(walk: Walk, operator: Update, reduced: set[tuple[str, str]]) -> None:
             value = walk.value(gradient)
             for axis in walk.axes:
                 has, against = value.on.get(axis), own.on.get(axis)
-                if isinstance(has, Partial) and against is not None and (weight, axis) not in reduced:
-                    walk.say("missing-gradient-reduction", gradient, axis, other=weight)
-                elif has is None and is_whole(against) and axis in differing(walk, gradient) and (weight, axis) not in reduced:
+                differs = has is None and is_whole(against) and axis in unexplained(walk, gradient)
+                partial = isinstance(has, Partial) and against is not None
+                if (partial or differs) and (weight, axis) not in reduced:
                     walk.say("missing-gradient-reduction", gradient, axis, other=weight)
                 elif isinstance(has, Shard) and (
                     (isinstance(against, Shard) and has.dim != against.dim)

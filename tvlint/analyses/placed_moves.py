@@ -10,7 +10,7 @@ from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import AtRoot, On, Placed, Where, is_whole
 from tvlint.analyses.placed_communicate import after, faulty_splits
 from tvlint.analyses.placed_scales import of_communicate
-from tvlint.analyses.placed_walk import UNKNOWN, Walk
+from tvlint.analyses.placed_walk import UNKNOWN, Scale, Walk
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ir.plan import Collective, Communicate, Receive, Role, Send
 from tvlint.ir.ranks import describe
@@ -64,6 +64,9 @@ def communicate(walk: Walk, operator: Communicate) -> None:
 def send(walk: Walk, operator: Send) -> None:
     """Keeps how the sent value lies for whoever receives it."""
     value = walk.value(operator.tensor)
+    scales: dict[Where, Scale] = walk.facts.derived("scales of messages", dict)
+    if operator.tensor in walk.scales:
+        scales[walk.where] = walk.scales[operator.tensor]
     on = dict(value.on)
     if operator.peer.axis and isinstance(on.get(operator.peer.axis), Shard):
         on[operator.peer.axis] = None
@@ -79,6 +82,10 @@ def receive(walk: Walk, operator: Receive) -> None:
     value = UNKNOWN
     if call is not None:
         value = walk.sent.get((call.site.segment, call.site.index), UNKNOWN)
+        scales: dict[Where, Scale] = walk.facts.derived("scales of messages", dict)
+        scale = scales.get((call.site.segment, call.site.index))
+        if scale is not None:
+            walk.scales[operator.tensor] = scale
     tensor = walk.plan.tensors.get(operator.tensor)
     if not value.on and tensor is not None and tensor.placements is not None:
         value = Placed({axis: tensor.placements.get(axis, Replicate()) for axis in walk.axes})

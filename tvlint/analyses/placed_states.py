@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tvlint.analyses.placed import is_whole, words
 from tvlint.analyses.placed_scales import judge_gradient
-from tvlint.analyses.placed_varying import differing
+from tvlint.analyses.placed_varying import unexplained
 from tvlint.analyses.placed_walk import Walk
 from tvlint.analyses.updates import is_step
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Compute, Role
+
 
 def states(walk: Walk, operator: Compute) -> None:
     """Says where operands of one optimizer step, or a state and what it is combined with, are pieces of different shards."""
@@ -29,11 +30,11 @@ def states(walk: Walk, operator: Compute) -> None:
                     walk.say("state-of-another-shard", state.name, "", operator.op, other.name, *lies)
                     return
                 continue
-            if other.role is Role.WEIGHT and len(held) + 2 >= len(names) and 1 not in (*state.shape, *other.shape):
-                if state.shape != other.shape and len(state.shape) > 1:
-                    lies = f"of {list(state.shape)}", f"of {list(other.shape)}"
-                    walk.say("state-of-another-shard", state.name, "", operator.op, other.name, *lies)
-                    return
+            factored = 1 in (*state.shape, *other.shape) or len(state.shape) < 2 or len(held) + 2 < len(names)
+            if other.role is Role.WEIGHT and not factored and state.shape != other.shape:
+                lies = f"of {list(state.shape)}", f"of {list(other.shape)}"
+                walk.say("state-of-another-shard", state.name, "", operator.op, other.name, *lies)
+                return
             for axis in walk.axes:
                 own, against = walk.value(state.name).on.get(axis), walk.value(other.name).on.get(axis)
                 if isinstance(own, Shard) and isinstance(against, Shard) and own != against:
@@ -44,6 +45,8 @@ def states(walk: Walk, operator: Compute) -> None:
 def _unreduced(walk: Walk, operator: Compute, names: list[str]) -> None:
     """Says where a step takes a gradient that is still partial, for a weight that the ranks of the axis share."""
     weight = next((name for name in names if name in walk.plan.tensors and walk.plan.tensors[name].role is Role.WEIGHT), "")
+    if not weight:
+        _of_master_weights(walk, names)
     for name in names:
         owner = walk.gradients.get(name, "")
         tensor = walk.plan.tensors.get(name)
@@ -51,9 +54,18 @@ def _unreduced(walk: Walk, operator: Compute, names: list[str]) -> None:
             continue
         for axis in walk.axes:
             own, against = walk.value(name).on.get(axis), walk.value(weight).on.get(axis)
-            if isinstance(own, Partial) or (own is None and is_whole(against) and axis in differing(walk, name)):
+            if isinstance(own, Partial) or (own is None and is_whole(against) and axis in unexplained(walk, name)):
                 walk.say("missing-gradient-reduction", name, axis, operator.op, weight)
         judge_gradient(walk, name, weight)
+
+
+def _of_master_weights(walk: Walk, names: list[str]) -> None:
+    """Judges the scale of the gradient with which a copy of a weight is stepped."""
+    tensors = [walk.plan.tensors[name] for name in names if name in walk.plan.tensors]
+    copies = [tensor for tensor in tensors if tensor.role is Role.STATE]
+    for tensor in tensors:
+        if tensor.role is Role.GRADIENT and copies:
+            judge_gradient(walk, tensor.name, copies[0].name)
 
 
 def _box(region: tuple[tuple[int, int], ...]) -> str:

@@ -16,7 +16,9 @@ from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Operator,
 _ALIKE = frozenset(
     {"zeros_like", "ones_like", "empty_like", "full_like", "new_zeros", "new_ones", "zeros", "ones", "zero", "size", "shape"}
 )
-_SPEAKING = ("reduce", "gather", "scatter", "sync", "broadcast", "exchange", "region", "psum", "pmean", "all_to_all", "collective")
+_SPEAKING = (
+    "reduce", "gather", "scatter", "sync", "broadcast", "exchange", "region", "psum", "pmean", "all_to_all", "collective",
+)  # fmt: skip
 """Names of operators that may communicate themselves."""
 
 
@@ -29,6 +31,11 @@ def differing(walk: Walk, name: str) -> frozenset[str]:
         if placement is not None:
             (found.discard if is_whole(placement) else found.add)(axis)
     return frozenset(found)
+
+
+def unexplained(walk: Walk, name: str) -> frozenset[str]:
+    """The axes over which `name` differs and nothing was found wrong yet, which would be why its placement is unknown."""
+    return differing(walk, name) - {defect.axis for defect in walk.found}
 
 
 def follow(walk: Walk, operator: Operator, joined: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from tvlint.analyses.placed_axes import common_axes, messaged_axes
 from tvlint.ir.placement import Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import Group, Plan, Program, Role, Tensor
 
+
 def gradient_owners(plan: Plan) -> dict[str, str]:
     """Gradient name -> the tensor it is the gradient of."""
     found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient}

@@ -141,14 +141,20 @@ def _advance(state: _Rank, sent: dict[Call, tuple[str, int]], weights: frozenset
     elif isinstance(operator, Compute):
         tensors = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
         if is_attention(operator):
-            whose = [_held(state, name) for name in tensors[:3]]
-            state.attended.append(_Attention(where, operator, *whose, tuple(tensors[:3])))
+            state.attended.append(_attention(state, where, operator, tensors[0], tensors[1], tensors[2]))
         elif not weights.intersection(tensors):
             _written_out(state, where, operator, tensors)
         held_by = _held(state, tensors[0]) if len(tensors) == 1 else None
         for name in operator.outputs:
             state.holds[name] = held_by or (name, state.rank)
     return True
+
+
+def _attention(
+    state: _Rank, where: Where, operator: Compute, query: str, key: str, value: str, normalised: bool = True
+) -> _Attention:
+    whose = _held(state, query), _held(state, key), _held(state, value)
+    return _Attention(where, operator, *whose, (query, key, value), normalised)
 
 
 def _written_out(state: _Rank, where: Where, operator: Compute, tensors: list[str]) -> None:
@@ -161,9 +167,7 @@ def _written_out(state: _Rank, where: Where, operator: Compute, tensors: list[st
     elif product and scored == tensors[:1]:
         of = state.scores[tensors[0]]
         if of.raised:
-            names = (of.query, of.key, tensors[1])
-            whose = [_held(state, name) for name in names]
-            state.attended.append(_Attention(where, operator, *whose, names, of.normalised))
+            state.attended.append(_attention(state, where, operator, of.query, of.key, tensors[1], of.normalised))
     elif len(scored) == 1 and tensors[0] == scored[0] and len(operator.outputs) == 1 and not _is_reduction(operator):
         of = state.scores[scored[0]]
         raised, soft = _raises(operator), operator.op.rsplit(".", 1)[-1].endswith("softmax")

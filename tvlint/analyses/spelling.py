@@ -38,8 +38,8 @@ def usual(operator: Compute) -> Compute:
         op = "torch.Tensor.view"
     elif last in _NORMS:
         inputs, attributes = _norm(inputs, dict(attributes))
-    elif last == "einsum" and inputs and isinstance(inputs[0], Literal):
-        inputs, attributes = inputs[1:], {**attributes, "equation": inputs[0].value}
+    elif last == "einsum" and inputs and isinstance(equation := inputs[0], Literal):
+        inputs, attributes = inputs[1:], {**attributes, "equation": equation.value}
     elif last in ("softmax", "log_softmax") and len(inputs) == 3 and isinstance(inputs[2], Literal):
         inputs = inputs[:2]
     if op == operator.op and inputs == operator.inputs:

@@ -14,7 +14,9 @@ SEVERITY = Severity.ERROR
 def check(facts: Facts) -> Iterator[Finding]:
     """Combines over another group than their dispatch, and dispatched tokens that are added to those that stayed."""
     for found in unpaired(facts):
-        what = f"is combined over {found.taken}" if found.taken else f"is added to `{found.other}`, whose tokens stayed"
+        what = f"is combined over {found.taken}" if found.taken else "is combined before they came back"
+        if found.other:
+            what = f"is added to `{found.other}`, whose tokens stayed"
         yield Finding(
             "expert-exchange-not-undone",
             SEVERITY,

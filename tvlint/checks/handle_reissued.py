@@ -15,7 +15,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     for hazard in facts.hazards:
         if hazard.kind != "reissued":
             continue
-        related = () if hazard.other is None else (Related("the collective still under way is here", facts.place(*hazard.other)),)
+        related = () if hazard.other is None else (Related("the one still under way", facts.place(*hazard.other)),)
         yield Finding(
             "handle-reissued",
             SEVERITY,

@@ -160,7 +160,7 @@ def _link(draft: Draft, tensors: dict[str, Tensor]) -> None:
                for name in reads(item)}
     for name, gradients in undecided.items():
         known = tensors.get(name)
-        last_ones = [gradient for gradient in gradients if gradient not in further]
+        last_ones = [gradient for gradient in gradients if gradient not in further] or gradients[-1:]
         if known is not None and not known.gradient and len(last_ones) == 1 and name not in draft.no_gradient:
             tensors[name] = known = replace(known, gradient=last_ones[0])
         if known is None or known.gradient or known.role is not Role.WEIGHT or name in draft.no_gradient:

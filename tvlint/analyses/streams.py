@@ -23,19 +23,23 @@ class Crossing:
     ranks: tuple[int, ...]
 
 
-def crossings(plan: Plan) -> Iterator[Crossing]:
-    """The accesses of every program that no event orders after the access of another stream they depend on."""
+def crossings(plan: Plan, strict: bool = False) -> Iterator[Crossing]:
+    """The accesses of every program that no event orders after the access of another stream they depend on.
+
+    What is issued asynchronously on a stream is taken to start after the work of all streams so far, as a communicator's own
+    stream does, and a wait to hold up all streams. With `strict`, only the stream that it is issued on counts for both.
+    """
     if not any(stream_of(operator) for segment in plan.segments.values() for operator in segment.operators):
         return
     seen = set()
     for program in plan.programs:
-        for found in _crossings(plan, program):
+        for found in _crossings(plan, program, strict):
             if found not in seen:
                 seen.add(found)
                 yield found
 
 
-def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
+def _crossings(plan: Plan, program: Program, strict: bool) -> Iterator[Crossing]:
     clocks: dict[str, dict[str, int]] = {}
     now: dict[str, int] = {}
     events: dict[str, dict[str, int]] = {}
@@ -55,14 +59,14 @@ def _crossings(plan: Plan, program: Program) -> Iterator[Crossing]:
                 events[operator.event] = {**clock, stream: now.get(stream, 0)}
                 continue
             if isinstance(operator, Wait):
-                for each in {*clocks, stream}:
+                for each in {stream} if strict else {*clocks, stream}:
                     _join(clocks.setdefault(each, {}), handles.get(operator.handle, {}))
                 pending = {key: handle for key, handle in pending.items() if handle != operator.handle}
                 continue
             now[stream] = now.get(stream, 0) + 1
             handle = handle_of(operator)
             if handle:
-                for other, at in now.items():
+                for other, at in () if strict else now.items():
                     clock[other] = max(clock.get(other, 0), at)
                 handles[handle] = dict(clock) | {stream: now[stream]}
             stepped = operator.weights if isinstance(operator, Update) else ()

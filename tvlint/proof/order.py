@@ -28,10 +28,11 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
                 source=source_of(operator),
                 label=operator.label,
             )
-    for crossing in crossings(plan):
+    sure = set(crossings(plan))
+    for crossing in (*sure, *(own for own in crossings(plan, strict=True) if own not in sure)):
         text = f"`{crossing.name}` on {{ranks}} is used on another stream than the one that makes it, without waiting"
         for rank in crossing.ranks:
-            yield Trouble("cross-stream-access", True, text, rank, crossing.segment)
+            yield Trouble("cross-stream-access", crossing in sure, text, rank, crossing.segment)
     for name, segment in plan.segments.items():
         for operator in segment.operators:
             if _unordered(operator):

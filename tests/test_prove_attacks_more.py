@@ -298,3 +298,67 @@ def test_older_ways_to_say_how_losses_are_reduced_are_not_left_out(older: str) -
     text = text.replace("input x", "input y f32[8,4]\ninput x").replace("ds = backward", "dh, _ = backward")
     assert verdict_on(text, text).outcome is Outcome.PROVED
     assert verdict_on(text.replace("(h, y)", f"(h, y, {older})"), text).outcome is not Outcome.PROVED
+
+
+BY_NAME = """
+weight w f32[4,8]
+weight b f32[4]
+weight c f32[4]
+buffer m f32[4]
+buffer v f32[4]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w)
+  n: f32[8,4] = NORM
+  q = gelu(n)
+  l = sum(q)
+  dq = backward l (grad(l))
+  dn = backward q (dq)
+  dh, GRADIENTS = backward n (dn)
+  _, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "gradients"),
+    [
+        ("layer_norm(h, weight=b)", "layer_norm(h, bias=b)", "grad(b)"),
+        ("layer_norm(h, weight=b, bias=c)", "layer_norm(h, bias=b, weight=c)", "grad(b), grad(c)"),
+        ("group_norm(h, 2, weight=b)", "group_norm(h, 2, bias=b)", "grad(b)"),
+        ("batch_norm(h, m, v, weight=b)", "batch_norm(h, m, v, bias=b)", "_, _, grad(b)"),
+        ("torch.nn.functional.batch_norm(h, b, c, m, v)", "torch.batch_norm(h, b, c, m, v)", "_, _, grad(m), grad(v)"),
+    ],
+)
+def test_a_tensor_that_is_given_by_name_is_the_operand_of_that_name(one: str, other: str, gradients: str) -> None:
+    """And the functions of one name in two modules take them in two orders."""
+    text = BY_NAME.replace("GRADIENTS", gradients)
+    assert verdict_on(text.replace("NORM", other), text.replace("NORM", one)).outcome is not Outcome.PROVED
+    if one.startswith("layer_norm"):
+        assert verdict_on(text.replace("NORM", one), text.replace("NORM", one)).outcome is Outcome.PROVED
+
+
+PADDED = """
+weight w f32[4,2,3,3]
+input x f32[8,2,3,4]
+loss l
+program
+  h: f32[8,4,1,2] = NAME.conv2d(x, w, stride=3, padding=PADDING)
+  q = gelu(h)
+  l = sum(q)
+  dq = backward l (grad(l))
+  dh = backward q (dq)
+  _, grad(w) = backward h (dh)
+"""
+
+
+def test_padding_that_counts_the_sides_of_one_dimension_is_not_that_of_two() -> None:
+    """nnScaler's own convolution pads before the columns and after them, torch's around rows and around columns."""
+    torch, own = (PADDED.replace("NAME", f"{module}").replace("PADDING", "[1, 1]") for module in _MODULES)
+    assert verdict_on(torch, torch).outcome is Outcome.PROVED
+    assert verdict_on(own, torch).outcome is not Outcome.PROVED
+    own = own.replace("[1, 1]", "0").replace("[8,2,3,4]", "[8,2,3,6]")
+    assert verdict_on(own, own).outcome is Outcome.PROVED
+
+
+_MODULES = ("torch.nn.functional", "nnscaler.runtime.function")

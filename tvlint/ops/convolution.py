@@ -65,6 +65,8 @@ def _convolution(dims: int) -> Callable[[Call], Bound]:
             _each(call, name, call.attributes.get(name, value), dims)
             for name, value in (("stride", 1), ("padding", 0), ("dilation", 1))
         ]
+        if any(given[1]) and call.op.startswith("nnscaler."):
+            raise UnsupportedError(f"`{call.op}` with `padding` {given[1]}, which counts each side by itself")
         result = _positions(call, x[2:], weight[2:], *given)
         places, kernel, found = _names("x", dims), _names("k", dims), _names("y", dims)
         inner = "c" if groups == 1 else "g"

@@ -66,7 +66,10 @@ def _affine(result: Array, operands: Sequence[Array]) -> Array:
 
 
 def _bind_running(call: Call) -> Bound:
-    """`batch_norm` outside training, by its running mean and variance."""
+    """`batch_norm` outside training, by its running mean and variance.
+
+    They come second and third in `torch.nn.functional`, and last in `torch.batch_norm`, which is not this function.
+    """
     call = call.with_arguments("training", "momentum", "eps")
     call.reject_unknown("training", "momentum", "eps", "cudnn_enabled", "cudnn_enable")
     if call.attributes.get("training", False) is not False:
@@ -104,5 +107,5 @@ def _torch(name: str) -> tuple[str, ...]:
 
 SPECS = (
     OpSpec("group-norm", _torch("group_norm"), _bind_group, evaluate=_group),
-    OpSpec("batch-norm", _torch("batch_norm"), _bind_running, evaluate=_running),
+    OpSpec("batch-norm", ("torch.nn.functional.batch_norm",), _bind_running, evaluate=_running),
 )

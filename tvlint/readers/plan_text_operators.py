@@ -36,14 +36,25 @@ REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 ALSO_COMPUTATIONS = ("broadcast", "reduce", "scatter", "gather", "chunk")
 """Collectives whose names are those of computations too; they are collectives where `over` follows."""
 KEYWORDS = ["send", "recv", "wait", "record", "await", "reduce-gradients", "update"]
-TENSOR_KEYS = ("weight", "bias", "key", "value", "other", "mat2", "target")
-"""Operands that may be given by name, in the order of the function's own."""
+_OF_TWO = ("add", "sub", "mul", "div", "matmul", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge")
+_OF_WEIGHTS = ("linear", "layer_norm", "rms_norm", "group_norm", "conv1d", "conv2d", "conv3d", "embedding")
+_ATTENTIONS = ("scaled_dot_product_attention", "attention")
+_LOSSES = ("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div")
+TENSOR_KEYS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_OF_TWO, ("other",)),
+    **dict.fromkeys(_OF_WEIGHTS, ("weight", "bias")),
+    **dict.fromkeys(_ATTENTIONS, ("key", "value")),
+    **dict.fromkeys(("mm", "bmm"), ("mat2",)),
+    **dict.fromkeys(_LOSSES, ("target",)),
+}
+"""Operands that may be given by name: those that follow the first, in the order of the function's own."""
 ROLES = {
     "weight": Role.WEIGHT, "buffer": Role.BUFFER, "input": Role.INPUT, "tensor": Role.ACTIVATION,
     "gradient": Role.GRADIENT, "state": Role.STATE,
 }  # fmt: skip
 
 
+_EVERY_KEY = frozenset(key for keys in TENSOR_KEYS.values() for key in keys)
 _DTYPE_WORDS = frozenset({*DTYPES, *DTYPES.values()})
 
 
@@ -180,7 +191,7 @@ def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
     if line.peek() != "(":
         known = [*KINDS, "backward"]
         line.fail_unknown("a collective, and an operator is followed by `(`", op, known, start)
-    operands, attributes, in_place = _arguments(line)
+    operands, attributes, in_place = _arguments(line, TENSOR_KEYS.get(op.rsplit(".", 1)[-1], ()))
     if line.peek() == "over":
         line.fail_unknown("a collective", op, list(KINDS), start)
     clauses = parse_clauses(line, scope, ("as", "on", "label", "at"))
@@ -201,7 +212,11 @@ def _is_list_of_names(line: Line) -> bool:
     return named
 
 
-def _arguments(line: Line) -> tuple[tuple[Operand, ...], dict[str, Value], tuple[int, ...]]:
+def _arguments(line: Line, keys: tuple[str, ...]) -> tuple[tuple[Operand, ...], dict[str, Value], tuple[int, ...]]:
+    """Operands, attributes and what is overwritten; `keys` are the operands after the first that may be given by name.
+
+    A tensor that is given by name and is not the next operand in that order is appended, and the attribute says which it is.
+    """
     line.expect("(")
     operands: list[Operand] = []
     attributes: dict[str, Value] = {}
@@ -212,7 +227,10 @@ def _arguments(line: Line) -> tuple[tuple[Operand, ...], dict[str, Value], tuple
             if key in attributes:
                 line.fail(f"attribute `{key}` is given twice", index=line.index - 1)
             line.expect("=")
-            if line.is_name() and key in TENSOR_KEYS:
+            if line.is_name() and key in _EVERY_KEY:
+                tensors = sum(not isinstance(operand, Literal) for operand in operands)
+                if key not in keys or keys.index(key) + 1 != tensors:
+                    attributes[key] = f"operand {len(operands)}"
                 operands.append(line.name())
             elif line.is_name():
                 line.fail(f"attribute `{key}` takes a constant, found {line.found()}", "tensors go by position")

@@ -91,13 +91,19 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
 def draws_of(
     machine: Machine, rank: RankState, operator: Compute, spec: OpSpec, values: tuple[Value, ...]
 ) -> tuple[Value, ...]:
-    """The random numbers that the operator draws, as one more operand."""
+    """The random numbers that the operator draws, as one more operand.
+
+    Ranks that hold parts of one sum draw each for its own part; a part is no element, so nothing makes their draws one.
+    """
     if not spec.may_draw:
         return ()
     call = call_of(machine, operator, values)
     if has_groups(spec, call):
         call, values = as_widened(machine, call, values)
-    return drawn(machine, rank, spec.name, spec.bind(call), values)
+    draws = drawn(machine, rank, spec.name, spec.bind(call), values)
+    if draws and any(value.leaves for value in values):
+        raise Mismatch("partial-used-as-complete", "draws for a partial sum as if it were complete", refutes=True)
+    return draws
 
 
 def keeps_zero(machine: Machine, operator: Compute, spec: OpSpec, name: str) -> bool:

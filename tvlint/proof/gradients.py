@@ -375,7 +375,7 @@ def _whole(entry: Pending) -> bool:
 
 
 def _one_slot(world: World, value: Value, slots: int) -> bool:
-    """Whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean the mean over it."""
+    """Whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean its own mean."""
     if value.clean:
         return True
     if world.terms.slot[value.term] >= 0 or not value.leaves:

@@ -227,6 +227,37 @@ program
 """,
     ),
     *correct(
+        "a shard moved from rows to columns and gathered before a linear, its result met by a chunk",
+        """
+mesh tp=2
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(0)
+input x f32[4,8]
+input t f32[4,8]
+program
+  h = linear(x, w1)
+  r = all-to-all(h, dim=0, concat-dim=1) over tp
+  a = tanh(r)
+  g = all-gather(a, dim=0) over tp
+  z = linear(g, w2)
+  u = chunk(t, dim=1) over tp
+  y = sub(z, u)
+""",
+    ),
+    *correct(
+        "a shard moved from columns to rows before a linear, its result added to rows",
+        """
+mesh tp=2
+weight w f32[16,16]
+input x f32[4,16] tp:S(1)
+input t f32[4,16] tp:S(0)
+program
+  r = all-to-all(x, dim=0, concat-dim=1) over tp
+  z = linear(r, w)
+  y = add(t, z)
+""",
+    ),
+    *correct(
         "ZeRO-1 by scatter, local step and gather",
         """
 mesh dp=2

@@ -1,4 +1,8 @@
-"""Tokens that all-to-alls hand to other ranks and back: which groups' exchanges every value has gone through."""
+"""Tokens that all-to-alls hand to other ranks and back: which groups' exchanges every value has gone through.
+
+An all-to-all that splits one dimension and joins another may as well move a shard from one to the other, which is judged by
+placements. It dispatches tokens only where an operator that routes them made what it sends.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from dataclasses import dataclass
 
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.operands import writes
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, Program, Role
+from tvlint.ir.placement import Shard
+from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, Program, Role, Tensor
 from tvlint.ops.table import spec_of
 
 Exchange = tuple[object, ...]
@@ -30,10 +35,18 @@ class Unpaired:
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """The exchanges that are not undone yet, with their places, and whether a weight was applied since the last."""
+    """The exchanges that are not undone yet, with their places.
+
+    `worked` says that experts were applied since the last, `routed` that an operator that routes tokens made them.
+    """
 
     open: tuple[tuple[Exchange, str, tuple[str, int], tuple[int | None, int | None]], ...] = ()
     worked: bool = False
+    routed: bool = False
+
+    def swaps_rows(self) -> bool:
+        """Whether the last exchange hands rows to others that keep their places: no move of a shard does."""
+        return bool(self.open) and self.open[-1][3][0] == self.open[-1][3][1]
 
 
 def unpaired(facts: Facts) -> Iterator[Unpaired]:
@@ -58,6 +71,34 @@ def _way(operator: Communicate) -> tuple[int | None, int | None]:
     return operator.dim, operator.dim if operator.concat_dim is None else operator.concat_dim
 
 
+_JOINS = (Collective.ALL_GATHER, Collective.GATHER, Collective.CHUNK, Collective.SCATTER, Collective.REDUCE_SCATTER)
+
+
+def _passed_on(held: _Tokens, operator: Communicate, members: Exchange) -> _Tokens:
+    """What is known of `held` after a communication that is no exchange: nothing where it joins what was dispatched."""
+    if operator.kind is Collective.ALL_TO_ALL:
+        return _Tokens()
+    if operator.kind in _JOINS and any(key[1] == members[1] for key, *_ in held.open):
+        return _Tokens()
+    return held
+
+
+def _is_expert(operator: Compute, weights: list[Tensor]) -> bool:
+    """Whether it is sure to apply experts: it says so, or every rank holds some of a stack of matrices."""
+    name = operator.op.rsplit(".", 1)[-1].lower()
+    if "expert" in name or "moe" in name:
+        return True
+    spec = spec_of(operator.op)
+    if spec is not None and "conv" in spec.name:
+        return False
+    stacked = [weight for weight in weights if len(weight.shape) >= 3]
+    return any(
+        any(isinstance(placement, Shard) and placement.dim == 0 for placement in (weight.placements or {}).values())
+        or (weight.whole is not None and weight.whole[:1] > weight.shape[:1])
+        for weight in stacked
+    )
+
+
 def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
     rank = min(program.ranks, default=0)
     tokens: dict[str, _Tokens] = {}
@@ -67,21 +108,22 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
             if isinstance(operator, Communicate):
                 for source, output in zip(operator.inputs, operator.outputs, strict=False):
                     held = tokens.get(source, _Tokens())
-                    if not _exchanges_tokens(operator):
-                        tokens[output] = held if operator.kind is not Collective.ALL_TO_ALL else _Tokens()
-                        continue
                     group = facts.fold.declared(operator.group)
                     key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
+                    way = _way(operator)
+                    if not _exchanges_tokens(operator) or (way[0] != way[1] and not held.routed):
+                        tokens[output] = _passed_on(held, operator, key)
+                        continue
                     words = "/".join(group.axes) or group.name or "ranks " + ",".join(map(str, group.ranks))
-                    back = held.open[-1][3] == _way(operator)[::-1] if held.open else False
+                    back = held.open[-1][3] == way[::-1] if held.open else False
                     if held.open and held.open[-1][0] == key and back:
-                        tokens[output] = _Tokens(held.open[:-1], held.worked)
+                        tokens[output] = _Tokens(held.open[:-1], held.worked, held.routed)
                     elif held.open and held.worked and back:
                         _, given, dispatched, _ = held.open[-1]
                         yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks)
                         tokens[output] = _Tokens()
                     else:
-                        tokens[output] = _Tokens((*held.open, (key, words, where, _way(operator))))
+                        tokens[output] = _Tokens((*held.open, (key, words, where, way)), False, held.routed)
             elif isinstance(operator, Compute):
                 yield from _compute(facts, program, operator, where, tokens)
             elif isinstance(operator, Backward):
@@ -101,7 +143,7 @@ def _compute(
     spec = spec_of(operator.op)
     if exchanged and spec is not None and spec.name in ("add", "sub") and len(data) == 2:
         other = next(name for name in (*data, "") if name != exchanged[0])
-        if tokens.get(other, _Tokens()).open != own.open and own.worked and other in roles:
+        if tokens.get(other, _Tokens()).open != own.open and own.worked and own.swaps_rows() and other in roles:
             _, given, dispatched, _ = own.open[-1]
             yield Unpaired(*where, exchanged[0], given, "", other, dispatched, program.ranks)
             own = _Tokens()
@@ -110,6 +152,15 @@ def _compute(
         _, given, dispatched, _ = own.open[-1]
         yield Unpaired(*where, exchanged[0], given, "", "", dispatched, program.ranks)
         own = _Tokens()
-    worked = own.worked or any(role is Role.WEIGHT for role in roles.values())
+    weights = [tensors[name] for name, role in roles.items() if role is Role.WEIGHT]
+    worked = own.worked or (bool(weights) and (own.routed or _is_expert(operator, weights)))
+    passed = len(data) == 1 and not weights and tokens.get(data[0], _Tokens()).routed
+    routed = passed or _routes(operator) or (own.routed and bool(own.open))
     for output in operator.outputs:
-        tokens[output] = _Tokens(own.open, worked and bool(own.open))
+        tokens[output] = _Tokens(own.open, worked and bool(own.open), routed)
+
+
+def _routes(operator: Compute) -> bool:
+    """Whether the operator says that it puts tokens in the order of their experts."""
+    name = operator.op.rsplit(".", 1)[-1].lower()
+    return ("dispatch" in name and ("moe" in name or "token" in name)) or "permute_tokens" in name or "moe_permute" in name

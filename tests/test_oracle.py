@@ -64,6 +64,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
     ("attention", [_real(3, 2), _real(2, 2), _real(2, 3)], {"is_causal": True, **POSITIONS}, (0, 1, 2)),
     ("merge_by_log_sum_exp", [_real(3, 2), _real(3), _real(3, 2), _real(3)], {}, (0, 1, 2, 3)),
     ("masked_gather", [_real(3, 2), np.array([0.0, 3.0, 2.0])], {"dim": 1, "start": 2, "stop": 4}, (0,)),
+    ("dropout", [_real(3, 4)], {"p": 0.5, "training": False}, (0,)),
     ("amax", [_real(3, 4)], {"dim": 1}, (0,)),
     ("amax", [_real(3, 4)], {"dim": (1,), "keepdim": True}, (0,)),
     ("unsqueeze", [_real(3, 4)], {"dim": 1}, (0,)),
@@ -86,6 +87,15 @@ CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
 
 def test_every_operator_has_a_case() -> None:
     assert {case[0] for case in CASES} == set(FORWARD)
+
+
+def test_what_dropout_keeps_its_gradient_keeps() -> None:
+    values, incoming = _real(6, 7), _real(6, 7)
+    (kept,) = forward("dropout", [values], {"p": 0.5})
+    assert 0 < np.count_nonzero(kept) < kept.size
+    (gradient,) = backward("dropout", [values], (kept,), [incoming], {"p": 0.5})
+    assert gradient is not None
+    assert np.array_equal(gradient, np.where(kept == 0, 0, 2 * incoming))
 
 
 @pytest.mark.parametrize(("op", "values", "attributes", "differentiable"), CASES, ids=[case[0] for case in CASES])

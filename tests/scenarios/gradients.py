@@ -1036,4 +1036,38 @@ program
   update w1, w2, g
 """,
     ),
+    *correct(
+        "plan that leaves all reductions of gradients to the loop around it",
+        """
+mesh dp=2 tp=2
+weight g f32[8]
+weight w1 f32[16,8] tp:S(0)
+input x f32[8,2,8] dp:S(1) tp:S(0)
+input dh f32[8,2,16] dp:S(1) tp:S(2)
+program
+  n = rms_norm(x, g)
+  f = all-gather(n, dim=0) over tp
+  h = linear(f, w1)
+  df, grad(w1) = backward h (dh)
+  dn = reduce-scatter(df, dim=0) over tp
+  _, grad(g) = backward n (dn)
+""",
+    ),
+    *pair(
+        "gradient left out where the plan reduces others and leaves the step to the loop", "missing-gradient-reduction",
+        """
+mesh dp=2
+weight w1 f32[16,8]
+weight w2 f32[8,16]
+input x f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+program
+  h = linear(x, w1)
+  y = linear(h, w2)
+  dh, d2 = backward y (dy)
+  _, d1 = backward h (dh)
+  grad(w2) = all-reduce(d2) over dp
++ grad(w1) = all-reduce(d1) over dp
+""",
+    ),
 )

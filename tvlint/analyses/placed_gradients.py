@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tvlint.analyses.final_gradients import final_axes
 from tvlint.analyses.placed import On, Placed, Shuffled, is_whole, words
 from tvlint.analyses.placed_axes import DATA_AXES
 from tvlint.analyses.placed_scales import judge_gradient, judge_loss, of_reducer
@@ -102,7 +103,11 @@ def ends(walk: Walk) -> None:
 
 
 def _left_over(walk: Walk) -> None:
-    """Says which gradients of shared weights stay partial where the plan ends before the step."""
+    """Says which gradients of shared weights stay partial where the plan ends before the step.
+
+    What is left to the loop around a plan that ends with backward is `open`: nothing says that the gradients are final.
+    """
+    final = walk.facts.derived("axes of final gradients", lambda: final_axes(walk.facts))
     updated = walk.facts.derived("updated weights", lambda: updated_weights(walk.facts.plan))
     for weight in {owner for owner in walk.gradients.values() if owner}:
         tensor = walk.plan.tensors.get(weight)
@@ -114,7 +119,8 @@ def _left_over(walk: Walk) -> None:
             for axis in walk.axes:
                 if isinstance(walk.value(gradient).on.get(axis), Partial) and is_whole(walk.value(weight).on.get(axis)):
                     walk.where = walk.producer[gradient]
-                    walk.say("missing-gradient-reduction", gradient, axis, other=weight, has="left")
+                    has = "left" if axis in final else "open"
+                    walk.say("missing-gradient-reduction", gradient, axis, other=weight, has=has)
 
 
 def invariant_tensors(plan: Plan) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ def _view(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
 
 def embedding_rows(ids: Array, weight: Array, attributes: Attributes) -> tuple[Array, Array]:
     """The local row of every id, and which ids this shard has."""
-    start, stop = int(attributes["start"]), int(attributes["stop"])
+    start, stop = int(attributes.get("start", 0)), int(attributes.get("stop", len(weight)))
     if stop - start != len(weight):
         raise FailureError(f"`embedding` of rows {start} to {stop} with a weight of {len(weight)}")
     inside = (ids >= start) & (ids < stop)
@@ -155,7 +155,13 @@ def _embedding(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
     return (values[1][rows] * inside[..., None],)
 
 
+def _without_shape(values: list[Any]) -> list[Any]:
+    """The operands of a normalisation without the shape that follows the first."""
+    return [values[0], *values[2:]] if len(values) > 1 and isinstance(values[1], tuple) else values
+
+
 def _layer_norm(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    values = _without_shape(values)
     x = values[0]
     centred = x - x.mean(axis=-1, keepdims=True)
     out = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + attributes.get("eps", 1e-5))
@@ -166,6 +172,7 @@ def _layer_norm(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
 
 
 def _rms_norm(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
+    values = _without_shape(values)
     x = values[0]
     out = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + attributes.get("eps", 1e-5))
     return (out * values[1] if len(values) > 1 and values[1] is not None else out,)

@@ -69,9 +69,9 @@ def _matmul(call: Call) -> Bound:
 
 
 def _embedding(call: Call) -> Bound:
-    """Without a stated range, indices count from the first row that the local table holds, so the table must be whole.
+    """Without a stated range, indices count from the first row that the local table holds, so the range is that of all rows.
 
-    The padding row is counted in the local table too.
+    The padding row is counted in the local table too, which must then be whole.
     """
     call.reject_unknown("padding_idx", "start", "stop", "scale_grad_by_freq", "sparse", "max_norm", "norm_type")
     call.expect(2)
@@ -85,7 +85,8 @@ def _embedding(call: Call) -> Bound:
     stated = type(start) is int and type(stop) is int
     if not stated and (start is not None or stop is not None):
         raise UnsupportedError(f"`embedding` with `start` {start} and `stop` {stop}")
-    splits = stated and padding is None
+    splits = padding is None
+    held = (start, stop) if isinstance(start, int) and isinstance(stop, int) else (0, weight[0])
     return Bound(
         (rows, ("n", "e")),
         ((*rows, "e"),),
@@ -94,7 +95,7 @@ def _embedding(call: Call) -> Bound:
         linear=(frozenset({1}),),
         attributes=(padding,),
         zero_gradient=frozenset({0}),
-        ranges={"n": (start, stop)} if isinstance(start, int) and isinstance(stop, int) else {},
+        ranges={"n": held} if stated or splits else {},
         indices={0: "n"},
     )
 
@@ -140,6 +141,8 @@ def _added(call: Call) -> Steps:
 
 
 def _einsum(call: Call) -> Bound:
+    if call.inputs and isinstance(call.inputs[0], Literal) and "equation" not in call.attributes:
+        call = replace(call, inputs=call.inputs[1:], attributes={**call.attributes, "equation": call.inputs[0].value})
     call.reject_unknown("equation")
     call.expect(1, len(call.inputs))
     equation = call.attributes.get("equation")

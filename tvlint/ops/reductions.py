@@ -25,7 +25,9 @@ def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
         if not isinstance(entry, int) or isinstance(entry, bool) or not -rank <= entry < rank:
             raise UnsupportedError(f"`{call.op}` over dim {dim} of a tensor of {rank} dimensions")
         found.append(entry % rank)
-    return tuple(sorted(set(found)))
+    if len(set(found)) < len(found):
+        raise UnsupportedError(f"`{call.op}` over dim {dim}, which names one twice")
+    return tuple(sorted(found))
 
 
 def _reduction(average: bool) -> Callable[[Call], Bound]:
@@ -149,14 +151,16 @@ def _kept_sizes(x: Array, names: Names, kept: Sequence[str]) -> list[int]:
 
 def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
+        call = _by_name(without_absent(call))
         call.reject_unknown("normalized_shape", *attributes)
-        call = without_absent(call)
         call.expect(1, operand_count)
         names = stars(len(call.shape(0)))
         size = len(call.shape(1)) if len(call.inputs) > 1 else 1
         normalized = call.attributes.get("normalized_shape")
-        if isinstance(normalized, tuple):
-            size = len(normalized)
+        if normalized is not None:
+            size = len(normalized) if isinstance(normalized, tuple) else 0
+            if not size or normalized != call.shape(0)[-size:]:
+                raise UnsupportedError(f"`{call.op}` over {normalized} of shape {call.shape(0)}")
         if not 0 < size <= len(names) or any(len(shape) != size for shape in map(call.shape, range(1, len(call.inputs)))):
             raise UnsupportedError(f"`{call.op}` over {size} dimensions of shape {call.shape(0)}")
         tail = names[len(names) - size :]
@@ -166,6 +170,19 @@ def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bou
         return Bound(operands, (names,), whole=frozenset(tail), linear=(affine,) if affine else (), attributes=given)
 
     return bind
+
+
+def _by_name(call: Call) -> Call:
+    """The call with a normalised shape that follows its tensor, and an epsilon that comes last, as attributes."""
+    inputs, attributes = list(call.inputs), dict(call.attributes)
+    shape = inputs[1].value if len(inputs) > 1 and isinstance(inputs[1], Literal) else None
+    if shape is not None and "normalized_shape" not in attributes:
+        attributes["normalized_shape"] = shape if isinstance(shape, tuple) else (shape,)
+        del inputs[1]
+        if isinstance(last := inputs[-1], Literal) and isinstance(last.value, float) and "eps" not in attributes:
+            attributes["eps"] = last.value
+            inputs.pop()
+    return without_absent(replace(call, inputs=tuple(inputs), attributes=attributes))
 
 
 def without_absent(call: Call) -> Call:

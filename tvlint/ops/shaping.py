@@ -12,12 +12,16 @@ from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, UnsupportedError, 
 
 
 def _transpose(call: Call) -> Bound:
-    call = call.with_arguments("dim0", "dim1")
-    call.reject_unknown("dim0", "dim1")
+    """Two dimensions exchanged; `t` exchanges the only two."""
+    turned = call.op.rsplit(".", 1)[-1] == "t"
+    call = call.with_arguments(*(() if turned else ("dim0", "dim1")))
+    call.reject_unknown(*(() if turned else ("dim0", "dim1")))
     call.expect(1)
     names = list(stars(len(call.shape(0))))
     operand = tuple(names)
-    first, second = (dimension(call, name, len(names)) for name in ("dim0", "dim1"))
+    if turned and len(names) != 2:
+        raise UnsupportedError(f"`{call.op}` of {len(names)} dimensions")
+    first, second = (0, 1) if turned else (dimension(call, name, len(names)) for name in ("dim0", "dim1"))
     names[first], names[second] = names[second], names[first]
     return Bound((operand,), (tuple(names),), linear=(frozenset({0}),))
 
@@ -82,7 +86,7 @@ def _squeeze(call: Call) -> Bound:
     given = call.attributes.get("dim")
     listed = given if isinstance(given, tuple) else (given,)
     dims = {dimension(Call(call.op, (), {"dim": dim}), "dim", len(shape)) for dim in listed}
-    if any(shape[dim] != 1 for dim in dims):
+    if len(dims) < len(listed) or any(shape[dim] != 1 for dim in dims):
         raise UnsupportedError(f"`{call.op}` of dims {sorted(dims)} of shape {shape}")
     names = tuple(ONE if i in dims else name for i, name in enumerate(stars(len(shape))))
     return Bound((names,), (tuple(name for i, name in enumerate(names) if i not in dims),), linear=(frozenset({0}),))
@@ -96,6 +100,9 @@ def _expand(call: Call) -> Bound:
     shape, size = call.shape(0), call.attributes.get("size")
     if not isinstance(size, tuple) or len(size) < len(shape) or not all(isinstance(n, int) for n in size):
         raise UnsupportedError(f"`{call.op}` to {size}")
+    made = call.outputs[0] if call.outputs else size
+    if len(made) != len(size) or any(n not in (-1, own) for n, own in zip(size, made, strict=True)):
+        raise UnsupportedError(f"`{call.op}` to {size}, whose result is declared {made}")
     new = len(size) - len(shape)
     operand, result, sizes = list(stars(len(shape))), list[str](), dict[str, int]()
     for i, wanted in enumerate(n for n in size if isinstance(n, int)):
@@ -128,7 +135,9 @@ def _copies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
 
 
 SPECS = (
-    OpSpec("transpose", ("torch.transpose", "torch.Tensor.transpose"), _transpose, evaluate=contract),
+    OpSpec(
+        "transpose", ("torch.transpose", "torch.Tensor.transpose", "torch.t", "torch.Tensor.t"), _transpose, evaluate=contract
+    ),
     OpSpec("permute", ("torch.permute", "torch.Tensor.permute"), _permute, evaluate=contract),
     OpSpec("unsqueeze", ("torch.unsqueeze", "torch.Tensor.unsqueeze"), _unsqueeze, evaluate=contract),
     OpSpec("squeeze", ("torch.squeeze", "torch.Tensor.squeeze"), _squeeze, evaluate=contract),

@@ -49,6 +49,15 @@ SPECS: tuple[OpSpec, ...] = (
 
 _BY_NAME = {key: spec for spec in SPECS for key in (spec.name, *spec.signatures)}
 _BY_FUNCTION = {key.rsplit(".", 1)[-1]: spec for spec in reversed(SPECS) for key in spec.signatures}
+_MODULES = {
+    "F": "torch.nn.functional",
+    "nn.functional": "torch.nn.functional",
+    "functional": "torch.nn.functional",
+    "aten": "torch",
+    "ops.aten": "torch",
+    "torch.ops.aten": "torch",
+}
+"""Modules by other names; a function of `aten` takes what the function of `torch` takes."""
 _REGISTERED = {spec.name: spec for spec in registered.SPECS}
 
 
@@ -56,12 +65,19 @@ _REGISTERED = {spec.name: spec for spec in registered.SPECS}
 def spec_of(op: str) -> OpSpec | None:
     """The meaning of the function `op`, by signature or canonical name; None when the table does not have it.
 
-    A name without a module (`layer_norm`) is the function of that name. Operators that a model's author registered are found
-    by the last part of their path; those that a project declares carry what they mean in their name.
+    A name without a module (`layer_norm`) is the function of that name, and `F.linear` is `torch.nn.functional.linear`.
+    Operators that a model's author registered are found by the last part of their path; those that a project declares carry
+    what they mean in their name.
     """
     if op.startswith(PREFIX):
         return spec_of_declared(op, spec_of)
-    return _BY_NAME.get(op) or _REGISTERED.get(op.rsplit(".", 1)[-1]) or _BY_FUNCTION.get(op)
+    return _BY_NAME.get(op) or _REGISTERED.get(op.rsplit(".", 1)[-1]) or _BY_FUNCTION.get(op) or _BY_NAME.get(_in_full(op))
+
+
+def _in_full(op: str) -> str:
+    """The whole name of a function of torch that is named from a module as it is usually imported, or as dispatched."""
+    module, _, name = op.rpartition(".")
+    return f"{_MODULES[module]}.{name}" if module in _MODULES else ""
 
 
 def meant(op: str, declared: Sequence[Declared]) -> str:

@@ -205,6 +205,8 @@ def run(world: World, use: Use, total_slots: int) -> Value:
         held = indices[name]
         if held.slotted:
             raise Mismatch("needs-whole-batch", "states a range of a batch that replicas or micro-batches split", refutes=False)
+        if (start, stop) == (0, held.size) != (held.low, held.high):
+            raise _split(held, next(i for i, (names, _) in enumerate(use.operands) if name in names))
         if (start, stop) != (held.low, held.high):
             raise Mismatch(
                 "wrong-range",
@@ -284,12 +286,12 @@ def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
         if index.slotted:
             raise Mismatch("needs-whole-batch", "needs a whole batch that replicas or micro-batches split", refutes=False)
         operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
-        raise Mismatch(
-            "split-dimension",
-            f"needs a whole dimension of {index.size} and gets indices {index.low}:{index.high} of it",
-            refutes=str(use.head[0]).removesuffix(" gradient") not in _REARRANGES,
-            operand=operand,
-        )
+        raise _split(index, operand, refutes=str(use.head[0]).removesuffix(" gradient") not in _REARRANGES)
+
+
+def _split(index: Index, operand: int, refutes: bool = True) -> Mismatch:
+    text = f"needs a whole dimension of {index.size} and gets indices {index.low}:{index.high} of it"
+    return Mismatch("split-dimension", text, refutes=refutes, operand=operand)
 
 
 def _linear_result(

@@ -57,6 +57,8 @@ class Rule:
     """Template: what can be said all the same where the rule is not evaluated; left out where it holds an unknown value."""
     location: tuple[str, ...] = ()
     """Settings whose place the finding takes: the first that the file sets; the others become related places."""
+    once: str = ""
+    """`file`: it is said of no more than one configuration of a file, the first; empty: of each."""
     frameworks: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -24,6 +25,8 @@ _COMMAND = re.compile("^( *)::", re.MULTILINE)
 _SEVERITY = {Severity.ERROR: _RED, Severity.WARNING: _YELLOW, Severity.NOTE: _BLUE}
 _MAXIMAL_RELATED = 8
 """Related places of one finding that are shown; the formats for programs have all."""
+_MAXIMAL_NOTES = 10
+"""Notes of one rule that are shown; the other formats have all."""
 _OUTCOME = {Outcome.PROVED: _GREEN, Outcome.REFUTED: _RED, Outcome.UNKNOWN: _YELLOW}
 
 
@@ -44,12 +47,26 @@ def write(report: Report, context: Context) -> str:
     screen = _Screen(context, excerpts(report, context, max(20, context.width - 10)), meshes(report))
     blocks = [_problem(problem, screen) for problem in report.problems]
     blocks += [text_of(comparison, context, screen.paint) for comparison in report.comparisons]
-    blocks += [_finding(finding, screen) for finding in by_place(report.findings)]
+    shown, more = _without_many_notes(by_place(report.findings))
+    blocks += [_finding(finding, screen) for finding in shown]
+    blocks += [[f"{screen.paint(_BLUE, 'note:')} and {counted(number, 'more note')} `{rule}`"] for rule, number in more.items()]
     blocks += [_verdict(verdict, screen) for verdict in report.verdicts]
     if context.show_unknown and report.not_evaluated:
         blocks.append(_not_evaluated(report.not_evaluated, screen))
     text = "\n\n".join("\n".join(block) for block in [*blocks, [_summary(report, screen)]])
     return _COMMAND.sub(r"\1:\\x3a", text) + "\n"
+
+
+def _without_many_notes(findings: Sequence[Finding]) -> tuple[list[Finding], Counter[str]]:
+    """The findings to show, and how many more notes there are of each rule."""
+    seen: Counter[str] = Counter()
+    shown = []
+    for finding in findings:
+        if finding.severity is Severity.NOTE:
+            seen[visible(finding.rule)] += 1
+        if finding.severity is not Severity.NOTE or seen[visible(finding.rule)] <= _MAXIMAL_NOTES:
+            shown.append(finding)
+    return shown, seen - Counter(dict.fromkeys(seen, _MAXIMAL_NOTES))
 
 
 def _summary(report: Report, screen: _Screen) -> str:

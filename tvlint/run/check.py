@@ -78,7 +78,7 @@ def check(
     def judged(path: str, rule: str) -> bool:
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
 
-    findings = silence(_once(said.findings), said.checked, judged, known)
+    findings = silence(_once(said.findings, known), said.checked, judged, known)
     kept = tuple(severe for finding in findings if (severe := _as_configured(finding, rules, project)) is not None)
     report = Report(
         findings=kept,
@@ -90,9 +90,15 @@ def check(
     return report, tuple(said.skipped)
 
 
-def _once(findings: list[Finding]) -> list[Finding]:
-    """The findings without those that say the same again of the same place: configurations of one file share settings."""
-    return list({(finding.rule, finding.location, finding.message): finding for finding in reversed(findings)}.values())[::-1]
+def _once(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """The findings without those that say the same again of the same place, which configurations of one file may share, or of
+    a file what is said of it once."""
+    kept: dict[object, Finding] = {}
+    for finding in findings:
+        once = finding.rule in rules and rules[finding.rule].once
+        place = finding.location.path if once else (finding.location, finding.message)
+        kept.setdefault((finding.rule, place), finding)
+    return list(kept.values())
 
 
 def prove_project(project: Project, progress: Progress | None, plans: Mapping[str, Plan], cache: Cache | None = None) -> Report:

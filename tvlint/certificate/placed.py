@@ -102,7 +102,10 @@ def _check_one_whole(plan: Plan) -> None:
 
 
 def _aliases(tensors: dict[str, list[Tensor]], number: dict[str, int]) -> dict[str, int]:
-    return {alias: number[key] for key, own in tensors.items() for alias in (key, *(tensor.name for tensor in own))}
+    found = {alias: number[key] for key, own in tensors.items() for alias in (key, *(tensor.name for tensor in own))}
+    if any(found[key] != number[key] for key in tensors):
+        raise Rejected("a slice of one input has the name of another input")
+    return found
 
 
 def _inputs(plan: Plan) -> dict[str, list[Tensor]]:

@@ -112,6 +112,8 @@ def _repeat(call: Call) -> Bound:
     repeats = whole_number(call, "repeats", call.attributes.get("repeats"))
     if repeats < 1:
         raise UnsupportedError(f"`{call.op}` {repeats} times")
+    if call.attributes.get("output_size") not in (None, call.outputs[0][dim] if call.outputs else None):
+        raise UnsupportedError(f"`{call.op}` with `output_size` {call.attributes['output_size']}")
     return Bound(
         (names,),
         ((*names[:dim], "repeated", *names[dim + 1 :]),),

@@ -81,6 +81,8 @@ def _flip(call: Call) -> Bound:
     if not dims or any(not -len(names) <= dim < len(names) for dim in dims):
         raise UnsupportedError(f"`{call.op}` of dims {dims}")
     turned = tuple(sorted({dim % len(names) for dim in dims}))
+    if len(turned) < len(dims):
+        raise UnsupportedError(f"`{call.op}` of dims {dims}, which name one twice")
     return Bound((names,), (names,), whole=frozenset(names[dim] for dim in turned), linear=_FIRST, attributes=(turned,))
 
 

@@ -98,8 +98,11 @@ def _narrow(call: Call) -> Bound:
     call.expect(1)
     dim = dimension(call, "dim", len(call.shape(0)))
     start, length = (whole_number(call, name, call.attributes.get(name)) for name in ("start", "length"))
+    size = call.shape(0)[dim]
     if start < 0:
-        start += call.shape(0)[dim]
+        start += size
+    if not 0 <= start <= start + length <= size:
+        raise UnsupportedError(f"`{call.op}` of {length} indices from {start} of {size}")
     return _sliced(call, [*_everything(dim), ("slice", start, start + length, None)])
 
 

@@ -69,6 +69,24 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
             assign(machine, rank, operator, name, results[rank.number], operator.inputs)
         elif not results:
             rank.trail.append("absent")
+        elif name in operator.inputs:
+            _leave_open(machine, rank, name)
+
+
+def _leave_open(machine: Machine, rank: RankState, name: str) -> None:
+    """What was complete in `name`, which a collective with another root was given in place, is no longer known.
+
+    A part of a sum stays one, whose use is told as what it is.
+    """
+    for held in (rank.local, rank.environment):
+        value = held.get(name)
+        if value is not None and not value.leaves:
+            held[name] = None
+            rank.undefined.add(name)
+    weight = machine.weight_of.get(name, "")
+    value = rank.gradients.get(weight)
+    if value is not None and not value.leaves:
+        rank.gradients[weight] = None
 
 
 def _given(machine: Machine, rank: RankState, operator: Communicate) -> Slot | str:

@@ -107,8 +107,8 @@ def _slots(plan: Plan, inputs: Inputs, axis: str) -> tuple[int, ...] | None:
     found: dict[int, set[tuple[tuple[int, ...] | None, int | None]]] = {}
     for tensor in plan.tensors.values():
         if tensor.role is Role.INPUT:
-            number = inputs.number.get(tensor.name, inputs.number.get(tensor.logical, -1))
-            found.setdefault(number, set()).add((tensor.whole, _cut(plan.mesh, tensor, axis)))
+            number = inputs.position(tensor)
+            found.setdefault(-1 if number is None else number, set()).add((tensor.whole, _cut(plan.mesh, tensor, axis)))
     if sorted(found) != list(range(len(inputs.names))) or any(len(ways) > 1 for ways in found.values()):
         return None
     dims = [dim for number in sorted(found) for _, dim in found[number]]

@@ -71,7 +71,7 @@ def held_parameter(machine: Machine, rank: RankState, name: str) -> Slot:
 
 def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
     tensor = machine.plan.tensors[name]
-    number = machine.inputs.number.get(name, machine.inputs.number.get(tensor.logical))
+    number = machine.inputs.position(tensor)
     if number is None:
         tell(
             machine, rank, None, Mismatch("unknown-input", f"reads the input `{name}`, which has no counterpart", refutes=False)
@@ -92,6 +92,9 @@ def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
 def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
     """The relation of the tensor that the operator reads; raises Mismatch when nothing gives it a value."""
     if name in rank.local:
+        if name in rank.undefined and rank.local[name] is None:
+            text = f"uses `{name}`, in which a collective with another root leaves no certain value on {{ranks}}"
+            raise Mismatch("undefined-value", text, refutes=False)
         return rank.local[name]
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):

@@ -95,6 +95,8 @@ class RankState:
     """The terms of forward values by name; they only decide which gradient sums are told as one."""
     draws: dict[tuple[str, tuple[int, ...]], list[list[Box]]] = field(default_factory=dict)
     """What was drawn at random, by operator and the terms it was drawn for: the boxes of each draw, in order."""
+    undefined: set[str] = field(default_factory=set)
+    """Tensors that a collective with another root was given in place, which leaves open what is in them."""
     empty: set[str] = field(default_factory=set)
     """Tensors that were received from a rank on which nothing makes what it sends, so that it is zero."""
     poisoned: set[tuple[str, ...]] = field(default_factory=set)

@@ -18,18 +18,19 @@ class Inputs:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     number: dict[str, int] = field(default_factory=dict)
-    """Tensor name or logical name -> position."""
+    """Full name -> position."""
+
+    def position(self, tensor: Tensor) -> int | None:
+        """Which of the inputs the tensor is a slice of; None for none of them."""
+        return self.number.get(tensor.logical or tensor.name)
 
 
 def inputs_of(plan: Plan) -> Inputs:
     """The inputs of the plan's first micro-batch, in the order in which the plan first uses them."""
     order: dict[str, Tensor] = {}
-    aliases: dict[str, list[str]] = {}
     for tensor in _first_inputs(plan):
-        key = tensor.logical or tensor.name
-        order.setdefault(key, tensor)
-        aliases.setdefault(key, []).append(tensor.name)
-    number = {name: i for i, key in enumerate(order) for name in (key, *aliases[key])}
+        order.setdefault(tensor.logical or tensor.name, tensor)
+    number = {key: i for i, key in enumerate(order)}
     shapes = tuple(whole_shape(tensor) for tensor in order.values())
     return Inputs(tuple(order), shapes, tuple(t.dtype for t in order.values()), number)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
-from math import prod
 
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
-from tvlint.ir.plan import UNDIVIDED, Plan, ReduceGradients, Role
+from tvlint.ir.plan import UNDIVIDED, Plan, ReduceGradients
 from tvlint.proof.apply import World
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
@@ -19,7 +17,8 @@ from tvlint.proof.gradients import Expected, judge, judge_loss, judge_updates, r
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.order import check_order
-from tvlint.proof.placed import Inputs, inputs_of, slot_dims, told_in_two_ways
+from tvlint.proof.pairing import expected_of, first_rank, matched, unpaired
+from tvlint.proof.placed import inputs_of, slot_dims
 from tvlint.proof.relation import Values
 from tvlint.proof.repair import repair
 from tvlint.proof.scene import scenes
@@ -100,28 +99,28 @@ def _proved(
     Without `repairs` only Proved says anything.
     """
     blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
-    gap = _unpaired(parallel, reference)
+    gap = unpaired(parallel, reference)
     if gap is not None:
         return replace(blank, reasons=reasons(parallel, [gap]))
     outer = inputs_of(reference)
-    inner = _matched(inputs_of(parallel), outer)
+    inner = matched(inputs_of(parallel), outer)
     if set(inner.names) & set(outer.names) and set(inner.names) != set(outer.names):
         text = f"the plans share some names of inputs and not others: {', '.join(outer.names)} and {', '.join(inner.names)}"
-        return replace(blank, reasons=reasons(parallel, [Trouble("other-inputs", False, text, _first(parallel))]))
+        return replace(blank, reasons=reasons(parallel, [Trouble("other-inputs", False, text, first_rank(parallel))]))
     slots = slot_dims(outer, inner)
     if isinstance(slots, str):
-        return replace(blank, reasons=reasons(parallel, [Trouble("other-inputs", False, slots, _first(parallel))]))
+        return replace(blank, reasons=reasons(parallel, [Trouble("other-inputs", False, slots, first_rank(parallel))]))
     count, dims = slots
     micro_batches = micro_batches_of(parallel)
     if parallel.micro_batches != micro_batches:
         text = f"the plan says {parallel.micro_batches} micro-batches and its programs run {micro_batches}"
-        return replace(blank, reasons=reasons(parallel, [Trouble("other-batch", False, text, _first(parallel))]))
+        return replace(blank, reasons=reasons(parallel, [Trouble("other-batch", False, text, first_rank(parallel))]))
     if count != micro_batches * parallel.replication.count:
         text = (
             f"the reference's batch is {count} local batches, and the plan runs {parallel.replication.count} replicas "
             f"of {micro_batches} micro-batches"
         )
-        return replace(blank, reasons=reasons(parallel, [Trouble("other-batch", False, text, _first(parallel))]))
+        return replace(blank, reasons=reasons(parallel, [Trouble("other-batch", False, text, first_rank(parallel))]))
     if fold is None and keep is None:
         fold = folded(parallel, inner)
         if fold is not None and all(dim in (-1, own) for dim, own in zip(dims, fold.slots, strict=True)):
@@ -137,7 +136,7 @@ def _proved(
     dtypes: dict[int, str] = {}
     world = World(terms, values, count, False, False)
     alone = derive(world, reference, replace(outer, shapes=inner.shapes), dims, count, losses=None, dtypes=dtypes)
-    expected = _expected(world, reference, alone)
+    expected = expected_of(world, reference, alone)
     if isinstance(expected, list):
         return replace(blank, reasons=reasons(reference, expected))
     terms.sealed = len(terms.keys)
@@ -224,99 +223,9 @@ def _with_opinion(
     verdict = replace(verdict, facts=(*verdict.facts, *facts))
     if not opinion.refuted:
         return verdict
-    troubles = [Trouble("annotation-refuted", False, f"the solver refutes {text}", _first(plan)) for text in opinion.refuted]
+    rank = first_rank(plan)
+    troubles = [Trouble("annotation-refuted", False, f"the solver refutes {text}", rank) for text in opinion.refuted]
     return replace(verdict, outcome=Outcome.UNKNOWN, reasons=reasons(plan, troubles))
-
-
-def _first(plan: Plan) -> int:
-    return plan.programs[0].ranks[0] if plan.programs and plan.programs[0].ranks else 0
-
-
-def _unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
-    ranks = [rank for program in reference.programs for rank in program.ranks]
-    if len(ranks) != 1 or reference.replication.count != 1 or micro_batches_of(reference) != 1:
-        text = "the reference is not a single-device plan of one micro-batch"
-        return Trouble("parallel-reference", False, text, _first(parallel))
-    if not any(program.ranks for program in parallel.programs):
-        return Trouble("empty-plan", False, "the parallel plan has no programs", 0)
-    for plan in (parallel, reference):
-        if not _well_formed(plan):
-            text = f"`{plan.path}` has a rank in two programs or none of the mesh, or a step that does not fit its segment"
-            return Trouble("malformed-plan", False, text, _first(plan))
-        name = told_in_two_ways(plan)
-        if name:
-            text = f"`{plan.path}` declares slices of the input `{name}` with wholes of different shapes or types"
-            return Trouble("other-inputs", False, text, _first(plan))
-    if not _replicas_fit(parallel):
-        return Trouble("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", _first(parallel))
-    return None
-
-
-def _well_formed(plan: Plan) -> bool:
-    """Whether every rank has one program and every step as many values as its segment."""
-    ranks = [rank for program in plan.programs for rank in program.ranks]
-    if len(set(ranks)) != len(ranks) or any(not 0 <= rank < plan.mesh.size for rank in ranks):
-        return False
-    for program in plan.programs:
-        for step in program.steps:
-            segment = plan.segments.get(step.segment)
-            if segment is None or len(segment.inputs) != len(step.inputs if step.inputs is not None else segment.inputs):
-                return False
-            if len(segment.outputs) != len(step.outputs if step.outputs is not None else segment.outputs):
-                return False
-    return True
-
-
-def _replicas_fit(plan: Plan) -> bool:
-    """Whether the programs are those of the first coordinate of the axis that is folded, and the replicas all the others."""
-    replication = plan.replication
-    if replication.count <= 1:
-        return True
-    names = [axis.name for axis in plan.mesh.axes]
-    if replication.axis not in names or plan.mesh.axis_size(replication.axis) != replication.count:
-        return False
-    inner = plan.mesh.axes[names.index(replication.axis) + 1 :]
-    ranks = [rank for program in plan.programs for rank in program.ranks]
-    first = all(0 <= rank < plan.mesh.size and plan.mesh.coordinates(rank)[replication.axis] == 0 for rank in ranks)
-    return first and replication.stride == prod(axis.size for axis in inner)
-
-
-def _matched(inner: Inputs, outer: Inputs) -> Inputs:
-    """The parallel plan's inputs, numbered like the reference's: by name where the names are the same, else by order."""
-    if set(inner.names) != set(outer.names):
-        return inner
-    order = {name: i for i, name in enumerate(outer.names)}
-    number = {name: order[inner.names[i]] for name, i in inner.number.items()}
-    places = [inner.names.index(name) for name in outer.names]
-    return Inputs(outer.names, tuple(inner.shapes[i] for i in places), tuple(inner.dtypes[i] for i in places), number)
-
-
-def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
-    """What the reference computes; or why it is not understood."""
-    troubles: list[Trouble] = list(derived.troubles)
-    held = reduced(world, plan, derived, 1, troubles)
-    gradients, shapes = {}, {}
-    rank = _first(plan)
-    for tensor in plan.tensors.values():
-        if tensor.role is Role.WEIGHT:
-            name = tensor.logical or tensor.name
-            shapes[name] = tensor.whole if tensor.whole is not None else tensor.shape
-            value = held.get((rank, tensor.name))
-            if value is not None and not value.leaves and value.coefficient != 0:
-                gradients[name] = world.values.scaled(value, Fraction(plan.undivided))
-            elif (rank, tensor.name) in held:
-                troubles.append(
-                    Trouble("reference-gradient", False, f"the reference's gradient of `{name}` is not whole", rank)
-                )
-    environment = derived.environments.get(rank, {})
-    returned = [environment[name] for name in plan.outputs if name in environment]
-    losses = [value.term for value in returned if value is not None]
-    if troubles or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
-        if not troubles:
-            text = "the reference returns nothing" if not losses else "the reference computes no gradients"
-            troubles.append(Trouble("reference-not-understood", False, text, rank))
-        return [replace(trouble, refutes=False) for trouble in troubles]
-    return Expected(gradients, shapes, tuple(losses))
 
 
 def _different(terms: Terms, derived: Derived, explained: bool) -> list[Trouble]:

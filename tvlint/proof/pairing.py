@@ -1,0 +1,157 @@
+"""Whether two plans can be compared, how their inputs correspond, and what the reference computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+
+from tvlint.ir.plan import Communicate, Plan, Receive, ReduceGradients, Role, Send
+from tvlint.proof.apply import World
+from tvlint.proof.gradients import Expected, reduced
+from tvlint.proof.groups import resolved
+from tvlint.proof.machine import Derived, Slot
+from tvlint.proof.placed import Inputs, told_in_two_ways, whole_shape
+from tvlint.proof.relation import Value
+from tvlint.proof.trouble import Trouble
+from tvlint.proof.wiring import micro_batches_of
+
+
+def first_rank(plan: Plan) -> int:
+    """A rank of the plan, for what is wrong with all of it."""
+    return plan.programs[0].ranks[0] if plan.programs and plan.programs[0].ranks else 0
+
+
+def unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
+    """Why the plans cannot be compared at all; None where they can."""
+    ranks = [rank for program in reference.programs for rank in program.ranks]
+    if len(ranks) != 1 or reference.replication.count != 1 or micro_batches_of(reference) != 1:
+        text = "the reference is not a single-device plan of one micro-batch"
+        return Trouble("parallel-reference", False, text, first_rank(parallel))
+    if not any(program.ranks for program in parallel.programs):
+        return Trouble("empty-plan", False, "the parallel plan has no programs", 0)
+    for plan in (parallel, reference):
+        if not _well_formed(plan):
+            text = f"`{plan.path}` has a rank in two programs or none of the mesh, or a step that does not fit its segment"
+            return Trouble("malformed-plan", False, text, first_rank(plan))
+        text = _unclear(plan)
+        if text:
+            return Trouble("malformed-plan", False, f"`{plan.path}` {text}", first_rank(plan))
+        name = told_in_two_ways(plan)
+        if name:
+            text = f"`{plan.path}` declares slices of the input `{name}` with wholes of different shapes or types"
+            return Trouble("other-inputs", False, text, first_rank(plan))
+    if not _replicas_fit(parallel):
+        return Trouble("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", first_rank(parallel))
+    return None
+
+
+def _well_formed(plan: Plan) -> bool:
+    """Whether every rank has one program and every step as many values as its segment."""
+    ranks = [rank for program in plan.programs for rank in program.ranks]
+    if len(set(ranks)) != len(ranks) or any(not 0 <= rank < plan.mesh.size for rank in ranks):
+        return False
+    for program in plan.programs:
+        for step in program.steps:
+            segment = plan.segments.get(step.segment)
+            if segment is None or len(segment.inputs) != len(step.inputs if step.inputs is not None else segment.inputs):
+                return False
+            if len(segment.outputs) != len(step.outputs if step.outputs is not None else segment.outputs):
+                return False
+    return True
+
+
+def _unclear(plan: Plan) -> str:
+    """What the plan says that leaves open what it means; empty where nothing is."""
+    weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
+    for tensor in plan.tensors.values():
+        if tensor.gradient_of in weights and tensor.role is not Role.GRADIENT:
+            return f"declares `{tensor.name}` as the gradient of `{tensor.gradient_of}` and as {tensor.role.value}"
+    axes = {axis.name for axis in plan.mesh.axes}
+    for name in _axes_named(plan):
+        if name not in axes:
+            return f"communicates along `{name}`, which is neither an axis of its mesh nor one of its communicators"
+    return ""
+
+
+def _axes_named(plan: Plan) -> Iterator[str]:
+    """The axes along which the plan communicates, and the names of groups that say nothing but their name."""
+    for segment in plan.segments.values():
+        for own in segment.operators:
+            if isinstance(own, Communicate | ReduceGradients):
+                group = resolved(plan, own.group)
+                yield from group.axes or ((group.name,) if group.name and not group.ranks else ())
+            elif isinstance(own, Send | Receive) and own.peer.rank is None:
+                yield own.peer.axis
+
+
+def _replicas_fit(plan: Plan) -> bool:
+    """Whether the programs are those of the first coordinate of the axis that is folded, and the replicas all the others."""
+    replication = plan.replication
+    if replication.count <= 1:
+        return True
+    names = [axis.name for axis in plan.mesh.axes]
+    if replication.axis not in names or plan.mesh.axis_size(replication.axis) != replication.count:
+        return False
+    inner = plan.mesh.axes[names.index(replication.axis) + 1 :]
+    ranks = [rank for program in plan.programs for rank in program.ranks]
+    first = all(0 <= rank < plan.mesh.size and plan.mesh.coordinates(rank)[replication.axis] == 0 for rank in ranks)
+    return first and replication.stride == prod(axis.size for axis in inner)
+
+
+def matched(inner: Inputs, outer: Inputs) -> Inputs:
+    """The parallel plan's inputs, numbered like the reference's: by name where the names are the same, else by order."""
+    if set(inner.names) != set(outer.names):
+        return inner
+    order = {name: i for i, name in enumerate(outer.names)}
+    number = {name: order[inner.names[i]] for name, i in inner.number.items()}
+    places = [inner.names.index(name) for name in outer.names]
+    return Inputs(outer.names, tuple(inner.shapes[i] for i in places), tuple(inner.dtypes[i] for i in places), number)
+
+
+def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
+    """What the reference computes; or why it is not understood."""
+    troubles: list[Trouble] = list(derived.troubles)
+    held = reduced(world, plan, derived, 1, troubles)
+    rank = first_rank(plan)
+    gradients: dict[str, Value] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    known: dict[str, Slot | str] = {}
+    for tensor in plan.tensors.values():
+        if tensor.role is not Role.WEIGHT:
+            continue
+        name, whole = tensor.logical or tensor.name, whole_shape(tensor)
+        value = held.get((rank, tensor.name), "none")
+        if shapes.setdefault(name, whole) != whole:
+            troubles.append(_odd_gradient(f"the reference declares `{name}` with two shapes", rank))
+        if value == "none" and (rank, tensor.name) not in derived.used:
+            continue
+        if known.setdefault(name, value) is not value:
+            troubles.append(_odd_gradient(f"the reference has two gradients of `{name}`, under two names", rank))
+        if isinstance(value, Value) and _is_whole(value, shapes[name]):
+            gradients[name] = world.values.scaled(value, Fraction(plan.undivided))
+        elif value != "none":
+            troubles.append(_odd_gradient(f"the reference's gradient of `{name}` is not whole", rank))
+    environment = derived.environments.get(rank, {})
+    returned = [environment[name] for name in plan.outputs if name in environment]
+    if any(value is not None and not value.clean for value in returned):
+        text = "the reference returns a part or a multiple of a value"
+        troubles.append(Trouble("reference-not-understood", False, text, rank))
+    losses = [value.term for value in returned if value is not None]
+    if troubles or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
+        if not troubles:
+            text = "the reference returns nothing" if not losses else "the reference computes no gradients"
+            troubles.append(Trouble("reference-not-understood", False, text, rank))
+        return [replace(trouble, refutes=False) for trouble in troubles]
+    return Expected(gradients, shapes, tuple(losses))
+
+
+def _is_whole(value: Value, whole: tuple[int, ...]) -> bool:
+    """Whether the gradient is that of all of a weight, and complete."""
+    complete = not value.leaves and value.fold is None and value.coefficient != 0
+    return complete and value.box == tuple((0, size) for size in whole)
+
+
+def _odd_gradient(text: str, rank: int) -> Trouble:
+    return Trouble("reference-gradient", False, text, rank)

@@ -51,6 +51,7 @@ def check_batch(plan: Plan, micro_batches: int) -> None:
     """Rejects a plan in which micro-batches are not alike, or meet, or gradients or weights are touched when they are final."""
     touches = _touches(plan)
     for program in plan.programs:
+        _check_names(plan, program)
         _check_alike(plan, program, micro_batches)
         _check_mirrors(plan, program)
         _check_final(program, touches)
@@ -65,6 +66,25 @@ def _key(step: Step, name: str, given: tuple[str, ...] | None) -> Key:
 def _keys(plan: Plan, step: Step) -> tuple[list[Key], list[Key]]:
     inputs, outputs = bound_names(plan.segments[step.segment], step)
     return [_key(step, name, step.inputs) for name in inputs], [_key(step, name, step.outputs) for name in outputs]
+
+
+def _check_names(plan: Plan, program: Program) -> None:
+    """What a run calls a value is declared as the segment's own name for it is; weights and buffers have no other names."""
+    made = {name for step in program.steps for name in bound_names(plan.segments[step.segment], step)[1]}
+    for step in program.steps:
+        segment = plan.segments[step.segment]
+        for inside, outside in zip((segment.inputs, segment.outputs), bound_names(segment, step), strict=True):
+            for inner, name in zip(inside, outside, strict=True):
+                if inner != name and not _stands_for(plan.tensors.get(name), plan.tensors.get(inner), name in made):
+                    raise Rejected(f"`{name}` stands for `{inner}` of `{segment.name}`, and is not declared like it")
+
+
+def _stands_for(one: Tensor | None, other: Tensor | None, made: bool) -> bool:
+    if one is None or other is None or (one.shape, one.dtype, one.role) != (other.shape, other.dtype, other.role):
+        return False
+    if one.role is Role.INPUT and not made and (one.logical or one.name) != (other.logical or other.name):
+        return False
+    return one.role not in (Role.WEIGHT, Role.BUFFER) and (one.role is not Role.INPUT or _slice(one) == _slice(other))
 
 
 def _check_alike(plan: Plan, program: Program, micro_batches: int) -> None:
@@ -112,7 +132,7 @@ def _belongs_to_none(segment: Segment) -> bool:
 
 
 def _check_like_first(plan: Plan, first: list[Step], other: list[Step]) -> None:
-    """The same segments in the same order, and one-to-one names, alike in all that is declared of them."""
+    """The same segments in the same order, and one-to-one names."""
     number = other[0].micro_batch
     if [step.segment for step in first] != [step.segment for step in other]:
         raise Rejected(f"a rank runs other segments for micro-batch {number} than for the first")
@@ -123,16 +143,6 @@ def _check_like_first(plan: Plan, first: list[Step], other: list[Step]) -> None:
             for a, b in zip(ours, theirs, strict=True):
                 if there.setdefault(a, b) != b or back.setdefault(b, a) != a:
                     raise Rejected(f"`{b[0]}` of micro-batch {number} is used where another value is used of the first")
-    for a, b in there.items():
-        if a[0] == b[0]:
-            continue
-        first_, other_ = plan.tensors.get(a[0]), plan.tensors.get(b[0])
-        if first_ is None or other_ is None:
-            raise Rejected(f"`{b[0]}` of micro-batch {number} is not declared")
-        alike = (first_.shape, first_.dtype, first_.role) == (other_.shape, other_.dtype, other_.role)
-        alike = alike and (first_.role is not Role.INPUT or _slice(first_) == _slice(other_))
-        if not alike or (_shared(plan, a[0]) and first_.role is not Role.INPUT):
-            raise Rejected(f"`{b[0]}` of micro-batch {number} is declared otherwise than `{a[0]}` of the first")
 
 
 def _slice(tensor: Tensor) -> tuple[object, ...]:

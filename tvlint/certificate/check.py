@@ -88,7 +88,7 @@ def check(
     )
     run_programs(inner)
     compared = check_gradients(inner, wanted, micro_batches)
-    check_returned(inner, wanted, inputs.count)
+    check_returned(inner, wanted)
     check_updates(inner, wanted, reference)
     unused = tables.unused()
     if unused or outer.trails_used | inner.trails_used != set(range(len(certificate.trails))):

@@ -167,7 +167,7 @@ def covers(boxes: set[Box], whole: tuple[int, ...]) -> bool:
     )
 
 
-def check_returned(run: Running, wanted: Expected, slots: int) -> None:
+def check_returned(run: Running, wanted: Expected) -> None:
     """Ranks that return values return those of the reference, over their own part of the batch, and all of them."""
     plan, terms = run.plan, run.world.tables.terms
     boxes: dict[tuple[str, int], set[Box]] = {}
@@ -177,7 +177,7 @@ def check_returned(run: Running, wanted: Expected, slots: int) -> None:
             raise Rejected(f"rank {rank} returns {len(names)} values and the reference {len(wanted.returned)}")
         for name, term in zip(names, wanted.returned, strict=False):
             value = _over_ranks(run, rank, name)
-            if value.term != term or not _of_one_slot(run, value, slots):
+            if value.term != term or not _of_its_slots(run, value):
                 raise Rejected(f"`{name}`, which rank {rank} returns, is not what the reference returns")
             if _declared_box(plan, name, rank) not in (None, value.box):
                 raise Rejected(f"`{name}`, which rank {rank} returns, is another slice than the plan declares")
@@ -202,23 +202,24 @@ def _over_ranks(run: Running, rank: int, name: str) -> Relation:
     return scaled(run.world.tables, added(run.world.tables, found), share)
 
 
-def _of_one_slot(run: Running, value: Relation, slots: int) -> bool:
-    """Whether the value is that of its slot: of a sum over the batch its addend, of a mean the mean over the slot."""
+def _of_its_slots(run: Running, value: Relation) -> bool:
+    """Whether the value is that of its slots of the batch: of a sum over the batch its addend, of a mean the mean over them."""
     if not value.parts:
         return value.coefficient == 1
     scopes = {(own.one_replica, own.one_micro_batch) for part in value.parts for own in part.sums}
     if run.world.tables.terms[value.term].slot >= 0 or len(scopes) != 1:
         return False
-    return all(_is_addend(run, part, slots) for part in value.parts)
+    return all(_is_addend(run, part) for part in value.parts)
 
 
-def _is_addend(run: Running, part: Part, slots: int) -> bool:
+def _is_addend(run: Running, part: Part) -> bool:
     if len(part.sums) != 1:
         return False
-    (own,) = part.sums
+    (own,), plan = part.sums, run.plan
     head = run.world.tables.terms[own.origin].head
     mean = len(head) > 3 and isinstance(head[-2], tuple) and len(head[-2]) > 3 and own.number in head[-2][-2]
-    return (own.low, own.high) == (0, own.size) and (part.coefficient == 1 or (mean and part.coefficient == slots))
+    share = (plan.replication.count if own.one_replica else 1) * (plan.micro_batches if own.one_micro_batch else 1)
+    return (own.low, own.high) == (0, own.size) and (part.coefficient == 1 or (mean and part.coefficient == share))
 
 
 def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:

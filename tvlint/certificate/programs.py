@@ -71,24 +71,26 @@ def _index(run: Running) -> None:
 def _step(run: Running, rank: Rank, step: Step) -> None:
     segment = run.plan.segments[step.segment]
     inputs, outputs = bound_names(segment, step)
-    outer = zip(segment.inputs, inputs, strict=True)
-    rank.local = {inner: rank.environment[name] for inner, name in outer if name in rank.environment}
-    rank.undefined = {inner for inner, name in zip(segment.inputs, inputs, strict=True) if name in rank.lost}
+    if segment.phase is Phase.DATA and any(name in rank.environment for name in outputs):
+        raise Rejected(f"`{segment.name}` loads what it has loaded for the same micro-batch")
+    taken, given = (tuple(zip(*own, strict=True)) for own in ((segment.inputs, inputs), (segment.outputs, outputs)))
+    rank.local = {inner: rank.environment[name] for inner, name in taken if name in rank.environment}
+    rank.undefined = {inner for inner, name in taken if name in rank.lost}
     for own in segment.operators:
         try:
             _operate(run, rank, segment, own)
         except UnsupportedError as error:
             raise Rejected(f"an operator of `{segment.name}` is not understood: {error}") from None
-    for inner, name in zip(segment.outputs, outputs, strict=True):
-        if inner in rank.undefined:
-            rank.lost.add(name)
-            rank.environment.pop(name, None)
-        elif inner in rank.local:
+    for name in (name for inner, name in (*taken, *given) if inner in rank.undefined):
+        rank.lost.add(name)
+        rank.environment.pop(name, None)
+    for inner, name in given:
+        if inner in rank.local:
             rank.lost.discard(name)
             value = rank.local[inner]
             before = None if name in inputs else rank.environment.get(name)
             rank.environment[name] = accumulated(run, rank, name, value, before)
-        elif inner not in run.weight_of:
+        elif inner not in run.weight_of and inner not in rank.undefined:
             raise Rejected(f"`{segment.name}` gives `{inner}`, which nothing in it makes")
 
 

@@ -73,6 +73,8 @@ class Rank:
     number: int
     environment: dict[str, Relation] = field(default_factory=dict)
     gradients: dict[str, Relation] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+    """The one name that the gradient of a weight has on this rank."""
     kept: dict[tuple[str, ...], Any] = field(default_factory=dict)
     local: dict[str, Relation] = field(default_factory=dict)
     undefined: set[str] = field(default_factory=set)
@@ -115,6 +117,8 @@ def hold(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, c
     if weight is not None:
         if replaces and run.world.micro_batches:
             raise Rejected(f"the gradient `{name}` is replaced in every micro-batch, where it adds up")
+        if rank.named.setdefault(weight, name) != name:
+            raise Rejected(f"the gradient of `{weight}` has two names on rank {rank.number}: `{rank.named[weight]}`, `{name}`")
         rank.gradients[weight] = value if replaces else accumulated(run, rank, name, value, rank.gradients.get(weight))
     else:
         rank.local[name] = value if replaces else accumulated(run, rank, name, value, rank.local.get(name))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.findings import Finding, Outcome, Problem, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.readers.bounds import without_collection
+from tvlint.run.aside import Aside, pays_off
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
@@ -108,6 +112,18 @@ def read_pair(
     pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None
 ) -> Plans | tuple[Problem, ...]:
     """The plans of the pair, or the problems of those that cannot be read; `known` is as for `prove_pair`."""
+    known = {} if known is None else known
+    with ExitStack() as stack:
+        aside = None
+        if pair.reference not in known and pair.parallel not in known and pays_off(_size(pair.reference)):
+            aside = stack.enter_context(Aside(partial(read_plan, pair.reference, pair.operators)))
+        return _read_pair(pair, progress, known, aside)
+
+
+def _read_pair(
+    pair: Pair, progress: Progress | None, known: dict[str, Plan], aside: Aside[Plan | Problem] | None
+) -> Plans | tuple[Problem, ...]:
+    """The plans of the pair, or the problems of those that cannot be read; the reference is read `aside`, if at all."""
     plans: list[Plan] = []
     problems: list[Problem] = []
     variants: tuple[Plan, ...] = ()
@@ -123,14 +139,25 @@ def read_pair(
             if path == pair.parallel and not isinstance(document, Problem) and document is not None:
                 variants, said = document.variants, document.findings
         else:
-            found = (known or {}).get(path) or read_plan(path, pair.operators)
+            found = known.get(path) or (
+                aside.value() if aside is not None and path == pair.reference else read_plan(path, pair.operators)
+            )
         if isinstance(found, Problem):
             problems.append(found)
             continue
         plans.append(found)
-        if known is not None and path:
+        if path:
             known[path] = found
     return tuple(problems) if problems else Plans((plans[0], *variants), plans[1], said)
+
+
+def _size(path: str) -> int:
+    """The size of a regular file; 0 for anything else."""
+    try:
+        information = os.stat(path)
+    except (OSError, ValueError):
+        return 0
+    return information.st_size if stat.S_ISREG(information.st_mode) else 0
 
 
 def _both(one: Verdict, other: Verdict) -> Verdict:

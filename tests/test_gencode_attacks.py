@@ -38,6 +38,25 @@ CHANGES = {
     "names from anywhere": ("import nnscaler.flags\n", "import nnscaler.flags\nfrom model import *\n"),
     "a reducer twice": ("        self.wreducer90.sync_grads()\n", "        self.wreducer90.sync_grads()\n" * 2),
     "a bias twice": ("self.up_weight_21, bias=None)", "self.up_weight_21, None, bias=None)"),
+    "a reducer that is switched off": ("skip_reducer = False", "skip_reducer = True"),
+    "a message that requires no gradient": (
+        "(model.adapter60, *(), requires_grad=True)",
+        "(model.adapter60, *(), requires_grad=False)",
+    ),
+    "parameters that are never filled": ("_post_init(init_params)", "_post_init(async_op)"),
+    "parameters that are not filled by default": ("init_params=True", "init_params=False"),
+    "parameters that are registered after they are filled": (
+        "        self.add_reducer(self.wreducer90)\n        self._post_init(init_params)\n",
+        "        self._post_init(init_params)\n        self.add_reducer(self.wreducer90)\n",
+    ),
+    "a module that is made again": ("        self._post_init", "        super().__init__()\n        self._post_init"),
+    "a module that is never made": ("        super().__init__()\n", ""),
+    "a message without its dtype": (", dtype=torch.float32, src", ", src"),
+    "two data loaders in one": ("next(*(dataloader_19, ))", "next(*(dataloader_19, dataloader_19))"),
+    "an asynchronous reducer that is waited for too early": (
+        "    glinear_132 = nnscaler",
+        "    _ = nnscaler.runtime.executor.aexecute(model.reducer90, *(), requires_grad=False)\n    glinear_132 = nnscaler",
+    ),
     "a name inside of a checkpointed function": (LINEAR, CHECKPOINTED),
 }
 
@@ -55,5 +74,44 @@ def test_what_generated_code_does_otherwise_is_not_read_as_if_it_did_not(name: s
         changed += before in text
         path.write_text(text.replace(before, after))
     assert changed or name == "nothing is changed"
-    outcomes = [verdict.outcome for verdict in prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"))).verdicts]
-    assert (outcomes == [Outcome.PROVED]) == (name == "nothing is changed")
+    assert (_outcomes(folder) == [Outcome.PROVED]) == (name == "nothing is changed")
+
+
+def _outcomes(folder: Path) -> list[Outcome]:
+    return [verdict.outcome for verdict in prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"))).verdicts]
+
+
+def _moved(text: str, line: str, before: str) -> str:
+    """The text with the line that starts with `line` where the one that starts with `before` stands."""
+    lines = text.split("\n")
+    moved = lines.pop(next(number for number, own in enumerate(lines) if own.startswith(line)))
+    lines.insert(next(number for number, own in enumerate(lines) if own.startswith(before)), moved)
+    return "\n".join(lines)
+
+
+def test_backwards_in_another_order_than_forwards_take_the_inputs_of_another_run(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURE, tmp_path / "code"))
+    for path in folder.glob("gencode*.py"):
+        text = path.read_text()
+        if "glinear_32 = nnscaler.runtime.executor.backward('segment11'" in text:
+            text = _moved(text, "    linear_122 = nnscaler", "    glinear_32 =")
+            text = _moved(text, "    sum_129 = nnscaler.runtime.executor.fexecute", "    glinear_32 =")
+            path.write_text(text)
+    assert _outcomes(folder) == [Outcome.PROVED]
+    for path in folder.glob("gencode*.py"):
+        text = path.read_text()
+        path.write_text(_moved(text, "    glinear_132 =", "    glinear_32 =") if "'segment11'" in text else text)
+    document = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan")))
+    assert document.verdicts == ()
+    assert [(one.location.text.split(" = ")[0].strip()) for one in document.problems] == ["glinear_132"]
+
+
+def test_ranks_that_reduce_together_lay_out_their_buffer_alike(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURE, tmp_path / "code"))
+    path = folder / "gencode6.py"
+    path.write_text(
+        _moved(path.read_text(), "        self.wreducer90.add_param(self.down", "        self.wreducer90.add_param(self.mid")
+    )
+    (problem,) = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"))).problems
+    assert "where another rank has `mid_weight_40`" in problem.message
+    assert (problem.location.path, problem.location.line) == (str(path), 34)

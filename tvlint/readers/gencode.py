@@ -22,6 +22,7 @@ from tvlint.readers.gencode_objects import Field, take_apart
 from tvlint.readers.gencode_plan import FORMAT, build
 from tvlint.readers.gencode_rank import read_rank
 from tvlint.readers.gencode_records import RankFile
+from tvlint.readers.gencode_reductions import same_order
 from tvlint.readers.gencode_shapes import Kind
 from tvlint.readers.gencode_shift import as_first_replica
 from tvlint.readers.gencode_slices import same_slices
@@ -125,6 +126,7 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
         read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank, operators) for rank in range(low, low + size))
     _all_prepared(file for replica in read.values() for file in replica)
     same_slices(read.values())
+    same_order(read.values())
     for replica in read.values():
         take_apart(replica)
     main = classes[0][0]

@@ -38,6 +38,7 @@ class Schedule(Steps):
                 assert isinstance(action, ClearGradients)
         self.read(self.file.returned, self.file.returned_at or Location(self.file.path))
         built.returned_batches[self.rank] = tuple(self.batch_of.get(name, -1) for name in self.file.returned)
+        self._in_turn()
         built.programs.append(Program((self.rank,), tuple(self.steps)))
 
     def _backward(self, action: RunBackward) -> None:
@@ -61,7 +62,16 @@ class Schedule(Steps):
         outer_inputs = tuple(self.known(one) for one in forward.inputs)
         if any(one not in outer_inputs for one in given):
             raise ReadError(f"`backward` of `{action.segment}` names inputs that its run did not have", action.source)
-        leaves = tuple(body.inputs[outer_inputs.index(one)] for one in given)
+        idle_input = next((one for one in given if one in self.untracked), None)
+        if idle_input is not None:
+            said = f"`{idle_input}` is made without `requires_grad`, and `backward` of `{action.segment}` asks for its gradient"
+            raise ReadError(said, self.untracked[idle_input], "the runtime gives gradients of what requires them only")
+        places = [outer_inputs.index(one) for one in given]
+        if places != sorted(places):
+            help = "the runtime gives gradients in the order in which the segment takes its inputs"
+            raise ReadError(f"`backward` of `{action.segment}` names inputs in another order than its run", action.source, help)
+        self.backwards.setdefault(action.segment, []).append((self.runs.index(run), action))
+        leaves = tuple(body.inputs[place] for place in places)
         results = tuple(body.outputs[forward.outputs.index(one)] for one in made)
         taken = tuple(gradient(one) for one, outer in zip(results, gradients, strict=True) if outer)
         if len(action.results) not in (len(leaves), 0):
@@ -82,6 +92,17 @@ class Schedule(Steps):
         outer_given = tuple(outer for own, outer in zip(leaving, action.results, strict=False) if own in kept)
         self.step(Step(name, batch, outer_taken, outer_given, action.source))
         self._fire(action, name)
+
+    def _in_turn(self) -> None:
+        """The runtime pairs the backwards of a segment with its runs in order; raises ReadError where one is out of turn."""
+        for segment, turns in self.backwards.items():
+            for index, (turn, action) in enumerate(turns):
+                if action.inputs and any(later < turn for later, _ in turns[index + 1 :]):
+                    raise ReadError(
+                        f"`backward` of `{segment}` stands before that of an earlier run, and takes the inputs of that run",
+                        action.source,
+                        "the runtime keeps the inputs of a segment in a queue: what ran forward first runs backward first",
+                    )
 
     def _fits(self, run: Execute, segment: str, made: tuple[str, ...]) -> bool:
         return run.method == segment and set(made) <= set(run.outputs)
@@ -156,4 +177,5 @@ class Schedule(Steps):
             ready |= made & set(reducer.weights)
             if reducer.weights and ready == set(reducer.weights):
                 ready.clear()
+                self.started.add(reducer.name)
                 self.reduced(reducer, cell_name(self.rank, reducer.name), action.source)

@@ -9,6 +9,7 @@ from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_naming import Naming
 from tvlint.readers.gencode_operators import IDENTITY
 from tvlint.readers.gencode_records import Statement
+from tvlint.readers.gencode_syntax import dotted
 
 ADAPTER = "nnscaler.runtime.adapter."
 _PLAIN: Mapping[str, Collective] = {
@@ -79,13 +80,24 @@ class Communications(Naming):
         else:
             raise ReadError(f"`{ADAPTER}{name}`: tvlint does not know that", statement.source)
 
+    def _complete(self, words: Mapping[str, Value], statement: Statement, *others: str) -> None:
+        """A message is given its tensor, and `shape`, `dtype` and the ranks by keyword. Raises ReadError else."""
+        name = dotted(statement.call.func)
+        missing = next((word for word in ("shape", "dtype", *others) if word not in words), "")
+        if missing or len(statement.call.args) != 1:
+            raise ReadError(f"`{name}` lacks its argument `{missing or 'tensor'}`", statement.source)
+        unknown = set(words) - {"shape", "dtype", *others}
+        if unknown and (unknown != {"async_op"} or words["async_op"] is not False):
+            raise ReadError(f"`{name}`: tvlint does not know the keyword `{min(unknown)}`", statement.source)
+
     def _state(self, name: str, words: Mapping[str, Value], statement: Statement) -> None:
-        self.body.stated[name] = (self.shape(words, "shape", statement), str(words.get("dtype", "")).removeprefix("torch."))
+        self.body.stated[name] = (self.shape(words, "shape", statement), str(words["dtype"]).removeprefix("torch."))
 
     def _move(self, tensors: tuple[str, ...], words: Mapping[str, Value], statement: Statement) -> None:
+        self._complete(words, statement, "src", "dst")
         source, target = self.integer(words, "src", statement), self.integer(words, "dst", statement)
         outputs = [name for name in statement.outputs if name != "_"]
-        if len(tensors) > 1 or len(outputs) > 1:
+        if len(outputs) > 1:
             raise ReadError("a move of more than one tensor", statement.source)
         if source == self.rank and target != source:
             if not tensors:
@@ -104,6 +116,7 @@ class Communications(Naming):
             self.body.bystander.append((source, target, statement.source))
 
     def _broadcast(self, tensors: tuple[str, ...], words: Mapping[str, Value], statement: Statement) -> None:
+        self._complete(words, statement, "src", "ranks")
         root = self.integer(words, "src", statement)
         outputs = [name for name in statement.outputs if name != "_"]
         if len(tensors) > 1 or len(outputs) > 1 or (root == self.rank and not tensors):

@@ -255,8 +255,9 @@ def _groups(built: Built) -> Iterator[Finding]:
                 yield error("undeclared-group", said, operator.source, help, ranks=(rank,))
     for file in built.replica.files:
         for reducer in file.reducers.values():
-            if len(reducer.ranks) > 1 and frozenset(reducer.ranks) not in declared[file.rank]:
-                said = f"`{reducer.name}` on rank {file.rank} is over {list(reducer.ranks)}, which no `init_group` creates"
+            before = {frozenset(ranks) for ranks, at in file.groups if (at.line or 0) <= (reducer.source.line or 0)}
+            if len(reducer.ranks) > 1 and frozenset(reducer.ranks) not in before:
+                said = f"`{reducer.name}` on rank {file.rank} is over {list(reducer.ranks)}, which no `init_group` created"
                 yield error("undeclared-group", said, reducer.source, ranks=(file.rank,))
 
 

@@ -24,6 +24,7 @@ class _Init:
         self.nodes = nodes
         self.found = found
         self.defaults: Mapping[str, Value] = {}
+        self.constructed = False
 
     def read(self, function: ast.FunctionDef) -> None:
         defaults: dict[str, Value] = {}
@@ -31,6 +32,9 @@ class _Init:
             if value is not None:
                 defaults[name.arg] = self.nodes.constant(value, f"the default of `{name.arg}`")
         self.defaults = defaults
+        if any(isinstance(value, ast.Constant) and value.value is False for value in function.args.defaults):
+            help = "generate the code again: it is `__init__(self, init_params=True, ...)`"
+            raise self.nodes.fail(function, "`__init__` leaves parameters unfilled unless its caller asks for them", help)
         for node in function.body:
             match node:
                 case ast.Expr(value=ast.Call() as call):
@@ -44,6 +48,11 @@ class _Init:
 
     def _registration(self, node: ast.Expr, call: ast.Call) -> None:
         callee = dotted(call.func)
+        if self.found.prepared and callee:
+            help = "generate the code again: `_post_init` ends `__init__`, since it fills parameters and builds reducers"
+            raise self.nodes.fail(node, f"`__init__` calls `{callee}` after `_post_init`", help)
+        if callee and not self.constructed:
+            raise self.nodes.fail(node, f"`__init__` calls `{callee}` before `super().__init__()`")
         match callee.split("."):
             case ["self", "init_group"]:
                 self.found.groups.append(
@@ -59,15 +68,25 @@ class _Init:
                 name = dotted(self.nodes.argument(call, 0, "reducer")).removeprefix("self.")
                 if name not in self.found.reducers:
                     raise self.nodes.fail(node, f"`{name or 'it'}` is added and is no reducer")
+                if self.found.reducers[name].registered:
+                    raise self.nodes.fail(node, f"`{name}` is added to the module twice")
                 self.found.reducers[name] = replace(self.found.reducers[name], registered=True)
             case ["self", "_post_init"]:
-                self.found.prepared = True
-            case []:
-                pass
+                self._prepared(node, call)
             case _ if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__":
-                pass
+                if self.found.groups or self.found.parameters or self.found.reducers:
+                    raise self.nodes.fail(node, "`super().__init__()` forgets what was registered before it")
+                self.constructed = True
             case _:
                 raise self.nodes.fail(node, f"`__init__` calls `{callee}`, which generated code is not known to do")
+
+    def _prepared(self, node: ast.Expr, call: ast.Call) -> None:
+        """`_post_init` fills parameters unless the caller of `__init__` says otherwise."""
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if len(given) > 1 or any(ast.unparse(one) not in ("init_params", "True") for one in given):
+            help = "generate the code again: `__init__` ends with `self._post_init(init_params)`"
+            raise self.nodes.fail(node, "`_post_init` is not given `init_params`, which says whether it fills parameters", help)
+        self.found.prepared = True
 
     def _register(self, node: ast.Expr, call: ast.Call, is_weight: bool) -> None:
         name = self.nodes.constant(self.nodes.argument(call, 0, "name"), "the name of a parameter")
@@ -136,14 +155,16 @@ class _Init:
         if not isinstance(ranks, tuple) or not all(isinstance(rank, int) and rank >= 0 for rank in ranks):
             raise self.nodes.fail(node, "a reducer does not list its `ranks`")
         groups = given.get("zero_ngroups", 1)
+        if given.get("zero") and (not isinstance(groups, int) or groups < 1 or len(ranks) % groups):
+            raise self.nodes.fail(node, f"`{name}` of {len(ranks)} ranks cannot be cut into {groups} groups (`zero_ngroups`)")
         self.found.reducers[name] = Reducer(
             name,
             tuple(rank for rank in ranks if isinstance(rank, int)),
             str(given.get("reduce_op", "sum")),
             given.get("async_op") is True,
             bool(given.get("zero", False)),
-            groups if isinstance(groups, int) else 1,
             self.nodes.source.at(node),
+            settings={word: value for word, value in given.items() if word != "ranks"},
         )
 
     def _add_parameter(self, node: ast.Expr, reducer: str, call: ast.Call) -> None:
@@ -153,4 +174,6 @@ class _Init:
         if weight not in self.found.parameters:
             raise self.nodes.fail(node, f"`{weight or 'an expression'}` is added to a reducer and is not registered")
         known = self.found.reducers[reducer]
-        self.found.reducers[reducer] = replace(known, weights=(*known.weights, weight))
+        self.found.reducers[reducer] = replace(
+            known, weights=(*known.weights, weight), added_at=(*known.added_at, self.nodes.source.at(node))
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -37,10 +38,12 @@ class Reducer:
     reduce: str
     asynchronous: bool
     zero: bool
-    zero_groups: int
     source: Location
     weights: tuple[str, ...] = ()
+    added_at: tuple[Location, ...] = ()
     registered: bool = False
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    """What it was given beside its ranks, as the members of its group must agree on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """A method is run; `tracked` says that autograd records it (`fexecute` with `requires_grad=True`)."""
+    """A method is run; `tracked` says that autograd records it (`requires_grad=True`)."""
 
     method: str
     inputs: tuple[str, ...]
@@ -105,6 +108,8 @@ class Execute:
     forward: bool
     tracked: bool
     source: Location
+    skipped_at: Location | None = None
+    """Where gradient reduction was switched off, where it still is when the method runs."""
 
 
 @dataclass(frozen=True, slots=True)

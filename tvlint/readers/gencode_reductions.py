@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
+from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_built import Built
-from tvlint.readers.gencode_records import Execute, RankFile, RunBackward
+from tvlint.readers.gencode_records import Execute, RankFile, Reducer, RunBackward
 
 
 def error(
@@ -21,7 +23,17 @@ def error(
 
 def reducers(file: RankFile) -> Iterator[Finding]:
     """A weight is in one reducer at most; reducers are added to the module and run."""
-    called = {file.methods[action.method].reduces for action in file.actions if isinstance(action, Execute)}
+    skipped: dict[str, list[tuple[Location, Location]]] = {}
+    runs: dict[str, list[Location]] = {}
+    off = False
+    for action in file.actions:
+        if isinstance(action, RunBackward):
+            off = action.skips_reducer
+        if not isinstance(action, Execute) or not file.methods[action.method].reduces:
+            continue
+        runs.setdefault(file.methods[action.method].reduces, []).append(action.source)
+        if action.skipped_at is not None:
+            skipped.setdefault(file.methods[action.method].reduces, []).append((action.skipped_at, action.source))
     reduced: dict[str, str] = {}
     for reducer in file.reducers.values():
         for weight in reducer.weights:
@@ -37,13 +49,44 @@ def reducers(file: RankFile) -> Iterator[Finding]:
         if not reducer.registered:
             said = f"`{reducer.name}` is made on rank {file.rank} and never added to the module, so it reduces nothing"
             yield error("reducer-never-called", said, reducer.source, "add `self.add_reducer(...)`", ranks=(file.rank,))
-        elif reducer.name not in called:
+        elif len(runs.get(reducer.name, ())) > 1:
+            first, again, *_ = runs[reducer.name]
+            said = f"`{reducer.name}` is run twice in the training step of rank {file.rank}"
+            help = "it sums over the ranks what it has summed already: run it once, after the last backward"
+            yield error("doubled-gradient-reduction", said, again, help, (Related("run here before", first),), (file.rank,))
+        elif reducer.name not in runs:
             said = f"`{reducer.name}` is never run in the training step of rank {file.rank}"
             help = "run its method after the last backward, else gradients stay those of one replica"
             yield error("reducer-never-called", said, reducer.source, help, ranks=(file.rank,))
+        for place, source in () if reducer.asynchronous and off else skipped.get(reducer.name, ()):
+            said = f"`{reducer.name}` is run on rank {file.rank} while `RuntimeFlag.skip_reducer` is on, and reduces nothing"
+            help = "set it to False for the last backward, else gradients stay those of one replica"
+            yield error("reducer-never-called", said, place, help, (Related("run here", source),), (file.rank,))
         if reducer.reduce not in ("sum", "avg", "mean"):
             said = f"`{reducer.name}` reduces gradients with `{reducer.reduce}`"
             yield error("wrong-reducer-group", said, reducer.source, "gradients of replicas are summed", ranks=(file.rank,))
+
+
+def same_order(replicas: Iterable[tuple[RankFile, ...]]) -> None:
+    """Raises ReadError where ranks lay out the buffer that they reduce together in another order, at the rank at odds.
+
+    That is the one with what fewer ranks of all replicas say, else the last.
+    """
+    reducers = [one for files in replicas for file in files for one in file.reducers.values()]
+    said = Counter(one.weights for one in reducers)
+    known: dict[tuple[frozenset[int], frozenset[str]], Reducer] = {}
+    for reducer in (one for one in reducers if len(one.ranks) > 1):
+        other = known.setdefault((frozenset(reducer.ranks), frozenset(reducer.weights)), reducer)
+        if len(other.weights) != len(reducer.weights) or other.weights == reducer.weights:
+            continue
+        odd, usual = sorted((reducer, other), key=lambda one: said[one.weights])
+        index = next(i for i, (own, its) in enumerate(zip(odd.weights, usual.weights, strict=True)) if own != its)
+        raise ReadError(
+            f"`{odd.name}` has `{odd.weights[index]}` as parameter {index + 1} where another rank has"
+            f" `{usual.weights[index]}`, so gradients of different parameters are summed",
+            odd.added_at[index],
+            "ranks reduce one buffer of all gradients together: add parameters in one order",
+        )
 
 
 def unreduced(built: Built) -> Iterator[Finding]:
@@ -112,8 +155,18 @@ def reducer_groups(built: Built) -> Iterator[Finding]:
                 yield error("wrong-reducer-group", said, reducer.source, help, ranks=(file.rank,))
                 continue
             for other in own:
-                weights = [set(one.weights) for one in files[other].reducers.values() if set(one.ranks) == set(reducer.ranks)]
-                if set(reducer.weights) not in weights:
-                    said = f"`{reducer.name}` of rank {file.rank} has no counterpart with the same parameters on rank {other}"
-                    yield error("wrong-reducer-group", said, reducer.source, ranks=(file.rank, other))
+                same = [one for one in files[other].reducers.values() if set(one.ranks) == set(reducer.ranks)]
+                odd = _odd(reducer, same)
+                if odd:
+                    said = f"`{reducer.name}` of rank {file.rank} has no counterpart with the same {odd} on rank {other}"
+                    help = "ranks reduce one buffer of all gradients together: generate the code again"
+                    yield error("wrong-reducer-group", said, reducer.source, help, ranks=(file.rank, other))
                     break
+
+
+def _odd(reducer: Reducer, others: list[Reducer]) -> str:
+    """In what a reducer is unlike all those of another rank over the same ranks; empty where it is like one of them."""
+    same = [one for one in others if set(one.weights) == set(reducer.weights)]
+    if not same:
+        return "parameters"
+    return "" if any(one.settings == reducer.settings for one in same) else "settings"

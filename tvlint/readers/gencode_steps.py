@@ -44,7 +44,10 @@ class Steps:
         self.live: set[str] = set()
         self.first_use: dict[str, Execute] = {}
         self.runs: list[tuple[Execute, int]] = []
+        self.backwards: dict[str, list[tuple[int, RunBackward]]] = {}
         self.gradients = _gradient_names(file)
+        self.started: set[str] = set()
+        self.untracked: dict[str, Location] = {}
         self.ready: dict[str, set[str]] = {}
 
     def known(self, name: str) -> str:
@@ -59,6 +62,7 @@ class Steps:
     def write(self, names: Sequence[str], batch: int) -> None:
         for name in names:
             self.alias.pop(name, None)
+            self.untracked.pop(name, None)
             self.live.add(name)
             self.batch_of[name] = batch
 
@@ -94,7 +98,8 @@ class Steps:
     def execute(self, action: Execute) -> None:
         method = self.file.methods[action.method]
         if method.reduces:
-            self._reduce(method, action.source)
+            if action.skipped_at is None:
+                self._reduce(method, action.source)
             return
         name = cell_name(self.rank, action.method)
         inputs = self.read(action.inputs, action.source)
@@ -114,6 +119,7 @@ class Steps:
             if inner in self.built.kinds and inner not in self.built.disputed:
                 self.built.declare(outer, self.built.kinds[inner], self._role(outer))
         self.write(action.outputs, batch)
+        self.untracked.update(dict.fromkeys(action.outputs, action.source) if not action.tracked else {})
         handed = dict(zip(body.inputs, inputs, strict=True))
         self.built.objects.update(
             outer for inner, outer in zip(body.outputs, action.outputs, strict=False) if handed.get(inner) in self.built.objects
@@ -187,6 +193,9 @@ class Steps:
             raise ReadError(f"`{method.name}` runs `{method.reduces}`, which is no reducer", method.source)
         if not reducer.asynchronous:
             self.reduced(reducer, cell_name(self.rank, method.name), source)
+        elif reducer.name not in self.started:
+            said = f"`{reducer.name}` is waited for, and no backward before has given it the gradients of all its parameters"
+            raise ReadError(said, source, "an asynchronous reducer is waited for after the last backward")
 
     def reduced(self, reducer: Reducer, name: str, source: Location) -> None:
         if not reducer.registered:

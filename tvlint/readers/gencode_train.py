@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from tvlint.ir.location import Location
 from tvlint.readers.gencode_nodes import Nodes, arguments_of
 from tvlint.readers.gencode_records import Action, ClearGradients, Delete, Execute, Load, RankFile, Rename, RunBackward
 from tvlint.readers.gencode_syntax import dotted
@@ -66,7 +67,7 @@ class _Train:
             raise self.nodes.fail(function, "`_train_step` does not take the model and a data loader")
         model, *loaders = arguments
         self.found.train_source = self.nodes.source.at(function)
-        skips = {"skip_reducer": False, "skip_zero_grad": False}
+        skips: dict[str, Location | None] = {"skip_reducer": None, "skip_zero_grad": None}
         for index, node in enumerate(function.body):
             match node:
                 case ast.Assign(targets=[ast.Name(id="_")], value=ast.Constant(value=None)):
@@ -74,12 +75,12 @@ class _Train:
                 case ast.Assign(targets=[ast.Attribute() as target], value=ast.Constant(value=bool(flag))) if (
                     dotted(target).startswith(FLAGS) and target.attr in skips
                 ):
-                    skips[target.attr] = flag
+                    skips[target.attr] = self.nodes.source.at(node) if flag else None
                     self.found.switches_reducers |= target.attr == "skip_reducer"
                 case ast.Expr(value=ast.Call(func=func, args=[])) if dotted(func) == f"{model}.zero_grad":
                     if not skips["skip_zero_grad"] and any(isinstance(own, RunBackward) for own in self.found.actions):
                         raise self.nodes.fail(node, "gradients are cleared after a `backward` of the same step made some")
-                    self.found.actions.append(ClearGradients(skips["skip_zero_grad"], self.nodes.source.at(node)))
+                    self.found.actions.append(ClearGradients(skips["skip_zero_grad"] is not None, self.nodes.source.at(node)))
                 case ast.Delete(targets=targets):
                     self.found.actions.append(Delete(tuple(dotted(target) for target in targets)))
                 case ast.Return(value=value) if index == len(function.body) - 1:
@@ -94,15 +95,23 @@ class _Train:
                     raise self.nodes.unknown(node, "`_train_step`")
 
     def _action(
-        self, node: ast.Assign, outputs: tuple[str, ...], call: ast.Call, model: str, loaders: list[str], skips: bool
+        self,
+        node: ast.Assign,
+        outputs: tuple[str, ...],
+        call: ast.Call,
+        model: str,
+        loaders: list[str],
+        skipped_at: Location | None,
     ) -> Action:
         callee = dotted(call.func)
         source = self.nodes.source.at(node)
         if callee == "next":
-            (loader,) = self.nodes.starred(call.args, call) or ("",)
-            if loader not in loaders:
-                raise self.nodes.fail(node, f"`next` of `{loader}`, which is no data loader")
-            return Load(loader, outputs, source)
+            given = self.nodes.starred(call.args, call)
+            if len(given) != 1 or call.keywords:
+                raise self.nodes.fail(node, f"`next` is given {len(given)} values and takes one data loader")
+            if given[0] not in loaders:
+                raise self.nodes.fail(node, f"`next` of `{given[0]}`, which is no data loader")
+            return Load(given[0], outputs, source)
         if callee == f"{EXECUTOR}.backward":
             if len(call.args) != 4 or call.keywords:
                 raise self.nodes.fail(node, "`backward` does not have its four arguments")
@@ -113,7 +122,7 @@ class _Train:
             if len(made) != len(gradients):
                 said = f"`backward` of `{segment}` is given {len(made)} results and {len(gradients)} gradients for them"
                 raise self.nodes.fail(node, said, "each result has a gradient, or None where it is the loss")
-            return RunBackward(str(segment), inputs, made, gradients, outputs, skips, source)
+            return RunBackward(str(segment), inputs, made, gradients, outputs, skipped_at is not None, source)
         if callee in (f"{EXECUTOR}.fexecute", f"{EXECUTOR}.aexecute"):
             forward = callee.endswith("fexecute")
             rest = call.args[1:] if forward else call.args
@@ -127,7 +136,7 @@ class _Train:
             expected = len(self.found.methods[method].arguments)
             if len(inputs) != expected:
                 raise self.nodes.fail(node, f"`{method}` is given {len(inputs)} values and takes {expected}")
-            return Execute(method, inputs, outputs, forward, tracked, source)
+            return Execute(method, inputs, outputs, forward, tracked, source, skipped_at)
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=old), attr="detach"), args=[], keywords=[]) if len(outputs) == 1:
                 return Rename(outputs[0], old)

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from oracle.further import FORWARD as FURTHER
+
 Array: TypeAlias = npt.NDArray[Any]
 Attributes: TypeAlias = Mapping[str, Any]
 Forward: TypeAlias = Callable[[list[Any], Attributes], tuple[Array, ...]]
@@ -155,38 +157,6 @@ def _embedding(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
     return (values[1][rows] * inside[..., None],)
 
 
-def _without_shape(values: list[Any]) -> list[Any]:
-    """The operands of a normalisation without the shape that follows the first."""
-    return [values[0], *values[2:]] if len(values) > 1 and isinstance(values[1], tuple) else values
-
-
-def _layer_norm(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
-    values = _without_shape(values)
-    x = values[0]
-    centred = x - x.mean(axis=-1, keepdims=True)
-    out = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + attributes.get("eps", 1e-5))
-    for position, combine in ((1, np.multiply), (2, np.add)):
-        if len(values) > position and values[position] is not None:
-            out = combine(out, values[position])
-    return (out,)
-
-
-def _rms_norm(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
-    values = _without_shape(values)
-    x = values[0]
-    out = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + attributes.get("eps", 1e-5))
-    return (out * values[1] if len(values) > 1 and values[1] is not None else out,)
-
-
-def _cross_entropy(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
-    logits, labels = values
-    picked = -np.log(softmax(logits, 1))[np.arange(len(labels)), labels.astype(int)]
-    reduction = attributes.get("reduction", "mean")
-    if reduction == "none":
-        return (picked,)
-    return (np.reshape(picked.sum() / (len(labels) if reduction == "mean" else 1), (1,)),)
-
-
 def kept_of(values: Array, share: float) -> Array:
     """What dropout multiplies the elements with: what is drawn follows from their values, the same wherever they are."""
 
@@ -278,14 +248,6 @@ def _amax(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
 
 def _unsqueeze(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
     return (np.expand_dims(values[0], int(attributes["dim"])),)
-
-
-def _nll(values: list[Any], attributes: Attributes) -> tuple[Array, ...]:
-    picked = -values[0][np.arange(len(values[1])), values[1].astype(int)]
-    reduction = attributes.get("reduction", "mean")
-    if reduction == "none":
-        return (picked,)
-    return (np.reshape(picked.sum() / (len(picked) if reduction == "mean" else 1), (1,)),)
 
 
 def places(chosen: Array, experts: int, capacity: int) -> list[tuple[int, int, int, int, int]]:
@@ -426,9 +388,6 @@ FORWARD: dict[str, Forward] = {
     "view": _view,
     "reshape": _view,
     "embedding": _embedding,
-    "layer_norm": _layer_norm,
-    "rms_norm": _rms_norm,
-    "cross_entropy": _cross_entropy,
     "apply_rotary_emb": _rotary,
     "create_mask": _create_mask,
     "apply_mask": _apply_mask,
@@ -439,12 +398,12 @@ FORWARD: dict[str, Forward] = {
     "masked_gather": _masked_gather,
     "amax": _amax,
     "unsqueeze": _unsqueeze,
-    "nll_loss": _nll,
     "moe_dispatch": _dispatch,
     "moe_combine": _combine,
     "topk": _topk,
     "einsum": _einsum,
     "nnscaler_moe_gmm": _grouped,
+    **FURTHER,
 }
 """By the last part of the emitted function's name."""
 
@@ -503,7 +462,7 @@ def forward(op: str, values: list[Any], attributes: Attributes) -> tuple[Array, 
     function = FORWARD.get(op.rsplit(".", 1)[-1])
     if function is None:
         raise FailureError(f"no operator `{op}`")
-    if not attributes.keys() <= KEYWORDS:
+    if op.rsplit(".", 1)[-1] not in FURTHER and not attributes.keys() <= KEYWORDS:
         raise FailureError(f"`{op}` has no keyword {sorted(attributes.keys() - KEYWORDS)}")
     try:
         return function(values, attributes)

@@ -30,6 +30,7 @@ from oracle.functions import (
     sigmoid,
     softmax,
 )
+from oracle.further import BACKWARD as FURTHER
 
 Gradients: TypeAlias = "list[Array | None]"
 """One per operand; None for constants and operands that no gradient reaches."""
@@ -149,40 +150,6 @@ def _embedding(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attribut
     return [None, to_weight]
 
 
-def _rms_norm(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
-    x = v[0]
-    scale = 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + a.get("eps", 1e-5))
-    weight = v[1] if len(v) > 1 and v[1] is not None else None
-    inner = g[0] if weight is None else g[0] * weight
-    found: Gradients = [scale * inner - x * scale**3 * (inner * x).mean(axis=-1, keepdims=True)]
-    if len(v) > 1:
-        found.append(None if weight is None else folded(g[0] * x * scale, weight))
-    return found
-
-
-def _layer_norm(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
-    centred = v[0] - v[0].mean(axis=-1, keepdims=True)
-    scale = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + a.get("eps", 1e-5))
-    weight = v[1] if len(v) > 1 and v[1] is not None else None
-    inner = g[0] if weight is None else g[0] * weight
-    through = scale * inner - centred * scale**3 * (inner * centred).mean(axis=-1, keepdims=True)
-    found: Gradients = [through - through.mean(axis=-1, keepdims=True)]
-    if len(v) > 1:
-        found.append(None if weight is None else folded(g[0] * centred * scale, weight))
-    if len(v) > 2:
-        found.append(None if v[2] is None else folded(g[0], v[2]))
-    return found
-
-
-def _cross_entropy(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
-    logits, labels = v
-    reduction = a.get("reduction", "mean")
-    hit = np.zeros_like(logits)
-    hit[np.arange(len(labels)), labels.astype(int)] = 1
-    each = g[0][:, None] if reduction == "none" else g[0].reshape(()) / (len(labels) if reduction == "mean" else 1)
-    return [(softmax(logits, 1) - hit) * each, None]
-
-
 def _attention(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
     query, key, value, mask = attended(v, a)
     scores = scores_of(query, key, a, mask)
@@ -229,14 +196,6 @@ def _amax(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -
     hit = v[0] == v[0].max(axis=over, keepdims=True)
     wide = g[0] if a.get("keepdim") or over is None else np.expand_dims(g[0], over)
     return [wide * hit / hit.sum(axis=over, keepdims=True)]
-
-
-def _nll(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
-    reduction = a.get("reduction", "mean")
-    each = g[0] if reduction == "none" else g[0].reshape(()) / (len(v[1]) if reduction == "mean" else 1)
-    to_rows = np.zeros_like(v[0])
-    to_rows[np.arange(len(v[1])), v[1].astype(int)] = -each
-    return [to_rows, None]
 
 
 def _dispatch(v: list[Any], out: tuple[Array, ...], g: list[Array], a: Attributes) -> Gradients:
@@ -338,9 +297,6 @@ BACKWARD: dict[str, Rule] = {
     "view": _view,
     "reshape": _view,
     "embedding": _embedding,
-    "layer_norm": _layer_norm,
-    "rms_norm": _rms_norm,
-    "cross_entropy": _cross_entropy,
     "apply_rotary_emb": _rotary,
     "create_mask": lambda v, out, g, a: [None] * len(v),
     "apply_mask": lambda v, out, g, a: [g[0], None],
@@ -351,12 +307,12 @@ BACKWARD: dict[str, Rule] = {
     "masked_gather": _masked_gather,
     "amax": _amax,
     "unsqueeze": lambda v, out, g, a: [g[0].reshape(v[0].shape)],
-    "nll_loss": _nll,
     "moe_dispatch": _dispatch,
     "moe_combine": _combine,
     "topk": _topk,
     "einsum": _einsum,
     "nnscaler_moe_gmm": _grouped,
+    **FURTHER,
 }
 assert BACKWARD.keys() == FORWARD.keys()
 

@@ -20,6 +20,8 @@ def is_integer(dtype: str) -> bool:
 def logical_array(name: str, shape: tuple[int, ...], dtype: str, below: int, seed: int) -> Array:
     """The value that every plan gives the logical name: small reals, or integers under `below`."""
     random = np.random.default_rng([zlib.crc32(name.encode()), seed])
+    if dtype.rsplit(".", 1)[-1] == "bool":
+        return random.integers(0, 2, shape).astype(float)
     if is_integer(dtype):
         return random.integers(0, below, shape).astype(float)
     return np.asarray(random.uniform(0.3, 1.0, shape) * random.choice([-1.0, 1.0], shape))
@@ -29,14 +31,21 @@ def box_of(tensor: Tensor, plan: Plan, rank: int) -> tuple[tuple[int, ...], Box]
     """The whole shape of `tensor`, and the box of it that `rank` holds, from its region or its placements."""
     whole = tensor.whole if tensor.whole is not None else tensor.shape
     box = tensor.region if tensor.region is not None else tuple((0, size) for size in whole)
-    for name, placement in (tensor.placements or {}).items():
+    placements = (tensor.placements or {}) if tensor.region is None else {}
+    for name in (axis.name for axis in plan.mesh.axes):
+        placement = placements.get(name)
         if isinstance(placement, Partial) or (isinstance(placement, Shard) and (placement.order or placement.parts)):
             raise NotImplementedError("a start value that is partial or placed in several pieces")
         if isinstance(placement, Shard):
-            low, high = box[placement.dim]
-            size = (high - low) // plan.mesh.axis_size(name)
+            if not -len(box) <= placement.dim < len(box):
+                raise FailureError(f"`{tensor.name}` is split along dimension {placement.dim}")
+            dim = placement.dim % len(box)
+            low, high = box[dim]
+            size, rest = divmod(high - low, plan.mesh.axis_size(name))
+            if rest:
+                raise FailureError(f"`{tensor.name}` does not divide over `{name}`")
             at = low + plan.mesh.coordinates(rank)[name] * size
-            box = (*box[: placement.dim], (at, at + size), *box[placement.dim + 1 :])
+            box = (*box[:dim], (at, at + size), *box[dim + 1 :])
     if len(box) != len(whole) or any(not 0 <= low < high <= size for (low, high), size in zip(box, whole, strict=True)):
         raise FailureError(f"`{tensor.name}` claims {box} of {whole}")
     if tuple(high - low for low, high in box) != tensor.shape:

@@ -880,7 +880,7 @@ SCENARIOS = (
     *variants(
         "fp8",
         _FP8,
-        ("amax not reduced", "bias-added-to-partial", (
+        ("amax not reduced", "partial-through-nonlinear", (
             (
                 "  axr = all-reduce max(ax) over tp\n",
                 "  axr = clone(ax)\n",

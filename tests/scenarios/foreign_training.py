@@ -575,7 +575,7 @@ SCENARIOS = (
                 "  tot0 = add(nw, nn)\n  tot = all-reduce(tot0) over tp\n",
             ),
         )),
-        ("norm of unreduced grads", "bias-added-to-partial", (
+        ("norm of unreduced grads", "partial-through-nonlinear", (
             (
                 "sqw = pow(gw, 2)",
                 "sqw = pow(grad(w), 2)",

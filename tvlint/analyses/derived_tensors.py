@@ -38,6 +38,9 @@ def derive_tensors(
     is its gradient, and what is made from gradients is one.
     """
     found = dict(tensors)
+    for name in open_roles & found.keys():
+        if found[name].role is Role.GRADIENT and _named_after(name, found):
+            found[name] = replace(found[name], gradient_of=_named_after(name, found))
     pending = list(operators)
     undecided = set(open_roles)
     for _ in range(_ROUNDS):

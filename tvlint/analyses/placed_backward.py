@@ -7,8 +7,9 @@ from math import prod
 
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.placed import On, Placed
+from tvlint.analyses.placed_binding import bind
 from tvlint.analyses.placed_compute import Form, gradient_form
-from tvlint.analyses.placed_forward import apply, bind
+from tvlint.analyses.placed_forward import apply
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_backward
 from tvlint.analyses.placed_varying import differing

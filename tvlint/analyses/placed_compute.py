@@ -28,6 +28,8 @@ class Form:
     constant: bool = False
     greatest: frozenset[str] = frozenset()
     merged: frozenset[str] = frozenset()
+    rising: bool = False
+    """The result grows with the only operand: the greatest of the results is the result of the greatest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Wrong:
     other: int = -1
 
 
-def forms(bound: Bound, constant: bool) -> Iterator[Form]:
+def forms(bound: Bound, constant: bool, rising: bool = False) -> Iterator[Form]:
     """The contraction of every output.
 
     A table that is looked up in by indices may be split over its rows: each rank gives what it holds and zero for the rest.
@@ -55,7 +57,7 @@ def forms(bound: Bound, constant: bool) -> Iterator[Form]:
         unused = frozenset(range(len(bound.operands))) - used
         yield Form(
             bound.operands, output, bound.reduced | rows, bound.averaged, bound.whole - rows - greatest - mapped,
-            bound.linear, bound.shape_only | unused, constant, greatest, merged,
+            bound.linear, bound.shape_only | unused, constant, greatest, merged, rising,
         )  # fmt: skip
 
 
@@ -182,6 +184,8 @@ def _partial(
     """What is wrong with the use of partial operands, if anything."""
     first = partial[0]
     kinds = {placement.reduce for placement in (operands[at] for at in partial) if isinstance(placement, Partial)}
+    if form.rising and len(form.operands) == 1 and kinds <= {"max", "min"}:
+        return None
     for at in partial:
         if not any(at in group for group in form.linear):
             return Wrong("constant" if form.constant and len(form.operands) == 1 else "nonlinear", at)

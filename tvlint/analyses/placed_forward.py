@@ -8,8 +8,9 @@ from fractions import Fraction
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.placed import On, Placed, Where, is_whole
 from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES, traded_axes
+from tvlint.analyses.placed_binding import bind
 from tvlint.analyses.placed_compute import Form, Wrong, forms, on_axis
-from tvlint.analyses.placed_opaque import attended, greatest, is_split, looked_up, loss_spec, over_shards, unpacked
+from tvlint.analyses.placed_opaque import attended, greatest, is_split, looked_up, over_shards, unpacked
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_compute
 from tvlint.analyses.placed_states import states
@@ -19,8 +20,7 @@ from tvlint.analyses.updates import is_step
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Compute, Literal, Role
 from tvlint.ops.nonlinear import never_linear
-from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import Family
 
 _RENAMED = {
     "constant": "bias-added-to-partial",
@@ -32,26 +32,9 @@ _RENAMED = {
     "shuffled": "pieces-not-in-rank-order",
 }
 
-
-def bind(walk: Walk, operator: Compute) -> tuple[OpSpec, Bound, list[str]] | None:
-    """The operator's meaning, its annotation for this use and its tensor operands; None where the table does not have it."""
-    spec = spec_of(operator.op) or loss_spec(operator)
-    if spec is None:
-        return None
-    names = [name for name in operator.inputs if not isinstance(name, Literal)]
-    for shape_of in (walk.whole, walk.shape):
-        shapes = [operand if isinstance(operand, Literal) else shape_of(operand) for operand in operator.inputs]
-        outputs = [walk.shape(name) for name in operator.outputs]
-        known = [shape for shape in shapes if shape is not None]
-        if len(known) < len(shapes):
-            continue
-        try:
-            bound = spec.bind(Call(operator.op, tuple(known), operator.attributes, tuple(o or () for o in outputs)))
-        except (UnsupportedError, IndexError, ValueError, TypeError):
-            continue
-        if len(bound.operands) <= len(names):
-            return spec, bound, names
-    return None
+_ADDING = frozenset({"add", "sub", "rsub"})
+_RISING = frozenset({"add", "sub", "clamp", "clamp_min", "clamp_max", "relu", "exp", "log", "sqrt", "sigmoid", "tanh"})
+"""Functions of one tensor that grow with it."""
 
 
 def compute(walk: Walk, operator: Compute) -> None:
@@ -78,12 +61,21 @@ def compute(walk: Walk, operator: Compute) -> None:
         _reshape(walk, operator, names[0])
         return
     constant = annotation.draws is None and any(isinstance(operand, Literal) for operand in operator.inputs)
-    results = list(forms(annotation, constant))
+    results = list(forms(annotation, constant, _rises(operator, spec.name)))
     for position, name in enumerate(operator.outputs):
         if position < len(results):
             apply(walk, results[position], names, name, spec.name)
         else:
             walk.store(name, {}, {})
+
+
+def _rises(operator: Compute, name: str) -> bool:
+    """Whether the operator is a function of its first operand alone that grows with it."""
+    if not operator.inputs or not isinstance(operator.inputs[0], str) or any(isinstance(i, str) for i in operator.inputs[1:]):
+        return False
+    factors = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
+    positive = len(factors) == 1 and isinstance(factors[0], int | float) and factors[0] > 0
+    return name.replace("-", "_") in _RISING or (name in ("mul", "div") and positive)
 
 
 def _biased(walk: Walk, operator: Compute, product: Compute, at: int) -> None:
@@ -217,6 +209,8 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
         return
     if rule == "mismatched" and axis in DATA_AXES - SEQUENCE_AXES and _own_batches(walk, axis, operator, name, other):
         return
+    if rule == "constant" and operator not in _ADDING:
+        rule = "nonlinear"
     if rule == "sum":
         tensor = walk.plan.tensors.get(other)
         rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"

@@ -24,6 +24,8 @@ def reduce(walk: Walk, operator: ReduceGradients) -> None:
         for gradient in _gradients_of(walk, weight):
             of_reducer(walk, operator, gradient, axes)
             walk.values[gradient] = Placed(_reduced(walk, operator, gradient, weight, axes), walk.value(gradient).origin)
+            if operator.scatter:
+                walk.scattered[gradient] = frozenset(axes or ())
 
 
 def _reduced(walk: Walk, operator: ReduceGradients, gradient: str, weight: str, axes: tuple[str, ...] | None) -> dict[str, On]:

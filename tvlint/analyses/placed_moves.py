@@ -54,7 +54,8 @@ def communicate(walk: Walk, operator: Communicate) -> None:
             if rule == "doubled-allreduce" and _is_share(walk, source, axes or ()):
                 on[axis], rule = Replicate(), ""
             if rule:
-                walk.say(rule, source, axis, operator.kind.value, operator.reduce or "sum")
+                reduce = "" if rule == "missing-allreduce" else operator.reduce or "sum"
+                walk.say(rule, source, axis, operator.kind.value, reduce)
         origin = {axis: place for axis, place in value.origin.items() if isinstance(on.get(axis), Partial)}
         walk.store(name, on, origin)
     for name in operator.outputs[len(operator.inputs) :]:

@@ -86,11 +86,14 @@ def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
 
 
 def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
-    """How the result of an attention without annotation lies: like queries, keys and values where they all lie alike."""
+    """How the result of an attention without annotation lies: like its queries, where keys and values do or are whole."""
     if not is_attention(operator) or len(operands) < 3:
         return {}
-    alike = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
-    return {axis: on[0] for axis, on in alike.items() if isinstance(on[0], Replicate | Shard) and on.count(on[0]) == 3}
+    each = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
+    return {
+        axis: own for axis, (own, keys, values) in each.items()
+        if isinstance(own, Replicate | Shard) and keys == values and (keys == own or isinstance(keys, Replicate))
+    }  # fmt: skip
 
 
 def is_split(operator: Compute) -> bool:

@@ -21,23 +21,25 @@ from tvlint.ops.spec import ONE, Bound
 _KEEPS = frozenset(
     {
         "to", "float", "half", "bfloat16", "double", "identity", "clone", "contiguous", "view", "reshape", "squeeze",
-        "unsqueeze", "detach", "type_as",
+        "unsqueeze", "detach", "type_as", "flatten", "ravel", "unflatten", "transpose", "permute", "t", "narrow", "split",
+        "chunk", "unbind", "cat", "concat", "stack",
     }
 )  # fmt: skip
 
 
 def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
     """The factor of the result: a sum or mean has one, and a number of those keeps or changes it."""
+    last = operator.op.rsplit(".", 1)[-1]
+    if last in _KEEPS or last == "add":
+        _of_parts(walk, operator, last)
     if len(operator.outputs) != 1:
         return
-    output, last = operator.outputs[0], operator.op.rsplit(".", 1)[-1]
+    output = operator.outputs[0]
     tensors = [name for name in operator.inputs if isinstance(name, str)]
     literals = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
     scale = walk.scales.get(tensors[0]) if tensors else None
     if scale is not None and len(tensors) == 1:
-        if last in _KEEPS:
-            walk.scales[output] = scale
-        elif last in ("mul", "div", "truediv") and len(literals) == 1 and isinstance(operator.inputs[0], str):
+        if last in ("mul", "div", "truediv") and len(literals) == 1 and isinstance(operator.inputs[0], str):
             number = _fraction(literals[0])
             if number is not None:
                 walk.scales[output] = replace(scale, factor=scale.factor * (number if last == "mul" else 1 / number))
@@ -51,6 +53,17 @@ def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
     shape = walk.shape(output)
     if scale is None and bound is not None and shape is not None and prod(shape) == 1:
         _of_reduction(walk, bound, tensors, output)
+
+
+def _of_parts(walk: Walk, operator: Compute, last: str) -> None:
+    """What is put together from gradients of one factor, or taken out of them, has that factor too."""
+    scales = [walk.scales.get(name) for name in operator.inputs if isinstance(name, str)]
+    if not scales or scales[0] is None or scales.count(scales[0]) < len(scales) or (last == "add" and len(scales) < 2):
+        return
+    for output in operator.outputs:
+        walk.scales[output] = scales[0]
+        if any(name in walk.averaging for name in operator.inputs if isinstance(name, str)):
+            walk.averaging.add(output)
 
 
 def _of_reduction(walk: Walk, bound: Bound, tensors: Sequence[str], output: str) -> None:
@@ -140,8 +153,9 @@ def judge_loss(walk: Walk, name: str) -> None:
 def judge_gradient(walk: Walk, gradient: str, weight: str) -> None:
     """Says where the gradient that a weight is updated with is another multiple of that of the mean loss than 1."""
     scale, batches = walk.scales.get(gradient), walk.plan.micro_batches
-    on = walk.value(gradient).on
-    if scale is None or not all(is_whole(on.get(axis)) or isinstance(on.get(axis), Shard) for axis in walk.axes):
+    on, scattered = walk.value(gradient).on, walk.scattered.get(gradient, frozenset())
+    complete = all(is_whole(on.get(axis)) or isinstance(on.get(axis), Shard) or axis in scattered for axis in walk.axes)
+    if scale is None or not complete:
         return
     ratio = _odd(walk, scale, {Fraction(1), Fraction(1, batches)})
     total = scale.factor * prod(scale.sizes)

@@ -59,6 +59,8 @@ class Walk:
         """Values that computations and collectives take further."""
         self.averaging: set[str] = set()
         """Gradients that were averaged or divided on the way."""
+        self.scattered: dict[str, frozenset[str]] = {}
+        """The axes over which a reducer leaves complete pieces of gradients, along dimensions that it does not state."""
 
     def value(self, name: str) -> Placed:
         """How `name` lies; unknown until it is produced, or declared and trusted."""

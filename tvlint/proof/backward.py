@@ -6,7 +6,8 @@ from tvlint.ir.plan import Backward, Compute, Literal
 from tvlint.ops.spec import Family, UnsupportedError
 from tvlint.proof.apply import Mismatch, gradient_use, is_zero, run
 from tvlint.proof.blame import blame, tell
-from tvlint.proof.forward import checked
+from tvlint.proof.forward import checked, scaled_gradient
+from tvlint.proof.identities import factor_of
 from tvlint.proof.lookup import assign, gradient_value
 from tvlint.proof.machine import Machine, RankState, Saved, Slot
 from tvlint.proof.merging import ATTENTION, merge_gradient, part_gradient
@@ -144,7 +145,11 @@ def evaluated_vjp(
     if saved.family is Family.MERGE or any(gradient.fold is not None for gradient in gradients.values()):
         return vjp_of_parts(machine, saved, inputs, position, gradients)
     use = gradient_use(saved.op, saved.bound, position, inputs, gradients)
-    return "absent" if use is None else run(machine.world, use, machine.total_slots)
+    if use is None:
+        return "absent"
+    result = run(machine.world, use, machine.total_slots)
+    factor = factor_of(saved.op, saved.bound.attributes) if len(inputs) == 1 else None
+    return result if factor is None else scaled_gradient(machine, gradients[0], result, factor)
 
 
 def vjp_of_parts(

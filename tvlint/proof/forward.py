@@ -158,7 +158,12 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
     saved = evaluated_once(machine, name, bound, values, call)
     factor = factor_of(name, bound.attributes) if len(values) == 1 else None
-    return saved if factor is None else scaled_gradient(machine, saved, factor)
+    if factor is None:
+        return saved
+    (value,), (result,) = saved.inputs, saved.outputs
+    if value is None or result is None:
+        return saved
+    return replace(saved, outputs=(scaled_gradient(machine, value, result, factor),))
 
 
 def takes_everything(spec: OpSpec, operator: Compute, shape: tuple[int, ...]) -> bool:
@@ -176,12 +181,13 @@ def takes_everything(spec: OpSpec, operator: Compute, shape: tuple[int, ...]) ->
     return len(bound.outputs[0]) == len(shape) and taken == [(0, size, 1) for size in shape]
 
 
-def scaled_gradient(machine: Machine, saved: Saved, factor: Fraction) -> Saved:
+def scaled_gradient(machine: Machine, value: Value, result: Value, factor: Fraction) -> Value:
     """A gradient that is multiplied with a constant where the reference does not is a multiple of that gradient."""
-    terms, (value,), (result,) = machine.world.terms, saved.inputs, saved.outputs
-    if value is None or result is None or not terms.foreign(result.term) or not is_gradient(terms, value.term):
-        return saved
-    return replace(saved, outputs=(machine.world.values.scaled(value, factor),))
+    terms = machine.world.terms
+    same = (terms.shape[value.term], terms.slot[value.term]) == (terms.shape[result.term], terms.slot[result.term])
+    if not same or not terms.foreign(result.term) or not is_gradient(terms, value.term):
+        return result
+    return machine.world.values.scaled(value, factor)
 
 
 def more_of_one(machine: Machine, values: tuple[Value, ...]) -> Value:

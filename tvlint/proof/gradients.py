@@ -218,7 +218,7 @@ def judge(
 def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
     subject = f"the gradient of `{name}` on {{ranks}}"
     if value is None:
-        yield Trouble("undecided-gradient", False, f"{subject} depends on something that is wrong or undecided before", rank)
+        yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
         return
     if isinstance(value, str):
         yield Trouble("missing-gradient", True, f"{subject} is never computed", rank)
@@ -228,7 +228,7 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Val
         return
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
     if value.term != right.term:
-        yield Trouble("other-gradient", False, f"{subject} is not the expression that the reference computes", rank)
+        yield _of_many("other-gradient", "is not the expression that the reference computes", name, rank)
     elif value.fold is not None:
         text = f"{subject} is {fold_text(value.fold)}"
         yield Trouble("incomplete-gradient", False, text, rank)
@@ -247,6 +247,11 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Val
             expected="1",
             actual=str(factor),
         )
+
+
+def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:
+    """What one mistake does to the gradients of many weights, told once for all of them."""
+    return Trouble(kind, False, f"the gradient of {{subject}} on {{ranks}} {text}", rank, subject=name, cause=(kind,))
 
 
 def _covers(boxes: list[Box], whole: tuple[int, ...]) -> bool:

@@ -132,7 +132,8 @@ def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[T
         if isinstance(value, Value) and _is_whole(value, shapes[name]):
             gradients[name] = world.values.scaled(value, Fraction(plan.undivided))
         elif value != "none":
-            troubles.append(_odd_gradient(f"the reference's gradient of `{name}` is not whole", rank))
+            odd = _odd_gradient("the reference's gradient of {subject} is not whole", rank)
+            troubles.append(replace(odd, subject=name, cause=("reference-gradient", "not whole")))
     environment = derived.environments.get(rank, {})
     returned = [environment[name] for name in plan.outputs if name in environment]
     if any(value is not None and not value.clean for value in returned):

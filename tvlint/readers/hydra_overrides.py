@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.megatron_options import option_of
 from tvlint.readers.megatron_values import yaml_typed
 from tvlint.readers.shell_evaluate import Evaluation
-from tvlint.readers.shell_state import Command
+from tvlint.readers.shell_strings import readings
 from tvlint.readers.shell_values import (
+    Item,
     Word,
     after,
     before,
@@ -32,8 +33,9 @@ GPUS = (("trainer.n_gpus_per_node", "trainer.nnodes"), ("trainer.devices", "trai
 
 def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
     """What each command overrides in each section that has parallel sizes; never complete."""
-    for command in evaluation.commands:
-        overrides = _overrides(command)
+    launches = [(each, words) for each in evaluation.commands for words in readings(evaluation, each, _has_overrides)]
+    for command, words in launches:
+        overrides = _overrides(words)
         world_size = _world_size(overrides)
         sections = dict.fromkeys(path.rpartition(".")[0] for path in overrides if SIZES.fullmatch(path.rpartition(".")[2]))
         for section in sections:
@@ -49,10 +51,14 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
             yield Configuration(path, FORMAT, framework, settings, {}, section, False, location_of(command.span))
 
 
-def _overrides(command: Command) -> dict[str, Setting]:
+def _has_overrides(words: Sequence[Item]) -> bool:
+    return any(isinstance(item, Word) and OVERRIDE.match(leading_text(item.pieces)) for item in words)
+
+
+def _overrides(words: Sequence[Item]) -> dict[str, Setting]:
     """The overrides of a command by their whole path; the last one wins, as it does in Hydra."""
     found: dict[str, Setting] = {}
-    for item in command.words:
+    for item in words:
         if not isinstance(item, Word):
             continue
         match = OVERRIDE.match(leading_text(item.pieces))

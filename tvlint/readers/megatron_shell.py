@@ -10,25 +10,22 @@ from tvlint.ir.location import Location
 from tvlint.megatron_options import hyphens, is_option
 from tvlint.readers import hydra_overrides
 from tvlint.readers.document import Document, ReadError
-from tvlint.readers.megatron_arguments import Arguments, flag_of, pieces_of, read_arguments
+from tvlint.readers.megatron_arguments import Arguments, flag_of, read_arguments
 from tvlint.readers.megatron_frameworks import framework_of_script, version_of_script
 from tvlint.readers.megatron_launch import split_launch, world_size
 from tvlint.readers.megatron_values import environment_value
 from tvlint.readers.option_mistakes import option_mistakes
 from tvlint.readers.shell_evaluate import Evaluation, evaluate
 from tvlint.readers.shell_lexer import commands_in
-from tvlint.readers.shell_state import Command, as_scalar
+from tvlint.readers.shell_state import Command
+from tvlint.readers.shell_strings import readings
 from tvlint.readers.shell_values import (
     Fork,
     Item,
-    Piece,
     Scalar,
-    Span,
     Text,
     Value,
-    Word,
     known_text,
-    leading_text,
     line_of,
     location_of,
     source_of,
@@ -60,13 +57,14 @@ DISTINCT = frozenset(
         "--use-distributed-optimizer",
     }
 )
-PRINTS = frozenset({"echo", "printf", "logger", "grep", "sed", "awk", "cat", "log", "info", "tee", "test", "["})
 OPENERS = re.compile(
     rb"(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=|(?:export|declare|local|readonly|set|unset|source|\.|if|for|while|case|function|cd|"
     rb"mkdir|echo|torchrun|python3?|srun|sbatch|deepspeed|mpirun|bash|sh|exec|eval|module|conda|pip3?|ulimit|trap|nohup|env|sudo|"
     rb"megatron|swift|ft_launcher|accelerate|nsys|shopt|\[\[?|\{|\()(?=[\s;\"'$]|$)|[A-Za-z_]\w*\s*\(\)|: )"
 )
-FOREIGN = re.compile(rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|\{$)", re.MULTILINE)
+FOREIGN = re.compile(rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|(?<!\)\n)\{$)", re.MULTILINE)
+LINES = re.compile(r"[\\\n]")
+"""What only a text of several lines or of commands holds."""
 HEREDOC = re.compile(rb"<<-?[ \t]*[\"'\\]?[A-Za-z_]")
 """What opens lines of another language in a shell script."""
 SHELL = re.compile(rb"#![^\n]*\b(?:ba|z|k|da)?sh\b")
@@ -115,10 +113,7 @@ def _launches(evaluation: Evaluation, commands: Iterable[Command]) -> Iterable[t
     """Every command that passes Megatron options, looked for also in the strings that it hands to another shell."""
     seen: set[tuple[int, int]] = set()
     for command in commands:
-        first = known_text(command.words[0].pieces) if command.words and isinstance(command.words[0], Word) else None
-        if first in PRINTS:
-            continue
-        for words in _readings(evaluation, command):
+        for words in readings(evaluation, command, lambda words: bool(_options(words))):
             if not is_launch(words):
                 continue
             key = (id(command.span.source), command.span.start)
@@ -126,32 +121,6 @@ def _launches(evaluation: Evaluation, commands: Iterable[Command]) -> Iterable[t
                 continue
             seen.add(key)
             yield command, words
-
-
-def _readings(evaluation: Evaluation, command: Command) -> Iterable[tuple[Item, ...]]:
-    first = known_text(command.words[0].pieces) if command.words and isinstance(command.words[0], Word) else ""
-    if first != "eval" and _options(command.words):
-        yield command.words
-        return
-
-    def lookup(name: str) -> tuple[Piece, ...] | None:
-        scalar = as_scalar(evaluation.variables[name]) if name in evaluation.variables else None
-        return scalar.pieces if scalar is not None else None
-
-    if first == "eval":
-        joined: list[Piece] = []
-        for item in command.words[1:]:
-            joined.extend(pieces_of(item))
-            joined.append(_blank(command.span))
-        yield from commands_in(joined, lookup)
-        return
-    for item in command.words:
-        if isinstance(item, Word) and any(isinstance(piece, Text) and " --" in piece.text for piece in item.pieces):
-            yield from commands_in(item.pieces, lookup)
-
-
-def _blank(span: Span) -> Piece:
-    return Text(" ", span, False)
 
 
 def _options(words: Sequence[Item]) -> list[str]:
@@ -228,8 +197,8 @@ def _from_variables(evaluation: Evaluation) -> list[Configuration]:
         if not any(option in DISTINCT for option in _options(words)) and len(_options(words)) < 3:
             continue
         commands = [words]
-        if isinstance(value, Scalar) and "\\" in leading_text(value.pieces):
-            commands = commands_in(value.pieces, lambda _: None)
+        if isinstance(value, Scalar) and any(isinstance(piece, Text) and LINES.search(piece.text) for piece in value.pieces):
+            commands = [each for each in commands_in(value.pieces, lambda _: None) if _options(each)]
         for command in commands:
             for setting in read_arguments(split_launch(command).arguments).settings:
                 _add(found, setting)

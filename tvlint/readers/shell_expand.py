@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.readers.shell_arithmetic import evaluate_arithmetic
+from tvlint.readers.shell_heredocs import heredoc_text
 from tvlint.readers.shell_quotes import ansi_string, literal, unescaped
 from tvlint.readers.shell_state import DEEPEST, State, as_scalar, directory_of
 from tvlint.readers.shell_syntax import parse
@@ -309,6 +310,11 @@ def _substitution(state: State, node: Node) -> tuple[Piece, ...]:
         return (Text(directory_of(state.source) + (climbs[0] if climbs else ""), span, exact=False),)
     if text.startswith("$((") and text.endswith("))"):
         return _misread_arithmetic(state, text, span)
+    inner = node.named_children
+    if len(inner) == 1 and inner[0].type == "redirected_statement" and text.lstrip("$( \t\n").startswith("cat <<"):
+        written = heredoc_text(state, inner[0], expand_text)
+        if written is not None:
+            return written
     echoed = re.fullmatch(r"\$\(\s*(?:echo|expr)\s+([^|;&`]*)\)", text, re.DOTALL)
     if echoed and "$(" not in echoed[1] and len(node.named_children) == 1 and node.named_children[0].type == "command":
         return _echo(state, node.named_children[0], text.lstrip("$( \t\n").startswith("expr"), span)

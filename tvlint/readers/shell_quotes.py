@@ -20,7 +20,7 @@ def literal(state: State, start: int, end: int) -> Text:
 
 
 def unescaped(state: State, start: int, end: int, special: str, anything: bool) -> list[tuple[Piece, bool]]:
-    """The text between two bytes without its backslashes; in double quotes only some characters are escaped."""
+    """The text between two bytes without its backslashes; unless `anything` is escaped by one, `special` characters are."""
     data = state.source.data[start:end]
     if b"\\" not in data:
         return [(literal(state, start, end), False)]
@@ -28,7 +28,7 @@ def unescaped(state: State, start: int, end: int, special: str, anything: bool) 
     begin = place = 0
     while (place := data.find(b"\\", place)) != -1 and place + 1 < len(data):
         following = data[place + 1 : place + 2]
-        if not anything and following not in b'$`"\\\n':
+        if not anything and following not in special.encode() + b"\n":
             place += 2
             continue
         if place > begin:

@@ -24,7 +24,9 @@ RUNS = re.compile(
     rb"|(?<![0-9&])>(?!&)"
 )
 """What takes a script, or writes a file that may be one."""
-OTHERS = re.compile(rb"[>\s][\"']?[^\s\"'>]*\.(?:ya?ml|json|toml|py|md|rst|txt|ini|cfg|html?|xml)\b|\bpython[\d.]*\b|>[ \t]*/dev/")
+OTHERS = re.compile(
+    rb"[>\s][\"']?[^\s\"'>]*\.(?:ya?ml|json|toml|py|md|rst|txt|ini|cfg|html?|xml)\b|\bpython[\d.]*\b|>[ \t]*/dev/"
+)
 """What is no shell's."""
 TELLING = re.compile(rb"[-_]parallel[-_]|[-_]batch[-_]size|num[-_]layers")
 ASSIGNS = re.compile(rb"(?:^|[\s;&({])([A-Za-z_]\w*)\+?=(?![\"']?\$\{?\1\}?[\"']?(?:\s|;|$))", re.MULTILINE)

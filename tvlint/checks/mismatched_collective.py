@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.agreement import called, signature
-from tvlint.analyses.calls import Call
+from tvlint.analyses.calls import Call, Meeting
 from tvlint.analyses.facts import Facts
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.plan import Collective, Communicate, Tensor
@@ -21,6 +21,14 @@ def check(facts: Facts) -> Iterator[Finding]:
     for meetings in facts.traffic.meetings.values():
         for meeting in meetings:
             calls = list(meeting.calls.values())
+            wrong, difference = _of_another_size(facts, meeting)
+            if wrong is not None and (wrong.site, wrong.site) not in seen:
+                seen.add((wrong.site, wrong.site))
+                yield Finding(
+                    "mismatched-collective", SEVERITY, f"rank {wrong.rank} {difference} {called(facts, wrong)}",
+                    facts.call(wrong), "let `splits` say the size that each member has", (),
+                    facts.fold.everywhere((wrong.rank,)),
+                )  # fmt: skip
             if len({call.site for call in calls}) < 2:
                 continue
             for other in calls[1:]:
@@ -39,6 +47,27 @@ def check(facts: Facts) -> Iterator[Finding]:
                     (Related(f"rank {calls[0].rank} runs it here", facts.call(calls[0])),),
                     facts.fold.everywhere((calls[0].rank, other.rank)),
                 )
+
+
+def _of_another_size(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:
+    """The first member whose piece has another size than the splits of a gather or a reduce-scatter say."""
+    members = [meeting.calls[rank] for rank in meeting.members if rank in meeting.calls]
+    if len({call.site for call in members}) < 2:
+        return None, ""
+    for at, call in enumerate(members):
+        operator = call.operator
+        if not isinstance(operator, Communicate) or len(operator.splits) != len(members) or operator.dim is None:
+            continue
+        gives = operator.kind in (Collective.ALL_GATHER, Collective.GATHER)
+        if not gives and operator.kind is not Collective.REDUCE_SCATTER:
+            continue
+        piece = facts.plan.tensors.get(next(iter(operator.inputs if gives else operator.outputs), ""))
+        if piece is None or not -len(piece.shape) <= operator.dim < len(piece.shape):
+            continue
+        size, wanted = piece.shape[operator.dim], operator.splits[at]
+        if size != wanted:
+            return call, f"{'brings' if gives else 'takes'} {size} where the splits say {wanted}, in"
+    return None, ""
 
 
 def _difference(facts: Facts, first: Call, second: Call) -> str:

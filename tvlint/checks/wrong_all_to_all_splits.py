@@ -21,6 +21,8 @@ def check(facts: Facts) -> Iterator[Finding]:
     for meetings in facts.traffic.meetings.values():
         for meeting in meetings:
             call, text = _crossed(meeting)
+            if call is None:
+                call, text = _overfilled(facts, meeting)
             if call is None or call.site in seen:
                 continue
             seen.add(call.site)
@@ -54,6 +56,32 @@ def _crossed(meeting: Meeting) -> tuple[Call | None, str]:
             if sent != received:
                 text = f"rank {rank} sends {sent} to rank {peer} in the all-to-all, which receives {received} from it"
                 return meeting.calls[peer], text
+    return None, ""
+
+
+def _overfilled(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:
+    """The first rank whose result does not hold what all members together send to it."""
+    sent: dict[int, tuple[int, ...]] = {}
+    for rank, call in meeting.calls.items():
+        operator = call.operator
+        if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL or len(operator.inputs) != 1:
+            return None, ""
+        if operator.concat_dim not in (None, operator.dim) or (operator.receive_splits and not operator.splits):
+            return None, ""
+        sent[rank] = operator.splits
+    count = len(meeting.members)
+    if len({call.site for call in meeting.calls.values()}) < 2 or any(len(sizes) != count for sizes in sent.values()):
+        return None, ""
+    if len(sent) < count:
+        return None, ""
+    for at, rank in enumerate(meeting.members):
+        call, total = meeting.calls[rank], sum(sizes[at] for sizes in sent.values())
+        operator = call.operator
+        result = facts.plan.tensors.get(operator.outputs[0]) if isinstance(operator, Communicate) and operator.outputs else None
+        dim = operator.dim or 0 if isinstance(operator, Communicate) else 0
+        if result is None or not -len(result.shape) <= dim < len(result.shape) or result.shape[dim] == total:
+            continue
+        return call, f"`{result.name}` has {result.shape[dim]} rows on rank {rank}, to which the all-to-all sends {total}"
     return None, ""
 
 

@@ -7,6 +7,7 @@ shift are folded into a `Replication`, which readers check exactly and never ass
 Names. A `Tensor` is declared once per plan, by name; every rank that uses the name holds its own local tensor of that shape.
 Names are visible on one rank for one micro-batch, except weights, buffers and handles, which are visible on the rank for good.
 A segment's body sees what reached it through its inputs, weights and what the body produced; only its `outputs` leave it.
+Readers give a name that has another type on the ranks of one program a name of its own there (`NAME@RANKS`).
 A gradient name that one rank produces more than once in a micro-batch is summed; a gradient that is read but never produced
 is zero. A forward name is produced once.
 """

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from tvlint.analyses.derived_tensors import derive_tensors, link_gradients
+from tvlint.analyses.own_types import with_own_types
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import Compute, Group, Operator, Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
@@ -21,7 +22,7 @@ def build(path: str, document: dict[str, Any]) -> Plan:
     mesh = _mesh(document["mesh"])
     builder = OperatorBuilder(path, mesh)
     communicators = tuple(_communicator(builder, own, index) for index, own in enumerate(document.get("communicators", ())))
-    tensors = {name: _tensor(builder, name, own) for name, own in document["tensors"].items()}
+    tensors = {name: _tensor(builder, name, own, ((None, "tensors"), name)) for name, own in document["tensors"].items()}
     segments = _segments(builder, document["segments"])
     operators = [operator for segment in segments.values() for operator in segment.operators]
     tensors = derive_tensors(tensors, frozenset(), operators, mesh)
@@ -29,14 +30,18 @@ def build(path: str, document: dict[str, Any]) -> Plan:
     for name, gradient in chosen.items():
         if name in tensors and "gradient" not in document["tensors"].get(name, {}):
             tensors[name] = replace(tensors[name], gradient=gradient)
-    own = document.get("replication")
-    replication = Replication(own["axis"], int(own["count"]), int(own["stride"])) if own else Replication()
+    repeated = document.get("replication")
+    replication = Replication()
+    if repeated:
+        replication = Replication(repeated["axis"], int(repeated["count"]), int(repeated["stride"]))
     programs = _programs(document["programs"], mesh, replication, segments)
     last = max((step.micro_batch for program in programs for step in program.steps), default=0)
-    return Plan(
+    own = [_own_types(builder, each.get("tensors", {}), tensors, index) for index, each in enumerate(document["programs"])]
+    plan = Plan(
         path, "plan-json", mesh, tensors, segments, programs, replication, int(document.get("micro_batches", max(last + 1, 1))),
         *_returned(document), communicators, document.get("name", ""),
     )  # fmt: skip
+    return with_own_types(plan, dict(enumerate(own)))
 
 
 def _returned(document: dict[str, Any]) -> tuple[tuple[str, ...], str]:
@@ -73,8 +78,20 @@ def _communicator(builder: OperatorBuilder, value: dict[str, Any], index: int) -
     return group
 
 
-def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any]) -> Tensor:
-    at: At = ((None, "tensors"), name)
+def _own_types(builder: OperatorBuilder, value: dict[str, Any], tensors: dict[str, Tensor], program: int) -> dict[str, Tensor]:
+    """The tensors that have another type on the ranks of one program."""
+    found: dict[str, Tensor] = {}
+    for name, own in value.items():
+        at: At = ((((None, "programs"), program), "tensors"), name)
+        if name not in tensors:
+            raise FormError(f"`{name}` is no tensor of this plan", at, "", True)
+        found[name] = _tensor(builder, name, own, at)
+        if found[name].role is not tensors[name].role:
+            raise FormError(f"`{name}` is of role {tensors[name].role.value} elsewhere", (at, "role"))
+    return found
+
+
+def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any], at: At) -> Tensor:
     placements: dict[str, Placement] | None = None
     if "placements" in value:
         placements = {}

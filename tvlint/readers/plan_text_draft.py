@@ -32,6 +32,8 @@ class Section:
     header: SegmentHeader | None = None
     ranks: tuple[int, ...] = ()
     items: list[Item] = field(default_factory=list)
+    own: dict[str, Tensor] = field(default_factory=dict)
+    """Of a program: the names that have another type there than elsewhere."""
 
 
 class Draft:
@@ -47,6 +49,7 @@ class Draft:
         self.groups: list[Group] = []
         self.tensors: dict[str, Tensor] = {}
         self.declared_at: dict[str, int] = {}
+        self.declared_in: dict[str, Section | None] = {}
         self.no_gradient: set[str] = set()
         self.open_roles: set[str] = set()
         self.claims: dict[str, tuple[dict[str, Placement], Line]] = {}
@@ -154,11 +157,15 @@ class Draft:
         self.declare(line, index, parse_tensor(line, self.mesh, name, Role.ACTIVATION, True), True)
 
     def declare(self, line: Line, index: int, tensor: Tensor, open_role: bool) -> None:
-        """Take the declaration of `tensor`; a second one must say the same of shape and dtype, and may say no more."""
+        """Take the declaration of `tensor`; a second one must say the same of shape and dtype, and may say no more, unless it
+        is that of another program."""
         name = tensor.name
         self._note_missing_gradient(line, name)
         first = self.tensors.get(name)
+        if first is not None and self._declare_own(line, index, tensor, first, open_role):
+            return
         if first is None:
+            self.declared_in[name] = self.section
             self.tensors[name] = tensor
             self.declared_at[name] = line.number
             if open_role and tensor.role in (Role.ACTIVATION, Role.GRADIENT):
@@ -168,7 +175,7 @@ class Draft:
         if (first.shape, first.dtype) != (tensor.shape, tensor.dtype):
             line.fail(
                 f"`{name}` is {tensor.dtype}{list(tensor.shape)} on a rank here, {first.dtype}{list(first.shape)} in {where}",
-                "a name has one local shape in the whole plan", index,
+                "a name has one local shape, but in a program that declares it anew", index,
             )  # fmt: skip
         if tensor == first or (open_role and _is_bare(tensor)):
             return
@@ -179,6 +186,31 @@ class Draft:
                 self.open_roles.add(name)
             return
         line.fail(f"`{name}` is declared twice; the first is in {where}", index=index)
+
+    def _declare_own(self, line: Line, index: int, tensor: Tensor, first: Tensor, open_role: bool) -> bool:
+        """Whether the declaration is that of a program on whose ranks the name has another type than `first`.
+
+        What is declared for all ranks is declared anew in a program by a line of its own; an annotation may differ from those
+        in other programs.
+        """
+        section, other = self.section, self.declared_in.get(tensor.name)
+        if section is None or section.header is not None or section is other:
+            return False
+        own = section.own.get(tensor.name)
+        if own is not None:
+            if (own.shape, own.dtype) != (tensor.shape, tensor.dtype):
+                line.fail(f"`{tensor.name}` has two types in one program", "give one of the values another name", index)
+            return True
+        if open_role and (other is None or other.header is not None):
+            return False
+        if (first.shape, first.dtype) == (tensor.shape, tensor.dtype) and (first.region is None or tensor.region is None):
+            if _is_bare(tensor):
+                section.own[tensor.name] = tensor
+            return False
+        if not open_role and (tensor == first or tensor.role is not first.role):
+            return False
+        section.own[tensor.name] = tensor
+        return True
 
     def _note_missing_gradient(self, line: Line, name: str) -> None:
         if "gradient" in line.tokens and ("gradient", "_") in pairwise(line.tokens):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tvlint.analyses.derived_tensors import derive_tensors, link_gradients
 from tvlint.analyses.implicit_segments import implicit_segments, reads, signature
 from tvlint.analyses.local_shapes import whole_shape
+from tvlint.analyses.own_types import with_own_types
 from tvlint.ir.plan import (
     Backward,
     Communicate,
@@ -46,11 +47,12 @@ def assemble(draft: Draft) -> Plan:
         steps = _steps(operators[id(section)], segments, taken, everywhere, accumulated)
         programs.append(Program(section.ranks, tuple(steps)))
     last = max((step.micro_batch for program in programs for step in program.steps), default=0)
-    return Plan(
+    plan = Plan(
         draft.path, "plan-text", draft.mesh, tensors, segments, tuple(programs), draft.replication,
         draft.micro_batches if draft.micro_batches is not None else max(last + 1, 1),
         tuple(draft.outputs), draft.loss, tuple(draft.groups), draft.name,
     )  # fmt: skip
+    return with_own_types(plan, {number: section.own for number, section in enumerate(draft.programs)})
 
 
 def _operators(items: list[Operator | Step | int]) -> list[Operator]:

@@ -16,6 +16,7 @@ from tvlint.readers.gencode import opened, read_folder, reference_of_folder
 from tvlint.readers.gencode_autograd import differentiated, gradient
 from tvlint.readers.gencode_fold import classes_of, in_first_replica, smallest_replica
 from tvlint.readers.gencode_operators import Gradual
+from tvlint.readers.gencode_shapes import results
 from tvlint.readers.read import read
 from tvlint.run.prove import Pair, prove_pair
 
@@ -270,3 +271,8 @@ def test_folders_of_nnscaler_are_proved_against_their_traced_graph(path: Path) -
     reference = reference_of_folder(str(path))
     assert reference is not None
     assert reference.replication.count == 1
+
+
+def test_the_shape_of_what_is_expanded_follows_from_the_sizes() -> None:
+    expand = Compute("torch.Tensor.expand", ("x",), ("y",), {"size": (-1, 2, -1)})
+    assert results(expand, {"x": ((4, 1, 8), "float32")}, ()) == {"y": ((4, 2, 8), "float32")}

@@ -8,7 +8,7 @@ from math import prod
 from typing import TypeAlias, TypeVar
 
 from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Operator, Receive
-from tvlint.ops.spec import ONE, Bound, Call, Family, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 
 Kind: TypeAlias = tuple[tuple[int, ...], str]
@@ -47,9 +47,24 @@ def bound_of(operator: Compute, known: Mapping[str, Kind], scalar: tuple[int, ..
     if spec is None or shapes is None:
         return None
     try:
-        return spec.bind(Call(operator.op, shapes, operator.attributes, (scalar,) * len(operator.outputs)))
+        return _bound(spec, Call(operator.op, shapes, operator.attributes, (scalar,) * len(operator.outputs)))
     except UnsupportedError:
         return None
+
+
+def _bound(spec: OpSpec, call: Call) -> Bound:
+    """The annotation of a call whose results are as many as `call.outputs`, of shapes that are still to be found.
+
+    Sums over everything say by the first of them how many dimensions they leave; other operators are asked without.
+    Raises UnsupportedError.
+    """
+    try:
+        return spec.bind(call)
+    except UnsupportedError as error:
+        try:
+            return spec.bind(replace(call, outputs=()))
+        except UnsupportedError:
+            raise error from None
 
 
 def _operands(operator: Compute, known: Mapping[str, Kind]) -> tuple[tuple[int, ...] | Literal, ...] | None:
@@ -101,7 +116,7 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
         return {}
     call = Call(operator.op, shapes, operator.attributes, (scalar,) * len(operator.outputs))
     try:
-        bound = spec.bind(call)
+        bound = _bound(spec, call)
     except UnsupportedError as error:
         raise Contradiction(str(error), certain=False) from None
     dtype = _dtype(operator, bound, known)

@@ -58,6 +58,7 @@ def test_the_search_ends_at_the_root_of_a_repository(tmp_path: Path) -> None:
         (16, "", Severity.ERROR),
         (None, "", Severity.WARNING),
         (None, " --moe-latent-size 64", Severity.ERROR),
+        (None, " --fim-rate 0.5 --trust-remote-code", Severity.WARNING),
     ],
 )
 def test_a_rule_of_later_versions_is_an_error_only_where_the_version_is_told(
@@ -73,5 +74,5 @@ def test_a_rule_of_later_versions_is_an_error_only_where_the_version_is_told(
     found = [each for each in evaluate(configuration, {RULE: load_rules()[RULE]}) if isinstance(each, Finding)]
     assert [each.severity for each in found] == ([severity] if severity is not None else [])
     if minor is None:
-        told = "as `--moe-latent-size` shows" if more else "taken as given"
+        told = "as `--moe-latent-size` shows" if severity is Severity.ERROR else "taken as given"
         assert (found[0].help or "").endswith(f"(holds for megatron-lm >=0.15, {told})")

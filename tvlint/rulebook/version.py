@@ -10,6 +10,11 @@ from tvlint.megatron_options import since
 _BOUND = re.compile(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
 _VERSION = re.compile(r"\D{0,20}(\d{1,9}(?:\.\d{1,9})*)")
 
+ELSEWHERE_BEFORE = frozenset(
+    {"fim_rate", "fim_split_sample", "fim_spm_rate", "muon_momentum", "muon_nesterov", "trust_remote_code"}
+)
+"""Settings that forks of old versions (Megatron-DeepSpeed, bigcode's Megatron-LM) had before Megatron had them."""
+
 
 def bounds(version_range: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The bounds of a range; empty for `*`. Raises `ValueError` where it is not a range."""
@@ -49,7 +54,7 @@ def shown_by(version_range: str, configuration: Configuration) -> str:
         return ""
     for setting in configuration.settings.values():
         first = since(setting.name)
-        if first and all(_numbers(first) >= bound for _, bound in needed):
+        if first and setting.name not in ELSEWHERE_BEFORE and all(_numbers(first) >= bound for _, bound in needed):
             return setting.written
     return ""
 

@@ -11,6 +11,8 @@ DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_sh
 
 SEQUENCE_AXES = frozenset({"cp", "context", "sp", "seq", "sequence"})
 
+_MODEL_AXES = frozenset({"tp", "mp", "model", "tensor", "sp", "seq", "sequence"})
+
 _COMPARED = 64
 """With so many of the other programs along an axis a program is compared."""
 
@@ -66,6 +68,15 @@ def messaged_axes(facts: Facts) -> frozenset[str]:
             one, other = mesh.coordinates(source), mesh.coordinates(target)
             found.update(axis.name for axis in mesh.axes if one[axis.name] != other[axis.name])
     return frozenset(found)
+
+
+def batch_axes(plan: Plan) -> frozenset[str]:
+    """The axes over which ranks have batches of their own: by their names, or since inputs are split by rows over them."""
+    split = {
+        axis for tensor in plan.tensors.values() if tensor.role is Role.INPUT
+        for axis, placement in (tensor.placements or {}).items() if isinstance(placement, Shard) and placement.dim == 0
+    }  # fmt: skip
+    return DATA_AXES | (split - _MODEL_AXES - PIPELINE_AXES)
 
 
 def traded_axes(plan: Plan) -> frozenset[str]:

@@ -10,6 +10,7 @@ from tvlint.analyses.placed import On, Placed, Where, is_whole
 from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES, traded_axes
 from tvlint.analyses.placed_binding import bind
 from tvlint.analyses.placed_compute import Form, Wrong, forms, on_axis
+from tvlint.analyses.placed_multiples import multiplied
 from tvlint.analyses.placed_opaque import attended, greatest, is_split, looked_up, over_shards, unpacked
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_compute
@@ -42,6 +43,7 @@ def compute(walk: Walk, operator: Compute) -> None:
     operator = usual(operator)
     states(walk, operator)
     _shares(walk, operator)
+    multiplied(walk, operator)
     walk.used.update(name for name in operator.inputs if isinstance(name, str))
     if operator.in_place and not is_step(operator):
         for position in operator.in_place:

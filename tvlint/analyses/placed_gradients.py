@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from tvlint.analyses.final_gradients import final_axes
 from tvlint.analyses.placed import On, Placed, Shuffled, is_whole, words
-from tvlint.analyses.placed_axes import DATA_AXES
+from tvlint.analyses.placed_axes import DATA_AXES, batch_axes
 from tvlint.analyses.placed_scales import judge_gradient, judge_loss, of_reducer
 from tvlint.analyses.placed_varying import unexplained
 from tvlint.analyses.placed_walk import Walk
@@ -80,6 +81,7 @@ def _swapped(walk: Walk, gradient: Mapping[str, On], weight: Mapping[str, On]) -
 
 def ends(walk: Walk) -> None:
     """Says what is wrong with the outputs, the loss and the gradients of values that are declared invariant."""
+    own = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan))
     for name in walk.plan.outputs:
         value, tensor = walk.values.get(name), walk.plan.tensors.get(name)
         if value is None or name not in walk.producer:
@@ -98,10 +100,15 @@ def ends(walk: Walk) -> None:
                 continue
             if of_weight:
                 walk.say("missing-gradient-reduction", name, axis, other=weight)
-            elif axis not in DATA_AXES:
+            elif axis not in (own if _is_number(walk, name) else DATA_AXES):
                 walk.say("missing-allreduce", name, axis, other="output")
     _invariants(walk)
     _left_over(walk)
+
+
+def _is_number(walk: Walk, name: str) -> bool:
+    shape = walk.shape(name)
+    return shape is not None and prod(shape) == 1
 
 
 def _left_over(walk: Walk) -> None:

@@ -9,6 +9,7 @@ from tvlint.analyses.calls import Call
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import AtRoot, On, Placed, Where, is_whole
 from tvlint.analyses.placed_communicate import after, faulty_splits
+from tvlint.analyses.placed_multiples import summed
 from tvlint.analyses.placed_scales import of_communicate
 from tvlint.analyses.placed_walk import UNKNOWN, Scale, Walk
 from tvlint.ir.placement import Partial, Replicate, Shard
@@ -30,7 +31,7 @@ def communicate(walk: Walk, operator: Communicate) -> None:
         value = walk.value(source)
         tensor = walk.plan.tensors.get(source)
         rank = len(tensor.shape) if tensor is not None else 0
-        gradient = tensor is not None and tensor.role is Role.GRADIENT
+        gradient = _may_average(walk, source)
         on: dict[str, On] = {} if axes is None else dict(value.on)
         if axes is None and operator.kind in _SUMS:
             _over_no_axis(walk, operator, source)
@@ -39,6 +40,7 @@ def communicate(walk: Walk, operator: Communicate) -> None:
             fault = faulty_splits(operator, tensor.shape, members) if members > 1 else ""
             if fault:
                 walk.say("wrong-all-to-all-splits", source, axes[0] if axes else "", operator.kind.value, fault)
+        summed(walk, operator, source, name, axes or ())
         for axis in axes or ():
             if axis not in walk.axes:
                 continue
@@ -60,6 +62,13 @@ def communicate(walk: Walk, operator: Communicate) -> None:
         walk.store(name, on, origin)
     for name in operator.outputs[len(operator.inputs) :]:
         walk.store(name, {axis: Replicate() for axis in axes or ()} if operator.kind is Collective.BROADCAST else {}, {})
+
+
+def _may_average(walk: Walk, name: str) -> bool:
+    """Whether an average over ranks is a matter of scale: of gradients, but for those that go on into a backward."""
+    known = walk.owners
+    tensor = walk.plan.tensors.get(name)
+    return name in known.of_weights or (tensor is not None and tensor.role is Role.GRADIENT and name not in known.of_data)
 
 
 def send(walk: Walk, operator: Send) -> None:

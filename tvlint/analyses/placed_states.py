@@ -60,11 +60,14 @@ def _unreduced(walk: Walk, operator: Compute, names: list[str]) -> None:
 
 
 def _of_master_weights(walk: Walk, names: list[str]) -> None:
-    """Judges the scale of the gradient with which a copy of a weight is stepped."""
+    """Judges the gradient with which a copy of a weight is stepped: is it complete, and of which scale?"""
     tensors = [walk.plan.tensors[name] for name in names if name in walk.plan.tensors]
     copies = [tensor for tensor in tensors if tensor.role is Role.STATE]
     for tensor in tensors:
-        if tensor.role is Role.GRADIENT and copies:
+        if (tensor.role is Role.GRADIENT or tensor.name in walk.owners.of_weights) and copies:
+            for axis in walk.axes:
+                if isinstance(walk.value(tensor.name).on.get(axis), Partial):
+                    walk.say("missing-gradient-reduction", tensor.name, axis, other=copies[0].name)
             judge_gradient(walk, tensor.name, copies[0].name)
 
 

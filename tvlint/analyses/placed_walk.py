@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.gradient_owners import owners
 from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.placed import AtRoot, Defect, On, Placed, Shuffled, Where, same, words
 from tvlint.analyses.placed_axes import common_axes, messaged_axes
@@ -54,11 +55,14 @@ class Walk:
         self.where: Where = ("", 0)
         self.varying: dict[str, frozenset[str]] = {}
         """The axes over which values differ between ranks in ways that nothing states."""
+        self.owners = facts.derived("owners of gradients", lambda: owners(self.plan))
         self.gradients = facts.derived("gradients of tensors", lambda: gradient_owners(self.plan))
         self.used: set[str] = set()
         """Values that computations and collectives take further."""
         self.averaging: set[str] = set()
         """Gradients that were averaged or divided on the way."""
+        self.multiples: dict[str, tuple[Fraction, Defect]] = {}
+        """Sums over ranks of what is to be averaged: how many times the value they are, and what is wrong where that stays."""
         self.scattered: dict[str, frozenset[str]] = {}
         """The axes over which a reducer leaves complete pieces of gradients, along dimensions that it does not state."""
 

@@ -7,7 +7,7 @@ is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.calls import Call
@@ -17,6 +17,7 @@ from tvlint.ops.table import spec_of
 
 Where = tuple[str, int]
 _PARTS_OF = ("mul", "div", "truediv", "to", "float", "half", "bfloat16", "view", "reshape", "transpose", "permute")
+_MERGES = ("merge", "lse", "log_sum_exp", "combine")
 _LARGEST = 1 << 14
 
 
@@ -244,6 +245,11 @@ def _summed(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
         last = operator.op.rsplit(".", 1)[-1]
         if len(parts) == 1 and last in _PARTS_OF and parts[0] in results:
             results.setdefault(operator.outputs[0], results[parts[0]])
+        merged = [part for part in parts if part in results]
+        if len(merged) > 1 and any(word in last for word in _MERGES):
+            first = results[merged[0]]
+            results.setdefault(operator.outputs[0], replace(first, key=(operator.outputs[0], -1)))
+            continue
         spec = spec_of(operator.op)
         if spec is None or spec.name != "add" or len(parts) != 2 or not all(part in results for part in parts):
             continue

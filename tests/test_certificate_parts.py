@@ -1,4 +1,4 @@
-"""Certificates of attention and maxima over parts, shared classes, constants that cancel and roots: right ones verify."""
+"""Certificates of attention and maxima over parts, shared classes, draws, shared heads, constants that cancel and roots."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from oracle.mutate import mutants
 from tests import test_prove_attention as attention
 from tests import test_prove_constants_and_roots as roots
 from tests import test_prove_cross_entropy as losses
+from tests import test_prove_dropout as draws
+from tests import test_prove_grouped_heads as heads
 from tests.certificates import certified, forged, objection
 from tests.shared import ROOT
 from tests.test_prove_attention import plans
@@ -32,6 +34,12 @@ RIGHT: dict[str, tuple[str, str]] = {
     "classes, likelihood and fused": (losses.reference(losses.LIKELIHOOD), losses.reference(losses.FUSED)),
     **{name: (text, attention.reference(causal)) for name, (text, causal) in attention.RIGHT.items()},
     **{name: (text, BASE) for name, text in (roots.RIGHT | ROOTED | {"scaled": roots.SCALED}).items()},
+    **{f"dropout, {name}": (text, draws.REFERENCE) for name, text in draws.GOOD.items()},
+    "dropout in attention": (draws.heads(draws.ATTENTION), draws.ATTENTION),
+    "heads in halves": (heads.HALVES, heads.ALONE),
+    "heads in halves, written out": (heads.HALVES, heads.WRITTEN),
+    "heads that share keys": (heads.SHARED, heads.ALONE),
+    "heads that share keys, written out": (heads.SHARED, heads.WRITTEN),
     **{
         name: tuple((CLEAN / name / f"{one}.plan").read_text("utf-8") for one in ("parallel", "reference"))  # type: ignore[misc]
         for name in ("context-parallel-attention", "vocabulary-parallel-cross-entropy", "expert-parallel")
@@ -81,6 +89,10 @@ MUTATED = {
     "scaled": 11,
     "copies divided in two steps": 11,
     "reduce and scatter": 7,
+    "dropout, tensor": 3,
+    "dropout, sequence": 5,
+    "heads in halves": 7,
+    "heads that share keys": 7,
 }
 """Pairs, and which of their mutants are tried: every N-th."""
 

@@ -272,11 +272,12 @@ def test_attention_that_drops_draws_for_its_scores() -> None:
         assert outcome_of(parallel.replace(old, new), ATTENTION) is not Outcome.PROVED
 
 
-def test_a_certificate_of_draws_is_rejected_with_a_message() -> None:
-    parallel, reference = plan(TENSOR), plan(REFERENCE)
-    own = certified(parallel, reference)
+def test_a_certificate_of_other_draws_is_rejected() -> None:
+    own = certified(plan(TENSOR), plan(REFERENCE))
     assert own is not None
-    assert "draws random numbers" in objection(own, parallel, reference)
+    assert objection(own, plan(TENSOR), plan(REFERENCE)) == ""
+    assert objection(own, plan(TENSOR.replace("p=0.5", "p=0.25")), plan(REFERENCE))
+    assert "for a part of a sum" in objection(own, plan(BEFORE_THE_SUM), plan(REFERENCE))
 
 
 def test_a_solver_proves_the_annotation_for_whatever_is_drawn() -> None:

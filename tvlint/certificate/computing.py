@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from tvlint.certificate.attention import merge_gradient, merged, part_gradient
 from tvlint.certificate.form import Relation
-from tvlint.certificate.operators import forward_use, gradient_use, made
+from tvlint.certificate.operators import extents_of, gradient_use, made
 from tvlint.certificate.running import Rank, Running, assign, claim, gradient, hold, read
+from tvlint.certificate.sequences import REPEAT, Kept, Steps, by_name, once, repeated, widened
 from tvlint.certificate.sums import added, fold_of
 from tvlint.certificate.tables import Rejected
 from tvlint.certificate.views import view, view_gradient
 from tvlint.ir.plan import Backward, Compute, Literal
-from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec
+from tvlint.ops.spec import PREVIOUS, Call, Family, OpSpec
 from tvlint.ops.table import spec_of
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What a forward operator keeps for its gradient; operators in sequence keep that of each, with its operands."""
-
-    op: str
-    bound: Bound
-    family: Family
-    inputs: tuple[Relation, ...]
-    outputs: tuple[Relation, ...]
-    steps: tuple[tuple[Kept, tuple[int, ...]], ...] = ()
 
 
 def compute(run: Running, rank: Rank, own: Compute) -> None:
@@ -46,9 +35,10 @@ def compute(run: Running, rank: Rank, own: Compute) -> None:
     if spec.family is Family.RESHAPE:
         kept = _viewed(run, rank, own, spec, values)
     else:
-        key = (own.op, id(own.attributes), _literals(own), tuple(map(id, values)), _shapes(run, own))
+        draws = _drawn(run, rank, own, spec, values) if spec.may_draw else ()
+        key = (own.op, id(own.attributes), _literals(own), tuple(map(id, (*values, *draws))), _shapes(run, own))
         if key not in run.memo:
-            run.memo[key] = _kept(run, own, spec, values)
+            run.memo[key] = _kept(run, own, spec, values, draws)
         kept = run.memo[key]
         held = tuple(
             assign(run, rank, name, value, name in names, True) for name, value in zip(own.outputs, kept.outputs, strict=True)
@@ -111,13 +101,35 @@ def _view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(before) // known if n == -1 else n for n in sizes)
 
 
-def _kept(run: Running, own: Compute, spec: OpSpec, values: tuple[Relation, ...]) -> Kept:
-    call = _call(run, own, values)
+def _drawn(run: Running, rank: Rank, own: Compute, spec: OpSpec, values: tuple[Relation, ...]) -> tuple[Relation, ...]:
+    """The random numbers that the operator draws: of every draw for the same elements a value of its own.
+
+    A value that no dimension of the batch tells apart is drawn for anew in every micro-batch and replica, and here once.
+    """
+    call, operands, _ = widened(run.world, spec, _call(run, own, values), values)
+    bound = spec.bind(call)
+    if bound.draws is None:
+        return ()
+    of = [(bound.operands[i], operands[i]) for i in bound.draws.of]
+    extents = extents_of(run.world, of)
+    found = [extents[name] for name in bound.draws.names]
+    slot = next((i for i, extent in enumerate(found) if extent.slotted), -1)
+    if any(value.parts for _, value in of) or (slot < 0 and run.world.total > 1):
+        raise Rejected(f"`{own.op}` draws random numbers for a part of a sum, or for what all of the batch has in common")
+    box, terms = tuple((extent.low, extent.high) for extent in found), tuple(value.term for _, value in of)
+    before = rank.draws.setdefault((spec.name, terms), [])
+    if any(all(a < d and c < b for (a, b), (c, d) in zip(box, other, strict=True)) for other in before if other != box):
+        raise Rejected(f"`{own.op}` draws random numbers for elements of which some have more before than others")
+    term = run.world.tables.term(("draw", spec.name, before.count(box)), terms, tuple(own.size for own in found), slot)
+    before.append(box)
+    return (run.world.tables.relation(term, box),)
+
+
+def _kept(run: Running, own: Compute, spec: OpSpec, given: tuple[Relation, ...], draws: tuple[Relation, ...]) -> Kept:
+    call, operands, wide = widened(run.world, spec, _call(run, own, given), given)
     if spec.name == "expand" and any(name not in run.plan.tensors for name in own.outputs):
         raise Rejected(f"`{own.op}` makes a tensor that the plan does not declare")
-    bound = spec.bind(call)
-    if bound.draws is not None:
-        raise Rejected(f"`{own.op}` draws random numbers, which the checker does not follow")
+    bound, values = spec.bind(call).given_draws(), (*operands, *draws)
     name = own.op if spec.assumption else spec.name
     steps = spec.steps(call) if spec.steps is not None else ()
     if spec.family is Family.IDENTITY:
@@ -129,17 +141,19 @@ def _kept(run: Running, own: Compute, spec: OpSpec, values: tuple[Relation, ...]
         raise Rejected(f"`{own.op}` is not known to the checker")
     if spec.name == "add" and bound.attributes == (1,) and _parts_of_one(values):
         return Kept(name, bound, Family.IDENTITY, values, (added(run.world.tables, values),))
+    if spec.name == REPEAT:
+        return repeated(run.world, values[0], bound)
+    if wide:
+        last = once(run.world, name, bound, values, call)
+        steps_of = ((wide[0], (1,)), (wide[1], (2,)), (last, (0, -2, -1, *range(3, len(values)))))
+        return Kept(name, bound, Family.INDEXED, (*given, *draws), last.outputs, steps_of)
     if not steps:
-        return _once(run, name, bound, values, call)
+        return once(run.world, name, bound, values, call)
     done: list[tuple[Kept, tuple[int, ...]]] = []
     for op, positions in steps:
-        step = spec_of(op)
         operands = tuple(done[-1][0].outputs[0] if i == PREVIOUS else values[i] for i in positions)
         shapes = call.outputs if len(done) == len(steps) - 1 else ()
-        part = Call(op, tuple(map(run.world.whole_shape, operands)), {}, shapes)
-        if step is None:
-            raise AssertionError(op)
-        done.append((_once(run, op, step.bind(part), operands, part), positions))
+        done.append((by_name(run.world, op, operands, {}, shapes), positions))
     return Kept(name, bound, Family.INDEXED, values, done[-1][0].outputs, tuple(done))
 
 
@@ -150,16 +164,6 @@ def _parts_of_one(values: tuple[Relation, ...]) -> bool:
     one, other = values
     zero = any(not value.parts and value.coefficient == 0 for value in values)
     return zero or (one is not other and bool(one.parts or other.parts))
-
-
-def _once(run: Running, name: str, bound: Bound, values: tuple[Relation, ...], call: Call) -> Kept:
-    if len(bound.outputs) != max(1, len(call.outputs)) or len(bound.operands) != len(values):
-        raise Rejected(f"`{call.op}` has other operands or results than its annotation")
-    outputs = []
-    for i, names in enumerate(bound.outputs):
-        declared = dict(zip(names, call.outputs[i] if i < len(call.outputs) else (), strict=False))
-        outputs.append(made(run.world, forward_use(name, bound, i, values, {**declared, **bound.sizes})))
-    return Kept(name, bound, Family.INDEXED, values, tuple(outputs))
 
 
 def backward(run: Running, rank: Rank, own: Backward) -> None:
@@ -209,21 +213,23 @@ def _gradient(run: Running, kept: Kept, position: int, given: dict[int, Relation
         raise Rejected(f"`{kept.op}` gets the gradient of another slice than it gave")
     if kept.family is Family.IDENTITY:
         return added(run.world.tables, tuple(given.values()))
+    if kept.steps:
+        found = tuple(_through(run, kept.steps, len(kept.steps) - 1, position, given))
+        return added(run.world.tables, found) if found else None
     if kept.family is Family.MERGE:
         return merge_gradient(run.world, kept.inputs, kept.outputs, position, given)
     if any(fold_of(value) is not None for value in given.values()):
         return part_gradient(run.world, kept.op, kept.bound, kept.inputs, kept.outputs, position, given)
     if kept.family is Family.RESHAPE:
         return view_gradient(run.world, kept.inputs[0], kept.outputs[0], given[0])
-    if not kept.steps:
-        use = gradient_use(kept.op, kept.bound, position, kept.inputs, given)
-        return None if use is None else made(run.world, use)
-    found: list[Relation] = []
-    for step, positions in reversed(kept.steps):
-        parts = [_gradient(run, step, i, given) for i, operand in enumerate(positions) if operand == position]
-        found.extend(part for part in parts if part is not None)
-        before = _gradient(run, step, positions.index(PREVIOUS), given) if PREVIOUS in positions else None
-        if before is None:
-            break
-        given = {0: before}
-    return added(run.world.tables, found) if found else None
+    use = gradient_use(kept.op, kept.bound, position, kept.inputs, given)
+    return None if use is None else made(run.world, use)
+
+
+def _through(run: Running, steps: Steps, index: int, position: int, given: dict[int, Relation]) -> Iterator[Relation]:
+    """What the operators up to `index` add to the gradient of operand `position`."""
+    step, places = steps[index]
+    for i, place in enumerate(places):
+        found = _gradient(run, step, i, given) if place in (position, *range(-index, 0)) else None
+        if found is not None:
+            yield from (found,) if place == position else _through(run, steps, index + place, position, {0: found})

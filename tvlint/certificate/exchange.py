@@ -33,11 +33,7 @@ def exchanged(
         raise Rejected(f"`{kind.value}` of tensors of different numbers of dimensions")
     dim = _dim(own.dim, given[0]) if kind not in (Collective.ALL_REDUCE, Collective.REDUCE) else 0
     if kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER):
-        value = _sum(world, own, given)
-        if spans:
-            if own.reduce not in ("", "sum"):
-                raise Rejected(f"`{own.reduce}` between replicas is not known to the checker")
-            value = over_slots(world.tables, value, plan.replication.count, "one_replica")
+        value = _sum(world, own, given, plan.replication.count if spans else 1)
         return [value] * count if kind is Collective.ALL_REDUCE else [piece(world, value, dim, i, count) for i in range(count)]
     if kind is Collective.ALL_GATHER:
         return [_joined(world, given, dim, declared)] * count
@@ -61,15 +57,17 @@ def _dim(dim: int | None, value: Relation) -> int:
     return dim % len(value.box)
 
 
-def _sum(world: World, own: Communicate, given: Sequence[Relation]) -> Relation:
+def _sum(world: World, own: Communicate, given: Sequence[Relation], replicas: int = 1) -> Relation:
+    if replicas > 1 and own.reduce not in ("", "sum", "avg"):
+        raise Rejected(f"`{own.reduce}` between replicas is not known to the checker")
     if own.reduce in ("max", "min") and not given[0].parts and all(one is given[0] for one in given):
         return given[0]
     if own.reduce == "max" and any(fold_of(one) is not None for one in given):
         return _greatest(world, given)
     if own.reduce not in ("", "sum", "avg"):
         raise Rejected(f"a reduction with `{own.reduce}` is not known to the checker")
-    value = added(world.tables, given)
-    return scaled(world.tables, value, Fraction(1, len(given))) if own.reduce == "avg" else value
+    value = over_slots(world.tables, added(world.tables, given), replicas, "one_replica")
+    return scaled(world.tables, value, Fraction(1, len(given) * replicas)) if own.reduce == "avg" else value
 
 
 def _greatest(world: World, given: Sequence[Relation]) -> Relation:

@@ -16,7 +16,7 @@ from tvlint.certificate.running import Running
 from tvlint.certificate.sums import added, over_slots, scaled
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Box, Operator, Plan, ReduceGradients, Role, Tensor, Update
+from tvlint.ir.plan import Box, Group, Operator, Plan, ReduceGradients, Role, Tensor, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +194,16 @@ def _over_ranks(run: Running, rank: int, name: str) -> Relation:
     axes = (*averaged, *(axis for axis, own in placements.items() if own == Partial("sum")))
     if not axes:
         return value
-    parts = [run.environments.get(member, {}).get(name) for member in plan.mesh.along(rank, axes)]
+    group = Group(axes=axes)
+    parts = [run.environments.get(member, {}).get(name) for member in members_of(plan, group, rank)]
     found = [part for part in parts if part is not None]
     if len(found) != len(parts):
         raise Rejected(f"`{name}` is declared partial on ranks that do not return it")
     share = Fraction(1, prod(plan.mesh.axis_size(axis) for axis in averaged))
-    return scaled(run.world.tables, added(run.world.tables, found), share)
+    total = added(run.world.tables, found)
+    if spans_replicas(plan, group):
+        total = over_slots(run.world.tables, total, plan.replication.count, "one_replica")
+    return scaled(run.world.tables, total, share)
 
 
 def _of_its_slots(run: Running, value: Relation) -> bool:

@@ -142,7 +142,7 @@ def gradient_use(
 
 def made(world: World, use: Use) -> Relation:
     """The relation of the result of one use."""
-    extents = _extents(world, (*use.operands, *use.shapes))
+    extents = extents_of(world, (*use.operands, *use.shapes))
     for name in use.whole & extents.keys():
         own = extents[name]
         if own.slotted or not ((own.low, own.high) == (0, own.size) or name in use.splits or _enough(use, extents, name)):
@@ -229,7 +229,7 @@ def _fold(use: Use, counted: Mapping[str, _Extent], numbers: Mapping[str, int]) 
     return found[0] if found else None
 
 
-def _extents(world: World, operands: Sequence[tuple[Names, Relation]]) -> dict[str, _Extent]:
+def extents_of(world: World, operands: Sequence[tuple[Names, Relation]]) -> dict[str, _Extent]:
     found: dict[str, _Extent] = {}
     for names, value in operands:
         term = world.tables.terms[value.term]

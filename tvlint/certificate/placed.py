@@ -145,7 +145,7 @@ def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
     group = _named(plan, group)
     if group.ranks:
         return tuple(sorted(set(group.ranks)))
-    if not group.axes:
+    if not group.axes and group.name:
         raise Rejected(f"the plan does not say which ranks the group `{group.name}` has")
     if any(axis not in {own.name for own in plan.mesh.axes} for axis in group.axes):
         raise Rejected(f"a group lies along an axis that the mesh does not have: {', '.join(group.axes)}")

@@ -16,7 +16,7 @@ from tvlint.certificate.operators import World
 from tvlint.certificate.placed import Inputs, input_of, parameter
 from tvlint.certificate.sums import added, fold_of
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Communicate, Compute, Plan, Role, Segment, Step
+from tvlint.ir.plan import Box, Communicate, Compute, Plan, Role, Segment, Step
 from tvlint.ops.table import spec_of
 
 Channel: TypeAlias = "tuple[int, int, str]"
@@ -80,6 +80,8 @@ class Rank:
     undefined: set[str] = field(default_factory=set)
     """Names that a collective may have written anything into; `lost` are those that are visible outside the step."""
     lost: set[str] = field(default_factory=set)
+    draws: dict[tuple[str, tuple[int, ...]], list[Box]] = field(default_factory=dict)
+    """For which elements random numbers were drawn, in order, by operator and operands."""
     trail: Iterator[int] = field(default_factory=lambda: iter(()))
 
 

@@ -70,8 +70,9 @@ class _Dims:
 
     def interval(self) -> tuple[int, int, bool]:
         """The elements that the run holds, counted in row-major order, and whether the batch is its outermost dimension."""
-        (_, (low, high), slotted), *inner = self.taken
-        if any(bounds != (0, size) or batch for size, bounds, batch in inner):
-            raise Rejected("a view takes a split dimension apart")
-        step = prod(size for size, _, _ in inner)
-        return low * step, high * step, slotted
+        (_, (start, end), slotted), *inner = self.taken
+        for size, (low, high), batch in inner:
+            if batch or ((low, high) != (0, size) and (slotted or end - start > 1)):
+                raise Rejected("a view takes a split dimension apart")
+            start, end = start * size + low, (end - 1) * size + high
+        return start, end, slotted

@@ -20,7 +20,8 @@ from nnscaler_pickles import Called, Global, Object, dumps
 from tvlint.readers import inert_pickle
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import ReadError
-from tvlint.readers.inert_pickle import Call, Record, global_name, load
+from tvlint.readers.inert_objects import Record, global_name
+from tvlint.readers.inert_pickle import Call, load
 from tvlint.readers.read import read
 from tvlint.readers.unsafe_pickle import unsafe_calls
 

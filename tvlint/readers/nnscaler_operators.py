@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvlint.ir.plan import Backward, Compute, Literal, Operand, Value
-from tvlint.readers.inert_pickle import Record
+from tvlint.readers.inert_objects import Record
 from tvlint.readers.nnscaler_adapters import Scope
 from tvlint.readers.nnscaler_records import (
     Malformed,

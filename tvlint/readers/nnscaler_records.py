@@ -8,7 +8,7 @@ from typing import Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Value
-from tvlint.readers.inert_pickle import Opaque, Record, global_name
+from tvlint.readers.inert_objects import Opaque, Record, global_name
 
 _LONGEST_INTEGER = 128
 _MOST_NUMBERS = 1 << 20

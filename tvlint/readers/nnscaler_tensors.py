@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tvlint.ir.plan import Box, Role, Tensor
-from tvlint.readers.inert_pickle import Record
+from tvlint.readers.inert_objects import Record
 from tvlint.readers.nnscaler_records import (
     Malformed,
     Work,

@@ -7,6 +7,7 @@ import pytest
 from tests.plan_findings import findings_of_plan, findings_of_text
 from tests.scenarios import (
     collectives,
+    experts,
     foreign_layers,
     foreign_parallel,
     foreign_training,
@@ -25,7 +26,7 @@ from tvlint.readers import plan_text
 from tvlint.reporters import plan_json as json_writer
 
 ROOMS = (
-    partial_sums, collectives, sequences, gradients, order, second, third, unusual,
+    partial_sums, collectives, sequences, gradients, order, second, third, unusual, experts,
     foreign_layers, foreign_training, foreign_parallel,
 )  # fmt: skip
 SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]

@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Placement, Shard
 
 
+@dataclass(frozen=True, slots=True)
+class Undivided:
+    """Dimension `dim` of length `length` does not divide into `pieces` pieces over `axis`."""
+
+    dim: int
+    length: int
+    pieces: int
+    axis: str
+
+
 def local_shape(mesh: Mesh, whole: tuple[int, ...], placements: Mapping[str, Placement]) -> tuple[int, ...]:
     """The shape that every rank holds of a value of shape `whole`; raises ValueError, saying why, when there is none."""
-    shape = list(whole)
+    shape, undivided = floored_shape(mesh, whole, placements)
+    if undivided is not None:
+        raise ValueError(
+            f"dimension {undivided.dim} of length {undivided.length} does not divide into {undivided.pieces} pieces over "
+            f"`{undivided.axis}`"
+        )
+    return shape
+
+
+def floored_shape(
+    mesh: Mesh, whole: tuple[int, ...], placements: Mapping[str, Placement]
+) -> tuple[tuple[int, ...], Undivided | None]:
+    """The shape that every rank holds of a value of shape `whole`, and the first dimension of which pieces are left over.
+
+    Raises ValueError, saying why, for placements that no value of that shape has.
+    """
+    shape, undivided = list(whole), None
     for axis, placement in placements.items():
         if not isinstance(placement, Shard):
             continue
@@ -25,10 +52,12 @@ def local_shape(mesh: Mesh, whole: tuple[int, ...], placements: Mapping[str, Pla
         if placement.parts and sum(placement.parts) != whole[placement.dim]:
             parts = list(placement.parts)
             raise ValueError(f"parts {parts} add up to {sum(parts)}, the dimension is {whole[placement.dim]} long")
-        if pieces == 0 or length % pieces or any(part % pieces for part in placement.parts):
+        if pieces == 0 or any(part % pieces for part in placement.parts):
             raise ValueError(f"dimension {placement.dim} of length {length} does not divide into {pieces} pieces over `{axis}`")
-        shape[placement.dim] = length // pieces * own
-    return tuple(shape)
+        if length % pieces and undivided is None:
+            undivided = Undivided(placement.dim, length, pieces, axis)
+        shape[placement.dim] = max(length // pieces, min(length, 1)) * own
+    return tuple(shape), undivided
 
 
 def whole_shape(mesh: Mesh, local: tuple[int, ...], placements: Mapping[str, Placement]) -> tuple[int, ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvlint.analyses.local_shapes import local_shape
+from tvlint.analyses.local_shapes import floored_shape
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import Box, Role, Tensor
@@ -85,7 +85,7 @@ def _local_shape(
     line: Line, mesh: Mesh, whole: tuple[int, ...], placements: dict[str, Placement], index: int
 ) -> tuple[int, ...]:
     try:
-        return local_shape(mesh, whole, placements)
+        return floored_shape(mesh, whole, placements)[0]
     except ValueError as error:
         line.fail(str(error), "say the local shape with `local [..]` where the pieces are uneven", index)
 

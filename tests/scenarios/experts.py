@@ -1,0 +1,135 @@
+"""Experts, their exchanges and gradients, and collectives whose mates bring values of different types."""
+
+from __future__ import annotations
+
+from tests.scenarios.scenario import correct, pair
+
+_UNEQUAL = """
+mesh ep=2
+weight w f32[4,8,8] ep:S(0)
++ input t f32[8,8] local
+- input t f32[8,8] local
+program ep=0
+  d: f32[7,8] = all-to-all(t, dim=0, concat-dim=0, splits=[5,3]) over ep
+  e: f32[7,8] = expert_mlp(d, w)
+  c: f32[8,8] = all-to-all(e, dim=0, concat-dim=0, splits=[5,2]) over ep
+program ep=1
++ d: f32[9,8] = all-to-all(t, dim=0, concat-dim=0, splits=[2,6]) over ep
++ e: f32[9,8] = expert_mlp(d, w)
+- d: f32[8,8] = all-to-all(t, dim=0, concat-dim=0, splits=[2,6]) over ep
+- e: f32[8,8] = expert_mlp(d, w)
++ c: f32[8,8] = all-to-all(e, dim=0, concat-dim=0, splits=[3,6]) over ep
+- c: f32[8,8] = all-to-all(e, dim=0, concat-dim=0, splits=[3,5]) over ep
+"""
+
+SCENARIOS = (
+    *pair(
+        "tokens shared out unequally, and a rank that takes fewer than are sent to it", "wrong-all-to-all-splits", _UNEQUAL
+    ),
+    *pair(
+        "one mate of a gradient all-reduce casts", "mismatched-collective",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+program dp=0
+  y = linear(x, w)
+  _, d = backward y (dy)
+  g: bf16[8,8] = to(d, bfloat16)
+  grad(w): bf16[8,8] = all-reduce(g) over dp
+program dp=1
+  y = linear(x, w)
+  _, d = backward y (dy)
+- g: f32[8,8] = to(d, float32)
+- grad(w): f32[8,8] = all-reduce(g) over dp
++ g: bf16[8,8] = to(d, bfloat16)
++ grad(w): bf16[8,8] = all-reduce(g) over dp
+""",
+    ),
+    *pair(
+        "unequal pieces in a gather that takes equal ones", "mismatched-collective",
+        """
+mesh tp=2
+input x f32[8,8] tp:S(0) local [5,8]
+program tp=0
+  h = gelu(x)
++ y: f32[8,8] = all-gather(h, dim=0, splits=[5,3]) over tp
+- y: f32[8,8] = all-gather(h, dim=0) over tp
+program tp=1
+  input x f32[8,8] tp:S(0) local [3,8]
+  h = gelu(x)
++ y: f32[8,8] = all-gather(h, dim=0, splits=[5,3]) over tp
+- y: f32[8,8] = all-gather(h, dim=0) over tp
+""",
+    ),
+    *pair(
+        "gather whose splits are those of other pieces", "mismatched-collective",
+        """
+mesh tp=2
+input x f32[8,8] tp:S(0) local [5,8]
+program tp=0
+  y: f32[8,8] = all-gather(x, dim=0, splits=[5,3]) over tp
+program tp=1
++ input x f32[8,8] tp:S(0) local [3,8]
+- input x f32[8,8] tp:S(0) local [4,8]
+  y: f32[8,8] = all-gather(x, dim=0, splits=[5,3]) over tp
+""",
+    ),
+    *pair(
+        "all-reduce of values of other shapes on one pipeline stage's ranks", "mismatched-collective",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[4,8] local
+program dp=0
+  h = linear(x, w)
+  y = all-reduce max(h) over dp
+program dp=1
+- input x f32[3,8] local
++ input x f32[4,8] local
+  h = linear(x, w)
+  y = all-reduce max(h) over dp
+""",
+    ),
+    *pair(
+        "experts over ranks that do not divide them", "shards-not-divisible",
+        """
+mesh $MESH
+- weight w f32[6,8,8] ep:S(0)
++ weight w f32[8,8,8] ep:S(0)
+input tokens f32[32,8] dp:S(0) ep:S(0)
+program
+  d = all-to-all(tokens, dim=0, concat-dim=0) over ep
+  e: f32[4,8] = experts(d, w)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+""",
+        ("dp=2 ep=4", "ep=4 dp=2"),
+    ),
+    *pair(
+        "capacity that the ranks do not divide", "shards-not-divisible wrong-all-to-all-splits",
+        """
+mesh ep=4
+weight w f32[8,8,8] ep:S(0)
+- input slots f32[8,10,8] ep:S(1)
++ input slots f32[8,12,8] ep:S(1)
+program
+  d = all-to-all(slots, dim=0, concat-dim=1) over ep
+  e = bmm(d, w)
+  c = all-to-all(e, dim=1, concat-dim=0) over ep
+""",
+    ),
+    *correct(
+        "heads and rows of which each rank says its own",
+        """
+mesh tp=2
+weight w f32[8,7] local [8,4] tp:S(1)
+input x f32[4,8]
+program tp=0
+  y: f32[4,4] = matmul(x, w)
+program tp=1
+  weight w f32[8,7] local [8,3] tp:S(1)
+  y: f32[4,3] = matmul(x, w)
+""",
+    ),
+)

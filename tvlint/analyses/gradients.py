@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tvlint.analyses.facts import Facts
 from tvlint.analyses.operands import overwritten, reads, writes
-from tvlint.ir.plan import Backward, Communicate, Compute, Plan, Program, ReduceGradients, Role, Send, Update
+from tvlint.ir.plan import Backward, Communicate, Compute, Group, Plan, Program, ReduceGradients, Role, Send, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,33 @@ def tied(plan: Plan) -> Iterator[Tied]:
         if other is not None:
             ranks = plan.programs[first].ranks, plan.programs[other].ranks
             yield Tied(weight, *ranks, updates[weight][other], places[other])
+
+
+def averaged(facts: Facts) -> Iterator[Tied]:
+    """Weights of which ranks average the gradients that different functions of them give; `update` is where."""
+    plan = facts.plan
+    owned = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
+    uses: dict[tuple[int, str], set[str]] = {}
+    averages: dict[tuple[int, str], tuple[str, int, Group]] = {}
+    for number, program in enumerate(plan.programs):
+        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
+            for index, operator in enumerate(plan.segments[name].operators):
+                if isinstance(operator, Backward):
+                    for gradient in operator.outputs:
+                        if gradient in owned:
+                            uses.setdefault((number, owned[gradient]), set()).add(operator.forward.op)
+                elif isinstance(operator, Communicate) and operator.reduce in ("avg", "mean"):
+                    read = [owned[given] for given in operator.inputs if given in owned]
+                    averages |= {(number, weight): (name, index, operator.group) for weight in read}
+    seen = set()
+    for (number, weight), (name, index, group) in averages.items():
+        ranks = plan.programs[number].ranks
+        others = {facts.fold.program_of(rank) for rank in facts.fold.members(group, ranks[0])} if ranks else set()
+        for other in sorted(each for each in others if each is not None and each != number):
+            first, second = uses.get((number, weight), set()), uses.get((other, weight), set())
+            if first and second and not first & second and weight not in seen:
+                seen.add(weight)
+                yield Tied(weight, ranks, plan.programs[other].ranks, (name, index), (name, index))
 
 
 @dataclass(frozen=True, slots=True)

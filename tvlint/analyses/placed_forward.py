@@ -14,6 +14,7 @@ from tvlint.analyses.placed_multiples import multiplied
 from tvlint.analyses.placed_opaque import attended, greatest, is_split, looked_up, over_shards, unpacked
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_compute
+from tvlint.analyses.placed_scans import channelwise, scans
 from tvlint.analyses.placed_states import states
 from tvlint.analyses.placed_walk import UNKNOWN, Walk
 from tvlint.analyses.spelling import biased, usual
@@ -108,7 +109,7 @@ def _unbound(walk: Walk, operator: Compute) -> None:
     given = [walk.value(name).on for name in operator.inputs if isinstance(name, str)]
     known = greatest(operator, given, walk.axes) or unpacked(operator, given, walk.axes) or looked_up(
         operator, given, walk.axes, len(walk.shape(str(first)) or ())
-    ) or attended(operator, given, [axis for axis in walk.axes if axis not in wrong])
+    ) or attended(operator, given, [axis for axis in walk.axes if axis not in wrong]) or channelwise(walk, operator)
     for position, name in enumerate(operator.outputs):
         whole = position == 0 or is_split(operator)
         walk.store(name, dict(known) if whole else {}, dict.fromkeys(known, walk.where))
@@ -124,7 +125,7 @@ def _takes_packed_apart(walk: Walk, operator: Compute) -> bool:
 def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
     names = [name for name in operator.inputs if not isinstance(name, Literal)]
     ranks = [len(walk.shape(name) or ()) for name in names]
-    found = []
+    found = list(scans(walk, operator))
     for axis in walk.axes:
         rule, at = over_shards(operator, [walk.value(name).on.get(axis) for name in names], ranks, axis)
         if not rule and names and is_attention(operator) and axis in ("cp", "context") and axis not in walk.messaged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.gradients import averaged
 from tvlint.analyses.placed import Defect
 from tvlint.analyses.placement_findings import report
 from tvlint.findings import Finding, Severity
@@ -14,7 +15,18 @@ SEVERITY = Severity.ERROR
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Reductions with an operation that does not complete the value."""
-    return report(facts, "wrong-reduce-op", SEVERITY, _message, _help)
+    yield from report(facts, "wrong-reduce-op", SEVERITY, _message, _help)
+    for found in averaged(facts):
+        yield Finding(
+            "wrong-reduce-op",
+            SEVERITY,
+            f"the gradients of `{found.weight}` are averaged over {facts.who(found.first)} and {facts.who(found.second)}, "
+            "which use it in different functions",
+            facts.place(*found.update),
+            "sum them: the gradient of a weight that is used twice is the sum of both",
+            (),
+            facts.fold.everywhere(tuple(sorted({*found.first, *found.second}))),
+        )
 
 
 def _message(defect: Defect) -> str:

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tvlint.certificate.form import Coefficient, Fold, Part, Relation
-from tvlint.certificate.operators import World, gradient_use, made
+from tvlint.certificate.operators import World, made
 from tvlint.certificate.sums import fold_of, folded
 from tvlint.certificate.tables import SHARE, Rejected
-from tvlint.ops.spec import Bound
+from tvlint.certificate.uses import Kept, gradient_use
 
 ATTENTION = "scaled-dot-product-attention"
 
@@ -65,13 +65,10 @@ def _seen(value: Relation, like: Fold) -> tuple[tuple[int, int], ...]:
     return own.seen
 
 
-def merge_gradient(
-    world: World, values: Sequence[Relation], results: Sequence[Relation], position: int, given: Mapping[int, Relation]
-) -> Relation:
+def merge_gradient(world: World, kept: Kept, position: int, given: Mapping[int, Relation]) -> Relation:
     """The gradient of operand `position` of a merge of attention over parts."""
-    tables = world.tables
+    tables, values, result = world.tables, kept.inputs, kept.outputs[0]
     like = next(fold for value in values if (fold := fold_of(value)) is not None)
-    result = results[0]
     if result.box[-1] != (0, tables.terms[result.term].shape[-1]):
         raise Rejected("a merge has the gradient of some features only")
     root, coefficient = _root(world, result, like, given)
@@ -110,23 +107,15 @@ def _share(world: World, result: Relation, like: Fold, which: int, value: Relati
     return term.operands[0], part.coefficient
 
 
-def part_gradient(
-    world: World,
-    op: str,
-    bound: Bound,
-    values: Sequence[Relation],
-    results: Sequence[Relation],
-    position: int,
-    given: Mapping[int, Relation],
-) -> Relation:
+def part_gradient(world: World, kept: Kept, position: int, given: Mapping[int, Relation]) -> Relation:
     """What attention over some keys adds to the gradient of operand `position` of attention over all."""
     like = next((fold for value in given.values() if (fold := fold_of(value)) is not None), None)
-    if like is None or like.kind != "gradient" or op != ATTENTION or len(results) != 2:
-        raise Rejected(f"`{op}` has the gradient of a part")
-    root, coefficient = _root(world, results[0], like._replace(kind="merge"), given)
-    shared = frozenset(name for name, kind in bound.splits.items() if kind == "merge")
-    whole = world.tables.relation(root, results[0].box, coefficient)
-    use = gradient_use(op, bound, position, values, {0: whole}, shared)
+    if like is None or like.kind != "gradient" or kept.op != ATTENTION or len(kept.outputs) != 2:
+        raise Rejected(f"`{kept.op}` has the gradient of a part")
+    root, coefficient = _root(world, kept.outputs[0], like._replace(kind="merge"), given)
+    shared = frozenset(name for name, kind in kept.bound.splits.items() if kind == "merge")
+    whole = world.tables.relation(root, kept.outputs[0].box, coefficient)
+    use = gradient_use(kept, position, {0: whole}, shared)
     if use is None:
-        raise Rejected(f"`{op}` has no gradient of operand {position}")
+        raise Rejected(f"`{kept.op}` has no gradient of operand {position}")
     return made(world, use)

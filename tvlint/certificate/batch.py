@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeAlias
 
-from tvlint.certificate.placed import members_of, peer_of, spans_replicas
+from tvlint.certificate.meetings import meeting_of, touched, weights_of_gradients
 from tvlint.certificate.running import bound_names
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import (
-    Await,
-    Backward,
-    Collective,
-    Communicate,
-    Compute,
-    Operator,
-    Phase,
-    Plan,
-    Program,
-    Receive,
-    Record,
-    ReduceGradients,
-    Role,
-    Segment,
-    Send,
-    Step,
-    Tensor,
-    Update,
-    Wait,
-)
+from tvlint.ir.plan import Await, Phase, Plan, Program, Record, ReduceGradients, Role, Segment, Step, Tensor, Update, Wait
 
 Key: TypeAlias = "tuple[str, int]"
 """A value on a rank: its name, and the micro-batch where the step gives it no name of its own."""
@@ -198,8 +177,7 @@ def _check_final(program: Program, touches: dict[str, list[Touch]]) -> None:
 def _touches(plan: Plan) -> dict[str, list[Touch]]:
     """For every segment, how its operators touch weights."""
     weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
-    owner = {plan.tensors[name].gradient: name for name in weights if plan.tensors[name].gradient}
-    owner.update({name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of in weights})
+    owner = weights_of_gradients(plan)
     trained = weights | owner.keys()
     found: dict[str, list[Touch]] = {}
     for name, segment in plan.segments.items():
@@ -210,20 +188,10 @@ def _touches(plan: Plan) -> dict[str, list[Touch]]:
             elif isinstance(own, Update):
                 touches.append(("update", set(), set(own.weights)))
             else:
-                names = _names(own)
+                names = set[str]().union(*touched(own))
                 if not names.isdisjoint(trained):
                     touches.append(("use", {owner[one] for one in names if one in owner}, names & weights))
     return found
-
-
-def _names(own: Operator) -> set[str]:
-    if isinstance(own, Compute):
-        return {name for name in (*own.inputs, *own.outputs) if isinstance(name, str)}
-    if isinstance(own, Backward):
-        return {name for name in (*own.inputs, *own.outputs, *own.forward.inputs) if isinstance(name, str)}
-    if isinstance(own, Communicate):
-        return {*own.inputs, *own.outputs}
-    return {own.tensor} if isinstance(own, Send | Receive) else set()
 
 
 def _check_returned(plan: Plan, program: Program) -> None:
@@ -242,9 +210,11 @@ def _check_channels(plan: Plan) -> None:
     for program in plan.programs:
         for rank in program.ranks:
             for step in program.steps:
-                for index, channel, end, tag in _calls(plan, plan.segments[step.segment], rank):
-                    entry = ((rank, step.segment, index), step.micro_batch, tag)
-                    ends.setdefault(channel, {}).setdefault(end, []).append(entry)
+                for index, own in enumerate(plan.segments[step.segment].operators):
+                    meeting = meeting_of(plan, own, rank)
+                    if meeting is not None:
+                        entry = ((rank, step.segment, index), step.micro_batch, getattr(own, "tag", 0))
+                        ends.setdefault(meeting.key, {}).setdefault(meeting.end, []).append(entry)
     for sides in ends.values():
         first, *others = sides.values()
         for side in others:
@@ -254,15 +224,3 @@ def _check_channels(plan: Plan) -> None:
             for (left, one, tag), (right, other, label) in zip(first, side, strict=True):
                 if one != other or tag != label or meets.setdefault(left, right) != right:
                     raise Rejected("a communication meets one of another micro-batch, or another one than for the first")
-
-
-def _calls(plan: Plan, segment: Segment, rank: int) -> Iterator[tuple[int, object, object, int]]:
-    """The communications of a segment on a rank: place, channel, end of it, and tag."""
-    for index, own in enumerate(segment.operators):
-        if isinstance(own, Send | Receive):
-            peer = peer_of(plan, own.peer, rank)
-            if peer is not None:
-                ends = (rank, peer) if isinstance(own, Send) else (peer, rank)
-                yield index, (*ends, own.communicator), isinstance(own, Send), own.tag
-        elif isinstance(own, Communicate) and own.kind is not Collective.CHUNK:
-            yield index, (members_of(plan, own.group, rank), own.group.name, spans_replicas(plan, own.group)), rank, 0

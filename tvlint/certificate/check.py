@@ -58,40 +58,24 @@ def check(
     dtypes: dict[int, str] = {}
     assume = frozenset(certificate.assume)
     tell("checking the reference", 0.1)
-    outer = Running(
-        World(tables, inputs.count, inputs.count, False, False),
-        reference,
-        certificate.reference,
-        certificate.trails,
-        inputs,
-        inputs.reference,
-        None,
-        dtypes,
-        frozenset(),
-    )
+    world = World(tables, inputs.count, inputs.count, False, False)
+    trails = certificate.trails
+    outer = Running(world, reference, certificate.reference, trails, inputs, inputs.reference, None, dtypes, frozenset())
     run_programs(outer)
     wanted = expected(outer)
     tell("checking the order", 0.3)
     check_batch(parallel, micro_batches)
     check_order(parallel)
     tell("checking the parallel plan", 0.4)
-    inner = Running(
-        World(tables, 1, inputs.count, parallel.replication.count > 1, micro_batches > 1),
-        parallel,
-        certificate.parallel,
-        certificate.trails,
-        inputs,
-        inputs.parallel,
-        frozenset(outer.seeded),
-        dtypes,
-        assume,
-    )
+    world = World(tables, 1, inputs.count, parallel.replication.count > 1, micro_batches > 1)
+    losses = frozenset(outer.seeded)
+    inner = Running(world, parallel, certificate.parallel, trails, inputs, inputs.parallel, losses, dtypes, assume)
     run_programs(inner)
     compared = check_gradients(inner, wanted, micro_batches)
     check_returned(inner, wanted)
     check_updates(inner, wanted, reference)
     unused = tables.unused()
-    if unused or outer.trails_used | inner.trails_used != set(range(len(certificate.trails))):
+    if unused or outer.trails_used | inner.trails_used != set(range(len(trails))):
         raise Rejected(f"the certificate has {unused or 'a trail that no step follows'}")
     left = (UNDIVIDED.format(reference.undivided),) if reference.undivided > 1 else ()
     assumptions = (*left, *_assumed(parallel, assume), *sorted(inner.assumptions | tables.assumptions), *ASSUMED)

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.certificate.exchange import DECLARED_PIECE_ORDER, exchanged, piece
+from tvlint.certificate.exchange import DECLARED_PIECE_ORDER, FROM_ROOT, SUMS, TO_ROOT, exchanged, piece
+from tvlint.certificate.meetings import members_of, peer_of, spans_replicas
 from tvlint.certificate.multiples import agreed
-from tvlint.certificate.placed import members_of, peer_of, spans_replicas
 from tvlint.certificate.running import Joining, Rank, Running, assign, claim, hold, read
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import Collective, Communicate, Receive, Send
 from tvlint.ops.elementwise import holds_whole_numbers
 
-_FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
-"""The collectives into which only the root puts something."""
-
-_SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
-"""The collectives in which a gradient that a rank never makes counts as zero."""
-
-_TO_ROOT = (Collective.GATHER, Collective.REDUCE)
-"""The collectives after which only the root has something; what the others have is undefined."""
-
 
 def communicate(run: Running, rank: Rank, own: Communicate) -> None:
     """Take part in a collective; what comes out is a claim until all members are known."""
     members = members_of(run.plan, own.group, rank.number)
-    gives = own.kind not in _FROM_ROOT or own.root == rank.number
-    gets = own.kind not in _TO_ROOT or own.root == rank.number
+    gives = own.kind not in FROM_ROOT or own.root == rank.number
+    gets = own.kind not in TO_ROOT or own.root == rank.number
     if rank.number not in members or len(own.inputs) > 1 or len(own.outputs) > 1 or (gives and not own.inputs):
         raise Rejected(f"rank {rank.number} takes part in a collective of others, or with several tensors")
     if holds_whole_numbers(own.dtype) and any(
@@ -61,8 +52,7 @@ def communicate(run: Running, rank: Rank, own: Communicate) -> None:
         raise Rejected(f"a collective on rank {rank.number} is said to give nothing")
     if had is not None:
         hold(run, rank, own.outputs[0], had, own.outputs[0] in own.inputs, False)
-    meeting = (members, own.group.name, spans)
-    run.meetings.setdefault(meeting, {}).setdefault(rank.number, []).append(Joining(own, given, had))
+    run.meetings.setdefault((members, own.group.name, spans), {}).setdefault(rank.number, []).append(Joining(own, given, had))
 
 
 def _declared(run: Running, name: str, bounds: tuple[int, int], dim: int, dims: int, count: int, position: int) -> int:
@@ -110,15 +100,15 @@ def _meet(run: Running, members: tuple[int, ...], turn: Sequence[Joining], spans
     first = turn[0].operator
     if any(_manner(own.operator) != _manner(first) for own in turn):
         raise Rejected(f"the members of the group {list(members)} run different collectives together")
-    rooted = first.kind in _FROM_ROOT or first.kind in _TO_ROOT
+    rooted = first.kind in FROM_ROOT or first.kind in TO_ROOT
     if rooted and first.root not in members:
         raise Rejected(f"the root {first.root} of a collective is not in the group {list(members)}")
     root = members.index(first.root) if rooted and first.root is not None else 0
-    given = [turn[root] if first.kind in _FROM_ROOT else own for own in turn]
+    given = [turn[root] if first.kind in FROM_ROOT else own for own in turn]
     if all(own.given is None for own in given) and all(own.had is None for own in turn):
         return
     put = [own.given for own in given if own.given is not None]
-    if put and len(put) != len(turn) and first.kind in _SUMS and first.reduce in ("", "sum"):
+    if put and len(put) != len(turn) and first.kind in SUMS and first.reduce in ("", "sum"):
         zero = run.world.tables.relation(put[0].term, put[0].box, 0)
         put = [own.given or zero for own in given]
     if len(put) != len(turn):
@@ -127,11 +117,11 @@ def _meet(run: Running, members: tuple[int, ...], turn: Sequence[Joining], spans
     key = ("exchange", _manner(first), spans, root, tuple(map(id, put)))
     results = run.memo.get(key)
     if results is None:
-        results = run.memo[key] = exchanged(run.world, run.plan, first, put, root, spans, declared)
-    if any((own.had is None) != (result is None) for own, result in zip(turn, results, strict=True) if own.operator.outputs):
-        raise Rejected(f"what a collective of the group {list(members)} gives is not what the certificate says")
+        replicas = run.plan.replication.count if spans else 1
+        results = run.memo[key] = exchanged(run.world, first, put, root, replicas, declared)
     for own, result in zip(turn, results, strict=True):
-        if own.had is not None and (result is None or not agreed(run.world.tables, result, own.had)):
+        same = own.had is None if result is None else agreed(run.world.tables, result, own.had)
+        if own.operator.outputs and not same:
             raise Rejected(f"what a collective of the group {list(members)} gives is not what the certificate says")
 
 

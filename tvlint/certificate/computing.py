@@ -9,11 +9,12 @@ from typing import Any
 
 from tvlint.certificate.attention import merge_gradient, merged, part_gradient
 from tvlint.certificate.form import Relation
-from tvlint.certificate.operators import extents_of, gradient_use, made
+from tvlint.certificate.operators import extents_of, made
 from tvlint.certificate.running import Rank, Running, assign, claim, gradient, hold, read
-from tvlint.certificate.sequences import REPEAT, Kept, Steps, by_name, once, repeated, widened
+from tvlint.certificate.sequences import REPEAT, by_name, once, repeated, widened
 from tvlint.certificate.sums import added, fold_of
 from tvlint.certificate.tables import Rejected
+from tvlint.certificate.uses import Kept, Steps, gradient_use
 from tvlint.certificate.views import view, view_gradient
 from tvlint.ir.plan import Backward, Compute, Literal
 from tvlint.ops.spec import PREVIOUS, Call, Family, OpSpec
@@ -217,12 +218,12 @@ def _gradient(run: Running, kept: Kept, position: int, given: dict[int, Relation
         found = tuple(_through(run, kept.steps, len(kept.steps) - 1, position, given))
         return added(run.world.tables, found) if found else None
     if kept.family is Family.MERGE:
-        return merge_gradient(run.world, kept.inputs, kept.outputs, position, given)
+        return merge_gradient(run.world, kept, position, given)
     if any(fold_of(value) is not None for value in given.values()):
-        return part_gradient(run.world, kept.op, kept.bound, kept.inputs, kept.outputs, position, given)
+        return part_gradient(run.world, kept, position, given)
     if kept.family is Family.RESHAPE:
         return view_gradient(run.world, kept.inputs[0], kept.outputs[0], given[0])
-    use = gradient_use(kept.op, kept.bound, position, kept.inputs, given)
+    use = gradient_use(kept, position, given)
     return None if use is None else made(run.world, use)
 
 

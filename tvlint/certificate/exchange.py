@@ -10,45 +10,49 @@ from tvlint.certificate.form import Relation
 from tvlint.certificate.operators import World
 from tvlint.certificate.sums import added, fold_of, folded, over_slots, scaled
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Collective, Communicate, Plan
+from tvlint.ir.plan import Collective, Communicate
 
 DECLARED_PIECE_ORDER = "declared-piece-order"
 
+FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
+"""The collectives into which only the root puts something."""
+
+TO_ROOT = (Collective.GATHER, Collective.REDUCE)
+"""The collectives after which only the root has something; what the others have is undefined."""
+
+SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+"""The collectives in which a gradient that a rank never makes counts as zero."""
+
 
 def exchanged(
-    world: World, plan: Plan, own: Communicate, given: Sequence[Relation], root: int, spans: bool, declared: bool
+    world: World, own: Communicate, given: Sequence[Relation], root: int, replicas: int, declared: bool
 ) -> list[Relation | None]:
     """What each member holds, in ascending order, given what each puts in; `root` is the position of the root.
 
     Where only the root puts something in, all of `given` are that; where only the root gets something, the others have None.
+    The members stand for as many others in each of `replicas`.
     """
     count, kind = len(given), own.kind
     if own.splits or own.receive_splits:
         raise Rejected(f"`{kind.value}` with unequal pieces is not known to the checker")
-    if spans and kind is not Collective.ALL_REDUCE:
+    if replicas > 1 and kind is not Collective.ALL_REDUCE:
         raise Rejected(f"`{kind.value}` between replicas is not known to the checker")
-    if kind is Collective.BROADCAST:
-        return [given[root]] * count
     if any(len(one.box) != len(given[0].box) for one in given):
         raise Rejected(f"`{kind.value}` of tensors of different numbers of dimensions")
-    dim = _dim(own.dim, given[0]) if kind not in (Collective.ALL_REDUCE, Collective.REDUCE) else 0
-    if kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER):
-        value = _sum(world, own, given, plan.replication.count if spans else 1)
-        return [value] * count if kind is Collective.ALL_REDUCE else [piece(world, value, dim, i, count) for i in range(count)]
-    if kind is Collective.ALL_GATHER:
-        return [_joined(world, given, dim, declared)] * count
     if kind is Collective.ALL_TO_ALL:
-        other = _dim(own.concat_dim, given[0])
+        dim, other = _dim(own.dim, given[0]), _dim(own.concat_dim, given[0])
         return [_joined(world, [piece(world, one, dim, i, count) for one in given], other, False) for i in range(count)]
-    if kind is Collective.SCATTER:
-        return [piece(world, given[root], dim, i, count) for i in range(count)]
-    if kind is Collective.GATHER:
-        whole = _joined(world, given, dim, declared)
-        return [whole if i == root else None for i in range(count)]
-    if kind is Collective.REDUCE:
-        total = _sum(world, own, given)
-        return [total if i == root else None for i in range(count)]
-    raise Rejected(f"`{kind.value}` is not known to the checker")
+    if kind in SUMS:
+        value = _sum(world, own, given, replicas)
+    elif kind in FROM_ROOT:
+        value = given[root]
+    elif kind in (Collective.ALL_GATHER, Collective.GATHER):
+        value = _joined(world, given, _dim(own.dim, given[0]), declared)
+    else:
+        raise Rejected(f"`{kind.value}` is not known to the checker")
+    if kind in (Collective.REDUCE_SCATTER, Collective.SCATTER):
+        return [piece(world, value, _dim(own.dim, value), i, count) for i in range(count)]
+    return [value if kind not in TO_ROOT or i == root else None for i in range(count)]
 
 
 def _dim(dim: int | None, value: Relation) -> int:
@@ -57,7 +61,7 @@ def _dim(dim: int | None, value: Relation) -> int:
     return dim % len(value.box)
 
 
-def _sum(world: World, own: Communicate, given: Sequence[Relation], replicas: int = 1) -> Relation:
+def _sum(world: World, own: Communicate, given: Sequence[Relation], replicas: int) -> Relation:
     if replicas > 1 and own.reduce not in ("", "sum", "avg"):
         raise Rejected(f"`{own.reduce}` between replicas is not known to the checker")
     if own.reduce in ("max", "min") and not given[0].parts and all(one is given[0] for one in given):

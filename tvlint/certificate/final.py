@@ -10,8 +10,9 @@ from itertools import pairwise, product
 from math import prod
 
 from tvlint.certificate.form import Part, Relation
+from tvlint.certificate.meetings import Meeting, meeting_of, members_of, spans_replicas
 from tvlint.certificate.multiples import agreed
-from tvlint.certificate.placed import members_of, region, spans_replicas, whole_of
+from tvlint.certificate.placed import region, whole_of
 from tvlint.certificate.running import Running
 from tvlint.certificate.sums import added, over_slots, scaled
 from tvlint.certificate.tables import Rejected
@@ -91,9 +92,8 @@ def reduced(run: Running, micro_batches: int) -> dict[tuple[int, str], Relation]
     while moved:
         moved = False
         for rank in [rank for rank, queue in queues.items() if queue]:
-            meeting = _meeting(run.plan, queues[rank], rank)
-            members = meeting[0] if meeting is not None else ()
-            if rank in members and all(_meeting(run.plan, queues.get(own, []), own) == meeting for own in members):
+            members, key = (found := _meeting(run.plan, queues[rank], rank)).members, found.key
+            if rank in members and all(_meeting(run.plan, queues.get(own, []), own).key == key for own in members):
                 _reduce(run, members, [queues[own].pop() for own in members], held)
                 moved = True
     if any(queues.values()):
@@ -101,11 +101,8 @@ def reduced(run: Running, micro_batches: int) -> dict[tuple[int, str], Relation]
     return held
 
 
-def _meeting(plan: Plan, queue: list[ReduceGradients], rank: int) -> tuple[tuple[int, ...], bool, str] | None:
-    if not queue:
-        return None
-    group = queue[-1].group
-    return members_of(plan, group, rank), spans_replicas(plan, group), group.name
+def _meeting(plan: Plan, queue: list[ReduceGradients], rank: int) -> Meeting:
+    return (meeting_of(plan, queue[-1], rank) if queue else None) or Meeting(None, None, ())
 
 
 def _reduce(run: Running, members: tuple[int, ...], own: list[ReduceGradients], held: dict[tuple[int, str], Relation]) -> None:

@@ -11,24 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tvlint.certificate.meetings import touched, weights_of_gradients
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import (
-    Await,
-    Backward,
-    Communicate,
-    Compute,
-    Operator,
-    Plan,
-    Program,
-    Receive,
-    Record,
-    ReduceGradients,
-    Role,
-    Send,
-    Step,
-    Update,
-    Wait,
-)
+from tvlint.ir.plan import Await, Operator, Plan, Program, Receive, Record, ReduceGradients, Role, Send, Step, Update, Wait
 
 Key: TypeAlias = "tuple[str, int]"
 """A value on a rank: a name, and the micro-batch that it is of, or `_ANY` for what lasts over all of them."""
@@ -43,14 +28,9 @@ def check_flight(plan: Plan) -> None:
     if not any(own.stream or isinstance(own, Wait) or getattr(own, "handle", "") for own in operators):
         return
     lasting = {name for name, tensor in plan.tensors.items() if tensor.role not in (Role.ACTIVATION, Role.GRADIENT)}
-    gradients: dict[str, set[str]] = {}
-    for name, tensor in plan.tensors.items():
-        for gradient, of in ((tensor.gradient, name), (name, tensor.gradient_of)):
-            if gradient and of in plan.tensors and plan.tensors[of].role is Role.WEIGHT:
-                gradients.setdefault(of, set()).add(gradient)
-    lasting |= {name for names in gradients.values() for name in names}
+    owner = weights_of_gradients(plan)
     for program in plan.programs:
-        _Rank(plan, lasting, gradients).run(program)
+        _Rank(plan, lasting | owner.keys(), owner).run(program)
 
 
 @dataclass(slots=True)
@@ -68,7 +48,8 @@ class _Rank:
 
     plan: Plan
     lasting: set[str]
-    gradients: dict[str, set[str]]
+    owner: dict[str, str]
+    """The weight of each gradient of one."""
     time: int = 0
     under_way: dict[str, _Flight] = field(default_factory=dict)
     touched: dict[Key, int] = field(default_factory=dict)
@@ -101,7 +82,10 @@ class _Rank:
                 raise Rejected(f"`{own.handle}` is waited for, and nothing under way has that handle")
             self.touched.update(dict.fromkeys(ended.reads | ended.writes, self.time))
             return
-        reads, writes = (set(self.keys(step, names)) for names in self.names(own))
+        own_reads, own_writes = touched(own)
+        if isinstance(own, ReduceGradients | Update):
+            own_writes = own_writes | {name for name, weight in self.owner.items() if weight in own_reads}
+        reads, writes = set(self.keys(step, own_reads)), set(self.keys(step, own_writes))
         for flight in self.under_way.values():
             if reads & flight.writes or writes & (flight.reads | flight.writes):
                 raise Rejected("a tensor is used while a communication of it is under way")
@@ -119,23 +103,6 @@ class _Rank:
             raise Rejected(f"`{handle}` is under way twice")
         before.reads |= reads
         before.writes |= writes
-
-    def names(self, own: Operator) -> tuple[set[str], set[str]]:
-        """The names that an operator reads and writes; of weights that are reduced or updated, their gradients too."""
-        if isinstance(own, Compute):
-            reads = {name for name in own.inputs if isinstance(name, str)}
-            return reads, {*own.outputs, *(reads if own.in_place else ())}
-        if isinstance(own, Backward):
-            reads = {name for name in own.forward.inputs if isinstance(name, str)}
-            return {*own.inputs, *own.forward.outputs, *reads} - {""}, set(own.outputs) - {""}
-        if isinstance(own, Communicate):
-            return set(own.inputs), set(own.outputs)
-        if isinstance(own, Send):
-            return {own.tensor}, set()
-        if isinstance(own, Receive):
-            return set(), {own.tensor}
-        names = set(own.weights) if isinstance(own, ReduceGradients | Update) else set[str]()
-        return names, names.union(*(self.gradients.get(name, set()) for name in names))
 
     def keys(self, step: Step, names: set[str]) -> Iterator[Key]:
         """The values that the names may stand for: inside the step, and outside it where they come in or go out.

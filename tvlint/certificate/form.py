@@ -134,15 +134,8 @@ def to_bytes(certificates: Sequence[Certificate]) -> bytes:
 
 def _plain(own: Certificate) -> dict[str, Any]:
     return {
-        "engine": own.engine,
-        "files": own.files,
-        "variant": own.variant,
-        "assume": own.assume,
-        "assumptions": own.assumptions,
-        "terms": own.terms,
-        "paths": own.paths,
+        **{field.name: getattr(own, field.name) for field in fields(own)},
         "relations": [_relation_to_json(relation) for relation in own.relations],
-        "trails": own.trails,
         **{name: _derivation_to_json(getattr(own, name)) for name in ("reference", "parallel")},
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +11,8 @@ from tvlint.certificate.equal import told
 from tvlint.certificate.form import Coefficient, Fold, Open, Part, Relation
 from tvlint.certificate.sums import carried, fold_of, moved, total
 from tvlint.certificate.tables import Rejected, Tables
-from tvlint.ops.spec import ONE, Bound, Names
+from tvlint.certificate.uses import Use
+from tvlint.ops.spec import ONE, Names
 
 _MOVES = frozenset({"unsqueeze", "squeeze", "transpose", "permute", "expand"})
 """Operators that move or repeat elements, and compute nothing."""
@@ -39,27 +40,6 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """One use of an operator. `linear` are sets of positions among `operands`; `shapes` are operands of which only the shape
-    counts, and which stand behind all others."""
-
-    head: tuple[Any, ...]
-    operands: tuple[tuple[Names, Relation], ...]
-    shapes: tuple[tuple[Names, Relation], ...]
-    result: Names
-    summed: frozenset[str]
-    averaged: frozenset[str]
-    whole: frozenset[str]
-    linear: tuple[frozenset[int], ...]
-    commutative: bool
-    ranges: Mapping[str, tuple[int, int]]
-    splits: Mapping[str, str]
-    """Names of `whole` that may be split, and whether the results then lie side by side (`maps`) or are a fold of that kind."""
-    masked: tuple[str, str] | None
-    sizes: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class _Extent:
     """Indices `low:high` of `size` that all operands hold of one name, and whether it is the dimension of the batch."""
 
@@ -67,77 +47,6 @@ class _Extent:
     high: int
     size: int
     slotted: bool
-
-
-def forward_use(op: str, bound: Bound, output: int, values: Sequence[Relation], sizes: Mapping[str, int]) -> Use:
-    """The use that makes output `output`."""
-    reach = sorted(bound.row_wise.get(output, range(len(values))))
-    real = [i for i in reach if i not in bound.shape_only]
-    return Use(
-        head=(op, output, bound.attributes),
-        operands=tuple((bound.operands[i], values[i]) for i in real),
-        shapes=tuple((bound.operands[i], values[i]) for i in reach if i in bound.shape_only),
-        result=bound.outputs[output],
-        summed=bound.reduced,
-        averaged=bound.averaged,
-        whole=bound.whole,
-        linear=tuple(frozenset(real.index(i) for i in group if i in real) for group in bound.linear if group & set(real)),
-        commutative=bound.commutative and len(real) == 2,
-        ranges=bound.ranges,
-        splits=bound.splits,
-        masked=bound.masked,
-        sizes=sizes,
-    )
-
-
-def gradient_use(
-    op: str,
-    bound: Bound,
-    operand: int,
-    values: Sequence[Relation],
-    given: Mapping[int, Relation],
-    shared: frozenset[str] = frozenset(),
-) -> Use | None:
-    """The use that makes the gradient of operand `operand` from those of the outputs; None when none of them reaches it.
-
-    It is linear in the gradients together. Where the operator is linear in the operand it needs the operands outside the
-    operand's group, otherwise all; of a product, it is linear in each of the others too. A name that is summed and that only
-    some of the gradients have must be whole: what the others add would be added once for each part. `shared` are names that
-    the operator needs whole and its gradient does not, because of what the gradients are.
-    """
-    everything = frozenset(range(len(values)))
-    reach = {output: bound.row_wise.get(output, everything) for output in sorted(given)}
-    outputs = [output for output, own in reach.items() if operand in own and operand not in bound.zero_gradient]
-    if not outputs:
-        return None
-    group = next((own for own in bound.linear if operand in own), frozenset[int]())
-    union = sorted(frozenset[int]().union(*(reach[output] for output in outputs)))
-    needs = [i for i in union if i not in group and i not in bound.shape_only]
-    operands = [(bound.outputs[output], given[output]) for output in outputs]
-    operands += [(bound.operands[i], values[i]) for i in needs]
-    shape = (bound.operands[operand], values[operand])
-    product = bool(group) and all(len(own) == 1 for own in bound.linear)
-    singles = (frozenset({len(outputs) + k}) for k, i in enumerate(needs) if product and frozenset({i}) in bound.linear)
-    names = {name for own, _ in (*operands, shape) for name in own} - {ONE}
-    had = [frozenset(bound.outputs[output]) for output in outputs]
-    uneven = frozenset[str]().union(*had) - frozenset.intersection(*had) - frozenset(shape[0]) - {ONE}
-    exchanged = bound.commutative and bool(group)
-    if exchanged and len(values) != 2:
-        raise Rejected(f"the gradient of `{op}` of {len(values)} operands is not known to the checker")
-    return Use(
-        head=(f"{op} gradient", () if exchanged else (operand, tuple(outputs)), bound.attributes),
-        operands=tuple(operands),
-        shapes=(shape,),
-        result=bound.operands[operand],
-        summed=frozenset(names - set(bound.operands[operand])),
-        averaged=bound.averaged,
-        whole=bound.whole | uneven,
-        linear=(frozenset(range(len(outputs))), *singles),
-        commutative=False,
-        ranges=bound.ranges,
-        splits={name: "maps" for name, kind in bound.splits.items() if kind == "maps" or name in shared},
-        masked=bound.masked,
-    )
 
 
 def made(world: World, use: Use) -> Relation:
@@ -149,7 +58,7 @@ def made(world: World, use: Use) -> Relation:
             raise Rejected(f"`{use.head[0]}` needs a whole dimension and gets {own.low}:{own.high} of {own.size}")
     if sum(own.slotted for own in extents.values()) > 1:
         raise Rejected(f"`{use.head[0]}` pairs the batch with itself")
-    for name, stated in use.ranges.items():
+    for name, stated in use.bound.ranges.items():
         if name not in extents or extents[name].slotted or stated != (extents[name].low, extents[name].high):
             raise Rejected(f"`{use.head[0]}` states the indices {stated[0]}:{stated[1]}, which its operand does not hold")
     places = list(range(len(use.operands)))
@@ -163,14 +72,14 @@ def made(world: World, use: Use) -> Relation:
     free = tuple(own.size for name, own in zip(use.result, dims, strict=True) if name != ONE and name not in given)
     pattern = (
         *(tuple(numbers[name] for name in names) for names in (*tensors, use.result)),
-        *(tuple(sorted(numbers[n] for n in names if n in numbers)) for names in (use.summed, use.averaged, use.whole)),
+        *(tuple(sorted(numbers[n] for n in names if n in numbers)) for names in (use.summed, use.bound.averaged, use.whole)),
     )
     slot = next((i for i, own in enumerate(dims) if own.slotted), -1)
     operands = tuple(use.operands[place][1].term for place in places)
     term = told(world.tables, (*use.head, pattern, free), operands, shape, slot)
     box = tuple((own.low, own.high) for own in dims)
-    gone = [name for name in (use.summed | use.averaged) - set(use.result) if name in extents and name in numbers]
-    counted = {name: _counted(use.masked, extents, name) for name in extents}
+    gone = [name for name in (use.summed | use.bound.averaged) - set(use.result) if name in extents and name in numbers]
+    counted = {name: _counted(use.bound.masked, extents, name) for name in extents}
     fold = _fold(use, counted, numbers)
     if fold is not None:
         if gone or any(value.parts or value.coefficient != 1 for _, value in use.operands):
@@ -182,7 +91,7 @@ def made(world: World, use: Use) -> Relation:
         return world.tables.relation(term, box, 0)
     sums = frozenset(left for name in gone if (left := _open(world, term, numbers[name], counted[name])) is not None)
     factor: Coefficient = 1
-    for name in use.averaged:
+    for name in use.bound.averaged:
         own = extents[name]
         parts = own.size * (world.total if own.slotted else 1), (own.high - own.low) * (world.slots if own.slotted else 1)
         factor = factor * Fraction(*parts)
@@ -206,10 +115,10 @@ def _counted(masked: tuple[str, str] | None, extents: Mapping[str, _Extent], nam
 
 def _enough(use: Use, extents: Mapping[str, _Extent], name: str) -> bool:
     """Whether a mask lets rows stand without later ones, as it counts them from the first, or hides all columns after these."""
-    if use.masked is None or name not in use.masked or extents[name].low > 0:
+    if use.bound.masked is None or name not in use.bound.masked or extents[name].low > 0:
         return False
-    counted = _counted(use.masked, extents, name)
-    return name == use.masked[0] or 0 < counted.size == counted.high
+    counted = _counted(use.bound.masked, extents, name)
+    return name == use.bound.masked[0] or 0 < counted.size == counted.high
 
 
 def _fold(use: Use, counted: Mapping[str, _Extent], numbers: Mapping[str, int]) -> Fold | None:

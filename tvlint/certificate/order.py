@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import TypeAlias
 
-from tvlint.certificate.placed import members_of, peer_of, spans_replicas
+from tvlint.certificate.meetings import meeting_of
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Collective, Communicate, Operator, Plan, Program, Receive, ReduceGradients, Send, Wait
+from tvlint.ir.plan import Communicate, Operator, Plan, Program, Receive, ReduceGradients, Send, Wait
 
 Event: TypeAlias = "tuple[Hashable, int]"
 """One communication, and how many ranks take part in it."""
@@ -74,17 +74,9 @@ def _stops(plan: Plan, program: Program, rank: int) -> Iterator[Stop]:
 
 def _event(plan: Plan, own: Operator, rank: int, turns: Counter[Hashable]) -> Event | None:
     """The communication that the operator takes part in: the next one of its channel."""
-    if isinstance(own, Send | Receive):
-        peer = peer_of(plan, own.peer, rank)
-        if peer is None:
-            return None
-        ends = (rank, peer) if isinstance(own, Send) else (peer, rank)
-        side: Hashable = (isinstance(own, Send), *ends, own.communicator)
-        turns[side] += 1
-        return ("message", *ends, own.communicator, turns[side]), 2
-    if isinstance(own, ReduceGradients) or (isinstance(own, Communicate) and own.kind is not Collective.CHUNK):
-        members = members_of(plan, own.group, rank)
-        meeting: Hashable = (members, own.group.name, spans_replicas(plan, own.group))
-        turns[meeting] += 1
-        return ("collective", type(own), meeting, turns[meeting]), len(members)
-    return None
+    meeting = meeting_of(plan, own, rank)
+    if meeting is None:
+        return None
+    turns[meeting.key, meeting.end] += 1
+    kind = ReduceGradients if isinstance(own, ReduceGradients) else Communicate
+    return (kind, meeting.key, turns[meeting.key, meeting.end]), len(meeting.members)

@@ -9,7 +9,7 @@ from tvlint.certificate.form import Relation
 from tvlint.certificate.operators import World
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.placement import Invariant, Replicate, Shard
-from tvlint.ir.plan import Box, Group, Peer, Phase, Plan, Role, Tensor
+from tvlint.ir.plan import Box, Phase, Plan, Role, Tensor
 
 
 def region(plan: Plan, tensor: Tensor, rank: int) -> Box:
@@ -138,44 +138,6 @@ def input_of(world: World, plan: Plan, tensor: Tensor, rank: int, inputs: Inputs
             raise Rejected(f"the reference reads only a part of `{tensor.name}`")
         box = tuple((0, size) for size in shape)
     return world.tables.relation(term, box)
-
-
-def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
-    """The ranks of a group as `rank` sees it, in its own replica."""
-    group = _named(plan, group)
-    if group.ranks:
-        return tuple(sorted(set(group.ranks)))
-    if not group.axes and group.name:
-        raise Rejected(f"the plan does not say which ranks the group `{group.name}` has")
-    if any(axis not in {own.name for own in plan.mesh.axes} for axis in group.axes):
-        raise Rejected(f"a group lies along an axis that the mesh does not have: {', '.join(group.axes)}")
-    return plan.mesh.along(rank, tuple(axis for axis in group.axes if not _folded(plan, axis)))
-
-
-def spans_replicas(plan: Plan, group: Group) -> bool:
-    """Whether the group goes along the axis on which replicas are folded."""
-    return any(_folded(plan, axis) for axis in _named(plan, group).axes)
-
-
-def _named(plan: Plan, group: Group) -> Group:
-    if group.ranks or group.axes or not group.name:
-        return group
-    return next((own for own in plan.communicators if own.name == group.name), group)
-
-
-def _folded(plan: Plan, axis: str) -> bool:
-    return plan.replication.count > 1 and axis == plan.replication.axis
-
-
-def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:
-    """The rank at the other end; None where the axis ends."""
-    if peer.rank is not None:
-        return peer.rank
-    own, size = plan.mesh.coordinates(rank), plan.mesh.axis_size(peer.axis)
-    if peer.axis not in own:
-        raise Rejected(f"a message goes along `{peer.axis}`, which is no axis of the mesh")
-    at = (own[peer.axis] + peer.offset) % size if peer.wrap else own[peer.axis] + peer.offset
-    return plan.mesh.rank({**own, peer.axis: at}) if 0 <= at < size else None
 
 
 def check_pair(parallel: Plan, reference: Plan) -> None:

@@ -5,20 +5,10 @@ from __future__ import annotations
 from tvlint.certificate.communicating import communicate, receive, send, settle
 from tvlint.certificate.computing import backward, compute
 from tvlint.certificate.flight import check_flight
+from tvlint.certificate.meetings import weights_of_gradients
 from tvlint.certificate.running import Rank, Running, accumulated, bound_names, load
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import (
-    Backward,
-    Communicate,
-    Compute,
-    Operator,
-    Phase,
-    Receive,
-    Role,
-    Segment,
-    Send,
-    Step,
-)
+from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Phase, Receive, Segment, Send, Step
 from tvlint.ops.spec import UnsupportedError
 
 
@@ -64,8 +54,7 @@ def _index(run: Running) -> None:
                     if name not in tensors:
                         run.of.setdefault(name, []).append(of)
     run.gradient_names, run.loaded = frozenset(made), frozenset(loaded)
-    weights = {name for name, tensor in tensors.items() if tensor.role is Role.WEIGHT}
-    run.weight_of = {name: of for name, owners in run.of.items() for of in owners if of in weights}
+    run.weight_of = weights_of_gradients(run.plan)
 
 
 def _step(run: Running, rank: Rank, step: Step) -> None:

@@ -1,37 +1,20 @@
-"""What forward operators keep for their gradients, and uses of them that are told as several operators in sequence."""
+"""The results of annotated operators: of one, and of uses that are told as several in sequence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from tvlint.certificate.attention import ATTENTION
 from tvlint.certificate.form import Relation
-from tvlint.certificate.operators import World, forward_use, made
+from tvlint.certificate.operators import World, made
 from tvlint.certificate.tables import VIEW, Rejected
+from tvlint.certificate.uses import Kept, forward_use
 from tvlint.certificate.views import view
 from tvlint.ir.plan import Value
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec
 from tvlint.ops.table import spec_of
 
 REPEAT = "repeat-interleave"
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What a forward operator keeps for its gradient; operators in sequence keep that of each, with its operands."""
-
-    op: str
-    bound: Bound
-    family: Family
-    inputs: tuple[Relation, ...]
-    outputs: tuple[Relation, ...]
-    steps: Steps = ()
-
-
-Steps: TypeAlias = "tuple[tuple[Kept, tuple[int, ...]], ...]"
-"""Each operator with its operands: a place among those of the sequence, or, below 0, counted back, an operator before."""
 
 
 def once(world: World, name: str, bound: Bound, values: tuple[Relation, ...], call: Call) -> Kept:

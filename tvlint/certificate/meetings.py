@@ -1,0 +1,107 @@
+"""What one operator touches, and with whom it communicates."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from tvlint.certificate.tables import Rejected
+from tvlint.ir.plan import (
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Group,
+    Operator,
+    Peer,
+    Plan,
+    Receive,
+    ReduceGradients,
+    Role,
+    Send,
+    Update,
+)
+
+
+class Meeting(NamedTuple):
+    """Where a communication meets its counterparts, which of its ends this is, and the ranks that take part."""
+
+    key: Hashable
+    end: Hashable
+    members: tuple[int, ...]
+
+
+def meeting_of(plan: Plan, own: Operator, rank: int) -> Meeting | None:
+    """The communication of an operator on a rank; None where it has none, or falls off its axis."""
+    if isinstance(own, Send | Receive):
+        peer = peer_of(plan, own.peer, rank)
+        if peer is None:
+            return None
+        ends = (rank, peer) if isinstance(own, Send) else (peer, rank)
+        return Meeting((ends, own.communicator), isinstance(own, Send), ends)
+    if isinstance(own, ReduceGradients) or (isinstance(own, Communicate) and own.kind is not Collective.CHUNK):
+        members = members_of(plan, own.group, rank)
+        return Meeting((members, own.group.name, spans_replicas(plan, own.group)), rank, members)
+    return None
+
+
+def weights_of_gradients(plan: Plan) -> dict[str, str]:
+    """The weight that each gradient of one is declared to be of."""
+    pairs = (pair for own in plan.tensors.values() for pair in ((own.gradient, own.name), (own.name, own.gradient_of)))
+    return {name: of for name, of in pairs if name and of in plan.tensors and plan.tensors[of].role is Role.WEIGHT}
+
+
+def touched(own: Operator) -> tuple[set[str], set[str]]:
+    """The names that an operator reads and writes."""
+    if isinstance(own, Compute):
+        reads = {name for name in own.inputs if isinstance(name, str)}
+        return reads, {*own.outputs, *(reads if own.in_place else ())}
+    if isinstance(own, Backward):
+        reads = {name for name in own.forward.inputs if isinstance(name, str)}
+        return {*own.inputs, *own.forward.outputs, *reads} - {""}, set(own.outputs) - {""}
+    if isinstance(own, Communicate):
+        return set(own.inputs), set(own.outputs)
+    if isinstance(own, Send):
+        return {own.tensor}, set()
+    if isinstance(own, Receive):
+        return set(), {own.tensor}
+    names = set(own.weights) if isinstance(own, ReduceGradients | Update) else set[str]()
+    return names, names
+
+
+def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
+    """The ranks of a group as `rank` sees it, in its own replica."""
+    group = _named(plan, group)
+    if group.ranks:
+        return tuple(sorted(set(group.ranks)))
+    if not group.axes and group.name:
+        raise Rejected(f"the plan does not say which ranks the group `{group.name}` has")
+    if any(axis not in {own.name for own in plan.mesh.axes} for axis in group.axes):
+        raise Rejected(f"a group lies along an axis that the mesh does not have: {', '.join(group.axes)}")
+    return plan.mesh.along(rank, tuple(axis for axis in group.axes if not _folded(plan, axis)))
+
+
+def spans_replicas(plan: Plan, group: Group) -> bool:
+    """Whether the group goes along the axis on which replicas are folded."""
+    return any(_folded(plan, axis) for axis in _named(plan, group).axes)
+
+
+def _named(plan: Plan, group: Group) -> Group:
+    if group.ranks or group.axes or not group.name:
+        return group
+    return next((own for own in plan.communicators if own.name == group.name), group)
+
+
+def _folded(plan: Plan, axis: str) -> bool:
+    return plan.replication.count > 1 and axis == plan.replication.axis
+
+
+def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:
+    """The rank at the other end; None where the axis ends."""
+    if peer.rank is not None:
+        return peer.rank
+    own, size = plan.mesh.coordinates(rank), plan.mesh.axis_size(peer.axis)
+    if peer.axis not in own:
+        raise Rejected(f"a message goes along `{peer.axis}`, which is no axis of the mesh")
+    at = (own[peer.axis] + peer.offset) % size if peer.wrap else own[peer.axis] + peer.offset
+    return plan.mesh.rank({**own, peer.axis: at}) if 0 <= at < size else None

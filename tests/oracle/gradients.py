@@ -321,6 +321,8 @@ def backward(
     op: str, values: list[Any], outputs: tuple[Array, ...], gradients: list[Array], attributes: Attributes
 ) -> Gradients:
     """The gradient of each operand of `op`, given those of its outputs."""
+    shapes = zip(gradients, outputs, strict=True)
+    gradients = [own.reshape(made.shape) if {own.shape, made.shape} <= {(), (1,)} else own for own, made in shapes]
     for output, gradient in zip(outputs, gradients, strict=True):
         if gradient.shape != output.shape:
             raise FailureError(f"`{op}`: a gradient of shape {gradient.shape} for an output of shape {output.shape}")

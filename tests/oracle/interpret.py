@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from oracle.functions import Array, FailureError, forward, rounded
 from oracle.gradients import backward
-from oracle.pieces import combine, cut, exchange, logical_array, start_value
+from oracle.pieces import box_of, combine, cut, exchange, logical_array, start_value
 from tvlint.ir.plan import (
     Backward,
     Collective,
@@ -70,10 +70,9 @@ class Run:
         self.loaded = self._loaded()
 
     def _loaded(self) -> set[str]:
-        """The inputs that are loaded; in a plan of one slot, the others are there from the start, where they are placed."""
-        loads = any(segment.phase is Phase.DATA for segment in self.plan.segments.values())
-        slots = self.plan.micro_batches * self.plan.replication.count
-        return set(self.plan.tensors) if loads or slots > 1 else set()
+        """The inputs that are loaded; the others are there from the start, where they are placed."""
+        loaded = {name for own in self.plan.segments.values() if own.phase is Phase.DATA for name in own.outputs}
+        return set(self.plan.tensors) if loaded else set()
 
     def _loss_gradients(self) -> set[str]:
         losses = {*self.plan.outputs, self.plan.loss} - {""}
@@ -160,9 +159,10 @@ class Run:
             body = {own: outside[key] for own, key in zip(segment.inputs, before, strict=True) if key in outside}
             if segment.phase is Phase.DATA:
                 for own in segment.outputs:
-                    body[own] = self._data(own, replica, max(step.micro_batch, 0))
+                    body[own] = self._data(own, rank, replica, max(step.micro_batch, 0))
             memory = saved.setdefault(step.micro_batch, {})
-            yield from self._body(segment, rank, replica, body, memory, weights, handles)
+            turn = (replica, max(step.micro_batch, 0))
+            yield from self._body(segment, rank, turn, body, memory, weights, handles)
             if segment.phase is not Phase.BACKWARD:
                 memory.update(body)
             made = {name for operator in segment.operators for name in getattr(operator, "outputs", ())}
@@ -194,31 +194,35 @@ class Run:
         tensor = self.plan.tensors.get(name)
         return tensor is not None and tensor.role is Role.GRADIENT
 
-    def _data(self, name: str, replica: int, micro_batch: int) -> Array:
+    def _data(self, name: str, rank: int, replica: int, micro_batch: int) -> Array:
+        """The rank's piece of what its replica has of the batch for the micro-batch."""
         tensor = self.plan.tensors[name]
         logical = tensor.logical or tensor.name
         whole = self.batch.get(logical)
-        if whole is None or len(whole) != len(tensor.shape):
+        part, box = box_of(tensor, self.plan, rank)
+        if whole is None or len(whole) != len(part):
             raise FailureError(f"the reference has no data `{logical}`")
         value = logical_array(logical, whole, tensor.dtype, self.below, self.seed)
         slot = replica * self.plan.micro_batches + micro_batch
-        for dim, (size, local) in enumerate(zip(whole, tensor.shape, strict=True)):
+        for dim, (size, local) in enumerate(zip(whole, part, strict=True)):
             if (slot + 1) * local > size and local != size:
                 raise FailureError(f"slot {slot} of `{logical}` lies outside the batch")
             if local != size:
                 value = np.take(value, range(slot * local, (slot + 1) * local), axis=dim)
-        return rounded(value, tensor.dtype)
+        return rounded(value[tuple(slice(low, high) for low, high in box)], tensor.dtype)
 
     def _body(
         self,
         segment: Segment,
         rank: int,
-        replica: int,
+        turn: tuple[int, int],
         body: dict[str, Array],
         memory: dict[str, Array],
         weights: dict[str, Array],
         handles: dict[str, tuple[Post, tuple[str, ...]]],
     ) -> Iterator[None]:
+        replica, micro_batch = turn
+
         def read(name: str, saved: bool = False) -> Array:
             tensor = self.plan.tensors.get(name)
             if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
@@ -231,7 +235,7 @@ class Run:
             if saved and name in memory:
                 return memory[name]
             if tensor is not None and tensor.role is Role.INPUT and name not in self.loaded:
-                return start_value(tensor, self.plan, rank, self.below, self.seed)
+                return self._data(name, rank, replica, micro_batch)
             if name in self.loss_gradients and tensor is not None:
                 return np.ones(tensor.shape)
             if self._is_gradient(name) and tensor is not None:
@@ -240,6 +244,8 @@ class Run:
 
         def write(name: str, value: Array, in_place: bool = False) -> None:
             tensor = self.plan.tensors.get(name)
+            if tensor is not None and {tensor.shape, value.shape} <= {(), (1,)}:
+                value = value.reshape(tensor.shape)
             if tensor is not None and tensor.shape != value.shape:
                 self.claims.add(f"`{name}` has shape {value.shape}, declared {tensor.shape}")
             if name in body and self._is_gradient(name) and not in_place:
@@ -339,6 +345,8 @@ class Run:
             return post, () if sending else (operator.tensor,)
         if isinstance(operator, Communicate):
             members = self.members(operator.group, rank, replica)
+            if operator.root is not None:
+                operator = replace(operator, root=operator.root + replica * self.plan.replication.stride)
             if rank not in members:
                 raise FailureError(f"rank {rank} takes part in a collective of {members}")
             receives = operator.kind in FROM_ROOT and operator.root in members and operator.root != rank

@@ -132,4 +132,126 @@ program tp=1
   y: f32[4,3] = matmul(x, w)
 """,
     ),
+    *pair(
+        "expert gradients averaged over their copies only", "wrong-gradient-scale",
+        """
+mesh $MESH
+weight w f32[8,8]
+weight x1 f32[4,8,8] ep:S(0)
+input x f32[16,8] dp:S(0) ep:S(0)
+input dc f32[16,8] dp:S(0) ep:S(0)
+program
+  t = linear(x, w)
+  d = all-to-all(t, dim=0, concat-dim=0) over ep
+  e: f32[4,8] = expert_mlp(d, x1)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  de = all-to-all(dc, dim=0, concat-dim=0) over ep
+  dd: f32[4,8], grad(x1) = backward e (de)
+  dt = all-to-all(dd, dim=0, concat-dim=0) over ep
+  _, grad(w) = backward t (dt)
+  reduce-gradients w over dp,ep by avg
+- reduce-gradients x1 over dp by avg
++ reduce-gradients x1 over dp divide 4
+  update w, x1
+""",
+        ("dp=2 ep=2", "dp=2 ep=2 tp=2"),
+    ),
+    *pair(
+        "expert gradients divided by the ranks of their exchange in place of all", "wrong-gradient-scale",
+        """
+mesh $MESH
+weight w f32[8,8]
+weight x1 f32[4,8,8] ep:S(0)
+input x f32[16,8] dp:S(0) ep:S(0)
+input dc f32[16,8] dp:S(0) ep:S(0)
+program
+  t = linear(x, w)
+  d = all-to-all(t, dim=0, concat-dim=0) over ep
+  e: f32[4,8] = expert_mlp(d, x1)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  de = all-to-all(dc, dim=0, concat-dim=0) over ep
+  dd: f32[4,8], grad(x1) = backward e (de)
+  dt = all-to-all(dd, dim=0, concat-dim=0) over ep
+  _, grad(w) = backward t (dt)
+  reduce-gradients w over dp,ep divide 4
+- reduce-gradients x1 over dp divide 2
++ reduce-gradients x1 over dp divide 4
+  update w, x1
+""",
+        ("dp=2 ep=2", "dp=2 ep=2 tp=2"),
+    ),
+    *pair(
+        "experts without copies whose gradients nothing divides", "wrong-gradient-scale",
+        """
+mesh $MESH
+weight w f32[8,8]
+weight x1 f32[4,8,8] ep:S(0)
+input x f32[16,8] dp:S(0) ep:S(0)
+input dc f32[16,8] dp:S(0) ep:S(0)
+program
+  t = linear(x, w)
+  d = all-to-all(t, dim=0, concat-dim=0) over ep
+  e: f32[4,8] = expert_mlp(d, x1)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  de = all-to-all(dc, dim=0, concat-dim=0) over ep
+  dd: f32[4,8], grad(x1) = backward e (de)
+  dt = all-to-all(dd, dim=0, concat-dim=0) over ep
+  _, grad(w) = backward t (dt)
+  reduce-gradients w over dp,ep by avg
+- g = all-reduce(grad(x1)) over dp
++ s = mul(grad(x1), 0.5)
++ g = all-reduce avg(s) over dp
+  adam_step(w!, grad(w))
+  adam_step(x1!, g)
+""",
+        ("dp=2 ep=2", "dp=2 ep=2 tp=2"),
+    ),
+    *correct(
+        "expert gradients scaled before the average over their copies",
+        """
+mesh $MESH
+weight w f32[8,8]
+weight x1 f32[4,8,8] ep:S(0)
+input x f32[16,8] dp:S(0) ep:S(0)
+input dc f32[16,8] dp:S(0) ep:S(0)
+program
+  t = linear(x, w)
+  d = all-to-all(t, dim=0, concat-dim=0) over ep
+  e: f32[4,8] = expert_mlp(d, x1)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  de = all-to-all(dc, dim=0, concat-dim=0) over ep
+  dd: f32[4,8], grad(x1) = backward e (de)
+  dt = all-to-all(dd, dim=0, concat-dim=0) over ep
+  _, grad(w) = backward t (dt)
+  s = div(grad(x1), 2)
+  g = all-reduce avg(s) over dp
+  h = all-reduce avg(grad(w)) over dp,ep
+  adam_step(w!, h)
+  adam_step(x1!, g)
+""",
+        ("dp=2 ep=2",),
+    ),
+    *correct(
+        "gradients of sums over tokens, divided nowhere",
+        """
+mesh $MESH
+weight w f32[8,8]
+weight x1 f32[4,8,8] ep:S(0)
+input x f32[16,8] dp:S(0) ep:S(0)
+input dc f32[16,8] dp:S(0) ep:S(0)
+program
+  t = linear(x, w)
+  d = all-to-all(t, dim=0, concat-dim=0) over ep
+  e: f32[4,8] = expert_mlp(d, x1)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  de = all-to-all(dc, dim=0, concat-dim=0) over ep
+  dd: f32[4,8], grad(x1) = backward e (de)
+  dt = all-to-all(dd, dim=0, concat-dim=0) over ep
+  _, grad(w) = backward t (dt)
+  reduce-gradients w over dp,ep
+  reduce-gradients x1 over dp
+  update w, x1
+""",
+        ("dp=2 ep=2",),
+    ),
 )

@@ -28,7 +28,7 @@ def final_axes(facts: Facts) -> frozenset[str]:
     every = frozenset(axis.name for axis in plan.mesh.axes)
     if _ends_the_step(plan):
         return every
-    reduced = frozenset(axis for group in _reduced_over(plan) for axis in _axes(facts, group))
+    reduced = frozenset(axis for group in _reduced_over(plan) for axis in axes_apart(facts, group))
     return every if reduced & DATA_AXES else reduced
 
 
@@ -55,7 +55,7 @@ def _reduced_over(plan: Plan) -> Iterator[Group]:
                 yield operator.group
 
 
-def _axes(facts: Facts, group: Group) -> frozenset[str]:
+def axes_apart(facts: Facts, group: Group) -> frozenset[str]:
     """The axes along which the ranks of `group` lie apart."""
     group, mesh = facts.fold.declared(group), facts.plan.mesh
     own = [mesh.coordinates(rank) for rank in set(group.ranks) if rank < mesh.size]

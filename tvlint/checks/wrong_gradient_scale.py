@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.expert_shares import expert_shares
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import Defect
-from tvlint.analyses.placement_findings import report
+from tvlint.analyses.placement_findings import of_rule, report
 from tvlint.findings import Finding, Severity
 
 SEVERITY = Severity.ERROR
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Gradients whose divisions on the way do not fit the ranks and micro-batches that were added up."""
-    return report(facts, "wrong-gradient-scale", SEVERITY, _message, _help)
+    """Gradients whose divisions on the way do not fit the ranks and micro-batches that were added up, and gradients of experts
+    that are divided otherwise than those of the weights that all ranks share."""
+    told = set()
+    for defect, finding in zip(
+        of_rule(facts, "wrong-gradient-scale"), report(facts, "wrong-gradient-scale", SEVERITY, _message, _help), strict=True
+    ):
+        told.add(defect.other)
+        yield finding
+    for found in expert_shares(facts):
+        if found.weight in told or found.other in told:
+            continue
+        yield Finding(
+            "wrong-gradient-scale",
+            SEVERITY,
+            f"the gradient of expert `{found.weight}` is divided by {found.divisor}, that of `{found.other}` by {found.right}: "
+            f"experts have seen the tokens of all ranks of `{found.axis}`",
+            facts.place(found.segment, found.index),
+            f"divide the gradients of experts by {found.right} too",
+            (),
+            facts.fold.everywhere(facts.ranks_running(found.segment)),
+        )
 
 
 def _message(defect: Defect) -> str:

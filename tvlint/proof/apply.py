@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
+from math import prod
 from typing import Any
 
 from tvlint.ops.spec import ONE, Bound, Names
 from tvlint.proof.identities import term_of
+from tvlint.proof.products import bare, rational, times
 from tvlint.proof.relation import Coefficient, Fold, Leaf, Pending, Value, Values
 from tvlint.proof.terms import Terms
+from tvlint.proof.written import normal
 
 
 class Mismatch(Exception):
@@ -193,10 +197,31 @@ class Use:
 
 
 def run(world: World, use: Use, total_slots: int) -> Value:
-    """The relation of the operator's result.
+    """The relation of the operator's result, in normal form where terms are told in that.
 
     Raises Mismatch where the result is not a linear contribution to what the operator computes on whole operands.
     """
+    if not world.terms.normal:
+        return _run(world, use, total_slots)
+    terms, counted = world.terms, 1
+    if use.averaged and use.head[0] in ("mean", "mean gradient"):
+        indices = indices_of(world, use.operands)
+        counted = prod(indices[name].size * (total_slots if indices[name].slotted else 1) for name in use.averaged)
+        summed = replace(
+            use,
+            head=(use.head[0].replace("mean", "sum"), *use.head[1:]),
+            reduced=use.reduced | (use.averaged - set(use.result)),
+        )
+        factor = _averaging(world, use.averaged, indices, total_slots)
+        found = world.values.scaled(_run(world, replace(summed, averaged=frozenset()), total_slots), factor)
+    else:
+        found = _run(world, use, total_slots)
+    inner, constant = bare(terms, found.term)
+    told = normal(terms, terms.keys[inner], terms.operands[inner], terms.shape[inner], terms.slot[inner])
+    return world.values.retermed(found, times(terms, times(terms, told, constant), rational(Fraction(1, counted))))
+
+
+def _run(world: World, use: Use, total_slots: int) -> Value:
     indices = indices_of(world, use.operands)
     _check_whole(use, indices)
     if sum(index.slotted for index in indices.values()) > 1:
@@ -232,7 +257,8 @@ def run(world: World, use: Use, total_slots: int) -> Value:
         if index.slotted:
             slot = dim
     extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in _names_of(real))
-    term = term_of(world.terms, (*use.head, pattern, extra), operands, tuple(shape), slot)
+    own = world.terms.term if world.terms.normal else partial(term_of, world.terms)
+    term = own((*use.head, pattern, extra), operands, tuple(shape), slot)
     numbers = numbered([*(real[i][1] for i in order), use.result])
     summed = (use.reduced | use.averaged) - frozenset(use.result)
     pending = _contraction(world, term, summed, indices, numbers, use.masked)

@@ -160,10 +160,10 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     factor = factor_of(name, bound.attributes) if len(values) == 1 else None
     if factor is None:
         return saved
-    (value,), (result,) = saved.inputs, saved.outputs
-    if value is None or result is None:
+    (given,), (made,) = saved.inputs, saved.outputs
+    if given is None or made is None:
         return saved
-    return replace(saved, outputs=(scaled_gradient(machine, value, result, factor),))
+    return replace(saved, outputs=(scaled_gradient(machine, given, made, factor),))
 
 
 def takes_everything(spec: OpSpec, operator: Compute, shape: tuple[int, ...]) -> bool:
@@ -185,7 +185,7 @@ def scaled_gradient(machine: Machine, value: Value, result: Value, factor: Fract
     """A gradient that is multiplied with a constant where the reference does not is a multiple of that gradient."""
     terms = machine.world.terms
     same = (terms.shape[value.term], terms.slot[value.term]) == (terms.shape[result.term], terms.slot[result.term])
-    if not same or not terms.foreign(result.term) or not is_gradient(terms, value.term):
+    if terms.normal or not same or not terms.foreign(result.term) or not is_gradient(terms, value.term):
         return result
     return machine.world.values.scaled(value, factor)
 

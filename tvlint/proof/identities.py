@@ -109,7 +109,7 @@ def _written_loss(terms: Terms, head: Head, operands: Operands, shape: tuple[int
     if head[1:4] != (0, (1,), _LINE):
         return None
     scores, target = _sum_and_target(terms, operands)
-    return None if target < 0 else _known(terms, _LOSS, (_unshifted(terms, scores), target), shape, slot)
+    return None if target < 0 else _known(terms, _LOSS, (unshifted(terms, scores, 1), target), shape, slot)
 
 
 def _sum_and_target(terms: Terms, operands: Operands) -> tuple[int, int]:
@@ -135,6 +135,7 @@ def _written_gradient(terms: Terms, through_sum: int, through_target: int) -> in
     spread = _operands(terms, power[0], "sum gradient", (0, (0,)), (None,), ((0,), (0, 1), (), (), ())) if power else None
     log = _operands(terms, spread[0], "log gradient", (0, (0,)), (), ((0,), (0,), (0,), (), (), ())) if spread else None
     left = _operands(terms, log[0], "sub gradient", (0, (0,)), (1,), ((0,), (0,), (), (), ())) if log else None
+    left = log[:1] if log and terms.normal else left
     picked = _operands(terms, through_target, "masked-gather gradient", (0, (0,)), (), ((0,), (0,), (0, 1), (), (), ()))
     right = _operands(terms, picked[0], "sub gradient", (1, (0,)), (1,), ((0,), (0,), (), (), ())) if picked else None
     if power is None or log is None or picked is None or left is None or left != right:
@@ -142,7 +143,7 @@ def _written_gradient(terms: Terms, through_sum: int, through_target: int) -> in
     scores = power[1]
     if _summed_scores(terms, log[1]) != scores or terms.shape[through_sum] != terms.shape[through_target]:
         return None
-    operands = (left[0], _unshifted(terms, scores), picked[1])
+    operands = (left[0], unshifted(terms, scores, 1), picked[1])
     return _known(terms, _LOSS_GRADIENT, operands, terms.shape[through_sum], terms.slot[through_sum])
 
 
@@ -155,14 +156,14 @@ def _of_shifted(terms: Terms, head: Head, operands: Operands, shape: tuple[int, 
     return operands[0] if from_loss else None
 
 
-def _unshifted(terms: Terms, scores: int) -> int:
-    """The scores without what is added to or subtracted from all classes of a row alike."""
+def unshifted(terms: Terms, scores: int, dim: int) -> int:
+    """The scores without what is added to or subtracted from all of them alike along the dimension."""
     head, operands = terms.keys[scores], terms.operands[scores]
     while head[0] in ("sub", "add") and len(operands) == 2 and head[1] == 0 and len(head[2]) == 1:
         left, right, result = head[3][:3]
-        if left == result and result[1] not in right:
+        if left == result and result[dim] not in right:
             scores = operands[0]
-        elif right == result and result[1] not in left and head[0] == "add" and head[2] == (1,):
+        elif right == result and result[dim] not in left and head[0] == "add" and head[2] == (1,):
             scores = operands[1]
         else:
             break
@@ -177,8 +178,11 @@ def _operands(terms: Terms, term: int, op: str, which: Any, attributes: Any, pat
 
 
 def _known(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:
-    """A term that the reference has."""
-    found = terms.find(head, operands, shape, slot)
+    """A term that the reference has; in normal forms, any."""
+    found = terms.term(head, operands, shape, slot) if terms.normal else terms.find(head, operands, shape, slot)
+    if terms.normal:
+        terms.assumptions.add(CLASSES)
+        return found
     if found is None or terms.sealed < 0 or terms.foreign(found):
         return None
     terms.assumptions.add(CLASSES)

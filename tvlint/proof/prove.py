@@ -52,6 +52,9 @@ class Proof:
 _CONSEQUENCES = ("other-operator", "gathers-different-values", "sum-of-different-values")
 """Gaps that a mistake made elsewhere leaves behind; told only where no mistake was found."""
 
+_EXPRESSIONS = frozenset({*_CONSEQUENCES, "other-constant", "other-gradient", "other-output", "unequal-addends"})
+"""Gaps between expressions, which normal forms of them may close."""
+
 _TOLD_AS_WRITTEN = 64
 """What is wrong with a plan of so many ranks is found out on all of them, in its own slices; in larger ones on one replica."""
 
@@ -77,7 +80,12 @@ def prove(
     gc.disable()
     try:
         tell = progress or (lambda text, share: None)
-        return _proved(parallel, reference, assume, tell, repairs=True, solver_seconds=solver_seconds, keep=keep)
+        verdict = _proved(parallel, reference, assume, tell, repairs=True, solver_seconds=solver_seconds, keep=keep)
+        if verdict.outcome is not Outcome.UNKNOWN or not any(reason.name in _EXPRESSIONS for reason in verdict.reasons):
+            return verdict
+        tell("deriving normal forms", 0.9)
+        again = _proved(parallel, reference, assume, tell, repairs=False, solver_seconds=solver_seconds, keep=keep, normal=True)
+        return again if again.outcome is Outcome.PROVED else verdict
     finally:
         if collecting:
             gc.enable()
@@ -92,8 +100,9 @@ def _proved(
     solver_seconds: float | None = None,
     keep: list[Proof] | None = None,
     fold: Folded | None = None,
+    normal: bool = False,
 ) -> Verdict:
-    """The verdict on the pair.
+    """The verdict on the pair, with `normal` on normal forms of what both compute.
 
     With `fold` the parallel plan is one replica of a plan that writes all of them out; Unknown then says nothing of that plan.
     Without `repairs` only Proved says anything.
@@ -124,7 +133,7 @@ def _proved(
     if fold is None and keep is None:
         fold = folded(parallel, inner)
         if fold is not None and all(dim in (-1, own) for dim, own in zip(dims, fold.slots, strict=True)):
-            verdict = _proved(fold.plan, reference, assume, tell, repairs, solver_seconds, fold=fold)
+            verdict = _proved(fold.plan, reference, assume, tell, repairs, solver_seconds, fold=fold, normal=normal)
             if verdict.outcome is not Outcome.UNKNOWN or (not repairs and parallel.mesh.size > _TOLD_AS_WRITTEN):
                 return verdict
         fold = None
@@ -132,6 +141,7 @@ def _proved(
         return blank
     tell("deriving the reference", 0.0)
     terms = Terms()
+    terms.normal = normal
     values = Values(terms)
     dtypes: dict[int, str] = {}
     world = World(terms, values, count, False, False)

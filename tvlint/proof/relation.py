@@ -18,7 +18,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tvlint.ir.plan import Box
 from tvlint.proof.identities import scaled_term, summed
+from tvlint.proof.products import rational, times
 from tvlint.proof.terms import GRADIENT_SUM, Terms
+from tvlint.proof.written import normal_sum
 
 Coefficient: TypeAlias = "int | Fraction"
 
@@ -129,6 +131,8 @@ class Values:
     def _intern(
         self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None = None
     ) -> Value:
+        if self.terms.normal and coefficient not in (0, 1) and not leaves and fold is None:
+            term, coefficient = times(self.terms, term, rational(coefficient)), 1
         if coefficient not in (0, 1) and not leaves and self.terms.foreign(term):
             scaled = scaled_term(self.terms, term, coefficient)
             if scaled is not None:
@@ -231,6 +235,8 @@ class Values:
         if len(values) == 1:
             return values[0]
         total = self._gradient_sum(of, values)
+        if total is not None and self.terms.normal:
+            return self.retermed(total, normal_sum(self.terms, total.term))
         if total is None or total.leaves:
             return total
         return self.retermed(total, summed(self.terms, total.term))

@@ -32,6 +32,8 @@ class Terms:
         """Terms that belong to a value of the reference without being one, as the log-sum-exps of its attention do."""
         self.assumptions: set[str] = set()
         """What identities between terms take on trust."""
+        self.normal = False
+        """Whether terms are told in the normal form of `tvlint/proof/written.py`."""
         self._tokens: dict[Any, int] = {}
 
     def term(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:

@@ -1,8 +1,8 @@
 """By what the gradients of experts are divided, against those of the weights that all ranks share.
 
 An expert has seen the tokens of every rank that dispatches to it, so its gradient is a sum over those ranks before it is
-reduced over its own copies. Where the gradients of shared weights are divided by the number of all ranks with tokens, those of experts
-have to be divided by that number too, and not by that of the copies.
+reduced over its own copies. Where the gradients of shared weights are divided by the number of all ranks with tokens, those
+of experts have to be divided by that number too, and not by that of the copies.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 
@@ -118,3 +119,15 @@ def test_numbers_beyond_all_sizes_are_left_alone() -> None:
     assert findings
     for finding in findings:
         assert not {"num-layers", "global-batch-size"} & {name for repair in repairs(finding) for name in repair}
+
+
+def test_no_repair_is_what_stands_there() -> None:
+    offered = 0
+    for micro, evaluated in product((1, 2), ({"eval_global_batch_size": 63}, {"eval_micro_batch_size": 3}, {"num_layers": 47})):
+        changed: dict[str, int | str] = {"micro_batch_size": micro, "global_batch_size": 62, **evaluated}
+        present = {**SIZES, **{name.replace("_", "-"): value for name, value in changed.items()}}
+        for finding in found(**changed):
+            for repair in repairs(finding):
+                offered += 1
+                assert [name for name, value in repair.items() if present[name] == value] == []
+    assert offered > 6

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 from tvlint.ir.configuration import Configuration, Setting
@@ -30,9 +29,9 @@ _USUAL = frozenset({1, 2, 4, 8, 16, 32, 64})
 """Values that are tried however far they are."""
 MOST_SETTINGS = 8
 """Of more settings at once, no changes are looked for."""
-MOST_JUDGEMENTS = 4_000
+MOST_JUDGEMENTS = 2_000
 """So often rules are judged in the search for one repair; after that there is none."""
-MOST_ASKED = 80
+MOST_ASKED = 24
 """So often z3 is asked for a choice in the search for one repair."""
 MOST_SHOWN = 3
 
@@ -189,19 +188,17 @@ class _Search:
             rule = self.fault(changed)
             if rule is None:
                 return changed
-            for refused in self._refused(rule, chosen):
-                choices.refuse(refused)
+            self._learn(choices, rule, chosen)
         return {}
 
-    def _refused(self, rule: Rule, chosen: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
-        """Everything that the rule refuses like this choice: all of it for two settings, else what differs in up to one."""
+    def _learn(self, choices: Choices, rule: Rule, chosen: Mapping[str, int]) -> None:
+        """Tell z3 what the rule refuses like this choice: all of it for two settings, else what differs in one of them."""
         own = {name: value for name, value in chosen.items() if name in read_by(rule)}
-        yield own
-        varied = [*own] if len(own) <= 2 else [min(own, key=lambda name: (WEIGHTS[name], -len(self.domains[name])))]
-        for values in product(*(self.domains[name] for name in varied)):
-            other = {**own, **dict(zip(varied, values, strict=True))}
-            if other != own and not self.satisfied(rule, other):
-                yield other
+        varied = min(own, key=lambda name: (WEIGHTS[name], -len(self.domains[name])))
+        given = {name: value for name, value in own.items() if name != varied}
+        rows = [given] if len(given) != 1 else [{name: value} for name in given for value in self.domains[name]]
+        for row in rows:
+            choices.allow_only(row, varied, [own for own in self.domains[varied] if self.satisfied(rule, {**row, varied: own})])
 
     def fault(self, changed: Mapping[str, int]) -> Rule | None:
         """The first rule that is not satisfied with the settings changed."""

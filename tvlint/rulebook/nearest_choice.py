@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import z3
 
@@ -36,9 +36,10 @@ class Choices:
             for name, picks in self._picks.items()
         }
 
-    def refuse(self, values: Mapping[str, int]) -> None:
-        """Never these values together."""
-        self._solver.add(z3.Or([z3.Not(self._picks[name][value]) for name, value in values.items()]))
+    def allow_only(self, given: Mapping[str, int], name: str, values: Iterable[int]) -> None:
+        """Together with the values of `given`, the setting `name` takes only one of `values`."""
+        others = [z3.Not(self._picks[other][value]) for other, value in given.items()]
+        self._solver.add(z3.Or([*others, *(self._picks[name][value] for value in values)]))
 
     def refuse_changing(self, names: frozenset[str]) -> None:
         """Never a choice that changes all of `names`."""

@@ -8,7 +8,7 @@ from math import prod
 from tvlint.analyses.final_gradients import final_axes
 from tvlint.analyses.placed import On, Placed, Shuffled, is_whole, words
 from tvlint.analyses.placed_axes import DATA_AXES, batch_axes
-from tvlint.analyses.placed_scales import judge_gradient, judge_loss, of_reducer
+from tvlint.analyses.placed_scales import judge_gradient, judge_loss, judge_together, of_reducer
 from tvlint.analyses.placed_varying import unexplained
 from tvlint.analyses.placed_walk import Walk
 from tvlint.analyses.updates import updated_weights
@@ -104,6 +104,7 @@ def ends(walk: Walk) -> None:
                 walk.say("missing-allreduce", name, axis, other="output")
     _invariants(walk)
     _left_over(walk)
+    judge_together(walk)
 
 
 def _is_number(walk: Walk, name: str) -> bool:

@@ -157,12 +157,29 @@ def judge_gradient(walk: Walk, gradient: str, weight: str) -> None:
     complete = all(is_whole(on.get(axis)) or isinstance(on.get(axis), Shard) or axis in scattered for axis in walk.axes)
     if scale is None or not complete:
         return
+    walk.judged[weight] = gradient, scale, walk.where
     ratio = _odd(walk, scale, {Fraction(1), Fraction(1, batches)})
     total = scale.factor * prod(scale.sizes)
     if ratio is None and batches > 1 and total == 1 and scale.factor != 1 and gradient in walk.averaging:
         ratio = Fraction(batches)
     if ratio is not None:
         walk.say("wrong-gradient-scale", gradient, "", "", weight, _times(ratio))
+
+
+def judge_together(walk: Walk) -> None:
+    """Says which gradients have another factor than most of those that start from the same loss, where nothing was said yet."""
+    said = {defect.other for defect in walk.found if defect.rule == "wrong-gradient-scale"}
+    losses: dict[tuple[str, tuple[int, ...]], dict[Fraction, list[str]]] = {}
+    for weight, (_, scale, _) in walk.judged.items():
+        losses.setdefault((scale.terms, scale.sizes), {}).setdefault(scale.factor, []).append(weight)
+    for factors in losses.values():
+        if len(factors) < 2 or said.intersection(weight for weights in factors.values() for weight in weights):
+            continue
+        usual, held = max(factors.items(), key=lambda item: (len(item[1]), -item[0]))
+        for factor, weights in factors.items():
+            for weight in weights if factor != usual else ():
+                gradient, _, walk.where = walk.judged[weight]
+                walk.say("wrong-gradient-scale", gradient, "", "", weight, _times(factor / usual), held[0])
 
 
 def _odd(walk: Walk, scale: Scale, right: set[Fraction]) -> Fraction | None:

@@ -61,6 +61,8 @@ class Walk:
         """Values that computations and collectives take further."""
         self.averaging: set[str] = set()
         """Gradients that were averaged or divided on the way."""
+        self.judged: dict[str, tuple[str, Scale, Where]] = {}
+        """Weights with the complete gradient that they are updated with, its factor and the place."""
         self.multiples: dict[str, tuple[Fraction, Defect]] = {}
         """Sums over ranks of what is to be averaged: how many times the value they are, and what is wrong where that stays."""
         self.scattered: dict[str, frozenset[str]] = {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.operands import reads
-from tvlint.ir.plan import Collective, Communicate, Plan, Program, Role, Update
+from tvlint.analyses.operands import overwritten, reads
+from tvlint.analyses.updates import is_step
+from tvlint.ir.plan import Collective, Communicate, Compute, Plan, Program, Role, Update
 
 Where = tuple[str, int]
 
@@ -39,7 +40,14 @@ def _gathers(plan: Plan, operator: object) -> bool:
     if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_GATHER or len(operator.inputs) != 1:
         return False
     tensor = plan.tensors.get(operator.inputs[0])
-    return tensor is not None and tensor.role is Role.WEIGHT
+    return tensor is not None and tensor.role in (Role.WEIGHT, Role.STATE)
+
+
+def _stepped(operator: object) -> tuple[str, ...]:
+    """The weights and master weights that an optimizer step changes here."""
+    if isinstance(operator, Update):
+        return operator.weights
+    return overwritten(operator) if isinstance(operator, Compute) and is_step(operator) else ()
 
 
 def _in_program(plan: Plan, program: Program) -> Iterator[StaleGather]:
@@ -57,8 +65,9 @@ def _in_program(plan: Plan, program: Program) -> Iterator[StaleGather]:
                 for name in operator.outputs:
                     copies[name] = (operator.inputs[0], where)
                     stale.pop(name, None)
-            if isinstance(operator, Update):
+            changed = _stepped(operator)
+            if changed:
                 for name, (weight, gathered) in list(copies.items()):
-                    if weight in operator.weights:
+                    if weight in changed:
                         stale[name] = (weight, gathered, where)
                         del copies[name]

@@ -37,7 +37,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _message(defect: Defect) -> str:
     if defect.has == "open":
         return f"`{defect.name}`, the gradient of `{defect.other}`, is a partial value over `{defect.axis}` where the plan ends"
-    if defect.has == "left":
+    if defect.has == "left" or defect.operator == "invariant":
         return f"`{defect.name}`, the gradient of `{defect.other}`, stays a partial value over `{defect.axis}`"
     what = "differs between the ranks of" if defect.has == "?" else "is a partial value over"
     return f"`{defect.other}` is updated with `{defect.name}`, which {what} `{defect.axis}`"

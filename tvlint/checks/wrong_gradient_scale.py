@@ -38,6 +38,11 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
+    if defect.wants:
+        return (
+            f"`{defect.other}` is updated with {defect.has} the gradient of the loss, if `{defect.wants}` is updated with that: "
+            "their gradients are divided differently"
+        )
     return (
         f"`{defect.other}` is updated with {defect.has} the gradient of the mean loss: the divisions of `{defect.name}` "
         "and of the loss do not fit the ranks and micro-batches that are added up"

@@ -10,7 +10,7 @@ from itertools import pairwise, product
 from math import prod
 
 from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Box, Group, Plan, ReduceGradients, Role, Tensor, Update
+from tvlint.ir.plan import Box, Compute, Group, Plan, ReduceGradients, Role, Tensor, Update
 from tvlint.proof.apply import Mismatch, World, fold_text
 from tvlint.proof.blame import scope_of
 from tvlint.proof.exchange import over_replicas
@@ -52,13 +52,14 @@ def accumulated(world: World, value: Value, micro_batches: int) -> Value:
 
 
 def weights_of(plan: Plan, derived: Derived) -> Iterator[tuple[int, Tensor]]:
-    """Every weight that a rank uses or reduces."""
+    """Every weight that a rank uses, also in what is not understood, or reduces."""
     seen = set(derived.used)
     for program in plan.programs:
-        for step in program.steps:
-            for operator in plan.segments[step.segment].operators:
-                if isinstance(operator, ReduceGradients):
-                    seen.update((rank, name) for rank in program.ranks for name in operator.weights)
+        for segment in {step.segment for step in program.steps}:
+            for operator in plan.segments[segment].operators:
+                if isinstance(operator, (ReduceGradients, Compute)):
+                    named = operator.weights if isinstance(operator, ReduceGradients) else operator.inputs
+                    seen.update((rank, name) for rank in program.ranks for name in named if isinstance(name, str))
     for rank, name in sorted(seen):
         tensor = plan.tensors.get(name)
         if tensor is not None and tensor.role is Role.WEIGHT:

@@ -73,6 +73,10 @@ class Schedule(Steps):
         self.backwards.setdefault(action.segment, []).append((self.runs.index(run), action))
         leaves = tuple(body.inputs[place] for place in places)
         results = tuple(body.outputs[forward.outputs.index(one)] for one in made)
+        for inner, outer, given_back in zip(results, made, gradients, strict=True):
+            if not given_back and inner not in built.kinds:  # autograd starts from single numbers only
+                built.declare(inner, (built.scalar, "float32"), Role.ACTIVATION)
+                built.declare(outer, (built.scalar, "float32"), Role.ACTIVATION)
         taken = tuple(gradient(one) for one, outer in zip(results, gradients, strict=True) if outer)
         if len(action.results) not in (len(leaves), 0):
             raise ReadError(f"`backward` of {len(leaves)} inputs gives {len(action.results)} gradients", action.source)

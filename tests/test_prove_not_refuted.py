@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.plan_tapes import with_backward
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -197,3 +198,84 @@ program
     assert verdict_on(twice, reference).outcome is Outcome.UNKNOWN
     doubled = twice.replace("  run r micro-batch 0\n", "  run r micro-batch 0\n" * 2)
     assert verdict_on(doubled, reference).outcome is Outcome.REFUTED
+
+
+SCORES = """
+weight q f32[2,8,2]
+weight k f32[2,8,2]
+weight v f32[2,8,2]
+input x f32[2,8,2]
+loss l
+program
+kt = transpose(k, dim0=1, dim1=2)
+s = matmul(q, kt)
+p = softmax(s, dim=-1)
+o = matmul(p, v)
+r = mul(o, x)
+l: f32[1] = sum(r)
+"""
+
+BLOCKS = """
+mesh cp=2
+weight q f32[2,8,2]
+weight k f32[2,8,2] cp:S(1)
+weight v f32[2,8,2] cp:S(1)
+input x f32[2,8,2]
+loss l
+program
+a = copy(q) over cp
+kt = transpose(k, dim0=1, dim1=2)
+s = matmul(a, kt)
+p = softmax(s, dim=-1)
+e = exp(s)
+d = sum(e, dim=2, keepdim=True)
+t = all-reduce(d) over cp || {x} = all-reduce({y}) over cp
+w = div(d, t)
+c = mul(p, w)
+b = matmul(c, v)
+o = all-reduce(b) over cp
+r = mul(o, x)
+l: f32[1] = sum(r)
+"""
+
+RESCALED = {
+    "with the sum of the powers": BLOCKS,
+    "with their logarithm": BLOCKS.replace(
+        "e = exp(s)\nd = sum(e, dim=2, keepdim=True)", "g = logsumexp(s, 2, True)\nd = exp(g)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESCALED)
+def test_a_softmax_of_some_of_the_keys_that_is_rescaled_is_not_refuted(name: str) -> None:
+    reference, text = with_backward(SCORES), with_backward(RESCALED[name])
+    assert compare(*plans(reference, text)).outcome == "equal"
+    assert verdict_on(text, reference).outcome is Outcome.UNKNOWN
+
+
+def test_a_softmax_of_some_of_the_keys_that_is_not_rescaled_is_refuted() -> None:
+    kept = [line for line in BLOCKS.splitlines() if line[:2] not in ("e ", "d ", "t ", "w ", "c ")]
+    text = with_backward("\n".join(kept).replace("matmul(c, v)", "matmul(p, v)"))
+    assert compare(*plans(with_backward(SCORES), text)).outcome == "different"
+    verdict = verdict_on(text, with_backward(SCORES))
+    assert verdict.outcome is Outcome.REFUTED
+    assert "split-dimension" in [reason.name for reason in verdict.reasons]
+
+
+NORM = """
+weight w f32[8,8]
+input x f32[4,8]
+loss l
+program
+y = linear(x, w)
+n = torch.norm(y, dim=1)
+l: f32[1] = sum(n)
+"""
+
+
+def test_a_norm_of_norms_is_not_refuted_and_a_sum_of_norms_is() -> None:
+    split = "mesh tp=2\n" + NORM.replace("w f32[8,8]", "w f32[8,8] tp:S(0)").replace("n = torch", "m = torch")
+    right = split.replace("l:", "a = pow(m, 2)\nb = all-reduce(a) over tp\nn = sqrt(b)\nl:")
+    assert verdict_on(with_backward(right), with_backward(NORM)).outcome is Outcome.UNKNOWN
+    wrong = split.replace("l:", "n = all-reduce(m) over tp\nl:")
+    assert verdict_on(with_backward(wrong), with_backward(NORM)).outcome is Outcome.REFUTED

@@ -101,7 +101,7 @@ SPLIT = {
     "k f32[2,8,4]": "k f32[2,8,4] cp:S(1)",
     "v f32[2,8,4]": "v f32[2,8,4] cp:S(1)",
     "matmul(q, kt)": "matmul(qq, kt)",
-    "m = amax(s, dim=2, keepdim=True) || none": "m0 = amax(s, dim=2, keepdim=True) || none\nm = all-reduce max(m0) over cp || none",
+    "m = amax(s, dim=2, keepdim=True)": "m0 = amax(s, dim=2, keepdim=True) || none\nm = all-reduce max(m0) over cp",
     "t = sum(e, dim=2, keepdim=True)": "t0 = sum(e, dim=2, keepdim=True)\nt = all-reduce(t0) over cp",
     "n = matmul(e, v)": "n0 = matmul(e, v)\nn = all-reduce(n0) over cp",
 }

@@ -21,6 +21,7 @@ from tvlint.proof.pairing import expected_of, first_rank, matched, unpaired
 from tvlint.proof.placed import inputs_of, slot_dims
 from tvlint.proof.relation import Values
 from tvlint.proof.repair import repair
+from tvlint.proof.rescued import put_right_later
 from tvlint.proof.scene import scenes
 from tvlint.proof.terms import Terms
 from tvlint.proof.trouble import Trouble, reasons
@@ -202,9 +203,11 @@ def _proved(
         different = _different(terms, derived, explained)
     if fold is not None:
         wiring = of_first_replica(fold, wiring)
-    told = [*wiring, *derived.troubles, *different]
+    open_ones = put_right_later(parallel, reference, derived)
+    known = [replace(own, refutes=False) if own in open_ones else own for own in derived.troubles]
+    told = [*wiring, *known, *different]
     if not any(trouble.refutes for trouble in told):
-        told = [*told, *troubles]
+        told = [*told, *(replace(own, refutes=own.refutes and not open_ones) for own in troubles)]
     if any(trouble.refutes for trouble in told):
         told = [trouble for trouble in told if trouble.refutes or trouble.name not in _CONSEQUENCES]
     found = reasons(parallel, told, partial(scenes, parallel, terms, derived))

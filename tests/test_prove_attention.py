@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -250,3 +251,38 @@ def test_scores_with_a_mask_are_merged_as_well() -> None:
 @pytest.mark.parametrize("name", list(RIGHT))
 def test_no_rule_speaks_on_a_right_plan(name: str) -> None:
     assert rules_of_text(RIGHT[name][0]) == set()
+
+
+def unmasked(ranks: int) -> str:
+    """The causal ring, whose blocks of keys that are all before the queries are attended to without a mask."""
+    lines = []
+    for line in Ring(ranks, True).text().splitlines():
+        found = re.search(r", is_causal=True, query_start=(\d+), query_stop=\d+, key_start=\d+, key_stop=(\d+)", line)
+        below = found is not None and int(found[2]) <= int(found[1])
+        lines.append(line.replace(found[0], "") if found is not None and below else line)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_blocks_below_the_diagonal_need_no_mask(ranks: int) -> None:
+    text = unmasked(ranks)
+    assert text.count("is_causal") < Ring(ranks, True).text().count("is_causal")
+    assert compare(*plans(reference(True), text)).outcome == "equal"
+    verdict = verdict_on(text, reference(True))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+def test_blocks_on_and_above_the_diagonal_need_one() -> None:
+    for start in (0, 4):
+        text = Ring(2, True).text()
+        place = f", is_causal=True, query_start={start}, query_stop={start + 4}, key_start={start}, key_stop={start + 4}"
+        assert place in text
+        assert compare(*plans(reference(True), text.replace(place, ""))).outcome == "different"
+        assert verdict_on(text.replace(place, ""), reference(True)).outcome is not Outcome.PROVED
+    above = unmasked(2).replace(", is_causal=True, query_start=0, query_stop=4, key_start=4, key_stop=8", "")
+    assert compare(*plans(reference(True), above)).outcome == "different"
+    assert verdict_on(above, reference(True)).outcome is not Outcome.PROVED
+
+
+def test_blocks_without_a_mask_are_not_those_of_attention_without_one() -> None:
+    assert verdict_on(unmasked(2), reference(False)).outcome is not Outcome.PROVED

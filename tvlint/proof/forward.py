@@ -13,11 +13,12 @@ from tvlint.ops.spec import Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import bare_name, blame, name_of, tell
+from tvlint.proof.diagonal import below_the_diagonal
 from tvlint.proof.draws import drawn
 from tvlint.proof.identities import factor_of, is_gradient
 from tvlint.proof.lookup import assign, input_value, is_absent, operand_value, parts_of_one
 from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
-from tvlint.proof.merging import merge, merges_parts
+from tvlint.proof.merging import ATTENTION, merge, merges_parts
 from tvlint.proof.nearest import Near
 from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape
@@ -157,6 +158,8 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
     saved = evaluated_once(machine, name, bound, values, call)
+    if name == ATTENTION:
+        return below_the_diagonal(machine, spec, call, values, saved)
     factor = factor_of(name, bound.attributes) if len(values) == 1 else None
     if factor is None:
         return saved

@@ -125,8 +125,8 @@ class Certificate:
 
 
 def to_bytes(certificates: Sequence[Certificate]) -> bytes:
-    """The file of a proof: one certificate for each kind of replica."""
-    text = json.dumps([_plain(each) for each in certificates], separators=(",", ":"))
+    """The file of a proof: one certificate for each kind of replica. What JSON has no word for does not verify."""
+    text = json.dumps([_plain(each) for each in certificates], separators=(",", ":"), default=str)
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)
     body = packer.compress(text.encode()) + packer.flush()
     return f"tvlint certificate {VERSION} sha256:{hashlib.sha256(body).hexdigest()}\n".encode() + body

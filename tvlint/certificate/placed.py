@@ -55,7 +55,7 @@ def parameter(world: World, plan: Plan, tensor: Tensor, rank: int) -> Relation:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The inputs of both plans: number by name, for each plan; and by number, the shape of one slot and the batch dimension."""
+    """The inputs of both plans: numbers by full name; and by number, the shape of one slot and the dimension of the batch."""
 
     reference: dict[str, int]
     parallel: dict[str, int]
@@ -74,8 +74,6 @@ def inputs_of(parallel: Plan, reference: Plan) -> Inputs:
         _check_one_whole(plan)
     first = [own[0] for own in inner.values()]
     batch = [own[0] for own in outer.values()]
-    if [own.dtype for own in first] != [own.dtype for own in batch]:
-        raise Rejected("the plans have inputs of different types")
     order = {name: i for i, name in enumerate(outer)}
     place = {name: order.get(name, i) for i, name in enumerate(inner)}
     if sorted(place.values()) != list(range(len(order))):
@@ -89,7 +87,7 @@ def inputs_of(parallel: Plan, reference: Plan) -> Inputs:
     if [own.dtype for own in first] != [own.dtype for own in batch]:
         raise Rejected("the plans have inputs of different types")
     slots = tuple(slot for _, slot in pairs)
-    return Inputs(_aliases(outer, order), _aliases(inner, place), shapes, slots, next(iter(counts), 1))
+    return Inputs(order, place, shapes, slots, next(iter(counts), 1))
 
 
 def _check_one_whole(plan: Plan) -> None:
@@ -99,13 +97,6 @@ def _check_one_whole(plan: Plan) -> None:
         key, own = tensor.logical or tensor.name, (whole_of(tensor), tensor.dtype)
         if tensor.role is Role.INPUT and known.setdefault(key, own) != own:
             raise Rejected(f"the input `{key}` is declared with wholes of different shapes or types")
-
-
-def _aliases(tensors: dict[str, list[Tensor]], number: dict[str, int]) -> dict[str, int]:
-    found = {alias: number[key] for key, own in tensors.items() for alias in (key, *(tensor.name for tensor in own))}
-    if any(found[key] != number[key] for key in tensors):
-        raise Rejected("a slice of one input has the name of another input")
-    return found
 
 
 def _inputs(plan: Plan) -> dict[str, list[Tensor]]:
@@ -151,9 +142,8 @@ def check_pair(parallel: Plan, reference: Plan) -> None:
         for program in plan.programs:
             for step in program.steps:
                 own = plan.segments.get(step.segment)
-                if own is None or len(own.inputs) != len(own.inputs if step.inputs is None else step.inputs):
-                    raise Rejected(f"a step of `{plan.path}` does not fit its segment")
-                if len(own.outputs) != len(own.outputs if step.outputs is None else step.outputs):
+                ends = () if own is None else ((own.inputs, step.inputs), (own.outputs, step.outputs))
+                if not ends or any(given is not None and len(given) != len(names) for names, given in ends):
                     raise Rejected(f"a step of `{plan.path}` does not fit its segment")
         stores = [tensor.storage for tensor in plan.tensors.values() if tensor.storage]
         if len(set(stores)) != len(stores):

@@ -95,10 +95,15 @@ def claim(run: Running, rank: Rank) -> Relation | None:
 
 def assign(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, computed: bool) -> Relation:
     """Give `value` to `name` in the form that the certificate says, which must be the same; gradients add up."""
+    said = _said(run, rank, name, value)
+    hold(run, rank, name, said, replaces, computed)
+    return said
+
+
+def _said(run: Running, rank: Rank, name: str, value: Relation) -> Relation:
     said = claim(run, rank)
     if said is None or not agreed(run.world.tables, value, said):
         raise Rejected(f"`{name}` on rank {rank.number} is not what the certificate says it is")
-    hold(run, rank, name, said, replaces, computed)
     return said
 
 
@@ -131,11 +136,7 @@ def accumulated(run: Running, rank: Rank, name: str, value: Relation, before: Re
     gradient = name in run.gradient_names if tensor is None else tensor.role is Role.GRADIENT
     if before is None or not gradient:
         return value
-    total = added(run.world.tables, (before, value))
-    said = claim(run, rank)
-    if said is None or not agreed(run.world.tables, total, said):
-        raise Rejected(f"what adds up in `{name}` on rank {rank.number} is not what the certificate says")
-    return said
+    return _said(run, rank, name, added(run.world.tables, (before, value)))
 
 
 def read(run: Running, rank: Rank, name: str) -> Relation | None:
@@ -171,7 +172,7 @@ def held(run: Running, rank: Rank, name: str) -> Relation:
 def entered(run: Running, rank: Rank, name: str) -> Relation:
     """An input of the plan."""
     tensor = run.plan.tensors[name]
-    number = run.numbers.get(name, run.numbers.get(tensor.logical, -1))
+    number = run.numbers.get(tensor.logical or name, -1)
     if number < 0:
         raise Rejected(f"the input `{name}` has no counterpart")
     return input_of(run.world, run.plan, tensor, rank.number, run.inputs, number)

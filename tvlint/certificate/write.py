@@ -41,6 +41,10 @@ def certificate(
     )
 
 
+_KINDS = {"whole": "whole", "from": "part"}
+"""What the prover calls the ways in which a path begins."""
+
+
 class _Writer:
     """The tables of one certificate, and which numbers of the prover's tables became which here."""
 
@@ -51,14 +55,14 @@ class _Writer:
         self.numbered: list[Term] = []
         self.term_of: dict[int, int] = {}
         self.paths: dict[Path, int] = {}
-        self.paths_of: dict[int, tuple[int, ...]] = {}
+        self.path_of: dict[int, int] = {}
         self.relations: dict[Relation, int] = {}
         self.relation_of: dict[int, int] = {}
         self.trails: dict[tuple[int, ...], int] = {}
         self._number_terms()
 
     def _number_terms(self) -> None:
-        """Number what anything refers to, in the prover's order, so that what is sorted there is sorted here."""
+        """Number what anything refers to, in the prover's order, in which all stands before what is made of it."""
         wanted: set[int] = set()
         tokens: set[int] = set()
         derived = (self.proof.reference, self.proof.parallel)
@@ -70,24 +74,28 @@ class _Writer:
             for leaf in value.leaves:
                 wanted.update(entry.origin for entry in leaf.pending)
                 tokens.update(self._bases(leaf.token))
-        stack = list(tokens)
-        while stack:
-            path = self.steps[stack.pop()]
-            wanted.add(path[1])
-            if len(path) == 3:
-                fresh = set(self._bases(path[0])) - tokens
-                tokens |= fresh
-                stack.extend(fresh)
-        stack = list(wanted)
-        while stack:
-            fresh = {operand for operand in self.proof.terms.operands[stack.pop()] if operand not in wanted}
-            wanted |= fresh
-            stack.extend(fresh)
+        for token in sorted(self.steps, reverse=True):
+            if token in tokens:
+                wanted.add(self.steps[token][1])
+                tokens.update(self._before(token))
+        for number in range(len(self.proof.terms.operands) - 1, -1, -1):
+            if number in wanted:
+                wanted.update(self.proof.terms.operands[number])
         for number in sorted(wanted):
             term = self._term(number)
             self.term_of[number] = self.terms.setdefault(term, len(self.terms))
             if len(self.terms) > len(self.numbered):
                 self.numbered.append(term)
+        for token in sorted(tokens):
+            kind, (_, term, *position) = _KINDS.get(self.steps[token][0], "through"), self.steps[token]
+            bases = tuple(sorted(self.path_of[base] for base in self._before(token)))
+            path: Path = (kind, bases, self.term_of[term], position[0] if position else 0)
+            self.path_of[token] = self.paths.setdefault(path, len(self.paths))
+
+    def _before(self, token: int) -> tuple[int, ...]:
+        """The paths that one path goes on from."""
+        path = self.steps[token]
+        return self._bases(path[0]) if len(path) == 3 else ()
 
     def _bases(self, token: int) -> tuple[int, ...]:
         """The paths that a joint one stands for."""
@@ -106,36 +114,13 @@ class _Writer:
             head = VIEW if head[0] == "view" else VIEW_GRADIENT
         return Term(head, operands, terms.shape[number], terms.slot[number])
 
-    def _path(self, token: int) -> int:
-        """The number of one path, which is no joint one; paths before it get theirs first."""
-        waiting = [token]
-        while waiting:
-            own = waiting[-1]
-            step = self.steps[own]
-            bases: tuple[int, ...] = ()
-            if step[0] == "whole":
-                path: Path = ("whole", (), self.term_of[step[1]], 0)
-            elif step[0] == "from":
-                path = ("part", (), self.term_of[step[1]], 0)
-            else:
-                bases = self._bases(step[0])
-                missing = [base for base in bases if base not in self.paths_of]
-                if missing:
-                    waiting.extend(missing)
-                    continue
-                below = tuple(sorted(self.paths_of[base][0] for base in bases))
-                path = ("through", below, self.term_of[step[1]], step[2])
-            self.paths_of[own] = (self.paths.setdefault(path, len(self.paths)),)
-            waiting.pop()
-        return self.paths_of[token][0]
-
     def relation(self, value: Value) -> int:
         """The number of a relation."""
         known = self.relation_of.get(id(value))
         if known is None:
             parts = frozenset(
                 Part(
-                    frozenset(self._path(base) for base in self._bases(leaf.token)),
+                    frozenset(self.path_of[base] for base in self._bases(leaf.token)),
                     leaf.coefficient,
                     frozenset(Open(self.term_of[entry.origin], *entry[1:]) for entry in leaf.pending),
                 )

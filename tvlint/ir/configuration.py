@@ -10,6 +10,9 @@ from tvlint.ir.location import Location
 
 SettingValue: TypeAlias = "int | float | str | bool | None | tuple[SettingValue, ...]"
 
+IN_DEVELOPMENT = "-tree"
+"""What ends the version of a source tree: it names the release that comes next, and may lack what came with that late."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unknown:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from tvlint.ir.configuration import Configuration
+from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration
 from tvlint.readers.beside import content_within
 
 DEEPEST = 24
@@ -21,11 +21,15 @@ BEFORE_RELEASES = "0.1"
 def with_version_of_tree(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:
     """The configurations; those of Megatron-LM that do not say their version have that of the tree that they lie in."""
     return tuple(
-        replace(each, version=version_of_tree(os.path.dirname(os.path.abspath(each.path))))
+        replace(each, version=_developed(version_of_tree(os.path.dirname(os.path.abspath(each.path)))))
         if each.framework == "megatron-lm" and not each.version
         else each
         for each in configurations
     )
+
+
+def _developed(version: str) -> str:
+    return version + IN_DEVELOPMENT if version else ""
 
 
 @lru_cache(maxsize=4096)

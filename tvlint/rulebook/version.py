@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tvlint.ir.configuration import Configuration, Unknown
+from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration, Unknown
 from tvlint.megatron_options import since
 
 _BOUND = re.compile(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
@@ -43,14 +43,20 @@ def holds_for(version_range: str, version: str) -> bool | Unknown:
 
 
 def is_assumed(version_range: str, version: str) -> bool:
-    """Whether judging by the range took the newest version for granted."""
-    return bool(bounds(version_range)) and _VERSION.match(version) is None
+    """Whether judging by the range took something for granted: the newest version, or all of one that is being developed."""
+    needed = bounds(version_range)
+    read = _VERSION.match(version)
+    if read is None:
+        return bool(needed)
+    return version.endswith(IN_DEVELOPMENT) and any(
+        bound == _numbers(read[1]) for operator, bound in needed if operator == ">="
+    )
 
 
 def shown_by(version_range: str, configuration: Configuration) -> str:
     """A setting, as written, that Megatron has only in versions of the range; empty where there is none."""
     needed = bounds(version_range)
-    if any(operator == "<" for operator, _ in needed):
+    if any(operator == "<" for operator, _ in needed) or configuration.version.endswith(IN_DEVELOPMENT):
         return ""
     for setting in configuration.settings.values():
         first = since(setting.name)

@@ -254,4 +254,166 @@ program
 """,
         ("dp=2 ep=2",),
     ),
+    *pair(
+        "gradients of tokens that the dispatch sent are not sent back", "gradient-not-exchanged",
+        """
+mesh $MESH
+weight w f32[8,8]
+weight x1 f32[4,8,8] ep:S(0)
+input x f32[32,8] dp:S(0) ep:S(0)
+input dy f32[32,8] dp:S(0) ep:S(0)
+program
+  t = linear(x, w)
+  d = all-to-all(t, dim=0, concat-dim=0) over ep
+  e = expert_mlp(d, x1)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  y = add(c, x)
+  dc, dx = backward y (dy)
+  de = all-to-all(dc, dim=0, concat-dim=0) over ep
+  dd, grad(x1) = backward e (de)
++ dt = all-to-all(dd, dim=0, concat-dim=0) over ep
++ _, grad(w) = backward t (dt)
+- _, grad(w) = backward t (dd)
+  reduce-gradients w over dp,ep
+  reduce-gradients x1 over dp
+  update w, x1
+""",
+        ("dp=1 ep=2", "dp=2 ep=2"),
+    ),
+    *pair(
+        "gradients of what experts give are not sent to them", "gradient-not-exchanged",
+        """
+mesh ep=2
+weight w f32[8,8]
+weight x1 f32[4,8,8] ep:S(0)
+input x f32[32,8] ep:S(0)
+input dy f32[32,8] ep:S(0)
+program
+  d = all-to-all(x, dim=0, concat-dim=0) over ep
+  e = expert_mlp(d, x1)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  y = linear(c, w)
+  dc, grad(w) = backward y (dy)
++ de = all-to-all(dc, dim=0, concat-dim=0) over ep
++ _, grad(x1) = backward e (de)
+- _, grad(x1) = backward e (dc)
+  reduce-gradients w over ep
+  update w, x1
+""",
+    ),
+    *pair(
+        "heads whose gradients are not exchanged for sequence", "gradient-not-exchanged",
+        """
+mesh cp=2
+weight wq f32[8,8]
+weight wk f32[8,8]
+weight wv f32[8,8]
+input x f32[2,8,8] cp:S(1)
+input do f32[2,8,2,4] cp:S(1)
+program
+  q0 = linear(x, wq)
+  k0 = linear(x, wk)
+  v0 = linear(x, wv)
+  q1 = view(q0, 2, 4, 2, 4)
+  k1 = view(k0, 2, 4, 2, 4)
+  v1 = view(v0, 2, 4, 2, 4)
+  q = all-to-all(q1, dim=2, concat-dim=1) over cp
+  k = all-to-all(k1, dim=2, concat-dim=1) over cp
+  v = all-to-all(v1, dim=2, concat-dim=1) over cp
+  a = flash_attn_func(q, k, v)
+  o = all-to-all(a, dim=1, concat-dim=2) over cp
++ da = all-to-all(do, dim=2, concat-dim=1) over cp
++ dq, dk, dv = backward a (da)
+- dq, dk, dv = backward a (do)
+  dq1 = all-to-all(dq, dim=1, concat-dim=2) over cp
+  dk1 = all-to-all(dk, dim=1, concat-dim=2) over cp
+  dv1 = all-to-all(dv, dim=1, concat-dim=2) over cp
+  dq0 = backward q1 (dq1)
+  dk0 = backward k1 (dk1)
+  dv0 = backward v1 (dv1)
+  _, grad(wq) = backward q0 (dq0)
+  _, grad(wk) = backward k0 (dk0)
+  _, grad(wv) = backward v0 (dv0)
+  reduce-gradients wq, wk, wv over cp
+  update wq, wk, wv
+""",
+    ),
+    *pair(
+        "gradients of queries and keys swapped", "gradient-of-another-tensor",
+        """
+mesh dp=2
+weight wq f32[8,8]
+weight wk f32[8,8]
+weight wv f32[8,8]
+input x f32[4,8,8] dp:S(0)
+input do f32[4,8,8] dp:S(0)
+program
+  q = linear(x, wq)
+  k = linear(x, wk)
+  v = linear(x, wv)
+  o = flash_attn_func(q, k, v)
+  dq, dk, dv = backward o (do)
+- _, grad(wq) = backward q (dk)
+- _, grad(wk) = backward k (dq)
++ _, grad(wq) = backward q (dq)
++ _, grad(wk) = backward k (dk)
+  _, grad(wv) = backward v (dv)
+  reduce-gradients wq, wk, wv over dp by avg
+  update wq, wk, wv
+""",
+    ),
+    *pair(
+        "gradient of one weight stored as that of another", "gradient-of-another-tensor",
+        """
+mesh tp=2
+weight wg f32[16,8] tp:S(0)
+weight wu f32[16,8] tp:S(0)
+input x f32[4,8]
+input dm f32[4,16] tp:S(1)
+program
+  g = linear(x, wg)
+  u = linear(x, wu)
+  m = mul(g, u)
+  dg, du = backward m (dm)
+- _, grad(wu) = backward g (dg)
+- _, grad(wg) = backward u (du)
++ _, grad(wg) = backward g (dg)
++ _, grad(wu) = backward u (du)
+  update wg, wu
+""",
+    ),
+    *correct(
+        "one gradient for both operands of a sum",
+        """
+mesh dp=2
+weight w1 f32[8,8]
+weight w2 f32[8,8]
+input x f32[4,8] dp:S(0)
+input dy f32[4,8] dp:S(0)
+program
+  a = linear(x, w1)
+  b = linear(x, w2)
+  y = add(a, b)
+  da, db = backward y (dy)
+  _, grad(w1) = backward a (db)
+  _, grad(w2) = backward b (da)
+  reduce-gradients w1, w2 over dp
+  update w1, w2
+""",
+    ),
+    *correct(
+        "backward of experts that starts from a gradient of what they give",
+        """
+mesh ep=2
+weight x1 f32[4,8,8] ep:S(0)
+input x f32[32,8] ep:S(0)
+input de f32[32,8] ep:S(0)
+output c
+program
+  d = all-to-all(x, dim=0, concat-dim=0) over ep
+  e = expert_mlp(d, x1)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  _, grad(x1) = backward e (de)
+""",
+    ),
 )

@@ -28,8 +28,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "wrong-gradient-scale",
             SEVERITY,
-            f"the gradient of expert `{found.weight}` is divided by {found.divisor}, that of `{found.other}` by {found.right}: "
-            f"experts have seen the tokens of all ranks of `{found.axis}`",
+            f"the gradient of expert `{found.weight}` is divided by {found.divisor}, that of "
+            f"`{found.other}` by {found.right}: experts have seen the tokens of all ranks of `{found.axis}`",
             facts.place(found.segment, found.index),
             f"divide the gradients of experts by {found.right} too",
             (),

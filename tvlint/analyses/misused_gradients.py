@@ -1,0 +1,91 @@
+"""Gradients that are taken for those of another tensor of the same operator, or stored as those of another weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.placed_walk import gradient_owners
+from tvlint.ir.plan import Backward, Literal, Plan, Role
+from tvlint.ops.table import spec_of
+
+
+@dataclass(frozen=True, slots=True)
+class Misused:
+    """At (`segment`, `index`) the gradient `gradient` of `owner` is used (or `stored`) for `tensor`."""
+
+    gradient: str
+    owner: str
+    tensor: str
+    stored: bool
+    segment: str
+    index: int
+    ranks: tuple[int, ...]
+
+
+def misused_gradients(plan: Plan) -> Iterator[Misused]:
+    """Gradients of one operand that are used for another, once per operator.
+
+    A gradient may be used for what its tensor was made from without a change, as a residual or an all-reduce. Two operands
+    of one operator are no such pair, unless their gradients are equal as those of a sum.
+    """
+    declared = gradient_owners(plan)
+    seen: set[tuple[str, int]] = set()
+    for program in plan.programs:
+        made: dict[str, tuple[str, frozenset[str]]] = {}
+        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
+            for index, operator in enumerate(plan.segments[name].operators):
+                if not isinstance(operator, Backward):
+                    continue
+                for found in (*_stored(plan, operator, declared), *_used(operator, made)):
+                    if (name, index) not in seen:
+                        seen.add((name, index))
+                        yield Misused(*found, name, index, program.ranks)
+                _note(operator, made)
+
+
+def _operands(operator: Backward) -> list[str]:
+    return [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
+
+
+def _adds(operator: Backward) -> bool:
+    """Whether the gradients of the operands are one and the same."""
+    spec = spec_of(operator.forward.op)
+    return spec is not None and spec.name == "add"
+
+
+def _stored(plan: Plan, operator: Backward, declared: dict[str, str]) -> Iterator[tuple[str, str, str, bool]]:
+    """Gradients that stand at the place of another operand than the one whose gradient they are called."""
+    operands = _operands(operator)
+    for gradient, operand in zip(operator.outputs, operands, strict=False):
+        owner = declared.get(gradient, "") if gradient else ""
+        if not owner or owner == operand or _adds(operator):
+            continue
+        one, other = plan.tensors.get(owner), plan.tensors.get(operand)
+        if one is None or other is None:
+            continue
+        weights = one.role is Role.WEIGHT is other.role
+        tied = (one.logical or owner) == (other.logical or operand) or (one.storage and one.storage == other.storage)
+        if (weights and not tied) or (owner in operands and operands.count(operand) == 1):
+            yield gradient, owner, operand, True
+
+
+def _note(operator: Backward, made: dict[str, tuple[str, frozenset[str]]]) -> None:
+    """Notes whose gradients the operator gives, and of which other operands it gives them too."""
+    if _adds(operator):
+        return
+    given = [(gradient, operand) for gradient, operand in zip(operator.outputs, _operands(operator), strict=False) if gradient]
+    operands = frozenset(operand for _, operand in given)
+    for gradient, operand in given:
+        if gradient in made and made[gradient][0] != operand:
+            made[gradient] = ("", frozenset())
+        else:
+            made[gradient] = (operand, operands)
+
+
+def _used(operator: Backward, made: dict[str, tuple[str, frozenset[str]]]) -> Iterator[tuple[str, str, str, bool]]:
+    """Gradients with which the backward of another operand of the same operator starts."""
+    for gradient, result in zip(operator.inputs, operator.forward.outputs, strict=False):
+        owner, siblings = made.get(gradient, ("", frozenset()))
+        if owner and owner != result and result in siblings:
+            yield gradient, owner, result, False

@@ -219,3 +219,26 @@ def test_outputs_are_distinct_and_hold_the_loss(outputs: list[str], loss: str, s
         plan_json.read("own.json", json.dumps({**document, "outputs": outputs, "loss": loss}))
     assert caught.value.problem.message == said
     assert caught.value.problem.location.line == 1
+
+
+def test_gradients_that_say_nothing_of_their_owner_are_those_of_the_operand_that_backward_gives_them_for() -> None:
+    plan = plan_json.read(
+        "p.json",
+        """
+        {"tvlint_plan": 1, "mesh": [{"axis": "dp", "size": 1}], "tensors": {
+           "ids": {"shape": [4], "dtype": "int64", "role": "input"},
+           "w": {"shape": [8, 2], "dtype": "float32", "role": "weight", "requires_grad": true},
+           "dy": {"shape": [4, 2], "dtype": "float32", "role": "input"},
+           "g": {"shape": [8, 2], "dtype": "float32", "role": "gradient"}},
+         "segments": {"s": {"phase": "backward", "inputs": ["ids", "dy"], "outputs": [], "operators": [
+           {"kind": "compute", "op": "torch.nn.functional.embedding", "inputs": ["ids", "w"], "outputs": ["y"]},
+           {"kind": "backward", "forward": {"segment": "s", "operator": 0}, "inputs": ["dy"], "outputs": ["g"]}]}},
+         "programs": [{"where": {}, "steps": [{"segment": "s"}]}]}
+        """,
+    ).plan
+    assert plan is not None
+    backward = plan.segments["s"].operators[1]
+    assert isinstance(backward, Backward)
+    assert backward.outputs == ("", "g")
+    assert plan.tensors["g"].gradient_of == "w"
+    assert plan.tensors["w"].gradient == "g"

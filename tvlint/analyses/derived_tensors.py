@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tvlint.analyses.attention_names import is_attention
@@ -49,6 +49,15 @@ def derive_tensors(
         if (len(found), len(undecided)) == before or not pending:
             break
     return found
+
+
+def for_every_operand(outputs: tuple[str, ...], operands: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """The gradients of all operands, none put in for operands of whole numbers (indices, masks) where they are left out."""
+    whole = [name in tensors and tensors[name].dtype.startswith(("int", "uint", "bool")) for name in operands]
+    if len(outputs) == len(operands) or len(outputs) != whole.count(False):
+        return outputs
+    given = iter(outputs)
+    return tuple("" if indices else next(given) for indices in whole)
 
 
 def link_gradients(tensors: Mapping[str, Tensor]) -> tuple[dict[str, str], dict[str, list[str]]]:

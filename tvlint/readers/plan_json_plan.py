@@ -6,11 +6,11 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tvlint.analyses.derived_tensors import derive_tensors, link_gradients
+from tvlint.analyses.derived_tensors import derive_tensors, for_every_operand, link_gradients
 from tvlint.analyses.own_types import with_own_types
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
-from tvlint.ir.plan import Compute, Group, Operator, Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
+from tvlint.ir.plan import Backward, Compute, Group, Operator, Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
 from tvlint.readers.plan_json_form import At, FormError
 from tvlint.readers.plan_json_operators import OperatorBuilder, integers
 
@@ -23,9 +23,9 @@ def build(path: str, document: dict[str, Any]) -> Plan:
     builder = OperatorBuilder(path, mesh)
     communicators = tuple(_communicator(builder, own, index) for index, own in enumerate(document.get("communicators", ())))
     tensors = {name: _tensor(builder, name, own, ((None, "tensors"), name)) for name, own in document["tensors"].items()}
-    segments = _segments(builder, document["segments"])
+    segments = _segments(builder, document["segments"], tensors)
     operators = [operator for segment in segments.values() for operator in segment.operators]
-    tensors = derive_tensors(tensors, frozenset(), operators, mesh)
+    tensors = derive_tensors(tensors, _open(tensors, document["tensors"]), operators, mesh)
     chosen, _ = link_gradients(tensors)
     for name, gradient in chosen.items():
         if name in tensors and "gradient" not in document["tensors"].get(name, {}):
@@ -42,6 +42,13 @@ def build(path: str, document: dict[str, Any]) -> Plan:
         *_returned(document), communicators, document.get("name", ""),
     )  # fmt: skip
     return with_own_types(plan, dict(enumerate(own)))
+
+
+def _open(tensors: dict[str, Tensor], declared: dict[str, Any]) -> frozenset[str]:
+    """The declared gradients of which it is left to the operators to say whose they are."""
+    return frozenset(
+        name for name, tensor in tensors.items() if tensor.role is Role.GRADIENT and "gradient_of" not in declared[name]
+    )
 
 
 def _returned(document: dict[str, Any]) -> tuple[tuple[str, ...], str]:
@@ -124,7 +131,7 @@ def _placement(value: dict[str, Any]) -> Placement:
     return Shard(int(value["dim"]), tuple(map(integers, value.get("order", ()))), integers(value.get("parts", ())))
 
 
-def _segments(builder: OperatorBuilder, value: dict[str, Any]) -> dict[str, Segment]:
+def _segments(builder: OperatorBuilder, value: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Segment]:
     built: dict[str, list[Operator | None]] = {}
     for name, own in value.items():
         at: At = (((None, "segments"), name), "operators")
@@ -135,7 +142,7 @@ def _segments(builder: OperatorBuilder, value: dict[str, Any]) -> dict[str, Segm
     segments: dict[str, Segment] = {}
     for name, own in value.items():
         operators = tuple(
-            item if item is not None else _backward(builder, built, own["operators"][index], name, index)
+            item if item is not None else _of_all(_backward(builder, built, own["operators"][index], name, index), tensors)
             for index, item in enumerate(built[name])
         )
         segments[name] = Segment(
@@ -147,7 +154,7 @@ def _segments(builder: OperatorBuilder, value: dict[str, Any]) -> dict[str, Segm
 
 def _backward(
     builder: OperatorBuilder, built: dict[str, list[Operator | None]], value: dict[str, Any], segment: str, index: int
-) -> Operator:
+) -> Backward:
     own = value["forward"]
     if "segment" not in own:
         return builder.backward(value, builder.compute(own, segment, index), segment, index)
@@ -162,6 +169,12 @@ def _backward(
     if not isinstance(forward, Compute):
         raise FormError("`backward` is of a computation", (at, "operator"), "the backward of a collective is a collective")
     return builder.backward(value, forward, segment, index)
+
+
+def _of_all(operator: Backward, tensors: dict[str, Tensor]) -> Backward:
+    """The operator with a gradient, or none, for every operand."""
+    operands = [name for name in operator.forward.inputs if isinstance(name, str)]
+    return replace(operator, outputs=for_every_operand(operator.outputs, operands, tensors))
 
 
 def _programs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvlint.analyses.derived_tensors import derive_tensors, link_gradients
+from tvlint.analyses.derived_tensors import derive_tensors, for_every_operand, link_gradients
 from tvlint.analyses.implicit_segments import implicit_segments, reads, signature
 from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.own_types import with_own_types
@@ -91,15 +91,6 @@ def _near(draft: Draft, section: Section) -> list[Section]:
     return [section, *(draft.segments[name] for name in names if name in draft.segments)]
 
 
-def _for_every_operand(outputs: tuple[str, ...], operands: list[str], draft: Draft) -> tuple[str, ...]:
-    """The gradients, `_` put in for operands of whole numbers (indices, masks) where they are left out."""
-    whole = [name in draft.tensors and draft.tensors[name].dtype.startswith(("int", "uint", "bool")) for name in operands]
-    if len(outputs) == len(operands) or len(outputs) != whole.count(False):
-        return outputs
-    given = iter(outputs)
-    return tuple("" if indices else next(given) for indices in whole)
-
-
 def _backward(
     item: PendingBackward, near: list[Section], everywhere: dict[str, list[Compute]], draft: Draft
 ) -> Backward:
@@ -121,7 +112,7 @@ def _backward(
             )  # fmt: skip
         forward = candidates[0]
     operands = [operand for operand in forward.inputs if isinstance(operand, str)]
-    outputs = _for_every_operand(item.outputs, operands, draft)
+    outputs = for_every_operand(item.outputs, operands, draft.tensors)
     if len(outputs) != len(operands):
         written = ", ".join(f"`{name}`" for name in operands)
         item.line.fail(

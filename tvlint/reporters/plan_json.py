@@ -8,7 +8,7 @@ from typing import Any
 
 from tvlint.analyses.derived_tensors import link_gradients
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate
-from tvlint.ir.plan import Compute, Group, Plan, Program, Replication, Segment, Step, Tensor
+from tvlint.ir.plan import Compute, Group, Plan, Program, Replication, Role, Segment, Step, Tensor
 from tvlint.reporters.plan_json_operators import operator
 
 
@@ -75,7 +75,7 @@ def _tensor(tensor: Tensor, linked: str, links: bool) -> dict[str, Any]:
     if tensor.placements is not None:
         written.setdefault("whole", tensor.shape)
         written["placements"] = {axis: _placement(own) for axis, own in tensor.placements.items()}
-    if tensor.gradient_of:
+    if tensor.gradient_of or tensor.role is Role.GRADIENT:
         written["gradient_of"] = tensor.gradient_of
     if tensor.gradient != linked or (links and not tensor.gradient):
         written["gradient"] = tensor.gradient

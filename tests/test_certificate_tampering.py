@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -36,8 +36,12 @@ def payload(data: bytes) -> Any:
 
 
 def packed(content: Any) -> bytes:
+    return packed_text(json.dumps(content, separators=(",", ":")))
+
+
+def packed_text(text: str) -> bytes:
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
-    body = packer.compress(json.dumps(content).encode()) + packer.flush()
+    body = packer.compress(text.encode()) + packer.flush()
     return f"tvlint certificate 1 sha256:{hashlib.sha256(body).hexdigest()}\n".encode() + body
 
 
@@ -175,3 +179,26 @@ def test_any_content_in_any_place_is_rejected_in_words(data: st.DataObject) -> N
     changed = packed(edited(content, tuple(path), data.draw(JSON | st.integers(-2, 40))))
     found = objection_to_bytes(changed, made.parallel, made.reference)
     assert found or says_the_same(changed, original)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda text: f"{text} ",
+        lambda text: f"\ufeff{text}",
+        lambda text: text.replace(",", ", ", 1),
+        lambda text: text.replace('"variant":0', '"variant":1,"variant":0'),
+        lambda text: text.replace('"variant":0', '"variant":-0'),
+        lambda text: text.replace('"engine":"t', '"engine":"\\u0074'),
+        lambda text: text.replace('"engine":"', '"engine":"\\u001b[31m'),
+        lambda text: text.replace('"engine":"', '"engine":"\\ud800'),
+        lambda text: text.replace('"variant":0', f'"variant":{"9" * 5000}'),
+        lambda text: text.replace('"terms":[[[', '"terms":[[[NaN,'),
+        lambda text: text.replace('"terms":[[[', f'"terms":[[[{"[" * 5000}{"]" * 5000},'),
+    ],
+)
+def test_what_is_not_written_as_certificates_are_is_rejected(changed: Callable[[str], str]) -> None:
+    made, text = MADE["pipeline parallel"], json.dumps(payload(written("pipeline parallel")), separators=(",", ":"))
+    assert objection_to_bytes(packed_text(text), made.parallel, made.reference) == ""
+    assert changed(text) != text
+    assert objection_to_bytes(packed_text(changed(text)), made.parallel, made.reference)

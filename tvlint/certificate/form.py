@@ -30,6 +30,7 @@ ABSENT = -1
 
 Coefficient: TypeAlias = "int | Fraction"
 
+_VERSION = re.compile(r"[0-9A-Za-z.+-]{1,64}")
 _FIRST_LINE = re.compile(rb"tvlint certificate ([0-9]{1,4}) sha256:([0-9a-f]{64})\n")
 
 
@@ -126,18 +127,22 @@ class Certificate:
 
 def to_bytes(certificates: Sequence[Certificate]) -> bytes:
     """The file of a proof: one certificate for each kind of replica. What JSON has no word for does not verify."""
-    text = json.dumps([_plain(each) for each in certificates], separators=(",", ":"), default=str)
+    text = _written(certificates)
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)
     body = packer.compress(text.encode()) + packer.flush()
     return f"tvlint certificate {VERSION} sha256:{hashlib.sha256(body).hexdigest()}\n".encode() + body
 
 
-def _plain(own: Certificate) -> dict[str, Any]:
-    return {
-        **{field.name: getattr(own, field.name) for field in fields(own)},
-        "relations": [_relation_to_json(relation) for relation in own.relations],
-        **{name: _derivation_to_json(getattr(own, name)) for name in ("reference", "parallel")},
-    }
+def _written(certificates: Sequence[Certificate]) -> str:
+    plain = [
+        {
+            **{field.name: getattr(own, field.name) for field in fields(own)},
+            "relations": [_relation_to_json(relation) for relation in own.relations],
+            **{name: _derivation_to_json(getattr(own, name)) for name in ("reference", "parallel")},
+        }
+        for own in certificates
+    ]
+    return json.dumps(plain, separators=(",", ":"), default=str)
 
 
 def _relation_to_json(own: Relation) -> list[Any]:
@@ -193,7 +198,10 @@ def _certificates(text: bytes) -> tuple[Certificate, ...]:
     try:
         if not isinstance(found, list) or not found:
             raise CertificateError("the certificate is empty")
-        return tuple(_certificate(each) for each in found)
+        made = tuple(_certificate(each) for each in found)
+        if _written(made).encode() != text:
+            raise CertificateError("the certificate is written in another way than certificates are")
+        return made
     except (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, AttributeError, RecursionError, OverflowError):
         raise CertificateError("the certificate has not the form of one") from None
 
@@ -205,7 +213,7 @@ def _certificate(found: Any) -> Certificate:
     if not isinstance(found, dict) or set(found) != _FIELDS:
         raise CertificateError("the certificate has not the fields of one")
     return Certificate(
-        engine=_text(found["engine"]),
+        engine=_engine(found["engine"]),
         files=tuple((_text(plan), _text(name), _text(digest)) for plan, name, digest in found["files"]),
         variant=_number(found["variant"]),
         assume=tuple(map(_text, found["assume"])),
@@ -217,6 +225,12 @@ def _certificate(found: Any) -> Certificate:
         reference=_derivation(**found["reference"]),
         parallel=_derivation(**found["parallel"]),
     )
+
+
+def _engine(value: Any) -> str:
+    if not _VERSION.fullmatch(_text(value)):
+        raise ValueError(value)
+    return str(value)
 
 
 def _term(head: Any, operands: Any, shape: Any, slot: Any) -> Term:
@@ -237,10 +251,7 @@ def _frozen(value: Any, depth: int) -> Any:
 def _relation(term: Any, edges: Any, coefficient: Any, parts: Any) -> Relation:
     flat = _numbers(edges)
     box = tuple(zip(flat[::2], flat[1::2], strict=True))
-    made = frozenset(_part(*part) for part in parts)
-    if len(made) != len(parts):
-        raise TypeError(parts)
-    return Relation(_number(term), box, _fraction(*coefficient), made)
+    return Relation(_number(term), box, _fraction(*coefficient), frozenset(_part(*part) for part in parts))
 
 
 def _part(paths: Any, coefficient: Any, sums: Any, fold: Any = None) -> Part:
@@ -268,8 +279,6 @@ def _fraction(above: Any, below: Any) -> Coefficient:
 def _derivation(runs: Any, gradients: Any) -> Derivation:
     ran = {(_number(rank), _number(step)): _number(trail) for rank, step, trail in runs}
     final = {(_number(rank), _text(name)): _number(at) for rank, name, at in gradients}
-    if len(ran) != len(runs) or len(final) != len(gradients):
-        raise CertificateError("the certificate says something twice")
     return Derivation(ran, final)
 
 

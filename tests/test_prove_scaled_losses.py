@@ -78,3 +78,29 @@ def test_gradients_that_hang_on_one_gap_are_told_once() -> None:
     odd = verdict_on(DIVIDED, REFERENCE.replace("tanh(y)", "exotic(y)"))
     assert [reason.name for reason in odd.reasons] == ["unsupported-operator", "reference-gradient"]
     assert "`u`, `v`, `w`" in odd.reasons[1].message or "`w`, `v`, `u`" in odd.reasons[1].message
+
+
+SHARES = REFERENCE.replace("weight w", "micro-batches 4\nweight w").replace("x f32[8,4]", "x f32[2,4]").replace(
+    "  l: f32[1] = mean(z)\n  dz = backward l (grad(l))\n",
+    "  m: f32[1] = mean(z)\n  l = div(m, 4)\n  dm = backward l (grad(l))\n  dz = backward m (dm)\n",
+)  # fmt: skip
+LOOP = "".join(f"  run step micro-batch {number}\n" for number in range(4))
+
+
+def in_micro_batches(text: str) -> str:
+    head, body = text.split("program\n")
+    forward, backward = body.split("  dm = ")
+    back = "segment back backward mirror step\n  dm = " + backward
+    return head + "segment step forward\n" + forward + back + "program\n" + LOOP + LOOP.replace("step", "back")
+
+
+def test_each_micro_batch_may_return_its_share_of_the_mean() -> None:
+    text = in_micro_batches(SHARES)
+    verdict = verdict_on(text, REFERENCE)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize("other", ["div(m, 2)", "mul(m, 4)", "identity(m)", "add(m, 4)"])
+def test_another_share_is_not_the_mean(other: str) -> None:
+    text = in_micro_batches(SHARES.replace("div(m, 4)", other))
+    assert verdict_on(text, REFERENCE).outcome is not Outcome.PROVED

@@ -311,6 +311,7 @@ def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected, s
             continue
         for name, term in zip(names, expected.losses, strict=False):
             value = returned_value(world, plan, derived, rank, name)
+            value = None if value is None else world.values.without_constants(value)
             if value is not None and value.term == term and _one_slot(world, value, slots):
                 held.setdefault((name, term), []).append(value.box)
                 declared = _declared_box(plan, name, rank)

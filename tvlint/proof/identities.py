@@ -59,14 +59,23 @@ def scaled_term(terms: Terms, term: int, coefficient: int | Fraction) -> int | N
     """The term that this many times the term is, where constants that it is multiplied with or divided by cancel that."""
     total = Fraction(coefficient)
     while terms.foreign(term):
-        head, operands = terms.keys[term], terms.operands[term]
-        factor = factor_of(head[0].removesuffix(" gradient"), head[2]) if len(operands) == 1 and len(head) == 5 else None
-        if factor is None or head[1] not in (0, (0, (0,))) or terms.shape[operands[0]] != terms.shape[term]:
+        below = multiplied(terms, term)
+        if below is None:
             return None
-        total, term = total * factor, operands[0]
+        factor, term = below
+        total *= factor
         if total == 1:
             return term
     return None
+
+
+def multiplied(terms: Terms, term: int) -> tuple[Fraction, int] | None:
+    """The constant that the term's own operator multiplies its one operand with, and that; None where it does not."""
+    head, operands = terms.keys[term], terms.operands[term]
+    factor = factor_of(head[0].removesuffix(" gradient"), head[2]) if len(operands) == 1 and len(head) == 5 else None
+    if factor is None or head[1] not in (0, (0, (0,))) or terms.shape[operands[0]] != terms.shape[term]:
+        return None
+    return factor, operands[0]
 
 
 def factor_of(op: str, attributes: Any) -> Fraction | None:

@@ -121,7 +121,8 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
         value = rank.environment.get(of) or rank.local.get(of)
         if value is None or value.fold is not None:
             return None
-        starts = of in returned(machine) if machine.losses is None else value.term in machine.losses
+        term = machine.world.values.without_constants(value).term if of in returned(machine) else value.term
+        starts = of in returned(machine) if machine.losses is None else term in machine.losses
         if not starts and of in returned(machine):
             return None
         if starts:
@@ -136,6 +137,19 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
                 tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=True), fatal=True)
             return seed
     return "absent"
+
+
+def incoming(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot | str:
+    """What a gradient operator is given as `name`: a gradient, or any other value, which is none that may be zero.
+
+    Raises Mismatch for another value that nothing makes.
+    """
+    tensor = machine.plan.tensors.get(name)
+    if tensor is None or tensor.role is Role.GRADIENT:
+        return gradient_value(machine, rank, operator, name)
+    if name in machine.forward_of and not _is_given(tensor.role, operator):
+        return gradient_value(machine, rank, operator, name)
+    return read(machine, rank, operator, name)
 
 
 def is_absent(machine: Machine, rank: RankState, operator: Operator, name: str) -> bool:

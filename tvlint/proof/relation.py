@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
 from tvlint.ir.plan import Box
-from tvlint.proof.identities import scaled_term, summed
+from tvlint.proof.identities import multiplied, scaled_term, summed
 from tvlint.proof.products import rational, times
 from tvlint.proof.terms import GRADIENT_SUM, Terms
 from tvlint.proof.written import normal_sum
@@ -229,6 +229,14 @@ class Values:
         return self.of_leaves(
             value.term, value.box, (Leaf(leaf.token, leaf.coefficient * factor, leaf.pending) for leaf in value.leaves)
         )
+
+    def without_constants(self, value: Value) -> Value:
+        """A partial sum that only this plan multiplies with constants, as parts of what is multiplied."""
+        while value.leaves and self.terms.foreign(value.term) and (below := multiplied(self.terms, value.term)) is not None:
+            factor, term = below
+            leaves = (leaf._replace(coefficient=leaf.coefficient * factor) for leaf in value.leaves)
+            value = self.of_leaves(term, value.box, leaves)
+        return value
 
     def gradient_sum(self, of: int, values: Sequence[Value]) -> Value | None:
         """The sum of gradients of the same forward value; None when they are not the same box."""

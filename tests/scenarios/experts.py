@@ -416,4 +416,52 @@ program
   _, grad(x1) = backward e (de)
 """,
     ),
+    *pair(
+        "codes summed over ranks between quantise and dequantise", "reduction-in-lower-precision",
+        """
+mesh tp=2
+weight w f32[8,8] tp:S(1)
+buffer s f32[1]
+input x f32[4,8] tp:S(1)
+program
+  p = linear(x, w)
+- q: f8e4m3[4,8] = cast_to_fp8(p, s)
+- r = all-reduce(q) over tp
+- y: f32[4,8] = cast_from_fp8(r, s)
++ r = all-reduce(p) over tp
++ q: f8e4m3[4,8] = cast_to_fp8(r, s)
++ y: f32[4,8] = cast_from_fp8(q, s)
+""",
+    ),
+    *pair(
+        "gathered codes read with the own scale", "scale-of-another-shard",
+        """
+mesh dp=2
+weight w f32[8,8] dp:S(0)
+input x f32[4,8] dp:S(0)
+program
+  a = amax(w)
++ m = all-reduce max(a) over dp
++ s: f32[1] = scale_from(m)
+- s: f32[1] = scale_from(a)
+  q: f8e4m3[4,8] = quantize(w, s)
+  g = all-gather(q, dim=0) over dp
+  f: f32[8,8] = dequantize(g, s)
+  y = linear(x, f)
+""",
+    ),
+    *correct(
+        "pieces of a whole that are coded with the scale of the whole",
+        """
+mesh tp=2
+input x f32[8,8]
+program
+  a = amax(x)
+  s: f32[1] = scale_from(a)
+  c = chunk(x, dim=0) over tp
+  q: f8e4m3[4,8] = quantize(c, s)
+  g = all-gather(q, dim=0) over tp
+  y: f32[8,8] = dequantize(g, s)
+""",
+    ),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tvlint.analyses.operands import overwritten, writes
-from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Plan, Program, Role
+from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Plan, Program, Role, Segment
 
 _BITS = {"float64": 64, "float32": 32, "float16": 16, "bfloat16": 16, "f8e4m3": 8, "f8e5m2": 8}
 _REDUCES = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
@@ -48,6 +48,7 @@ def lowered(plan: Plan) -> Iterator[Lowered]:
     """Sums in fewer bits than what they are stored in, or than what is cast down before and up again after."""
     for name, segment in plan.segments.items():
         casts: dict[str, str] = {}
+        quantised = quantised_from(segment)
         for operator in segment.operators:
             if isinstance(operator, Compute) and _is_cast(operator) and isinstance(operator.inputs[0], str):
                 casts[operator.outputs[0]] = operator.inputs[0]
@@ -65,6 +66,22 @@ def lowered(plan: Plan) -> Iterator[Lowered]:
                 stored = wider[output] if narrowed else output
                 if 0 < bits(used) < _of(plan, stored):
                     yield Lowered(name, index, source, used, stored, plan.tensors[stored].dtype)
+                elif source in quantised and _is_code(used) and _of(plan, quantised[source]) > 8:
+                    yield Lowered(name, index, source, used, quantised[source], plan.tensors[quantised[source]].dtype)
+
+
+def quantised_from(segment: Segment) -> dict[str, str]:
+    """What quantisations of the segment give, and the values of which those are codes."""
+    return {
+        operator.outputs[0]: str(operator.inputs[0])
+        for operator in segment.operators
+        if isinstance(operator, Compute) and operator.outputs and names_quantisation(operator.op)
+        and operator.inputs and not isinstance(operator.inputs[0], Literal)
+    }
+
+
+def _is_code(dtype: str) -> bool:
+    return bits(dtype) == 8 or dtype.removeprefix("torch.") in ("int8", "uint8")
 
 
 def _is_cast(operator: Compute) -> bool:
@@ -110,7 +127,7 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
                 continue
             names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
             peaks = frozenset().union(*(from_peak.get(each, frozenset()) for each in names))
-            if _is_peak(operator) and names:
+            if is_peak(operator) and names:
                 peaks |= {names[0]}
             changed = (*writes(operator), *overwritten(operator))
             if _quantises(plan, operator) and len(names) > 1:
@@ -136,19 +153,21 @@ def _is_history(plan: Plan, name: str) -> bool:
     return tensor is not None and tensor.role in (Role.BUFFER, Role.STATE) and any(size > 1 for size in tensor.shape)
 
 
-def _is_peak(operator: Compute) -> bool:
+def is_peak(operator: Compute) -> bool:
+    """Whether the operator takes the greatest magnitude, by its name."""
     name = operator.op.rsplit(".", 1)[-1].lower().replace("_", "").replace("-", "")
     return "amax" in name or "absmax" in name or "maxabs" in name
 
 
 def _quantises(plan: Plan, operator: Compute) -> bool:
-    if _names_quantisation(operator.op):
+    if names_quantisation(operator.op):
         return True
     low = any(_of(plan, output) == 8 for output in operator.outputs)
     return low and "linear" not in operator.op.rsplit(".", 1)[-1].lower()
 
 
 @cache
-def _names_quantisation(op: str) -> bool:
+def names_quantisation(op: str) -> bool:
+    """Whether a function of that name gives codes of few bits."""
     name = op.rsplit(".", 1)[-1].lower()
-    return any(word in name for word in ("quantize", "to_fp8", "to_float8", "cast_to_f"))
+    return "dequant" not in name and any(word in name for word in ("quantize", "to_fp8", "to_float8", "cast_to_f"))

@@ -378,4 +378,42 @@ program
   y = all-reduce(p) over tp
 """,
     ),
+    *pair(
+        "two sums over two groups, their tensors exchanged on one rank",
+        "collective-order-mismatch",
+        """
+mesh dp=2 tp=2
+input u f32[8,8] dp:P tp:P
+input v f32[8,8] dp:P tp:P
+program ranks 0
+  a = all-reduce(u) over dp
+  b = all-reduce(v) over tp
+program ranks 1
+- a = all-reduce(v) over dp
+- b = all-reduce(u) over tp
++ a = all-reduce(u) over dp
++ b = all-reduce(v) over tp
+program ranks 2,3
+  a = all-reduce(u) over dp
+  b = all-reduce(v) over tp
+""",
+    ),
+    *correct(
+        "sums inside of a node and across nodes, the loss kept by each rank",
+        """
+mesh node=2 gpu=4
+weight w f32[16,8]
+input x f32[64,16] node:S(0) gpu:S(0)
+loss l
+program
+  h = matmul(x, w)
+  l = mean(h)
+  dh = backward l (grad(l))
+  _, g = backward h (dh)
+  s: f32[4,8] = reduce-scatter avg(g, dim=0) over gpu
+  t: f32[4,8] = all-reduce avg(s) over node
+  grad(w): f32[16,8] = all-gather(t, dim=0) over gpu
+  update w
+""",
+    ),
 ]

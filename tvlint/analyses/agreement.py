@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.calls import Call, Meeting
+from tvlint.analyses.calls import Call, Meeting, Traffic
 from tvlint.analyses.facts import Facts
 from tvlint.ir.plan import Collective, Communicate, ReduceGradients
 
@@ -43,6 +43,8 @@ def _disagreements(facts: Facts) -> Iterator[Disagreement]:
     for each in found:
         if each.kind == "group" or not explained.intersection(call.site for call in (*each.ours, *each.theirs)):
             yield each
+    if not found:
+        yield from _exchanged(traffic)
 
 
 def called(facts: Facts, call: Call) -> str:
@@ -91,6 +93,31 @@ def _reordered(meetings: list[Meeting]) -> Disagreement | None:
             turn = next(at for at, (one, other) in enumerate(zip(own, theirs, strict=True)) if one != other)
             return Disagreement("order", (meetings[turn].calls[first],), (meetings[turn].calls[rank],))
     return None
+
+
+def _exchanged(traffic: Traffic) -> Iterator[Disagreement]:
+    """Sums to which two members bring different tensors, where each brings the other's to a sum of another group."""
+    sums: dict[int, set[object]] = {}
+    differing: list[Meeting] = []
+    for meetings in traffic.meetings.values():
+        for meeting in meetings:
+            calls = [call for call in meeting.calls.values() if _sums(call)]
+            for call in calls:
+                sums.setdefault(call.rank, set()).add(_brought(call))
+            if len({call.site for call in calls}) > 1 and len({_brought(call) for call in calls}) > 1:
+                differing.append(meeting)
+    for meeting in differing:
+        first, *others = meeting.calls.values()
+        for other in others:
+            ours, theirs = _brought(first), _brought(other)
+            if ours != theirs and theirs in sums.get(first.rank, ()) and ours in sums.get(other.rank, ()):
+                yield Disagreement("order", (first,), (other,))
+                break
+
+
+def _sums(call: Call) -> bool:
+    operator = call.operator
+    return isinstance(operator, Communicate) and operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 
 
 def _brought(call: Call) -> object:

@@ -192,3 +192,40 @@ def test_a_group_that_the_plan_does_not_have_is_not_the_rank_by_itself(group: Gr
     verdict = prove(replace(plan, segments=segments), _plan(WHOLE))
     assert verdict.outcome is Outcome.UNKNOWN
     assert "malformed-plan" in [reason.name for reason in verdict.reasons]
+
+
+GIVEN = """
+weight w f32[4,4]
+weight v f32[4,4]
+ROLE dl f32[8,4]
+input x f32[8,4]
+loss l
+program
+  h = linear(x, w)
+  y = linear(h, v)
+  q = gelu(h)
+  l: f32[1] = sum(q)
+  dq = backward l (grad(l))
+  dh = backward q (dq)
+  dh, grad(v) = backward y (dl)
+  _, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize("role", ["input", "buffer", "input dl f32[8,4] grad-of y\ninput"])
+def test_a_gradient_that_is_given_is_not_zero(role: str) -> None:
+    """What a plan takes for the gradient of one of its results, and does not compute, is a value like others."""
+    given = GIVEN.replace("ROLE dl f32[8,4]", role.removesuffix("\ninput") if "\n" in role else f"{role} dl f32[8,4]")
+    assert verdict_on(given, given).outcome is Outcome.PROVED
+    without = given.replace("  dh, grad(v) = backward y (dl)\n", "")
+    assert verdict_on(without, given).outcome is not Outcome.PROVED
+    other = given.replace("  y = linear(h, v)\n", "  y = linear(x, v)\n").replace("dh, grad(v) =", "_, grad(v) =")
+    assert verdict_on(other, given).outcome is not Outcome.PROVED
+    split = (
+        "mesh tp=2"
+        + given.replace("v f32[4,4]", "v f32[4,4] tp:S(0)").replace("dl f32[8,4]", "dl f32[8,4] tp:S(1)")
+        + "  reduce-gradients w over tp\n"
+    )
+    assert verdict_on(split, given).outcome is not Outcome.PROVED
+    summed = split.replace("dh, grad(v) = backward y (dl)", "de, grad(v) = backward y (dl)\n  dh = all-reduce(de) over tp")
+    assert verdict_on(summed.replace("  reduce-gradients w over tp\n", ""), given).outcome is Outcome.PROVED

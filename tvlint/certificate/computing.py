@@ -10,7 +10,7 @@ from typing import Any
 from tvlint.certificate.attention import merge_gradient, merged, part_gradient
 from tvlint.certificate.form import Relation
 from tvlint.certificate.operators import extents_of, made
-from tvlint.certificate.running import Rank, Running, assign, claim, gradient, hold, read
+from tvlint.certificate.running import Rank, Running, assign, claim, hold, incoming, read
 from tvlint.certificate.sequences import REPEAT, by_name, once, repeated, widened
 from tvlint.certificate.sums import added, fold_of
 from tvlint.certificate.tables import Rejected
@@ -175,7 +175,7 @@ def backward(run: Running, rank: Rank, own: Backward) -> None:
     operands = [operand for operand in own.forward.inputs if not isinstance(operand, Literal)]
     given: dict[int, Relation] = {}
     for position, name in enumerate(own.inputs):
-        value = gradient(run, rank, name) if name else None
+        value = incoming(run, rank, name) if name else None
         if value is not None:
             given[position] = value
     _check_places(run, own.inputs, own.forward.outputs)

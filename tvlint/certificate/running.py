@@ -6,7 +6,7 @@ once all ranks are through; `tvlint.certificate.order` shows that no rank waits 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -19,7 +19,6 @@ from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import Box, Communicate, Compute, Plan, Role, Segment, Step
 from tvlint.ops.table import spec_of
 
-Channel: TypeAlias = "tuple[int, int, str]"
 Meeting: TypeAlias = "tuple[tuple[int, ...], str, bool]"
 
 
@@ -53,8 +52,8 @@ class Running:
     assumptions: set[str] = field(default_factory=set)
     environments: dict[int, dict[str, Relation]] = field(default_factory=dict)
     gradients: dict[int, dict[str, Relation]] = field(default_factory=dict)
-    sent: dict[Channel, list[Relation | None]] = field(default_factory=dict)
-    received: dict[Channel, list[Relation | None]] = field(default_factory=dict)
+    messages: dict[Hashable, dict[Hashable, list[Relation | None]]] = field(default_factory=dict)
+    """By channel and end, what was sent (True) and what is said to be received (False)."""
     meetings: dict[Meeting, dict[int, list[Joining]]] = field(default_factory=dict)
     of: dict[str, list[str]] = field(default_factory=dict)
     """The tensors that a name is the gradient of."""
@@ -62,7 +61,6 @@ class Running:
     gradient_names: frozenset[str] = frozenset()
     loaded: frozenset[str] = frozenset()
     memo: dict[Any, Any] = field(default_factory=dict)
-    parameters: dict[tuple[str, int], Relation] = field(default_factory=dict)
     trails_used: set[int] = field(default_factory=set)
 
 
@@ -163,10 +161,11 @@ def read(run: Running, rank: Rank, name: str) -> Relation | None:
 def held(run: Running, rank: Rank, name: str) -> Relation:
     """A weight or buffer of the rank."""
     run.used.add((rank.number, name))
-    key = (name, rank.number)
-    if key not in run.parameters:
-        run.parameters[key] = parameter(run.world, run.plan, run.plan.tensors[name], rank.number)
-    return run.parameters[key]
+    key = ("parameter", name, rank.number)
+    if key not in run.memo:
+        run.memo[key] = parameter(run.world, run.plan, run.plan.tensors[name], rank.number)
+    found: Relation = run.memo[key]
+    return found
 
 
 def entered(run: Running, rank: Rank, name: str) -> Relation:
@@ -176,6 +175,14 @@ def entered(run: Running, rank: Rank, name: str) -> Relation:
     if number < 0:
         raise Rejected(f"the input `{name}` has no counterpart")
     return input_of(run.world, run.plan, tensor, rank.number, run.inputs, number)
+
+
+def incoming(run: Running, rank: Rank, name: str) -> Relation | None:
+    """What a gradient operator is given as `name`: a gradient, or any other value; None for a gradient that nothing makes."""
+    tensor = run.plan.tensors.get(name)
+    given = tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT)
+    other = tensor is not None and tensor.role is not Role.GRADIENT and name not in run.of
+    return read(run, rank, name) if given or other else gradient(run, rank, name)
 
 
 def gradient(run: Running, rank: Rank, name: str) -> Relation | None:

@@ -8,7 +8,7 @@ from tvlint.proof.apply import Mismatch, gradient_use, is_zero, run
 from tvlint.proof.blame import blame, tell
 from tvlint.proof.forward import checked, scaled_gradient
 from tvlint.proof.identities import factor_of
-from tvlint.proof.lookup import assign, gradient_value
+from tvlint.proof.lookup import assign, incoming
 from tvlint.proof.machine import Machine, RankState, Saved, Slot
 from tvlint.proof.merging import ATTENTION, merge_gradient, part_gradient
 from tvlint.proof.relation import AmbiguousSumError, Value
@@ -36,7 +36,11 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     for position, name in enumerate(operator.inputs):
         if not name:
             continue
-        found = gradient_value(machine, rank, operator, name)
+        try:
+            found = incoming(machine, rank, operator, name)
+        except Mismatch as mismatch:
+            blame(machine, rank, operator, mismatch)
+            found = None
         if found is None:
             for output in filter(None, operator.outputs):
                 assign(machine, rank, operator, output, None, ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvlint.certificate.exchange import DECLARED_PIECE_ORDER, FROM_ROOT, SUMS, TO_ROOT, exchanged, piece
-from tvlint.certificate.meetings import members_of, peer_of, spans_replicas
+from tvlint.certificate.meetings import meeting_of, members_of, spans_replicas
 from tvlint.certificate.multiples import agreed
 from tvlint.certificate.running import Joining, Rank, Running, assign, claim, hold, read
 from tvlint.certificate.tables import Rejected
@@ -65,30 +65,30 @@ def _declared(run: Running, name: str, bounds: tuple[int, int], dim: int, dims: 
 
 
 def send(run: Running, rank: Rank, own: Send) -> None:
-    peer = peer_of(run.plan, own.peer, rank.number)
-    if peer is not None:
-        run.sent.setdefault((rank.number, peer, own.communicator), []).append(read(run, rank, own.tensor))
+    meeting = meeting_of(run.plan, own, rank.number)
+    if meeting is not None:
+        run.messages.setdefault(meeting.key, {}).setdefault(True, []).append(read(run, rank, own.tensor))
 
 
 def receive(run: Running, rank: Rank, own: Receive) -> None:
     """Take a message, as the certificate says it is."""
-    peer = peer_of(run.plan, own.peer, rank.number)
-    if peer is None:
+    meeting = meeting_of(run.plan, own, rank.number)
+    if meeting is None:
         return
     if own.tensor in rank.local or run.weight_of.get(own.tensor, "") in rank.gradients:
         raise Rejected(f"`{own.tensor}` is received on rank {rank.number} and has a value already")
     value = claim(run, rank)
-    run.received.setdefault((peer, rank.number, own.communicator), []).append(value)
+    run.messages.setdefault(meeting.key, {}).setdefault(False, []).append(value)
     if value is not None:
         hold(run, rank, own.tensor, value, True, False)
 
 
 def settle(run: Running) -> None:
     """What was received is what was sent, and what collectives gave follows from what was put in."""
-    for channel in {*run.sent, *run.received}:
-        sent, received = run.sent.get(channel, []), run.received.get(channel, [])
+    for ends in run.messages.values():
+        sent, received = ends.get(True, []), ends.get(False, [])
         if len(sent) != len(received) or any(one is not other for one, other in zip(sent, received, strict=True)):
-            raise Rejected(f"what rank {channel[1]} receives is not what rank {channel[0]} sends")
+            raise Rejected("what a rank receives is not what its peer sends")
     for (members, _, spans), joinings in run.meetings.items():
         if set(joinings) != set(members) or len({len(own) for own in joinings.values()}) != 1:
             raise Rejected(f"the members of the group {list(members)} take part in different numbers of collectives")

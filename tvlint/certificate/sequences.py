@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from tvlint.certificate.attention import ATTENTION
 from tvlint.certificate.form import Relation
@@ -11,8 +12,10 @@ from tvlint.certificate.tables import VIEW, Rejected
 from tvlint.certificate.uses import Kept, forward_use
 from tvlint.certificate.views import view
 from tvlint.ir.plan import Value
-from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape
 from tvlint.ops.table import spec_of
+
+Attributes: TypeAlias = Mapping[str, Value]
 
 REPEAT = "repeat-interleave"
 
@@ -28,15 +31,9 @@ def once(world: World, name: str, bound: Bound, values: tuple[Relation, ...], ca
     return Kept(name, bound, Family.INDEXED, values, tuple(outputs))
 
 
-def by_name(
-    world: World,
-    op: str,
-    values: tuple[Relation, ...],
-    attributes: Mapping[str, Value],
-    outputs: tuple[tuple[int, ...], ...] = (),
-) -> Kept:
+def by_name(world: World, op: str, values: tuple[Relation, ...], given: Attributes, shapes: tuple[Shape, ...] = ()) -> Kept:
     """One operator of the table on these operands."""
-    call = Call(op, tuple(map(world.whole_shape, values)), attributes, outputs)
+    call = Call(op, tuple(map(world.whole_shape, values)), given, shapes)
     return once(world, op, _bound(call), values, call)
 
 

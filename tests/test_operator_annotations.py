@@ -31,7 +31,7 @@ from tvlint.proof.annotations import (
     prove_linear,
     prove_split,
 )
-from tvlint.proof.apply import gradient_use
+from tvlint.proof.uses import gradient_use
 
 TIMEOUT = 10.0
 

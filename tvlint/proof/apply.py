@@ -3,126 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from math import prod
-from typing import Any
 
-from tvlint.ops.spec import ONE, Bound, Names
+from tvlint.ops.spec import ONE, Names
 from tvlint.proof.identities import term_of
 from tvlint.proof.products import bare, rational, times
-from tvlint.proof.relation import Coefficient, Fold, Leaf, Pending, Value, Values
-from tvlint.proof.terms import Terms
+from tvlint.proof.relation import Coefficient, Fold, Leaf, Pending, Value
+from tvlint.proof.uses import Use
+from tvlint.proof.world import Index, Mismatch, World, canonical, indices_of, numbered
 from tvlint.proof.written import normal
-
-
-class Mismatch(Exception):
-    """The operator does not do here what it does in the reference, or that cannot be decided.
-
-    `operand` is the position of the operand that is at fault, where one is.
-    """
-
-    def __init__(self, name: str, message: str, *, refutes: bool, operand: int | None = None) -> None:
-        super().__init__(message)
-        self.name = name
-        self.message = message
-        self.refutes = refutes
-        self.operand = operand
-
-
-@dataclass(slots=True)
-class World:
-    """The tables of a proof and the plan that is being read into them.
-
-    `slots` is how many slots (replica x micro-batch) of the global batch one local tensor holds: all of them in the
-    reference, one in the parallel plan.
-    """
-
-    terms: Terms
-    values: Values
-    slots: int
-    many_replicas: bool
-    many_micro_batches: bool
-
-    def logical_shape(self, value: Value, total_slots: int) -> tuple[int, ...]:
-        """The shape of the whole value, of which the local tensor is a box."""
-        slot = self.terms.slot[value.term]
-        return tuple(size * (total_slots if i == slot else 1) for i, size in enumerate(self.terms.shape[value.term]))
-
-    def local_shape(self, value: Value) -> tuple[int, ...]:
-        """The shape of the local tensor that `value` describes."""
-        slot = self.terms.slot[value.term]
-        return tuple((high - low) * (self.slots if i == slot else 1) for i, (low, high) in enumerate(value.box))
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """What one named dimension is in one use of an operator."""
-
-    low: int
-    high: int
-    size: int
-    slotted: bool
-
-
-def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str, Index]:
-    """The box of every name, which all operands must agree on."""
-    found: dict[str, Index] = {}
-    for position, (names, value) in enumerate(operands):
-        shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
-        if len(names) != len(shape):
-            text = f"takes {len(names)} dimensions of a tensor of {len(shape)}"
-            raise Mismatch("mismatched-dimensions", text, refutes=False, operand=position)
-        for dim, name in enumerate(names):
-            low, high = value.box[dim]
-            if name == ONE:
-                if shape[dim] != 1 or dim == slot:
-                    raise Mismatch("mismatched-dimensions", "broadcasts a dimension that is split", refutes=False)
-                continue
-            index = Index(low, high, shape[dim], dim == slot)
-            known = found.setdefault(name, index)
-            if known == index:
-                continue
-            if known.size == index.size and known.slotted == index.slotted:
-                raise Mismatch(
-                    "mismatched-slices",
-                    f"combines indices {known.low}:{known.high} of one operand with {low}:{high} of another in one dimension",
-                    refutes=not any(is_zero(own) for _, own in operands),
-                    operand=position,
-                )
-            raise Mismatch(
-                "mismatched-dimensions",
-                f"combines dimensions of {known.size} and {index.size} elements, or a batch dimension with another",
-                refutes=False,
-                operand=position,
-            )
-    return found
-
-
-def is_zero(value: Value) -> bool:
-    """Whether the value is known to be zero, of whatever it is a part: no times its term, or attention to no keys."""
-    return (value.coefficient == 0 and not value.leaves) or (value.fold is not None and not value.fold.covered)
-
-
-def canonical(tensors: Sequence[Names], sets: Sequence[frozenset[str]]) -> tuple[tuple[int, ...], ...]:
-    """The names as numbers in order of appearance, so that the pattern does not depend on how names are chosen.
-
-    After the tensors come the sets: which names are summed, averaged, and needed whole.
-    """
-    numbers = numbered(tensors)
-    pattern = [tuple(numbers[name] for name in names) for names in tensors]
-    pattern.extend(tuple(sorted(numbers[name] for name in names if name in numbers)) for names in sets)
-    return tuple(pattern)
-
-
-def numbered(tensors: Sequence[Names]) -> dict[str, int]:
-    """The names in order of first appearance."""
-    numbers: dict[str, int] = {ONE: -1}
-    for names in tensors:
-        for name in names:
-            numbers.setdefault(name, len(numbers) - 1)
-    return numbers
 
 
 def _seen(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> tuple[int, int, int]:
@@ -173,27 +64,6 @@ def _averaging(world: World, names: frozenset[str], indices: Mapping[str, Index]
         if everything != here:
             factor = factor * Fraction(everything, here)
     return factor
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """An operator in use: annotated operands with values, the annotated result, and what identifies the computation."""
-
-    head: tuple[Any, ...]
-    operands: tuple[tuple[Names, Value], ...]
-    result: Names
-    reduced: frozenset[str]
-    averaged: frozenset[str]
-    whole: frozenset[str]
-    linear: tuple[frozenset[int], ...]
-    commutative: bool = False
-    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    shape_only: frozenset[int] = frozenset()
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of names of the result that no operand has."""
-    splits: Mapping[str, str] = field(default_factory=dict)
-    """Names of `whole` that may be split all the same, as in `Bound`."""
-    masked: tuple[str, str] | None = None
 
 
 def run(world: World, use: Use, total_slots: int) -> Value:
@@ -257,8 +127,11 @@ def _run(world: World, use: Use, total_slots: int) -> Value:
         if index.slotted:
             slot = dim
     extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in _names_of(real))
-    own = world.terms.term if world.terms.normal else partial(term_of, world.terms)
-    term = own((*use.head, pattern, extra), operands, tuple(shape), slot)
+    head = (*use.head, pattern, extra)
+    if world.terms.normal:
+        term = world.terms.term(head, operands, tuple(shape), slot)
+    else:
+        term = term_of(world.terms, head, operands, tuple(shape), slot)
     numbers = numbered([*(real[i][1] for i in order), use.result])
     summed = (use.reduced | use.averaged) - frozenset(use.result)
     pending = _contraction(world, term, summed, indices, numbers, use.masked)
@@ -401,82 +274,4 @@ def _incomplete(value: Value, operand: int) -> Mismatch:
         return Mismatch("partial-used-as-complete", "uses a partial sum as if it were complete", refutes=True, operand=operand)
     return Mismatch(
         "scaled-value", f"uses {value.coefficient} times the value as if it were the value", refutes=True, operand=operand
-    )
-
-
-def forward_use(op: str, bound: Bound, output: int, values: Sequence[Value], sizes: Mapping[str, int]) -> Use:
-    """The use of forward operator `op` that makes output `output`."""
-    chosen = bound.row_wise.get(output, frozenset(range(len(values))))
-    kept = sorted(chosen)
-    renumber = {old: new for new, old in enumerate(kept)}
-    linear = tuple(
-        frozenset(renumber[i] for i in group if i in chosen) for group in bound.linear if any(i in chosen for i in group)
-    )
-    return Use(
-        head=(op, output, bound.attributes),
-        operands=tuple((bound.operands[i], values[i]) for i in kept),
-        result=bound.outputs[output],
-        reduced=bound.reduced,
-        averaged=bound.averaged,
-        whole=bound.whole,
-        linear=linear,
-        commutative=bound.commutative and len(kept) >= 2,
-        ranges=bound.ranges,
-        shape_only=frozenset(renumber[i] for i in bound.shape_only if i in chosen),
-        sizes=sizes,
-        splits=bound.splits,
-        masked=bound.masked,
-    )
-
-
-def gradient_use(
-    op: str,
-    bound: Bound,
-    operand: int,
-    values: Sequence[Value],
-    gradients: Mapping[int, Value],
-    parts: frozenset[str] = frozenset(),
-) -> Use | None:
-    """The use that makes the gradient of tensor operand `operand`; None when no gradient that is given reaches it.
-
-    `gradients` are the gradients of the outputs, by position. For an operator that is linear in the operand the gradient
-    needs the operands outside its linear group; otherwise it needs all. A dimension that the result lacks is summed; one that
-    some of the gradients lack must be whole, since parts of it would add theirs more often than once. `parts` are
-    names that must be whole and need not be here, since the gradients are those of the merged results.
-    """
-    outputs = [
-        output
-        for output in sorted(gradients)
-        if operand in bound.row_wise.get(output, frozenset(range(len(values)))) and operand not in bound.zero_gradient
-    ]
-    if not outputs:
-        return None
-    reach = frozenset().union(*(bound.row_wise.get(output, frozenset(range(len(values)))) for output in outputs))
-    group = next((g for g in bound.linear if operand in g), frozenset())
-    needs = [i for i in sorted(reach) if i not in group and i not in bound.shape_only]
-    gradient_operands = [(bound.outputs[output], gradients[output]) for output in outputs]
-    operands = [*gradient_operands, *((bound.operands[i], values[i]) for i in needs)]
-    shape_only = frozenset({len(operands)})
-    operands.append((bound.operands[operand], values[operand]))
-    result = bound.operands[operand]
-    present = {name for names, _ in operands for name in names}
-    product = bool(group) and all(len(g) == 1 for g in bound.linear)
-    linear: tuple[frozenset[int], ...] = (frozenset(range(len(outputs))),)
-    if product:
-        linear = (*linear, *(frozenset({len(outputs) + k}) for k, i in enumerate(needs) if frozenset({i}) in bound.linear))
-    symmetric = bound.commutative and bool(group)
-    shared = [set(bound.outputs[output]) for output in outputs]
-    uneven = frozenset().union(*shared) - frozenset.intersection(*map(frozenset, shared)) - frozenset(result) - {ONE}
-    return Use(
-        head=(f"{op} gradient", () if symmetric else (operand, tuple(outputs)), bound.attributes),
-        operands=tuple(operands),
-        result=result,
-        reduced=frozenset(present - set(result) - {ONE}),
-        averaged=bound.averaged,
-        whole=bound.whole | uneven,
-        linear=linear,
-        shape_only=shape_only,
-        ranges=bound.ranges,
-        splits={name: "maps" for name, kind in bound.splits.items() if kind == "maps" or name in parts},
-        masked=bound.masked,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvlint.ir.plan import Backward, Compute, Literal
 from tvlint.ops.spec import Family, UnsupportedError
-from tvlint.proof.apply import Mismatch, gradient_use, is_zero, run
+from tvlint.proof.apply import run
 from tvlint.proof.blame import blame, tell
 from tvlint.proof.forward import checked, scaled_gradient
 from tvlint.proof.identities import factor_of
@@ -14,6 +14,8 @@ from tvlint.proof.merging import ATTENTION, merge_gradient, part_gradient
 from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape_gradient
 from tvlint.proof.trouble import Exchange
+from tvlint.proof.uses import gradient_use
+from tvlint.proof.world import Mismatch, is_zero
 
 
 def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
@@ -53,12 +55,12 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     if not gradients:
         return
     if saved.family is Family.IDENTITY and len(set(operator.inputs)) < len([n for n in operator.inputs if n]):
-        mismatch = Mismatch("gradient-added-twice", "adds one gradient twice and leaves another out", refutes=True)
-        tell(machine, rank, operator, mismatch)
+        wrong = Mismatch("gradient-added-twice", "adds one gradient twice and leaves another out", refutes=True)
+        tell(machine, rank, operator, wrong)
     operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
     if len(operator.outputs) > len(operands):
-        mismatch = Mismatch("surplus-gradients", "gives more gradients than it has operands", refutes=False)
-        tell(machine, rank, operator, mismatch, fatal=True)
+        wrong = Mismatch("surplus-gradients", "gives more gradients than it has operands", refutes=False)
+        tell(machine, rank, operator, wrong, fatal=True)
     for position, name in enumerate(operator.outputs):
         if not name or position >= len(operands):
             continue

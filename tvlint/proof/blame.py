@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator
-from tvlint.proof.apply import Mismatch
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Pending, Value
 from tvlint.proof.trouble import Fix, Sum, Trouble, at
+from tvlint.proof.world import Mismatch
 
 _PARTIAL = ("partial-used-as-complete", "gathers-partial-sums")
 """Mismatches that a partial sum causes by arriving where it does."""

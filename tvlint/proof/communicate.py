@@ -9,7 +9,6 @@ from typing import Any
 
 from tvlint.ir.plan import Collective, Communicate, Receive, Role, Send
 from tvlint.ops.elementwise import holds_whole_numbers
-from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import blame, name_of, tell
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange, over_replicas
 from tvlint.proof.groups import members_of, peer_of, spans_replicas
@@ -17,6 +16,7 @@ from tvlint.proof.insensitive import order_may_not_matter, readers_of
 from tvlint.proof.lookup import assign, forward_term, gradient_value, is_absent, operand_value
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Value
+from tvlint.proof.world import Mismatch
 
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 """The collectives into which only the root puts something."""

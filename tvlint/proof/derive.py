@@ -27,7 +27,6 @@ from tvlint.ir.plan import (
     Update,
     Wait,
 )
-from tvlint.proof.apply import Mismatch, World
 from tvlint.proof.backward import backward
 from tvlint.proof.blame import tell
 from tvlint.proof.communicate import Blocked, communicate, receive, send
@@ -37,6 +36,7 @@ from tvlint.proof.machine import Derived, Machine, RankState, Slot
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.placed import Inputs
 from tvlint.proof.trouble import Trouble
+from tvlint.proof.world import Mismatch, World
 
 
 def derive(

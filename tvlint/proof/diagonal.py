@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tvlint.ops.spec import Call, OpSpec, UnsupportedError
-from tvlint.proof.apply import Mismatch
 from tvlint.proof.machine import Machine, Saved
 from tvlint.proof.relation import Value
 from tvlint.proof.sequences import evaluated_once
+from tvlint.proof.world import Mismatch
 
 
 def below_the_diagonal(machine: Machine, spec: OpSpec, call: Call, values: Sequence[Value], saved: Saved) -> Saved:

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from tvlint.ir.plan import Box
 from tvlint.ops.spec import Bound, UnsupportedError
-from tvlint.proof.apply import indices_of
 from tvlint.proof.machine import Machine, RankState
 from tvlint.proof.relation import Value
+from tvlint.proof.world import indices_of
 
 
 def drawn(machine: Machine, rank: RankState, op: str, bound: Bound, values: Sequence[Value]) -> tuple[Value, ...]:

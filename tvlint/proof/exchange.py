@@ -7,8 +7,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 from tvlint.ir.plan import Collective, Communicate
-from tvlint.proof.apply import Mismatch, World, fold_text
+from tvlint.proof.apply import fold_text
 from tvlint.proof.relation import AmbiguousSumError, Leaf, Value, united
+from tvlint.proof.world import Mismatch, World
 
 DECLARED_PIECE_ORDER = "declared-piece-order"
 

@@ -11,7 +11,6 @@ from typing import Any
 from tvlint.ir.plan import Backward, Compute, Literal, Phase, Role, Segment
 from tvlint.ops.spec import Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
-from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import bare_name, blame, name_of, tell
 from tvlint.proof.diagonal import below_the_diagonal
 from tvlint.proof.draws import drawn
@@ -24,6 +23,7 @@ from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape
 from tvlint.proof.sequences import as_widened, evaluated_once, grouped, has_groups, in_sequence, repeated
 from tvlint.proof.trouble import Constant, Fix, Substitute, Trouble, at
+from tvlint.proof.world import Mismatch
 
 
 def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:

@@ -11,7 +11,7 @@ from math import prod
 
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Compute, Group, Plan, ReduceGradients, Role, Tensor, Update
-from tvlint.proof.apply import Mismatch, World, fold_text
+from tvlint.proof.apply import fold_text
 from tvlint.proof.blame import scope_of
 from tvlint.proof.exchange import over_replicas
 from tvlint.proof.groups import members_of, spans_replicas
@@ -19,6 +19,7 @@ from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.placed import region
 from tvlint.proof.relation import AmbiguousSumError, Leaf, Pending, Value
 from tvlint.proof.trouble import Trouble, at
+from tvlint.proof.world import Mismatch, World
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvlint.ir.plan import Backward, Compute, Operator, Role
-from tvlint.proof.apply import Mismatch
 from tvlint.proof.blame import tell
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.placed import parameter, region
 from tvlint.proof.relation import AmbiguousSumError, Value
+from tvlint.proof.world import Mismatch
 
 
 def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 from tvlint.ir.plan import Box, Communicate, Compute, Operator, Plan, Segment
 from tvlint.ops.spec import Bound, Call, Family
-from tvlint.proof.apply import World
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.placed import Inputs
 from tvlint.proof.relation import Value
 from tvlint.proof.trouble import Trouble
+from tvlint.proof.world import World
 
 Slot: TypeAlias = "Value | None"
 """A derived relation; None is poison: something earlier went wrong and was told."""

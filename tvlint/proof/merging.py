@@ -16,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tvlint.ops.spec import Bound
-from tvlint.proof.apply import Mismatch, World, fold_text, gradient_use, run
+from tvlint.proof.apply import fold_text, run
 from tvlint.proof.relation import Fold, Ranges, Value, overlapping, united
+from tvlint.proof.uses import gradient_use
+from tvlint.proof.world import Mismatch, World
 
 ATTENTION = "scaled-dot-product-attention"
 _PART = "attention part gradient"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from tvlint.ir.placement import Invariant, Replicate, Shard
 from tvlint.ir.plan import Box, Phase, Plan, Role, Tensor
-from tvlint.proof.apply import Mismatch, World
 from tvlint.proof.relation import Value
+from tvlint.proof.world import Mismatch, World
 
 
 @dataclass(frozen=True, slots=True)

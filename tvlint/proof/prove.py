@@ -9,7 +9,6 @@ from functools import partial
 
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.plan import UNDIVIDED, Plan, ReduceGradients
-from tvlint.proof.apply import World
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.fold import Folded, folded, of_first_replica, on_all_replicas, returns_all
@@ -27,6 +26,7 @@ from tvlint.proof.terms import Terms
 from tvlint.proof.trouble import Trouble, reasons
 from tvlint.proof.wiring import check_wiring, micro_batches_of
 from tvlint.proof.witness import difference
+from tvlint.proof.world import World
 
 ASSUMPTIONS = (DECLARED_PIECE_ORDER,)
 """What `assume` may name: checks that are weakened on request, and printed with the verdict."""

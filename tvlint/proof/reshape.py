@@ -8,8 +8,8 @@ from math import prod
 from typing import TypeAlias
 
 from tvlint.ir.plan import Box
-from tvlint.proof.apply import Mismatch, World
 from tvlint.proof.relation import Value
+from tvlint.proof.world import Mismatch, World
 
 Groups: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 

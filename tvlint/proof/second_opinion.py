@@ -10,8 +10,8 @@ from tvlint.ir.plan import Literal
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.annotations import Decision, Proved, Refuted, Unknown, prove_annotation, prove_linear
-from tvlint.proof.apply import World
 from tvlint.proof.relation import Value
+from tvlint.proof.world import World
 
 OpUse: TypeAlias = tuple[Call, Bound, tuple[Value, ...]]
 """One use of an operator in a derivation: the call on whole operands, its annotation, and the operands' relations."""

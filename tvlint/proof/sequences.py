@@ -8,11 +8,12 @@ from typing import Any
 
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
 from tvlint.ops.table import spec_of
-from tvlint.proof.apply import forward_use, run
+from tvlint.proof.apply import run
 from tvlint.proof.machine import Machine, Saved
 from tvlint.proof.merging import ATTENTION
 from tvlint.proof.relation import Value
 from tvlint.proof.reshape import reshape
+from tvlint.proof.uses import forward_use
 
 
 def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:

@@ -194,3 +194,37 @@ def test_aliases_of_aliases_end(tmp_path: Path, defaults: str) -> None:
     document = read(str(tmp_path / "main.yaml"))
     assert document is not None
     assert "tensor_model_parallel_size" in document.configurations[0].settings
+
+
+def test_the_parents_of_primus_come_before_the_file_itself(tmp_path: Path) -> None:
+    found = composed(
+        tmp_path,
+        {
+            "llama.yaml": "extends:\n- base.yaml\n- sizes.yaml\nsequence_parallel: true\nnum_attention_heads: 12\n",
+            "base.yaml": "extends: language.yaml\nnum_attention_heads: 8\ncontext_parallel_size: 9\n",
+            "language.yaml": "tensor_model_parallel_size: 2\nsequence_parallel: false\nnum_layers: 4\n",
+            "sizes.yaml": "context_parallel_size: 2\n",
+        },
+        "llama.yaml",
+    )[""]
+    assert found.framework == "primus"
+    assert values(found) == {
+        "tensor_model_parallel_size": 2,
+        "sequence_parallel": True,
+        "num_layers": 4,
+        "num_attention_heads": 12,
+        "context_parallel_size": 2,
+    }
+    assert found.settings["tensor_model_parallel_size"].location.path.endswith("language.yaml")
+
+
+def test_a_file_with_parents_of_both_kinds_stands_alone(tmp_path: Path) -> None:
+    found = composed(
+        tmp_path,
+        {
+            "main.yaml": f"extends: engine.yaml\ndefaults: engine.yaml\n{ENGINE.replace('12', '16')}",
+            "engine.yaml": f"num_layers: 4\n{ENGINE}",
+        },
+    )[""]
+    assert values(found)["num_attention_heads"] == 16
+    assert "num_layers" not in values(found)

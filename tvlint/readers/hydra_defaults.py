@@ -1,4 +1,4 @@
-"""Configurations that are composed of others: the `defaults:` of Hydra, and the parent files of NeMo-RL.
+"""Configurations that are composed of others: the `defaults:` of Hydra, and the parent files of NeMo-RL and Primus.
 
 What cannot be found makes everything unknown that it could have set; nothing outside the project is opened.
 """
@@ -21,6 +21,8 @@ DEEPEST = 12
 MOST_FILES = 64
 MOST_ENTRIES = 100_000
 KEY = "defaults"
+PARENTS = "extends"
+"""What Primus calls the parent files, which are of any name; the file itself always comes last."""
 SELF = "_self_"
 UNKNOWN = "???"
 """OmegaConf's own word for a value that is not there yet."""
@@ -61,7 +63,7 @@ def compose(path: str, root: YamlMapping) -> YamlMapping | None:
 
     None where it has no defaults, or uses them in a form that is not followed.
     """
-    if not any(isinstance(key, YamlScalar) and key.text == KEY for key, _ in root.entries):
+    if not any(isinstance(key, YamlScalar) and key.text in (KEY, PARENTS) for key, _ in root.entries):
         return None
     composing = _Composing(os.path.dirname(path) or os.curdir, _project(path), Visits(path, MOST_ENTRIES))
     composing.open.append(os.path.realpath(path))
@@ -90,12 +92,14 @@ def _composed(composing: _Composing, path: str, root: YamlMapping, package: tupl
     if len(composing.open) > DEEPEST:
         raise Uncertain
     entries = merged(root, composing.visits)
-    own: list[tuple[YamlNode, YamlNode]] = [(key, value) for key, value in entries if key.text != KEY]
+    own: list[tuple[YamlNode, YamlNode]] = [(key, value) for key, value in entries if key.text not in (KEY, PARENTS)]
     mine: YamlNode = _at(YamlMapping(own, root.location), package)
-    listed = next((value for key, value in entries if key.text == KEY), None)
-    if listed is None:
+    listed = [value for key, value in entries if key.text in (KEY, PARENTS)]
+    if not listed:
         return mine
-    parts, place = _parts(listed)
+    if len(listed) > 1:
+        raise Uncertain
+    parts, place = _parts(listed[0])
     found: YamlNode | None = None
     for number, part in enumerate(parts):
         if number == place:

@@ -119,7 +119,9 @@ def _configurations(path: str, root: YamlNode, visits: Visits) -> Iterator[Confi
             found = True
             yield configuration
     if not found:
-        yield from _sections(path, compose(path, root) or root, visits)
+        composed = compose(path, root) or root
+        keys = [key.text for key, _ in (*root.entries, *composed.entries) if isinstance(key, YamlScalar)]
+        yield from _sections(path, composed, framework_of_sections(keys), visits)
 
 
 def _mapping_at(entries: Iterable[tuple[YamlScalar, YamlNode]], name: str) -> YamlMapping | None:
@@ -219,8 +221,7 @@ def _world_size(own: dict[str, Setting], shared: dict[str, Setting]) -> Setting:
     return replace(per_node, name="world_size", value=total)
 
 
-def _sections(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configuration]:
-    framework = framework_of_sections([key.text for key, _ in root.entries if isinstance(key, YamlScalar)])
+def _sections(path: str, root: YamlMapping, framework: str, visits: Visits) -> Iterator[Configuration]:
     interpolation = Interpolation(root, visits)
     for where, mapping in mappings(root, visits):
         entries = merged(mapping, visits)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvlint.analyses.calls import Call, Meeting, Traffic
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.own_types import shared_name
 from tvlint.ir.plan import Collective, Communicate, ReduceGradients
 
 
@@ -97,15 +98,17 @@ def _reordered(meetings: list[Meeting]) -> Disagreement | None:
 
 def _exchanged(traffic: Traffic) -> Iterator[Disagreement]:
     """Sums to which two members bring different tensors, where each brings the other's to a sum of another group."""
+    everywhere = [meeting for meetings in traffic.meetings.values() for meeting in meetings]
+    differing = [
+        meeting for meeting in everywhere
+        if len({id(call.site) for call in meeting.calls.values()}) > 1
+        and all(map(_sums, meeting.calls.values())) and len(set(map(_brought, meeting.calls.values()))) > 1
+    ]  # fmt: skip
     sums: dict[int, set[object]] = {}
-    differing: list[Meeting] = []
-    for meetings in traffic.meetings.values():
-        for meeting in meetings:
-            calls = [call for call in meeting.calls.values() if _sums(call)]
-            for call in calls:
+    for meeting in everywhere if differing else ():
+        for call in meeting.calls.values():
+            if _sums(call):
                 sums.setdefault(call.rank, set()).add(_brought(call))
-            if len({call.site for call in calls}) > 1 and len({_brought(call) for call in calls}) > 1:
-                differing.append(meeting)
     for meeting in differing:
         first, *others = meeting.calls.values()
         for other in others:
@@ -123,8 +126,8 @@ def _sums(call: Call) -> bool:
 def _brought(call: Call) -> object:
     operator = call.operator
     if isinstance(operator, ReduceGradients):
-        return (operator.weights, call.micro_batch)
-    return (operator.inputs if isinstance(operator, Communicate) else (), call.micro_batch)
+        return (tuple(map(shared_name, operator.weights)), call.micro_batch)
+    return (tuple(map(shared_name, operator.inputs)) if isinstance(operator, Communicate) else (), call.micro_batch)
 
 
 def _parted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.own_types import shared_name
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Plan, Program, Receive, Role, Send
 
@@ -108,7 +109,7 @@ def _exchanging(facts: Facts) -> frozenset[str]:
 def _computed(facts: Facts, program: Program) -> frozenset[str]:
     segments = {step.segment for step in program.steps if step.segment in facts.plan.segments}
     return frozenset(
-        name
+        shared_name(name)
         for segment in segments
         for operator in facts.plan.segments[segment].operators
         if isinstance(operator, Compute | Backward | Communicate)

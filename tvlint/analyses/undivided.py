@@ -25,10 +25,13 @@ def remainders(plan: Plan) -> Iterator[Remainder]:
 
     Shards that are given with another local shape, or with one of their own on some ranks, are unequal on purpose.
     """
-    unequal = {tensor.logical for tensor in plan.tensors.values() if tensor.logical != tensor.name}
+    placed = [tensor for tensor in plan.tensors.values() if tensor.placements and tensor.whole is not None]
+    shapes = {(tensor.logical or tensor.name): set[tuple[int, ...]]() for tensor in placed}
+    for tensor in placed:
+        shapes[tensor.logical or tensor.name].add(tensor.shape)
     found = [
-        (tensor, what) for name, tensor in plan.tensors.items()
-        if name not in unequal and tensor.logical not in unequal - {""} and (what := _undivided(plan, tensor)) is not None
+        (tensor, what) for tensor in placed
+        if len(shapes[tensor.logical or tensor.name]) == 1 and (what := _undivided(plan, tensor)) is not None
     ]
     if not found:
         return

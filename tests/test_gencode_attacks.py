@@ -51,6 +51,8 @@ CHANGES = {
     ),
     "a module that is made again": ("        self._post_init", "        super().__init__()\n        self._post_init"),
     "a module that is never made": ("        super().__init__()\n", ""),
+    "a parameter that is mapped as a buffer": ("7, True, 'mid.weight'", "7, False, 'mid.weight'"),
+    "a parameter in no part": ("(slice(0, 8, None), slice(0, 8, None)), 1)", "(slice(0, 8, None), slice(0, 8, None)), 0)"),
     "a message without its dtype": (", dtype=torch.float32, src", ", src"),
     "two data loaders in one": ("next(*(dataloader_19, ))", "next(*(dataloader_19, dataloader_19))"),
     "an asynchronous reducer that is waited for too early": (
@@ -115,3 +117,24 @@ def test_ranks_that_reduce_together_lay_out_their_buffer_alike(tmp_path: Path) -
     (problem,) = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"))).problems
     assert "where another rank has `mid_weight_40`" in problem.message
     assert (problem.location.path, problem.location.line) == (str(path), 34)
+
+
+def test_a_step_of_several_micro_batches_is_given_all_of_them(tmp_path: Path) -> None:
+    for name, old, new in (("without", "    use_scheduler = True\n", ""), ("off", "scheduler = True", "scheduler = False")):
+        folder = Path(shutil.copytree(FIXTURE, tmp_path / name))
+        path = folder / "gencode1.py"
+        path.write_text(path.read_text().replace(old, new))
+        found = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"))).findings
+        assert ("uneven-data-loading", str(path)) in {(one.rule, one.location.path) for one in found}
+
+
+def test_an_asynchronous_reducer_is_waited_for_after_it_starts(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURE, tmp_path / "code"))
+    for path in folder.glob("gencode*.py"):
+        text = path.read_text().replace("async_op=False", "async_op=True")
+        path.write_text(_moved(text, "    _ = nnscaler.runtime.executor.aexecute(model.reducer90", "    return sum_29"))
+    assert _outcomes(folder) == [Outcome.PROVED]
+    path = folder / "gencode2.py"
+    path.write_text(_moved(path.read_text(), "    _ = nnscaler.runtime.executor.aexecute(model.reducer90", "    glinear_132 ="))
+    found = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"))).findings
+    assert "reducer-before-last-backward" in {one.rule for one in found if one.location.path == str(path)}

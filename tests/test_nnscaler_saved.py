@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from shared import SHARED, needs_shared
 
 from tvlint.findings import Finding
+from tvlint.ir.plan import Compute
 from tvlint.readers.read import read
+from tvlint.readers.traced_graph import read_graph
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.pages import load_rules
 
@@ -101,3 +105,44 @@ def test_a_plan_is_read_only_from_the_folder_of_the_configuration(tmp_path: Path
     findings = [each for each in evaluate(configuration, load_rules()) if isinstance(each, Finding)]
     assert [finding.rule for finding in findings] == (["saved-plan-for-other-gpus"] if found else [])
     assert ("saved_plan_devices" in configuration.settings) is found
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({0: [[[0, 7], 2]]}, "has no dimension 7 in 2 parts"),
+        ({0: [[[9, 0], 2]]}, "whose input 9 is no tensor"),
+        ({0: [[[0, 0], 1000]]}, "has no dimension 0 in 1000 parts"),
+        ({0: None}, "says nothing of 1 operators"),
+        ({-1: [[[0, 0], 2]]}, "has no operator of that number"),
+        ({-1: [[[-1, -1], 2]]}, ""),
+    ],
+)
+def test_a_saved_plan_goes_with_the_traced_graph_beside_it(tmp_path: Path, change: dict[int, object], said: str) -> None:
+    assert SHARED is not None
+    graph = next((SHARED / "plans" / "gencode").glob("v08--mlp_dp_*zero2g")) / "graph.ckp"
+    shutil.copyfile(graph, tmp_path / "graph.ckp")
+    numbers = [int(one.label.split()[1]) for one in _operators(graph)]
+    saved = plan()
+    stage = saved["desc"]["spmd_descs"][0]  # type: ignore[index]
+    whole: dict[int, object] = {number: [[[-1, -1], 2]] for number in numbers}
+    whole.update({numbers[place] if place >= 0 else 4321: steps for place, steps in change.items()})
+    stage["partition_descs"] = [[number, steps] for number, steps in whole.items() if steps is not None]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(saved), encoding="utf-8")
+    document = read(str(path))
+    assert document is not None
+    found = [finding.message for finding in document.findings if "traced graph" in finding.message]
+    assert len(found) == bool(said)
+    assert all(said in message for message in found)
+    (tmp_path / "graph.ckp").write_bytes(b"no graph")
+    again = read(str(path))
+    assert again is not None
+    assert not any("traced graph" in finding.message for finding in again.findings)
+
+
+def _operators(graph: Path) -> list[Compute]:
+    traced = read_graph(str(graph), graph.read_bytes())
+    return [one for one in traced.segments["forward"].operators if isinstance(one, Compute) and one.label.startswith("cell ")]

@@ -29,6 +29,15 @@ class Shape:
     location: Location
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How an operator is split: input, dimension and number of parts, one step after the other; -1 to replicate."""
+
+    operator: int
+    steps: tuple[tuple[int, int, int], ...]
+    location: Location
+
+
 def recognise(data: bytes) -> bool:
     """Whether `data` is a JSON object that names the stages of a saved plan."""
     return data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and NAMES.search(data) is not None
@@ -57,6 +66,17 @@ def shape_of(path: str, data: bytes) -> Shape | None:
     if not listed or len(known) != len(devices):
         return None
     return Shape(len(listed), sum(known), listed[0].location)
+
+
+def splits_of(path: str, data: bytes) -> Iterator[Split]:
+    """The operators that the saved plan names and how it splits them, as far as they are readable."""
+    for stage in (_stages(path, data) or (None, []))[1]:
+        operators = _table(stage).get("partition_descs")
+        for operator in operators.items if isinstance(operators, YamlSequence) else ():
+            if isinstance(operator, YamlSequence) and len(operator.items) == 2:
+                number, steps = _whole(operator.items[0]), _steps(operator.items[1])
+                if number is not None and steps is not None:
+                    yield Split(number, tuple(steps), operator.location)
 
 
 def _stages(path: str, data: bytes) -> tuple[YamlMapping, list[YamlMapping]] | None:

@@ -182,4 +182,7 @@ class Schedule(Steps):
             if reducer.weights and ready == set(reducer.weights):
                 ready.clear()
                 self.started.add(reducer.name)
+                if reducer.name in self.early:
+                    self.built.early.append((reducer.name, self.early[reducer.name], action.source, self.rank))
+                    continue
                 self.reduced(reducer, cell_name(self.rank, reducer.name), action.source)

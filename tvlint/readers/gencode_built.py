@@ -60,6 +60,8 @@ class Built:
     """What cannot fit, where, on which rank, and where its operands were made."""
     unbound: list[tuple[str, Location, int]] = field(default_factory=list)
     """Names of the schedule that nothing made before, where, on which rank."""
+    early: list[tuple[str, Location, Location, int]] = field(default_factory=list)
+    """Asynchronous reducers that are waited for before they start: where, what starts them, on which rank."""
     objects: set[str] = field(default_factory=set)
     """What loaders give that is no tensor, under all its names in schedules."""
     returned_batches: dict[int, tuple[int, ...]] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.plan import Collective, Communicate
 from tvlint.readers.gencode_built import Built
 from tvlint.readers.gencode_records import ClearGradients, Execute, Load, RankFile, RunBackward
-from tvlint.readers.gencode_reductions import error, flags, reducer_groups, reducers, unreduced
+from tvlint.readers.gencode_reductions import error, flags, reducer_groups, reducers, unreduced, waits
 from tvlint.readers.gencode_slices import of_the_graph, slices
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def findings(folder: Folder) -> Iterator[Finding]:
         yield from _shapes(built)
         yield from reducer_groups(built)
         yield from unreduced(built)
+        yield from waits(built)
         yield from slices(built)
 
 
@@ -148,6 +149,16 @@ def _loads(files: Sequence[RankFile]) -> Iterator[Finding]:
                 f"rank {file.rank} says that a step takes {file.micro_batches} micro-batches and draws {drawn}",
                 file.micro_batches_source or Location(file.path),
                 "`nmicros_per_scheduler_step` is how many batches the runtime gives the step",
+                ranks=(file.rank,),
+            )
+        if (file.scheduled is None) != (file.micro_batches is None) or (file.scheduled is False and drawn > 1):
+            yield error(
+                "uneven-data-loading",
+                f"the runtime gives rank {file.rank} one micro-batch a step, and the step draws {drawn}"
+                if file.scheduled is False
+                else f"the class of rank {file.rank} says only one of `use_scheduler` and `nmicros_per_scheduler_step`",
+                file.scheduled_source or file.micro_batches_source or Location(file.path),
+                "a step that draws several micro-batches has `use_scheduler = True` and their number",
                 ranks=(file.rank,),
             )
         loads = [action for action in file.actions if isinstance(action, Load)]

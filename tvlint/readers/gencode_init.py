@@ -119,13 +119,18 @@ class _Init:
         parts = self.nodes.integer(call.args[6], f"the number of parts of `{name}`")
         if not isinstance(full_name, str) or not isinstance(is_weight, bool) or len(region) != len(whole):
             raise self.nodes.fail(node, f"the full map of `{name}` is not one")
+        if parts < 1:
+            raise self.nodes.fail(node, f"the number of parts of `{name}` is {parts}")
+        if is_weight != parameter.is_weight:
+            kinds = ("buffer", "parameter")
+            said = f"`{name}` is registered as a {kinds[parameter.is_weight]} and mapped as a {kinds[is_weight]}"
+            raise self.nodes.fail(node, said)
         self.found.parameters[str(name)] = replace(
             parameter,
             full_name=full_name,
             whole=whole,
             region=region,
             parts=parts,
-            is_weight=parameter.is_weight and is_weight,
             map_source=self.nodes.source.at(node),
         )
 

@@ -93,8 +93,8 @@ class _Reader:
                 case ast.Assign(targets=[ast.Name(id="nmicros_per_scheduler_step")], value=value):
                     self.found.micro_batches = self.nodes.integer(value, "`nmicros_per_scheduler_step`")
                     self.found.micro_batches_source = self.nodes.source.at(node)
-                case ast.Assign(targets=[ast.Name(id="use_scheduler")], value=ast.Constant(value=bool())):
-                    pass
+                case ast.Assign(targets=[ast.Name(id="use_scheduler")], value=ast.Constant(value=bool(flag))):
+                    self.found.scheduled, self.found.scheduled_source = flag, self.nodes.source.at(node)
                 case ast.Expr(value=ast.Constant()):
                     pass
                 case ast.FunctionDef(name="__init__"):

@@ -158,6 +158,9 @@ class RankFile:
     """Whether `__init__` calls `_post_init`, which fills parameters."""
     micro_batches: int | None = None
     micro_batches_source: Location | None = None
+    scheduled: bool | None = None
+    """Whether the runtime gives a step all its micro-batches at once (`use_scheduler`)."""
+    scheduled_source: Location | None = None
     groups: list[tuple[tuple[int, ...], Location]] = field(default_factory=list)
     parameters: dict[str, Parameter] = field(default_factory=dict)
     reducers: dict[str, Reducer] = field(default_factory=dict)

@@ -138,6 +138,14 @@ def flags(file: RankFile) -> Iterator[Finding]:
             )
 
 
+def waits(built: Built) -> Iterator[Finding]:
+    """Asynchronous reducers are waited for after the backward that starts them."""
+    for name, place, start, rank in built.early:
+        said = f"`{name}` is waited for on rank {rank} before the backward that starts it"
+        help = "run its method after the last backward: nothing waits for what starts later"
+        yield error("reducer-before-last-backward", said, place, help, (Related("what starts it", start),), (rank,))
+
+
 def reducer_groups(built: Built) -> Iterator[Finding]:
     """Reducers reach all replicas, and their members have the same weights."""
     files = {file.rank: file for file in built.replica.files}

@@ -47,6 +47,7 @@ class Steps:
         self.backwards: dict[str, list[tuple[int, RunBackward]]] = {}
         self.gradients = _gradient_names(file)
         self.started: set[str] = set()
+        self.early: dict[str, Location] = {}
         self.untracked: dict[str, Location] = {}
         self.ready: dict[str, set[str]] = {}
 
@@ -194,8 +195,7 @@ class Steps:
         if not reducer.asynchronous:
             self.reduced(reducer, cell_name(self.rank, method.name), source)
         elif reducer.name not in self.started:
-            said = f"`{reducer.name}` is waited for, and no backward before has given it the gradients of all its parameters"
-            raise ReadError(said, source, "an asynchronous reducer is waited for after the last backward")
+            self.early[reducer.name] = source
 
     def reduced(self, reducer: Reducer, name: str, source: Location) -> None:
         if not reducer.registered:

@@ -151,10 +151,10 @@ def _configuration(path: str, data: bytes) -> Document | None:
         if nnscaler_constraints.recognise(data) and (found := nnscaler_constraints.read(path, data)) is not None:
             return found
     if b'"spmd_descs"' in data:
-        from tvlint.readers import autodist_plan
+        from tvlint.readers import autodist_graph, autodist_plan
 
         if autodist_plan.recognise(data) and (found := autodist_plan.read(path, data)) is not None:
-            return found
+            return replace(found, findings=(*found.findings, *autodist_graph.misfits(path, data)))
     if NAMES_DEEPSPEED.search(data):
         from tvlint.readers import deepspeed_json, neox_yaml
 

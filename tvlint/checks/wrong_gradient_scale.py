@@ -40,8 +40,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _message(defect: Defect) -> str:
     if defect.wants:
         return (
-            f"`{defect.other}` is updated with {defect.has} the gradient of the loss, if `{defect.wants}` is updated with that: "
-            "their gradients are divided differently"
+            f"`{defect.other}` is updated with {defect.has} the gradient of the loss, if `{defect.wants}` is updated with "
+            "that: their gradients are divided differently"
         )
     return (
         f"`{defect.other}` is updated with {defect.has} the gradient of the mean loss: the divisions of `{defect.name}` "

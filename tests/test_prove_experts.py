@@ -130,3 +130,22 @@ def test_experts_of_other_ranks_are_refuted() -> None:
     text = PARALLEL.replace("all-to-all(d, dim=1, concat-dim=0) over ep", "all-gather(d0, dim=0) over ep")
     text = text.replace("  e: f32[2,2,3,4]", "  d0: f32[1,2,3,4] = narrow(d, dim=1, start=0, length=2)\n  e: f32[2,2,3,4]")
     assert verdict_on(text, REFERENCE).outcome is not Outcome.PROVED
+
+
+def test_tokens_whose_number_only_the_run_knows_are_unknown_and_say_how_to_write_them() -> None:
+    reference = """
+weight r f32[4,8]
+weight w f32[4,8,8]
+input x f32[8,8]
+loss l
+program
+  g = linear(x, r)
+  s, o = permute_tokens(x, g)
+  h = grouped_gemm(s, w)
+  l: f32[1] = sum(h)
+  dh = backward l (grad(l))
+  _, grad(w) = backward h (dh)
+"""
+    verdict = verdict_on("mesh ep=2\n" + reference.replace("w f32[4,8,8]", "w f32[4,8,8] ep:S(0)"), reference)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "`moe_dispatch`" in verdict.reasons[0].message

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from tvlint.readers.shell_branches import follow_case, follow_if, follow_list
 from tvlint.readers.shell_commands import assign, assign_all, compute, declare, define_function, run_command, unset
 from tvlint.readers.shell_expand import expand_text
-from tvlint.readers.shell_heredocs import follow_heredoc
 from tvlint.readers.shell_loops import follow_for, follow_while
 from tvlint.readers.shell_sources import sbatch_variables
 from tvlint.readers.shell_state import DEEPEST, Command, State, TooMuchWork, Trace
@@ -99,7 +98,9 @@ def _redirected(state: State, node: Node) -> None:
     body = node.child_by_field_name("body")
     if body is not None:
         state.follow(body)
-    if not state.ended:
+    if not state.ended and any(child.type == "heredoc_redirect" for child in node.children):
+        from tvlint.readers.shell_heredocs import follow_heredoc
+
         follow_heredoc(state, node, expand_text)
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.readers.shell_arithmetic import evaluate_arithmetic
-from tvlint.readers.shell_heredocs import heredoc_text
 from tvlint.readers.shell_quotes import ansi_string, literal, unescaped
 from tvlint.readers.shell_state import DEEPEST, State, as_scalar, directory_of
 from tvlint.readers.shell_syntax import parse
@@ -312,6 +311,8 @@ def _substitution(state: State, node: Node) -> tuple[Piece, ...]:
         return _misread_arithmetic(state, text, span)
     inner = node.named_children
     if len(inner) == 1 and inner[0].type == "redirected_statement" and text.lstrip("$( \t\n").startswith("cat <<"):
+        from tvlint.readers.shell_heredocs import heredoc_text
+
         written = heredoc_text(state, inner[0], expand_text)
         if written is not None:
             return written

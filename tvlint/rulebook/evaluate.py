@@ -26,13 +26,14 @@ def evaluate(
     """What each config rule says of `configuration`: a finding where it is violated, nothing where it holds.
 
     A rule whose answer depends on an unknown gives `NotEvaluated`. Rules of other kinds and frameworks are passed over. With
-    `repairs`, the help of findings about sizes names the nearest settings that satisfy all rules, which takes a search.
+    `repairs`, the help of findings about sizes names the nearest settings that satisfy all rules, which takes a search; notes
+    have none.
     A rule of some versions of Megatron is no more than a warning where nothing tells that one of them is used.
     """
     values = Values(configuration)
     known = [rule for rule in (rules.values() if isinstance(rules, Mapping) else rules) if rule.kind is RuleKind.CONFIG]
     outcomes = [(rule, judge(rule, values)) for rule in known]
-    violated = [rule for rule, holds in outcomes if holds is False]
+    violated = [rule for rule, holds in outcomes if holds is False and rule.severity is not Severity.NOTE]
     changes: Mapping[str, str] = {}
     if violated and repairs:
         from tvlint.rulebook.nearest import nearest

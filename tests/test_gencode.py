@@ -285,3 +285,12 @@ def test_an_operator_that_nobody_knows_leaves_the_verdict_open(folder: Path, ope
     (verdict,) = proved(folder).verdicts
     assert verdict.outcome is Outcome.UNKNOWN
     assert [reason.name for reason in verdict.reasons if reason.refutes] == []
+
+
+def test_a_reference_that_only_infers_is_said_to(tmp_path: Path) -> None:
+    reference = tmp_path / "reference.plan"
+    lines = (FOLDER / "reference.plan").read_text().splitlines()
+    reference.write_text("\n".join(line for line in lines if "backward" not in line and "update" not in line) + "\n")
+    (verdict,) = prove_pair(Pair(str(FOLDER), str(reference))).verdicts
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "it is inference" in verdict.reasons[0].message

@@ -142,7 +142,8 @@ def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[T
     losses = [value.term for value in returned if value is not None]
     if troubles or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
         if not troubles:
-            text = "the reference returns nothing" if not losses else "the reference computes no gradients"
+            inference = "the reference computes no gradients: it is inference, and a proof compares what is trained"
+            text = "the reference returns nothing" if not losses else inference
             troubles.append(Trouble("reference-not-understood", False, text, rank))
         return [replace(trouble, refutes=False) for trouble in troubles]
     return Expected(gradients, shapes, tuple(losses))

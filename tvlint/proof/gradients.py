@@ -293,7 +293,9 @@ def judge_updates(plan: Plan, reference: Plan, derived: Derived, expected: Expec
             yield Trouble("not-updated-once", True, f"the weight `{name}` on {{ranks}} {how}", rank)
 
 
-def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected, slots: int) -> Iterator[Trouble]:
+def judge_loss(
+    world: World, plan: Plan, derived: Derived, expected: Expected, replicas: int, micro_batches: int
+) -> Iterator[Trouble]:
     """What is wrong with the values that the plan returns."""
     if not plan.outputs:
         text = f"the plan returns nothing and the reference returns {len(expected.losses)} values"
@@ -313,7 +315,7 @@ def judge_loss(world: World, plan: Plan, derived: Derived, expected: Expected, s
         for name, term in zip(names, expected.losses, strict=False):
             value = returned_value(world, plan, derived, rank, name)
             value = None if value is None else world.values.without_constants(value)
-            if value is not None and value.term == term and _one_slot(world, value, slots):
+            if value is not None and value.term == term and _one_slot(world, value, replicas, micro_batches):
                 held.setdefault((name, term), []).append(value.box)
                 declared = _declared_box(plan, name, rank)
                 if declared is not None and declared != value.box:
@@ -382,19 +384,20 @@ def _whole(entry: Pending) -> bool:
     return (entry.low, entry.high) == (0, entry.size)
 
 
-def _one_slot(world: World, value: Value, slots: int) -> bool:
+def _one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> bool:
     """Whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean its own mean."""
     if value.clean:
         return True
     if world.terms.slot[value.term] >= 0 or not value.leaves:
         return False
     scopes = {(entry.one_replica, entry.one_micro_batch) for leaf in value.leaves for entry in leaf.pending}
-    return len(scopes) == 1 and all(_addend(world, leaf, slots) for leaf in value.leaves)
+    return len(scopes) == 1 and all(_addend(world, leaf, replicas, micro_batches) for leaf in value.leaves)
 
 
-def _addend(world: World, leaf: Leaf, slots: int) -> bool:
+def _addend(world: World, leaf: Leaf, replicas: int, micro_batches: int) -> bool:
     if len(leaf.pending) != 1:
         return False
     (entry,) = leaf.pending
     averages = world.terms.averages(entry.origin, entry.number)
-    return _whole(entry) and (leaf.coefficient == 1 or (averages and leaf.coefficient == slots))
+    share = (replicas if entry.one_replica else 1) * (micro_batches if entry.one_micro_batch else 1)
+    return _whole(entry) and (leaf.coefficient == 1 or (averages and leaf.coefficient == share))

@@ -195,6 +195,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         rank.terms[name] = value.term
     weight = machine.weight_of.get(name)
     if weight is not None:
+        if rank.named.setdefault(weight, name) != name:
+            text = f"makes the gradient of `{weight}` under two names, `{rank.named[weight]}` and `{name}`"
+            tell(machine, rank, operator, Mismatch("gradient-of-two-names", text, refutes=False), fatal=True)
         rank.gradients[weight] = (
             value if name in inputs else accumulated(machine, rank, name, value, rank.gradients.get(weight, ""))
         )

@@ -84,6 +84,8 @@ class RankState:
     number: int
     environment: dict[str, Slot] = field(default_factory=dict)
     gradients: dict[str, Slot] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+    """The name under which the rank makes the gradient of a weight."""
     saved: dict[tuple[str, ...], tuple[Compute, Saved]] = field(default_factory=dict)
     """What forward operators keep, by the names of their outputs."""
     local: dict[str, Slot] = field(default_factory=dict)

@@ -165,7 +165,8 @@ def _proved(
         held.clear()
         held.update(reduced(many, parallel, derived, micro_batches, troubles))
         troubles.extend(judge(many, parallel, derived, expected, held))
-        troubles.extend(judge_loss(many, parallel, derived, expected, count if fold is None else micro_batches))
+        replicas = parallel.replication.count if fold is None else 1
+        troubles.extend(judge_loss(many, parallel, derived, expected, replicas, micro_batches))
         troubles.extend(judge_updates(parallel, reference, derived, expected))
         return derived, troubles
 

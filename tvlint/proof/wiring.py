@@ -28,6 +28,7 @@ from tvlint.ir.plan import (
 )
 from tvlint.proof.finality import Finals
 from tvlint.proof.groups import members_of, peer_of, spans_replicas
+from tvlint.proof.placed import inputs_of
 from tvlint.proof.trouble import Trouble
 
 Entry: TypeAlias = tuple[object, int, int]
@@ -57,11 +58,11 @@ def micro_batches_of(plan: Plan) -> int:
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     """What keeps the micro-batches from being alike on some rank."""
     found = False
-    finals, loaded = Finals(plan), _loaded(plan)
+    finals, inputs = Finals(plan), _inputs(plan)
     for program in plan.programs:
         for trouble in (
             *_counts(plan, program, micro_batches),
-            *_values(plan, program, loaded),
+            *_values(plan, program, inputs),
             *finals.troubles(program),
         ):
             found = True
@@ -115,7 +116,7 @@ def _once(plan: Plan, segment: Segment) -> bool:
     return segment.phase in _ONCE and all(isinstance(own, ends) for own in segment.operators)
 
 
-def _values(plan: Plan, program: Program, loaded: frozenset[str]) -> Iterator[Trouble]:
+def _values(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Trouble]:
     """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
     held: dict[object, list[_Source]] = {}
     owners: dict[object, int] = {}
@@ -137,13 +138,17 @@ def _values(plan: Plan, program: Program, loaded: frozenset[str]) -> Iterator[Tr
             )
             continue
         pairs = (*zip(segment.inputs, inputs, strict=True), *zip(segment.outputs, outputs, strict=True))
-        unlike = next(((inner, outer) for inner, outer in pairs if not _alike(plan, inner, outer, loaded)), None)
+        unlike = next(((inner, outer) for inner, outer in pairs if not _alike(plan, inner, outer, known)), None)
         if unlike is not None and unlike not in told:
             told.add(unlike)
-            text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and is declared with another shape, type or slice"
+            text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and is another weight or input, or declared with another shape, type or slice"
             yield Trouble("unlike-values", False, text, -1, segment.name, source=step.source)
         read = [_key(step, name, step.inputs) for name in inputs]
         made = [_key(step, name, step.outputs) for name in outputs]
+        if segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in told:
+            told.add(segment.name)
+            text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {step.micro_batch}"
+            yield Trouble("loaded-twice", False, text, -1, segment.name, source=step.source)
         if step.micro_batch >= 0:
             for position, name in enumerate(inputs):
                 sources = held.get(read[position], [])
@@ -172,16 +177,16 @@ def _values(plan: Plan, program: Program, loaded: frozenset[str]) -> Iterator[Tr
                 yield Trouble("crossed-micro-batches", True, text, -1, segment.name, source=step.source)
 
 
-def _alike(plan: Plan, inner: str, outer: str, loaded: frozenset[str]) -> bool:
+def _alike(plan: Plan, inner: str, outer: str, inputs: frozenset[str]) -> bool:
     """Whether the name that a run gives a value declares what the segment's own name declares."""
     one, other = plan.tensors.get(inner), plan.tensors.get(outer)
     if inner == outer or one is None or other is None:
         return True
     if (one.shape, one.dtype, one.role) != (other.shape, other.dtype, other.role):
         return False
-    if one.role in (Role.WEIGHT, Role.BUFFER) and one.logical != other.logical:
+    if one.role in (Role.WEIGHT, Role.BUFFER) and _known_as(one) != _known_as(other):
         return False
-    if one.role is Role.INPUT and _input(one) != _input(other) and _input(other) in loaded:
+    if one.role is Role.INPUT and _known_as(one) != _known_as(other) and _known_as(other) in inputs:
         return False
     return one.role not in _GIVEN or _place(one) == _place(other)
 
@@ -191,15 +196,18 @@ def _place(tensor: Tensor) -> tuple[object, ...]:
     return tensor.whole, tensor.region, tensor.part, dict(tensor.placements or {})
 
 
-def _input(tensor: Tensor) -> str:
+def _known_as(tensor: Tensor) -> str:
     return tensor.logical or tensor.name
 
 
-def _loaded(plan: Plan) -> frozenset[str]:
-    """The inputs that segments load and read; a micro-batch may have a name of its own for its share of one."""
+def _inputs(plan: Plan) -> frozenset[str]:
+    """The inputs that are told apart: those of the plan, and those that segments load and read.
+
+    A micro-batch may have a name of its own for its share of one.
+    """
     names = {name for segment in plan.segments.values() for name in (*segment.inputs, *segment.outputs)}
     tensors = (plan.tensors[name] for name in names if name in plan.tensors)
-    return frozenset(_input(tensor) for tensor in tensors if tensor.role is Role.INPUT)
+    return frozenset((*inputs_of(plan).names, *(_known_as(tensor) for tensor in tensors if tensor.role is Role.INPUT)))
 
 
 def _key(step: Step, name: str, given: tuple[str, ...] | None) -> object:

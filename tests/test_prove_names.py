@@ -1,0 +1,45 @@
+"""Plans in which a name means another thing than it seems to: none is proved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.test_certificate_attacks import plan
+from tests.test_certificate_names import RIGHT, WRONG
+from tvlint.findings import Outcome
+from tvlint.proof.prove import prove
+
+
+@pytest.mark.parametrize("name", list(RIGHT))
+def test_names_of_runs_are_followed(name: str) -> None:
+    parallel, reference = map(plan, RIGHT[name])
+    assert prove(parallel, reference).outcome is Outcome.PROVED
+
+
+REASONS = {
+    "another weight": "unlike-values",
+    "inputs exchanged": "unlike-values",
+    "another weight later": "unlike-values",
+    "inputs exchanged later": "unlike-values",
+    "another input": "unlike-values",
+    "a loss of another type": "missing-output",
+    "loaded twice": "loaded-twice",
+    "two gradients of one weight": "gradient-of-two-names",
+    "reduced in place": "undefined-value",
+    "means that are added over replicas": "scaled-output",
+}
+
+
+@pytest.mark.parametrize("name", list(WRONG))
+def test_a_name_that_means_another_thing_is_not_proved(name: str) -> None:
+    pair, before, after, _ = WRONG[name]
+    parallel, reference = RIGHT[pair]
+    verdict = prove(plan(parallel.replace(before, after)), plan(reference))
+    assert verdict.outcome is not Outcome.PROVED
+    assert REASONS[name] in [reason.name for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize("kind", ["identity(l)", "all-reduce avg(l) over dp"])
+def test_a_replica_returns_its_mean_or_that_of_all(kind: str) -> None:
+    parallel, reference = RIGHT["a mean of each replica"]
+    assert prove(plan(parallel.replace("identity(l)", kind)), plan(reference)).outcome is Outcome.PROVED

@@ -27,14 +27,15 @@ def certified(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
 
 
 def forged(parallel: Plan, reference: Plan) -> Certificate | None:
-    """What a prover would certify that judges neither gradients nor results nor order; None where a value is missing."""
+    """What a prover would certify that judges neither names, gradients, results nor order; None where a value is missing."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tvlint.proof.lookup.tell", _nothing)
         for name in _JUDGES:
             patch.setattr(proving, name, _nothing)
         return certified(parallel, reference)
 
 
-def _nothing(*arguments: object) -> Iterator[None]:
+def _nothing(*arguments: object, **named: object) -> Iterator[None]:
     return iter(())
 
 

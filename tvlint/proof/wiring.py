@@ -141,7 +141,8 @@ def _values(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tro
         unlike = next(((inner, outer) for inner, outer in pairs if not _alike(plan, inner, outer, known)), None)
         if unlike is not None and unlike not in told:
             told.add(unlike)
-            text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and is another weight or input, or declared with another shape, type or slice"
+            how = "is another weight or input, or declared with another shape, type or slice"
+            text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and {how}"
             yield Trouble("unlike-values", False, text, -1, segment.name, source=step.source)
         read = [_key(step, name, step.inputs) for name in inputs]
         made = [_key(step, name, step.outputs) for name in outputs]

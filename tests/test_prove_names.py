@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tests.certificates import certified, objection
 from tests.test_certificate_attacks import plan
 from tests.test_certificate_names import RIGHT, WRONG
 from tvlint.findings import Outcome
@@ -43,3 +46,22 @@ def test_a_name_that_means_another_thing_is_not_proved(name: str) -> None:
 def test_a_replica_returns_its_mean_or_that_of_all(kind: str) -> None:
     parallel, reference = RIGHT["a mean of each replica"]
     assert prove(plan(parallel.replace("identity(l)", kind)), plan(reference)).outcome is Outcome.PROVED
+
+
+def test_inputs_with_other_names_are_matched_by_order_which_is_said() -> None:
+    parallel, reference = RIGHT["named"]
+    renamed = parallel.replace("input x", "input a").replace("input y", "input b").replace("(x, y,", "(a, b,")
+    renamed = renamed.replace("linear(x,", "linear(a,").replace("sub(g, y)", "sub(g, b)")
+    verdict = prove(plan(renamed), plan(reference))
+    assert verdict.outcome is Outcome.PROVED
+    assert any("in the order of their first use: `a` is `x`, `b` is `y`" in text for text in verdict.assumptions)
+    own = certified(plan(renamed), plan(reference))
+    assert own is not None
+    assert not objection(own, plan(renamed), plan(reference))
+    unsaid = replace(own, assumptions=tuple(text for text in own.assumptions if "order of their first use" not in text))
+    assert objection(unsaid, plan(renamed), plan(reference))
+
+
+def test_nothing_is_assumed_of_inputs_with_the_same_names() -> None:
+    parallel, reference = RIGHT["named"]
+    assert not any("first use" in text for text in prove(plan(parallel), plan(reference)).assumptions)

@@ -64,6 +64,14 @@ class Inputs:
     count: int
     """How many slots (replica x micro-batch) the reference's batch has."""
 
+    def assumed(self) -> tuple[str, ...]:
+        """What is taken for granted where the plans have other names for their inputs."""
+        names = {number: name for name, number in self.reference.items()}
+        if self.reference.keys() == self.parallel.keys():
+            return ()
+        pairs = ", ".join(f"`{name}` is `{names[number]}`" for name, number in self.parallel.items())
+        return (f"inputs that the plans name differently correspond in the order of their first use: {pairs}",)
+
 
 def inputs_of(parallel: Plan, reference: Plan) -> Inputs:
     """How the inputs correspond: by name where the plans have the same names, else in the order of their first use."""

@@ -110,6 +110,14 @@ def matched(inner: Inputs, outer: Inputs) -> Inputs:
     return Inputs(outer.names, tuple(inner.shapes[i] for i in places), tuple(inner.dtypes[i] for i in places), number)
 
 
+def told_apart(inner: Inputs, outer: Inputs) -> tuple[str, ...]:
+    """What is assumed where the plans call their inputs by other names, which says nothing of which is which."""
+    if set(inner.names) == set(outer.names):
+        return ()
+    pairs = ", ".join(f"`{here}` is `{there}`" for here, there in zip(inner.names, outer.names, strict=True))
+    return (f"inputs that the plans name differently correspond in the order of their first use: {pairs}",)
+
+
 def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
     """What the reference computes; or why it is not understood."""
     troubles: list[Trouble] = list(derived.troubles)

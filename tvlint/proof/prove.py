@@ -16,7 +16,7 @@ from tvlint.proof.gradients import Expected, judge, judge_loss, judge_updates, r
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.order import check_order
-from tvlint.proof.pairing import expected_of, first_rank, matched, unpaired
+from tvlint.proof.pairing import expected_of, first_rank, matched, told_apart, unpaired
 from tvlint.proof.placed import inputs_of, slot_dims
 from tvlint.proof.relation import Values
 from tvlint.proof.repair import repair
@@ -174,7 +174,7 @@ def _proved(
     wiring = list(check_wiring(parallel, micro_batches)) or list(check_order(parallel if fold is None else fold.written))
     verdict = replace(
         blank,
-        assumptions=(*_left(reference), *_assumptions(parallel, terms, derived, assume)),
+        assumptions=(*_left(reference), *told_apart(inner, outer), *_assumptions(parallel, terms, derived, assume)),
         facts=_facts(parallel, expected, micro_batches),
     )
     proved = derived.finished and not derived.fatal and not troubles and not wiring

@@ -78,7 +78,8 @@ def check(
     if unused or outer.trails_used | inner.trails_used != set(range(len(trails))):
         raise Rejected(f"the certificate has {unused or 'a trail that no step follows'}")
     left = (UNDIVIDED.format(reference.undivided),) if reference.undivided > 1 else ()
-    assumptions = (*left, *inputs.assumed(), *_assumed(parallel, assume), *sorted(inner.assumptions | tables.assumptions), *ASSUMED)
+    left = (*left, *inputs.assumed(), *_assumed(parallel, assume))
+    assumptions = (*left, *sorted(inner.assumptions | tables.assumptions), *ASSUMED)
     if certificate.assumptions != assumptions:
         raise Rejected("the certificate names other assumptions than its proof rests on")
     return Checked(assumptions, _facts(certificate, parallel, micro_batches, compared, len(wanted.gradients)))

@@ -85,7 +85,7 @@ def _proved(folder: str, paths: list[Path], *more: str) -> tuple[float, str]:
 
 def _apart(parallel: Path, reference: Path) -> bool:
     from tvlint.proof import prove as module
-    from tvlint.run.prove import read_plan
+    from tvlint.run.reading import read_plan
 
     gc.disable()
     plans = [_timed(lambda path=path: read_plan(str(path))) for path in (parallel, reference)]  # type: ignore[misc]

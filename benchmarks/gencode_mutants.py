@@ -19,7 +19,8 @@ from gencode_mutants import Edit, edits  # noqa: E402
 
 from tvlint.findings import Outcome, Report, Severity  # noqa: E402
 from tvlint.ir.location import Location  # noqa: E402
-from tvlint.run.prove import Pair, prove_pair  # noqa: E402
+from tvlint.run.pair import Pair  # noqa: E402
+from tvlint.run.prove import prove_pair  # noqa: E402
 
 
 def told(report: Report, name: str, edit: Edit) -> str:

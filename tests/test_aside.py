@@ -13,7 +13,8 @@ import pytest
 from tvlint.findings import Problem
 from tvlint.ir.plan import Plan
 from tvlint.run.aside import Aside
-from tvlint.run.prove import Pair, Plans, read_pair, read_plan
+from tvlint.run.pair import Pair, Plans, read_pair
+from tvlint.run.reading import read_plan
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 

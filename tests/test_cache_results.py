@@ -20,7 +20,8 @@ from tvlint.cli import main
 from tvlint.findings import Report
 from tvlint.readers.inputs import files_of
 from tvlint.run import check as check_module
-from tvlint.run.prove import Pair, prove_pair, prove_pairs
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair, prove_pairs
 
 TOUR = ROOT / "fixtures" / "tour"
 GENERATED = ROOT / "fixtures" / "clean" / "generated-code"
@@ -394,7 +395,8 @@ def test_a_file_that_appears_while_a_folder_is_read_is_noticed(folder: Path) -> 
 
 _OPENED = """
 import os, sys
-from tvlint.run.prove import Pair, prove_pair
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair
 import tvlint.proof.prove, tvlint.readers.gencode, tvlint.readers.traced_graph
 opened = set()
 def note(event, arguments):

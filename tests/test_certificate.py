@@ -14,7 +14,7 @@ from tests.test_prove_shared_plans import GOOD, LLAMA, plan
 from tvlint.certificate.tables import Rejected
 from tvlint.cli import main
 from tvlint.ops.spec import Bound, Family
-from tvlint.run.prove import Pair, Plans, read_pair
+from tvlint.run.pair import Pair, Plans, read_pair
 
 TOUR = ROOT / "fixtures/tour"
 CLEAN = ROOT / "fixtures/clean"

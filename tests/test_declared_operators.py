@@ -16,8 +16,9 @@ from tvlint.ops.spec import Call, UnsupportedError
 from tvlint.ops.table import meant, spec_of
 from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
+from tvlint.run.pair import Pair
 from tvlint.run.project import ProjectError, load
-from tvlint.run.prove import Pair, prove_pair
+from tvlint.run.prove import prove_pair
 
 FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
 SILU = Declared("my.silu", "* -> *")

@@ -18,7 +18,8 @@ from tvlint.readers.gencode_fold import classes_of, in_first_replica, smallest_r
 from tvlint.readers.gencode_operators import Gradual
 from tvlint.readers.gencode_shapes import results
 from tvlint.readers.read import read
-from tvlint.run.prove import Pair, prove_pair
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair
 
 FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
 REFERENCE = str(FOLDER / "reference.plan")

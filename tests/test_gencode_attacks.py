@@ -9,7 +9,8 @@ import pytest
 from shared import ROOT
 
 from tvlint.findings import Outcome
-from tvlint.run.prove import Pair, prove_pair
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair
 
 FIXTURE = ROOT / "fixtures" / "clean" / "generated-code"
 

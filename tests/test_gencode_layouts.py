@@ -12,7 +12,8 @@ from tvlint.findings import Outcome, Report, Severity
 from tvlint.ir.plan import Communicate, Compute, Plan
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode import opened, read_folder
-from tvlint.run.prove import Pair, prove_pair
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair
 
 FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
 FIRST, LAST = (0, 1, 4, 5), (2, 3, 6, 7)

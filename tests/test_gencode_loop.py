@@ -11,7 +11,7 @@ from tvlint.findings import Outcome
 from tvlint.ir.plan import Group, Phase, Plan, ReduceGradients, Replication, Segment
 from tvlint.proof.prove import prove
 from tvlint.readers.gencode_loop import loss_is_mean, with_loop
-from tvlint.run.prove import read_plan
+from tvlint.run.reading import read_plan
 
 REFERENCE = """plan "one rank"
 weight w f32[8,8]

@@ -10,7 +10,8 @@ from gencode_mutants import edits
 from shared import ROOT, SHARED, needs_shared
 
 from tvlint.findings import Outcome, Severity
-from tvlint.run.prove import Pair, prove_pair
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair
 
 FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
 WITHOUT_EFFECT = {

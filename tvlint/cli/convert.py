@@ -10,7 +10,7 @@ from tvlint.cli.session import note
 from tvlint.findings import Problem
 from tvlint.run.exit_code import CLEAN, INPUT
 from tvlint.run.outputs import OutputError, parse_outputs, write_file, write_stdout
-from tvlint.run.prove import read_plan
+from tvlint.run.reading import read_plan
 
 _WRITERS = {"json": "plan_json", "text": "plan_text"}
 

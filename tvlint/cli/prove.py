@@ -12,8 +12,9 @@ from tvlint.findings import Outcome, Report, Severity
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import joined
 from tvlint.run.exit_code import INPUT, exit_code
+from tvlint.run.pair import Pair
 from tvlint.run.project import ProjectError
-from tvlint.run.prove import NO_CERTIFICATE, Pair, prove_pairs
+from tvlint.run.prove import NO_CERTIFICATE, prove_pairs
 
 
 def run(options: argparse.Namespace) -> int:

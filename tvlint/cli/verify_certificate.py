@@ -20,8 +20,8 @@ from tvlint.rulebook.pages import load_rules
 from tvlint.run.certificate import NotVerified, Verified, verify
 from tvlint.run.exit_code import CLEAN, FOUND, INPUT
 from tvlint.run.outputs import OutputError, parse_outputs, write_file, write_stdout
+from tvlint.run.pair import Pair
 from tvlint.run.project import ProjectError
-from tvlint.run.prove import Pair
 
 FORMATS = ("text", "json")
 

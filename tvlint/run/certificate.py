@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,13 +15,11 @@ from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.readers.bounds import without_collection
 from tvlint.run.outputs import OutputError
-from tvlint.run.prove import Pair, Plans, read_pair
+from tvlint.run.pair import Pair, Plans, Progress, read_pair
 
 if TYPE_CHECKING:
     from tvlint.certificate.form import Certificate
     from tvlint.proof.prove import Proof
-
-Progress: TypeAlias = Callable[[str, float], None]
 
 Files: TypeAlias = "tuple[tuple[str, str, str], ...]"
 """Which plan, file name and digest."""

@@ -19,8 +19,9 @@ from tvlint.readers.document import Document, ReadError
 from tvlint.rule import Rule, RuleKind
 from tvlint.run.discovery import Candidates, matches, shown
 from tvlint.run.ignores import silence
+from tvlint.run.pair import Pair, Progress
 from tvlint.run.project import Project
-from tvlint.run.prove import Pair, Progress, prove_pairs
+from tvlint.run.prove import prove_pairs
 from tvlint.run.world_size import Stated, lacks_world_size, nearest, stated
 
 if TYPE_CHECKING:

@@ -1,29 +1,23 @@
-"""Read two plans, prove one against the other, and measure it."""
+"""Read pairs of plans, prove one against the other, and measure it."""
 
 from __future__ import annotations
 
 import os
 import signal
-import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from tvlint.findings import Finding, Outcome, Problem, Report, Verdict
-from tvlint.ir.location import Location
+from tvlint.findings import Outcome, Report, Verdict
 from tvlint.ir.plan import Plan
 from tvlint.readers.bounds import without_collection
-from tvlint.run.aside import Aside, pays_off
+from tvlint.run.pair import Pair, Plans, Progress, read_pair
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
-    from tvlint.ops.declared import Declared
     from tvlint.proof.prove import Proof
-    from tvlint.readers.document import Document
     from tvlint.run.certificate import Files
 
 UNDECIDED = "annotation not decided by the solver"
@@ -31,36 +25,6 @@ UNDECIDED = "annotation not decided by the solver"
 
 NO_CERTIFICATE = "no certificate, because"
 """The fact of a verdict that says why the checker does not accept the proof as data, so that it is not written."""
-
-Progress: TypeAlias = Callable[[str, float], None]
-"""What is being done, and which share of it is done (0 to 1)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A parallel plan and its reference, by path, and the named checks to weaken.
-
-    Without a reference it is the traced graph that lies beside generated code.
-    """
-
-    parallel: str
-    reference: str
-    assume: frozenset[str] = frozenset()
-    solver_seconds: float | None = None
-    """How long the solver may take on each annotation that a proof relied on; None: it is not asked."""
-    operators: tuple[Declared, ...] = ()
-    """The operators that the project declares, which decide what the plans mean."""
-    certificate: str = ""
-    """The file that a proof is written to as data; none where it is empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plans:
-    """What a pair holds: the parallel plan, for every kind of replica, the reference, and what the reader found wrong."""
-
-    kinds: tuple[Plan, ...]
-    reference: Plan
-    findings: tuple[Finding, ...]
 
 
 @without_collection()
@@ -108,58 +72,6 @@ def _files(pair: Pair) -> Files:
     return files_of(pair.parallel, pair.reference)
 
 
-def read_pair(
-    pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None
-) -> Plans | tuple[Problem, ...]:
-    """The plans of the pair, or the problems of those that cannot be read; `known` is as for `prove_pair`."""
-    known = {} if known is None else known
-    with ExitStack() as stack:
-        aside = None
-        if pair.reference not in known and pair.parallel not in known and pays_off(_size(pair.reference)):
-            aside = stack.enter_context(Aside(partial(read_plan, pair.reference, pair.operators)))
-        return _read_pair(pair, progress, known, aside)
-
-
-def _read_pair(
-    pair: Pair, progress: Progress | None, known: dict[str, Plan], aside: Aside[Plan | Problem] | None
-) -> Plans | tuple[Problem, ...]:
-    """The plans of the pair, or the problems of those that cannot be read; the reference is read `aside`, if at all."""
-    plans: list[Plan] = []
-    problems: list[Problem] = []
-    variants: tuple[Plan, ...] = ()
-    said: tuple[Finding, ...] = ()
-    for path in (pair.parallel, pair.reference):
-        if progress is not None:
-            progress(f"reading {path or pair.parallel}", 0.0)
-        if not path:
-            found = _traced(pair, plans[0] if plans else None)
-        elif os.path.isdir(path):
-            document = read_document(path, pair.operators)
-            found = document if isinstance(document, Problem) else _plan_of(document, path)
-            if path == pair.parallel and not isinstance(document, Problem) and document is not None:
-                variants, said = document.variants, document.findings
-        else:
-            found = known.get(path) or (
-                aside.value() if aside is not None and path == pair.reference else read_plan(path, pair.operators)
-            )
-        if isinstance(found, Problem):
-            problems.append(found)
-            continue
-        plans.append(found)
-        if path:
-            known[path] = found
-    return tuple(problems) if problems else Plans((plans[0], *variants), plans[1], said)
-
-
-def _size(path: str) -> int:
-    """The size of a regular file; 0 for anything else."""
-    try:
-        information = os.stat(path)
-    except (OSError, ValueError):
-        return 0
-    return information.st_size if stat.S_ISREG(information.st_mode) else 0
-
-
 def _both(one: Verdict, other: Verdict) -> Verdict:
     """The verdict on a plan whose replicas differ, from those on the kinds of replicas that it has."""
     worse = max(one, other, key=lambda verdict: (Outcome.PROVED, Outcome.UNKNOWN, Outcome.REFUTED).index(verdict.outcome))
@@ -173,49 +85,6 @@ def _named(verdict: Verdict, plan: Plan) -> Verdict:
         return verdict
     told = tuple(replace(reason, message=f"in {plan.name}, as in the first: {reason.message}") for reason in verdict.reasons)
     return replace(verdict, reasons=told)
-
-
-def _traced(pair: Pair, parallel: Plan | None) -> Plan | Problem:
-    """The traced graph that lies beside generated code."""
-    from tvlint.readers.document import ReadError
-    from tvlint.readers.gencode import is_folder, reference_of_folder
-
-    folder = pair.parallel
-    place = folder if os.path.isdir(folder) else os.path.dirname(folder) or os.curdir
-    try:
-        found = reference_of_folder(place, parallel, pair.operators) if is_folder(place) else None
-    except ReadError as error:
-        return error.problem
-    if found is None:
-        help = "name one with --reference; only a folder of generated code brings its own (`graph.ckp`)"
-        return Problem("no reference plan is given", Location(folder), help)
-    return found
-
-
-def read_plan(path: str, operators: tuple[Declared, ...] = ()) -> Plan | Problem:
-    """The plan in the file, or why there is none."""
-    document = read_document(path, operators)
-    return document if isinstance(document, Problem) else _plan_of(document, path)
-
-
-def read_document(path: str, operators: tuple[Declared, ...] = ()) -> Document | None | Problem:
-    """What the file holds, or why it cannot be read."""
-    from tvlint.readers.document import ReadError
-    from tvlint.readers.read import read
-
-    try:
-        return read(path, operators=operators)
-    except ReadError as error:
-        return error.problem
-    except OSError as error:
-        return Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(path))
-
-
-def _plan_of(document: Document | None, path: str) -> Plan | Problem:
-    if document is None or document.plan is None:
-        what = "no format that tvlint reads" if document is None else f"a configuration (`{document.format}`)"
-        return Problem(f"not a plan: {what}", Location(path), "give a plan pickle, neutral plan JSON or plan text")
-    return document.plan
 
 
 def peak_bytes() -> int:

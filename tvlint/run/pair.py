@@ -1,0 +1,122 @@
+"""A parallel plan and its reference: which files, and what they hold."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from tvlint.findings import Finding, Problem
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Plan
+from tvlint.run.aside import Aside, pays_off
+from tvlint.run.reading import plan_of, read_document, read_plan
+
+if TYPE_CHECKING:
+    from tvlint.ops.declared import Declared
+
+Progress: TypeAlias = Callable[[str, float], None]
+"""What is being done, and which share of it is done (0 to 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A parallel plan and its reference, by path, and the named checks to weaken.
+
+    Without a reference it is the traced graph that lies beside generated code.
+    """
+
+    parallel: str
+    reference: str
+    assume: frozenset[str] = frozenset()
+    solver_seconds: float | None = None
+    """How long the solver may take on each annotation that a proof relied on; None: it is not asked."""
+    operators: tuple[Declared, ...] = ()
+    """The operators that the project declares, which decide what the plans mean."""
+    certificate: str = ""
+    """The file that a proof is written to as data; none where it is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """What a pair holds: the parallel plan, for every kind of replica, the reference, and what the reader found wrong."""
+
+    kinds: tuple[Plan, ...]
+    reference: Plan
+    findings: tuple[Finding, ...]
+
+
+def read_pair(
+    pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None
+) -> Plans | tuple[Problem, ...]:
+    """The plans of the pair, or the problems of those that cannot be read.
+
+    `known` are plans that have been read already, by path, and gets those that are read here.
+    """
+    known = {} if known is None else known
+    with ExitStack() as stack:
+        aside = None
+        if pair.reference not in known and pair.parallel not in known and pays_off(_size(pair.reference)):
+            aside = stack.enter_context(Aside(partial(read_plan, pair.reference, pair.operators)))
+        return _read_pair(pair, progress, known, aside)
+
+
+def _read_pair(
+    pair: Pair, progress: Progress | None, known: dict[str, Plan], aside: Aside[Plan | Problem] | None
+) -> Plans | tuple[Problem, ...]:
+    """The plans of the pair, or the problems of those that cannot be read; the reference is read `aside`, if at all."""
+    plans: list[Plan] = []
+    problems: list[Problem] = []
+    variants: tuple[Plan, ...] = ()
+    said: tuple[Finding, ...] = ()
+    for path in (pair.parallel, pair.reference):
+        if progress is not None:
+            progress(f"reading {path or pair.parallel}", 0.0)
+        if not path:
+            found = _traced(pair, plans[0] if plans else None)
+        elif os.path.isdir(path):
+            document = read_document(path, pair.operators)
+            found = document if isinstance(document, Problem) else plan_of(document, path)
+            if path == pair.parallel and not isinstance(document, Problem) and document is not None:
+                variants, said = document.variants, document.findings
+        else:
+            found = known.get(path) or (
+                aside.value() if aside is not None and path == pair.reference else read_plan(path, pair.operators)
+            )
+        if isinstance(found, Problem):
+            problems.append(found)
+            continue
+        plans.append(found)
+        if path:
+            known[path] = found
+    return tuple(problems) if problems else Plans((plans[0], *variants), plans[1], said)
+
+
+def _size(path: str) -> int:
+    """The size of a regular file; 0 for anything else."""
+    try:
+        information = os.stat(path)
+    except (OSError, ValueError):
+        return 0
+    return information.st_size if stat.S_ISREG(information.st_mode) else 0
+
+
+def _traced(pair: Pair, parallel: Plan | None) -> Plan | Problem:
+    """The traced graph that lies beside generated code."""
+    from tvlint.readers.document import ReadError
+    from tvlint.readers.gencode import is_folder, reference_of_folder
+
+    folder = pair.parallel
+    place = folder if os.path.isdir(folder) else os.path.dirname(folder) or os.curdir
+    try:
+        found = reference_of_folder(place, parallel, pair.operators) if is_folder(place) else None
+    except ReadError as error:
+        return error.problem
+    if found is None:
+        help = "name one with --reference; only a folder of generated code brings its own (`graph.ckp`)"
+        return Problem("no reference plan is given", Location(folder), help)
+    return found

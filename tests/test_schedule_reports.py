@@ -93,7 +93,7 @@ def test_the_command_writes_all_formats_and_exits_as_the_check_does(tmp_path: Pa
     assert main(["schedule", str(good), "--budget", "1"]) == 1
     assert "ZB-H1" in capsys.readouterr().out
     assert main(["schedule", str(bad)]) == 1
-    assert "1 errors" in capsys.readouterr().err
+    assert "1 error in 1 file" in capsys.readouterr().err
     assert main(["schedule", str(other)]) == 2
     assert main(["schedule", str(tmp_path / "none.csv")]) == 2
 

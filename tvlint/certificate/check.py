@@ -99,7 +99,7 @@ def _assumed(plan: Plan, assume: frozenset[str]) -> tuple[str, ...]:
 def _facts(own: Certificate, plan: Plan, micro_batches: int, compared: int, gradients: int) -> tuple[tuple[str, str], ...]:
     checked = sum(len(own.trails[at]) for one in (own.reference, own.parallel) for at in one.runs.values())
     return (
-        ("mesh", " x ".join(f"{axis.name} {axis.size}" for axis in plan.mesh.axes)),
+        ("mesh", " x ".join(f"{axis.name} {axis.size}" for axis in plan.mesh.axes) or "of one rank"),
         ("ranks", str(plan.mesh.size)),
         ("micro-batches", str(micro_batches)),
         ("gradients", str(gradients)),

@@ -34,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os._exit(code)
         return code
     except KeyboardInterrupt:
-        return 130
+        from tvlint.run.exit_code import INTERRUPTED
+
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -37,7 +39,8 @@ class _Parser(argparse.ArgumentParser):
     """Errors say what was meant, without the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        fail(message[:1].lower() + message[1:], f"`{self.prog} --help` lists what it takes")
+        named = re.sub(r"^argument (\S+):", r"`\1`:", message)
+        fail(named[:1].lower() + named[1:], f"`{self.prog} --help` lists what it takes")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As usual, with the nearest option for one that does not exist."""
@@ -79,6 +82,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     _diff(commands)
     _rules(commands)
     _config(commands)
+    for command in commands.choices.values():
+        command.add_argument("--traceback", action="store_true", help="show where tvlint itself failed")
     _refuse_unknown_command(argv, commands.choices)
     options: argparse.Namespace = parser.parse_args(argv)
     if not hasattr(options, "run"):
@@ -103,8 +108,6 @@ def _command(commands: Any, name: str, module: str, summary: str, examples: str 
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--traceback", action="store_true", help="show where tvlint itself failed")
-
     def run(options: argparse.Namespace) -> int:
         code: int = import_module(f"tvlint.cli.{module}").run(options)
         return code
@@ -113,13 +116,49 @@ def _command(commands: Any, name: str, module: str, summary: str, examples: str 
     return parser
 
 
-def _reporting(parser: argparse.ArgumentParser) -> None:
+def _outputs(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
+    """`-o`, with the formats that the command writes; the first one is what it writes unasked."""
     parser.add_argument(
         "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
-        help=f"{', '.join(FORMATS)}; to a file with PATH; repeatable (default: text)",
+        help=f"{', '.join(formats)}; to a file with PATH; repeatable (default: {formats[0]})",
     )  # fmt: skip
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: auto)")
+    parser.set_defaults(formats=tuple(formats))
+
+
+def _color(parser: argparse.ArgumentParser) -> None:
+    _choice(parser, "--color", ("auto", "always", "never"), "colours of text (default: auto)", default="auto")
+
+
+def _choice(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], help: str, default: str | None = None) -> None:
+    def chosen(text: str) -> str:
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f"`{text}` is none of {', '.join(f'`{choice}`' for choice in choices)}")
+        return text
+
+    parser.add_argument(name, type=chosen, default=default, metavar=f"{{{','.join(choices)}}}", help=help)
+
+
+def _project_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
+
+
+def _world_size(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--world-size", type=_positive, metavar="N", help="how many ranks run, where a file does not say")
+
+
+def _judging(parser: argparse.ArgumentParser) -> None:
+    severities = [severity.value for severity in Severity]
+    parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
+    parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="without these rules")
+    _choice(parser, "--fail-on", severities, "the mildest finding that exits 1 (default: error)")
+    parser.add_argument("--show-unknown", action="store_true", help="list what could not be judged, and what it would need")
+    _world_size(parser)
+
+
+def _reporting(parser: argparse.ArgumentParser) -> None:
+    _outputs(parser, FORMATS)
+    _color(parser)
+    _project_file(parser)
 
 
 def _remembering(parser: argparse.ArgumentParser) -> None:
@@ -132,15 +171,11 @@ def _check(commands: Any) -> None:
         "  tvlint check train.sh\n  tvlint check plans/ --select missing-allreduce,missing-wait\n"
         "  tvlint check --fail-on warning -o concise",
     )  # fmt: skip
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files or folders (default: the project's paths, this folder)")
-    parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
-    parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
-    parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="without these rules")
     parser.add_argument(
-        "--fail-on", choices=[severity.value for severity in Severity], help="the mildest finding that exits 1 (default: error)"
+        "paths", nargs="*", type=_path, metavar="PATH", help="files or folders (default: the project's paths, this folder)"
     )
-    parser.add_argument("--show-unknown", action="store_true", help="list what could not be judged, and what it would need")
-    parser.add_argument("--world-size", type=_positive, metavar="N", help="how many ranks run, where a file does not say")
+    parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
+    _judging(parser)
     parser.add_argument(
         "--changed", action="store_true",
         help="PATH are what changed (pre-commit): skip what is excluded or no configuration, add files that name one of them",
@@ -155,7 +190,7 @@ def _prove(commands: Any) -> None:
         "  tvlint prove plan.pkl --reference single.pkl\n  tvlint prove a.pkl b.pkl --reference single.pkl --jobs 2 -o json\n"
         "  tvlint prove .nnscaler/_parallel_modules/my_model/_",
     )  # fmt: skip
-    parser.add_argument("parallel", nargs="+", metavar="PARALLEL", help="the plan to prove")
+    parser.add_argument("parallel", nargs="+", type=_path, metavar="PARALLEL", help="the plan to prove")
     parser.add_argument(
         "--reference", default="", metavar="PLAN",
         help="the plan that says what is right, on one device (default: `graph.ckp` beside generated code)",
@@ -163,9 +198,9 @@ def _prove(commands: Any) -> None:
     parser.add_argument(
         "--assume", action="append", default=[], metavar="NAME", help="weaken one named check, as the verdict will say"
     )
-    parser.add_argument(
-        "--solver", choices=("rules", "all"), default="rules",
-        help="`all`: Z3 gives a second opinion on every operator annotation that a proof relied on (default: rules)",
+    _choice(
+        parser, "--solver", ("rules", "all"),
+        "`all`: Z3 gives a second opinion on every operator annotation that a proof relied on (default: rules)", "rules",
     )  # fmt: skip
     parser.add_argument(
         "--solver-timeout", type=_positive, default=10, metavar="SECONDS", help="at most so long on each (default: 10)"
@@ -184,17 +219,14 @@ def _verify_certificate(commands: Any) -> None:
         "  tvlint prove plan.pkl --reference single.pkl --certificate plan.tvcert\n"
         "  tvlint verify-certificate plan.tvcert plan.pkl single.pkl",
     )  # fmt: skip
-    parser.add_argument("certificate", metavar="CERTIFICATE", help="what `tvlint prove --certificate` wrote")
-    parser.add_argument("parallel", metavar="PARALLEL", help="the plan that was proved")
+    parser.add_argument("certificate", type=_path, metavar="CERTIFICATE", help="what `tvlint prove --certificate` wrote")
+    parser.add_argument("parallel", type=_path, metavar="PARALLEL", help="the plan that was proved")
     parser.add_argument(
         "reference", nargs="?", default="", metavar="REFERENCE",
         help="the plan that says what is right (default: `graph.ckp` beside generated code)",
     )  # fmt: skip
-    parser.add_argument(
-        "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
-        help="text, json; to a file with PATH; repeatable (default: text)",
-    )  # fmt: skip
-    parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
+    _outputs(parser, ("text", "json"))
+    _project_file(parser)
 
 
 def _convert(commands: Any) -> None:
@@ -202,8 +234,8 @@ def _convert(commands: Any) -> None:
         commands, "convert", "convert", "write a plan as neutral JSON or as plan text",
         "  tvlint convert plan.pkl.xz -o json:plan.json\n  tvlint convert plan.json -o text",
     )  # fmt: skip
-    parser.add_argument("plan", metavar="PLAN", help="a plan in any format that tvlint reads")
-    parser.add_argument("-o", "--output", default="json", metavar="FORMAT[:PATH]", help="json (default) or text")
+    parser.add_argument("plan", type=_path, metavar="PLAN", help="a plan in any format that tvlint reads")
+    _outputs(parser, ("json", "text"))
 
 
 def _schedule(commands: Any) -> None:
@@ -211,14 +243,11 @@ def _schedule(commands: Any) -> None:
         commands, "schedule", "schedule", "say what a pipeline schedule is, how long ranks idle, and draw it",
         "  tvlint schedule 1f1b.csv\n  tvlint schedule 1f1b.csv -o html:1f1b.html",
     )  # fmt: skip
-    parser.add_argument("file", metavar="FILE", help="a CSV of torch.distributed.pipelining")
-    parser.add_argument(
-        "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
-        help="text, json, html; to a file with PATH; repeatable (default: text)",
-    )  # fmt: skip
+    parser.add_argument("file", type=_path, metavar="FILE", help="a CSV of torch.distributed.pipelining")
     parser.add_argument("--budget", type=_positive, metavar="N", help="micro-batches that a rank may hold activations of")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: auto)")
-    parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
+    _outputs(parser, ("text", "json", "html"))
+    _color(parser)
+    _project_file(parser)
 
 
 def _topology(commands: Any) -> None:
@@ -227,15 +256,12 @@ def _topology(commands: Any) -> None:
         "  tvlint topology train.sh\n  tvlint topology train.sh --world-size 1024 --rank 9\n"
         "  tvlint topology train.sh -o html:topology.html",
     )  # fmt: skip
-    parser.add_argument("file", metavar="FILE", help="a configuration or a plan in any format that tvlint reads")
-    parser.add_argument(
-        "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
-        help="text, json, html; to a file with PATH; repeatable (default: text)",
-    )  # fmt: skip
-    parser.add_argument("--world-size", type=_positive, metavar="N", help="how many ranks run, where the file does not say")
+    parser.add_argument("file", type=_path, metavar="FILE", help="a configuration or a plan in any format that tvlint reads")
+    _world_size(parser)
     parser.add_argument("--rank", type=_natural, metavar="N", help="the place and the groups of this rank")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: auto)")
-    parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
+    _outputs(parser, ("text", "json", "html"))
+    _color(parser)
+    _project_file(parser)
 
 
 def _diff(commands: Any) -> None:
@@ -245,30 +271,32 @@ def _diff(commands: Any) -> None:
         "  tvlint diff v1.2 HEAD -o text -o markdown:summary.md",
     )  # fmt: skip
     parser.add_argument(
-        "what", nargs="+", metavar="OLD NEW | REVISION [REVISION] [PATH ...]",
+        "what", nargs="+", type=_path, metavar="VERSION",
         help="two files or folders; or a git revision, another one (default: what is on disk), and the files to compare",
     )  # fmt: skip
-    parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
-    parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="without these rules")
-    parser.add_argument(
-        "--fail-on", choices=[severity.value for severity in Severity], help="the mildest finding that exits 1 (default: error)"
-    )
-    parser.add_argument("--show-unknown", action="store_true", help="list what could not be judged, and what it would need")
-    parser.add_argument("--world-size", type=_positive, metavar="N", help="how many ranks run, where a file does not say")
+    _judging(parser)
     _reporting(parser)
 
 
 def _rules(commands: Any) -> None:
     rules = _command(commands, "rules", "rules", "list the rules", "  tvlint rules\n  tvlint rules -o json")
-    rules.add_argument("-o", "--output", choices=("text", "json"), default="text", help="text (default) or json")
+    _outputs(rules, ("text", "json"))
     explain = _command(commands, "explain", "explain", "say what a rule reports and why", "  tvlint explain missing-allreduce")
     explain.add_argument("rule", metavar="RULE", help="the rule's name, as findings show it")
 
 
 def _config(commands: Any) -> None:
     parser = _command(commands, "config", "config", "verify the project file", "  tvlint config verify")
-    parser.add_argument("action", choices=("verify",), help="`verify` reads it and names every mistake in it")
+    parser.add_argument(
+        "action", choices=("verify",), metavar="verify", help="`verify` reads it and names every mistake in it"
+    )
     _reporting(parser)
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty text names no file")
+    return text
 
 
 def _natural(text: str) -> int:

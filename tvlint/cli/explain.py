@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
 
 from tvlint.cli.arguments import fail
+from tvlint.cli.session import width
 from tvlint.rulebook.explain import explain
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.exit_code import CLEAN
@@ -19,6 +18,5 @@ def run(options: argparse.Namespace) -> int:
     rules = load_rules()
     if options.rule not in rules:
         fail(f"unknown rule `{options.rule}`", did_you_mean(options.rule, rules) or "`tvlint rules` lists them")
-    width = max(40, min(shutil.get_terminal_size().columns, 100)) if sys.stdout.isatty() else 100
-    write_stdout(explain(rules[options.rule], width))
+    write_stdout(explain(rules[options.rule], width(40, 100)))
     return CLEAN

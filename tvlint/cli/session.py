@@ -6,19 +6,20 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tvlint.cache.remember import Cache
 from tvlint.cli.arguments import fail
 from tvlint.findings import Problem, Report
-from tvlint.reporters import FORMATS
+from tvlint.reporters.paths import place
 from tvlint.reporters.visible import visible
 from tvlint.rule import Rule
 from tvlint.rulebook.judge import ANY_FRAMEWORK
 from tvlint.run.discovery import shown
-from tvlint.run.outputs import Output, OutputError, parse_outputs
+from tvlint.run.exit_code import INPUT
+from tvlint.run.outputs import Output, OutputError, parse_outputs, write_all
 from tvlint.run.project import Project, ProjectError, find, load
 from tvlint.run.report import write_report
 from tvlint.run.suggest import did_you_mean
@@ -29,19 +30,41 @@ def note(message: str) -> None:
     print(f"tvlint: {visible(message)}", file=sys.stderr)
 
 
+def unreadable(*problems: Problem) -> int:
+    """Say on stderr what is wrong with the input, where no report was asked for; the exit code for it."""
+    for problem in problems:
+        print(f"{visible(place(problem.location, Path.cwd()))}: error: {visible(problem.message)}", file=sys.stderr)
+        if problem.help:
+            print(f"  help: {visible(problem.help)}", file=sys.stderr)
+    return INPUT
+
+
 def outputs(options: argparse.Namespace) -> tuple[Output, ...]:
-    """The outputs that were asked for; text on the standard output where none was."""
+    """The outputs that were asked for; the command's first format on the standard output where none was."""
     try:
-        return parse_outputs(options.output, FORMATS) or (Output("text"),)
+        return parse_outputs(options.output, options.formats) or (Output(options.formats[0]),)
     except OutputError as error:
         fail(str(error), error.help)
 
 
-def project(options: argparse.Namespace, rules: Mapping[str, Rule]) -> Project:
-    """The project file that applies, its rule names known; raises `ProjectError` where it is wrong."""
+def write(wanted: tuple[Output, ...], text_of: Callable[[Output], str]) -> None:
+    """Write each output; ends the process where one cannot be written."""
+    try:
+        write_all(wanted, text_of)
+    except OutputError as error:
+        fail(str(error), error.help)
+
+
+def project_path(options: argparse.Namespace) -> Path | None:
+    """The project file that applies: the one that is named, else the nearest one at or above the current folder."""
     if options.config and not os.path.isfile(options.config):
         fail(f"no project file `{options.config}`")
-    path = Path(options.config).absolute() if options.config else find(Path.cwd())
+    return Path(options.config).absolute() if options.config else find(Path.cwd())
+
+
+def project(options: argparse.Namespace, rules: Mapping[str, Rule]) -> Project:
+    """The project file that applies, its rule names known; raises `ProjectError` where it is wrong."""
+    path = project_path(options)
     if path is None:
         return Project(Path.cwd())
     found = load(path, shown(path))
@@ -63,7 +86,7 @@ def cache(options: argparse.Namespace) -> Cache | None:
     """What earlier runs have found, kept beside the project file, else in the current folder; None where it is not wanted."""
     if options.no_cache:
         return None
-    path = Path(options.config).absolute() if options.config else find(Path.cwd())
+    path = project_path(options)
     return Cache(path.parent if path is not None else Path.cwd())
 
 
@@ -111,12 +134,15 @@ def _names(texts: Iterable[str], rules: Mapping[str, Rule]) -> tuple[str, ...]:
 
 def deliver(report: Report, wanted: tuple[Output, ...], options: argparse.Namespace, rules: Mapping[str, Rule]) -> None:
     """Write the report everywhere; ends the process where a file cannot be written."""
-    terminal = sys.stdout.isatty()
-    width = max(40, min(shutil.get_terminal_size().columns, 140)) if terminal else 100
     try:
-        write_report(report, wanted, rules, colored(options.color), width, getattr(options, "show_unknown", False))
+        write_report(report, wanted, rules, colored(options.color), width(40, 140), getattr(options, "show_unknown", False))
     except OutputError as error:
         fail(str(error), error.help)
+
+
+def width(least: int, most: int, elsewhere: int = 100) -> int:
+    """The columns that text may take: those of the terminal, within bounds, or those for anything else."""
+    return max(least, min(shutil.get_terminal_size().columns, most)) if sys.stdout.isatty() else elsewhere
 
 
 def colored(choice: str) -> bool:

@@ -286,7 +286,7 @@ def _assumptions(plan: Plan, terms: Terms, derived: Derived, assume: frozenset[s
 def _facts(plan: Plan, expected: Expected, micro_batches: int) -> tuple[tuple[str, str], ...]:
     mesh = " x ".join(f"{axis.name} {axis.size}" for axis in plan.mesh.axes)
     return (
-        ("mesh", mesh),
+        ("mesh", mesh or "of one rank"),
         ("ranks", str(plan.mesh.size)),
         ("micro-batches", str(micro_batches)),
         ("gradients", str(len(expected.gradients))),

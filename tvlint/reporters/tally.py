@@ -43,7 +43,7 @@ def summary(report: Report) -> str:
     parts += [f"{counted(outcomes[outcome], 'proof')} {outcome.value}" for outcome in Outcome if outcomes[outcome]]
     if report.not_evaluated:
         parts.append(f"{counted(len({item.rule for item in report.not_evaluated}), 'rule')} not evaluated")
-    return "; ".join(parts) or "nothing to report"
+    return "; ".join(parts) or "nothing was checked"
 
 
 def bytes_text(count: int) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint import __version__
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.readers.bounds import without_collection
-from tvlint.run.outputs import OutputError
+from tvlint.run.outputs import write_file
 from tvlint.run.pair import Pair, Plans, Progress, read_pair
 
 if TYPE_CHECKING:
@@ -96,27 +94,8 @@ def write_certificate(
         return str(error)
     if isinstance(found, NotVerified):
         return found.reason
-    _write(path, data)
+    write_file(path, data)
     return ""
-
-
-def _write(path: str, data: bytes) -> None:
-    target, temporary = Path(os.path.realpath(path)), ""
-    try:
-        if os.path.exists(target) and not os.path.isfile(target):
-            target.write_bytes(data)
-            return
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with open(handle, "wb") as file:
-            file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-    except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
 
 
 @without_collection()

@@ -59,11 +59,17 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
             files[path] = None
             named.add(path)
         else:
-            message = "not a regular file" if os.path.lexists(path) else "no such file or folder"
-            problems.append(Problem(message, Location(path)))
+            problems.append(Problem(_absence(path), Location(path)))
     together = {path: as_folder(path) for path in files}
     named = {together.get(path, path) for path in named}
     return Candidates(tuple(dict.fromkeys(together.values())), frozenset(named), tuple(problems), tuple(notes))
+
+
+def _absence(path: str) -> str:
+    """Why the path is neither a file nor a folder."""
+    if os.path.exists(path):
+        return "not a regular file"
+    return "a link that leads nowhere" if os.path.lexists(path) else "no such file or folder"
 
 
 def changed(paths: tuple[str, ...], project: Project) -> Candidates:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,17 +47,30 @@ def parse_outputs(texts: list[str], known: tuple[str, ...]) -> tuple[Output, ...
     return tuple(outputs)
 
 
-def write_file(path: str, text: str) -> None:
-    """The text is in the file wholly, or the file is as it was; raises `OutputError` where it cannot be written."""
+def write_all(outputs: tuple[Output, ...], text_of: Callable[[Output], str]) -> None:
+    """Write each output; files first, so that they are there when the standard output's reader goes away.
+
+    Raises `OutputError` where one cannot be written.
+    """
+    for output in sorted(outputs, key=lambda output: not output.path):
+        text = text_of(output)
+        if output.path:
+            write_file(output.path, text.encode("utf-8", "backslashreplace"))
+        else:
+            write_stdout(text)
+
+
+def write_file(path: str, data: bytes) -> None:
+    """The data is in the file wholly, or the file is as it was; raises `OutputError` where it cannot be written."""
     target = Path(os.path.realpath(path))
     if os.path.exists(target) and not os.path.isfile(target):
-        write_stream(path, text)
+        _write_stream(path, data)
         return
     temporary = ""
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with open(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(handle, "wb") as file:
+            file.write(data)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, target.stat().st_mode & 0o777 if os.path.exists(target) else 0o666 & ~umask)
@@ -67,11 +81,11 @@ def write_file(path: str, text: str) -> None:
         raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
 
 
-def write_stream(path: str, text: str) -> None:
+def _write_stream(path: str, data: bytes) -> None:
     """Write to a pipe or device that exists (`/dev/stderr`, a named pipe), which cannot be replaced."""
     try:
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(path, "wb") as file:
+            file.write(data)
     except OSError as error:
         raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
 

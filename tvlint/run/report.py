@@ -13,7 +13,7 @@ from tvlint import __version__
 from tvlint.findings import Report
 from tvlint.reporters.context import Context
 from tvlint.rule import Rule
-from tvlint.run.outputs import Output, write_file, write_stdout
+from tvlint.run.outputs import Output, write_all
 
 _FOR_PEOPLE = ("text", "concise")
 """Formats whose paths are read where tvlint runs; the others are read where the repository starts."""
@@ -22,10 +22,11 @@ _FOR_PEOPLE = ("text", "concise")
 def write_report(
     report: Report, outputs: tuple[Output, ...], rules: Mapping[str, Rule], color: bool, width: int, show_unknown: bool
 ) -> None:
-    """Files first, so that they are there when the standard output's reader goes away."""
+    """Write the report to every output; raises `OutputError` where one cannot be written."""
     here = Path.cwd()
     root = _repository(here)
-    for output in sorted(outputs, key=lambda output: not output.path):
+
+    def text_of(output: Output) -> str:
         people = output.format in _FOR_PEOPLE or root == here
         context = Context(
             rules=rules,
@@ -36,11 +37,9 @@ def write_report(
             environment=dict(os.environ),
             show_unknown=show_unknown,
         )
-        text = render(report if people else _seen_from(root, report), output.format, context)
-        if output.path:
-            write_file(output.path, text)
-        else:
-            write_stdout(text)
+        return render(report if people else _seen_from(root, report), output.format, context)
+
+    write_all(outputs, text_of)
 
 
 def render(report: Report, format: str, context: Context) -> str:

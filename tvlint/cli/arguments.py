@@ -6,13 +6,23 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
 from tvlint import __version__
-from tvlint.findings import Severity
-from tvlint.reporters import FORMATS
+from tvlint.cli.options import (
+    choice,
+    color,
+    judging,
+    natural,
+    outputs,
+    path,
+    positive,
+    project_file,
+    remembering,
+    reporting,
+    world_size,
+)
 from tvlint.reporters.visible import visible
 from tvlint.run.exit_code import INPUT
 from tvlint.run.suggest import did_you_mean
@@ -116,55 +126,6 @@ def _command(commands: Any, name: str, module: str, summary: str, examples: str 
     return parser
 
 
-def _outputs(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
-    """`-o`, with the formats that the command writes; the first one is what it writes unasked."""
-    parser.add_argument(
-        "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
-        help=f"{', '.join(formats)}; to a file with PATH; repeatable (default: {formats[0]})",
-    )  # fmt: skip
-    parser.set_defaults(formats=tuple(formats))
-
-
-def _color(parser: argparse.ArgumentParser) -> None:
-    _choice(parser, "--color", ("auto", "always", "never"), "colours of text (default: auto)", default="auto")
-
-
-def _choice(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], help: str, default: str | None = None) -> None:
-    def chosen(text: str) -> str:
-        if text not in choices:
-            raise argparse.ArgumentTypeError(f"`{text}` is none of {', '.join(f'`{choice}`' for choice in choices)}")
-        return text
-
-    parser.add_argument(name, type=chosen, default=default, metavar=f"{{{','.join(choices)}}}", help=help)
-
-
-def _project_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
-
-
-def _world_size(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--world-size", type=_positive, metavar="N", help="how many ranks run, where a file does not say")
-
-
-def _judging(parser: argparse.ArgumentParser) -> None:
-    severities = [severity.value for severity in Severity]
-    parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
-    parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="without these rules")
-    _choice(parser, "--fail-on", severities, "the mildest finding that exits 1 (default: error)")
-    parser.add_argument("--show-unknown", action="store_true", help="list what could not be judged, and what it would need")
-    _world_size(parser)
-
-
-def _reporting(parser: argparse.ArgumentParser) -> None:
-    _outputs(parser, FORMATS)
-    _color(parser)
-    _project_file(parser)
-
-
-def _remembering(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep earlier results (`.tvlint_cache`)")
-
-
 def _check(commands: Any) -> None:
     parser = _command(
         commands, "check", "check", "check configurations and plans, then prove the project's pairs",
@@ -172,16 +133,16 @@ def _check(commands: Any) -> None:
         "  tvlint check --fail-on warning -o concise",
     )  # fmt: skip
     parser.add_argument(
-        "paths", nargs="*", type=_path, metavar="PATH", help="files or folders (default: the project's paths, this folder)"
+        "paths", nargs="*", type=path, metavar="PATH", help="files or folders (default: the project's paths, this folder)"
     )
     parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
-    _judging(parser)
+    judging(parser)
     parser.add_argument(
         "--changed", action="store_true",
         help="PATH are what changed (pre-commit): skip what is excluded or no configuration, add files that name one of them",
     )  # fmt: skip
-    _remembering(parser)
-    _reporting(parser)
+    remembering(parser)
+    reporting(parser)
 
 
 def _prove(commands: Any) -> None:
@@ -190,7 +151,7 @@ def _prove(commands: Any) -> None:
         "  tvlint prove plan.pkl --reference single.pkl\n  tvlint prove a.pkl b.pkl --reference single.pkl --jobs 2 -o json\n"
         "  tvlint prove .nnscaler/_parallel_modules/my_model/_",
     )  # fmt: skip
-    parser.add_argument("parallel", nargs="+", type=_path, metavar="PARALLEL", help="the plan to prove")
+    parser.add_argument("parallel", nargs="+", type=path, metavar="PARALLEL", help="the plan to prove")
     parser.add_argument(
         "--reference", default="", metavar="PLAN",
         help="the plan that says what is right, on one device (default: `graph.ckp` beside generated code)",
@@ -198,19 +159,19 @@ def _prove(commands: Any) -> None:
     parser.add_argument(
         "--assume", action="append", default=[], metavar="NAME", help="weaken one named check, as the verdict will say"
     )
-    _choice(
+    choice(
         parser, "--solver", ("rules", "all"),
         "`all`: Z3 gives a second opinion on every operator annotation that a proof relied on (default: rules)", "rules",
     )  # fmt: skip
     parser.add_argument(
-        "--solver-timeout", type=_positive, default=10, metavar="SECONDS", help="at most so long on each (default: 10)"
+        "--solver-timeout", type=positive, default=10, metavar="SECONDS", help="at most so long on each (default: 10)"
     )
-    parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
+    parser.add_argument("--jobs", type=positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
     parser.add_argument(
         "--certificate", default="", metavar="FILE", help="write the proof as data, for `tvlint verify-certificate` to check"
     )
-    _remembering(parser)
-    _reporting(parser)
+    remembering(parser)
+    reporting(parser)
 
 
 def _verify_certificate(commands: Any) -> None:
@@ -219,14 +180,14 @@ def _verify_certificate(commands: Any) -> None:
         "  tvlint prove plan.pkl --reference single.pkl --certificate plan.tvcert\n"
         "  tvlint verify-certificate plan.tvcert plan.pkl single.pkl",
     )  # fmt: skip
-    parser.add_argument("certificate", type=_path, metavar="CERTIFICATE", help="what `tvlint prove --certificate` wrote")
-    parser.add_argument("parallel", type=_path, metavar="PARALLEL", help="the plan that was proved")
+    parser.add_argument("certificate", type=path, metavar="CERTIFICATE", help="what `tvlint prove --certificate` wrote")
+    parser.add_argument("parallel", type=path, metavar="PARALLEL", help="the plan that was proved")
     parser.add_argument(
         "reference", nargs="?", default="", metavar="REFERENCE",
         help="the plan that says what is right (default: `graph.ckp` beside generated code)",
     )  # fmt: skip
-    _outputs(parser, ("text", "json"))
-    _project_file(parser)
+    outputs(parser, ("text", "json"))
+    project_file(parser)
 
 
 def _convert(commands: Any) -> None:
@@ -234,8 +195,8 @@ def _convert(commands: Any) -> None:
         commands, "convert", "convert", "write a plan as neutral JSON or as plan text",
         "  tvlint convert plan.pkl.xz -o json:plan.json\n  tvlint convert plan.json -o text",
     )  # fmt: skip
-    parser.add_argument("plan", type=_path, metavar="PLAN", help="a plan in any format that tvlint reads")
-    _outputs(parser, ("json", "text"))
+    parser.add_argument("plan", type=path, metavar="PLAN", help="a plan in any format that tvlint reads")
+    outputs(parser, ("json", "text"))
 
 
 def _schedule(commands: Any) -> None:
@@ -243,11 +204,11 @@ def _schedule(commands: Any) -> None:
         commands, "schedule", "schedule", "say what a pipeline schedule is, how long ranks idle, and draw it",
         "  tvlint schedule 1f1b.csv\n  tvlint schedule 1f1b.csv -o html:1f1b.html",
     )  # fmt: skip
-    parser.add_argument("file", type=_path, metavar="FILE", help="a CSV of torch.distributed.pipelining")
-    parser.add_argument("--budget", type=_positive, metavar="N", help="micro-batches that a rank may hold activations of")
-    _outputs(parser, ("text", "json", "html"))
-    _color(parser)
-    _project_file(parser)
+    parser.add_argument("file", type=path, metavar="FILE", help="a CSV of torch.distributed.pipelining")
+    parser.add_argument("--budget", type=positive, metavar="N", help="micro-batches that a rank may hold activations of")
+    outputs(parser, ("text", "json", "html"))
+    color(parser)
+    project_file(parser)
 
 
 def _topology(commands: Any) -> None:
@@ -256,12 +217,12 @@ def _topology(commands: Any) -> None:
         "  tvlint topology train.sh\n  tvlint topology train.sh --world-size 1024 --rank 9\n"
         "  tvlint topology train.sh -o html:topology.html",
     )  # fmt: skip
-    parser.add_argument("file", type=_path, metavar="FILE", help="a configuration or a plan in any format that tvlint reads")
-    _world_size(parser)
-    parser.add_argument("--rank", type=_natural, metavar="N", help="the place and the groups of this rank")
-    _outputs(parser, ("text", "json", "html"))
-    _color(parser)
-    _project_file(parser)
+    parser.add_argument("file", type=path, metavar="FILE", help="a configuration or a plan in any format that tvlint reads")
+    world_size(parser)
+    parser.add_argument("--rank", type=natural, metavar="N", help="the place and the groups of this rank")
+    outputs(parser, ("text", "json", "html"))
+    color(parser)
+    project_file(parser)
 
 
 def _diff(commands: Any) -> None:
@@ -271,16 +232,16 @@ def _diff(commands: Any) -> None:
         "  tvlint diff v1.2 HEAD -o text -o markdown:summary.md",
     )  # fmt: skip
     parser.add_argument(
-        "what", nargs="+", type=_path, metavar="VERSION",
+        "what", nargs="+", type=path, metavar="VERSION",
         help="two files or folders; or a git revision, another one (default: what is on disk), and the files to compare",
     )  # fmt: skip
-    _judging(parser)
-    _reporting(parser)
+    judging(parser)
+    reporting(parser)
 
 
 def _rules(commands: Any) -> None:
     rules = _command(commands, "rules", "rules", "list the rules", "  tvlint rules\n  tvlint rules -o json")
-    _outputs(rules, ("text", "json"))
+    outputs(rules, ("text", "json"))
     explain = _command(commands, "explain", "explain", "say what a rule reports and why", "  tvlint explain missing-allreduce")
     explain.add_argument("rule", metavar="RULE", help="the rule's name, as findings show it")
 
@@ -290,22 +251,4 @@ def _config(commands: Any) -> None:
     parser.add_argument(
         "action", choices=("verify",), metavar="verify", help="`verify` reads it and names every mistake in it"
     )
-    _reporting(parser)
-
-
-def _path(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError("an empty text names no file")
-    return text
-
-
-def _natural(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"`{text}` is no number of a rank")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"`{text}` is no positive number")
-    return int(text)
+    reporting(parser)

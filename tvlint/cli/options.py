@@ -1,0 +1,87 @@
+"""The options that several commands take, and what their values may be."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tvlint.findings import Severity
+from tvlint.reporters import FORMATS
+
+
+def outputs(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
+    """`-o`, with the formats that the command writes; the first one is what it writes unasked."""
+    parser.add_argument(
+        "-o", "--output", action="append", default=[], metavar="FORMAT[:PATH]",
+        help=f"{', '.join(formats)}; to a file with PATH; repeatable (default: {formats[0]})",
+    )  # fmt: skip
+    parser.set_defaults(formats=tuple(formats))
+
+
+def color(parser: argparse.ArgumentParser) -> None:
+    """`--color`: when text has colours."""
+    choice(parser, "--color", ("auto", "always", "never"), "colours of text (default: auto)", default="auto")
+
+
+def choice(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], help: str, default: str | None = None) -> None:
+    """An option that takes one of a few words."""
+
+    def chosen(text: str) -> str:
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f"`{text}` is none of {', '.join(f'`{word}`' for word in choices)}")
+        return text
+
+    parser.add_argument(name, type=chosen, default=default, metavar=f"{{{','.join(choices)}}}", help=help)
+
+
+def project_file(parser: argparse.ArgumentParser) -> None:
+    """`--config`: the project file."""
+    parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
+
+
+def world_size(parser: argparse.ArgumentParser) -> None:
+    """`--world-size`: how many ranks run."""
+    parser.add_argument("--world-size", type=positive, metavar="N", help="how many ranks run, where a file does not say")
+
+
+def judging(parser: argparse.ArgumentParser) -> None:
+    """Which rules judge, which findings fail, and what is told."""
+    severities = [severity.value for severity in Severity]
+    parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
+    parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="without these rules")
+    choice(parser, "--fail-on", severities, "the mildest finding that exits 1 (default: error)")
+    parser.add_argument("--show-unknown", action="store_true", help="list what could not be judged, and what it would need")
+    world_size(parser)
+
+
+def reporting(parser: argparse.ArgumentParser) -> None:
+    """Where a report goes and how it looks, and the project file."""
+    outputs(parser, FORMATS)
+    color(parser)
+    project_file(parser)
+
+
+def remembering(parser: argparse.ArgumentParser) -> None:
+    """`--no-cache`."""
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep earlier results (`.tvlint_cache`)")
+
+
+def path(text: str) -> str:
+    """The name of a file or folder; an empty one is what an unset variable of a shell leaves."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty text names no file")
+    return text
+
+
+def natural(text: str) -> int:
+    """The number of a rank."""
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"`{text}` is no number of a rank")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """A number of at least 1."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is no positive number")
+    return int(text)

@@ -20,8 +20,13 @@ COMPUTE: Mapping[str, SettingValue] = {
     "reducer_bucket_cap_mb": None,
     "pas_config": None,
     "user_config": None,
+    "zero_param_level_sharding": False,
+    "use_fbw": False,
+    "use_async_comm": False,
+    "reducer_replicated_params": False,
+    "reducer_none_grad": False,
 }
-"""The fields of `ComputeConfig` (nnscaler/parallel.py:71)."""
+"""The fields of `ComputeConfig` (nnscaler/parallel.py:71); the last five came with 0.9."""
 
 EARLY_COMPUTE: Mapping[str, SettingValue] = {
     "dynamic_shape": True,

@@ -1,4 +1,4 @@
-"""The stage around a defect: which slice of which value each kind of rank holds."""
+"""The operators around a defect: which slice of which value each kind of rank holds."""
 
 from __future__ import annotations
 

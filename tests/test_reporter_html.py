@@ -84,6 +84,7 @@ def test_the_mesh_has_every_rank_once() -> None:
     drawing = mesh_drawing(Mesh((Axis("pp", 2), Axis("cp", 3), Axis("dp", 1), Axis("tp", 4))), {5, 23})
     assert [int(number) for number in re.findall(r'middle">(\d+)<', drawing)] == list(range(24))
     assert re.findall(r'class="on"[^>]*>(\d+)<', drawing) == ["5", "23"]
+    assert "A box is a rank; tp runs from left to right, cp from block to block." in drawing
 
 
 def test_a_large_mesh_is_folded_and_says_so() -> None:

@@ -112,7 +112,7 @@ class Reason:
     repair: str = ""
     related: tuple[Related, ...] = ()
     scenes: tuple[Scene, ...] = ()
-    """The stage around the defect, drawn once for each kind of rank concerned."""
+    """The operators around the defect, drawn once for each kind of rank concerned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,9 +50,17 @@ def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> str:
             x = left + group * (across * size + gap)
             if across * size >= 40:
                 boxes.append(f'<text class="axis" x="{x}" y="12">{escape(visible(axes[-2].name))} {group}</text>')
-    return _svg(left + groups * (across * size + gap), rows * (size + 4) + 22, boxes) + (
-        f'<p class="soft">One box stands for all {escape(folded)} of a place.</p>' if folded else ""
-    )
+    said = _reading(axes, groups, folded)
+    return _svg(left + groups * (across * size + gap), rows * (size + 4) + 22, boxes) + f'<p class="soft">{escape(said)}</p>'
+
+
+def _reading(axes: list[Axis], groups: int, folded: str) -> str:
+    """What a box is, and which axis runs which way."""
+    box = f"One box stands for all {folded} of a place" if folded else "A box is a rank"
+    if not axes:
+        return f"{box}."
+    blocks = f", {visible(axes[-2].name)} from block to block" if groups > 1 else ""
+    return f"{box}; {visible(axes[-1].name)} runs from left to right{blocks}."
 
 
 def _row_name(downwards: list[Axis], row: int) -> str:

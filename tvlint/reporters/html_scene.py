@@ -22,7 +22,7 @@ def scene_drawing(scenes: Sequence[Scene], mesh: Mesh | None) -> str:
     keys = (("held", "what the ranks hold of the whole value"), ("lacking", "not complete"), ("wrong", "wrong here"))
     legend = "".join(f'<span class="key {style}"></span>{text}' for style, text in keys)
     return (
-        f'<details open class="scene"><summary>The stage around it</summary><div class="scroll">{drawn}</div>'
+        f'<details open class="scene"><summary>The operators around it</summary><div class="scroll">{drawn}</div>'
         f'<p class="soft">{legend}</p></details>'
     )
 

@@ -11,8 +11,9 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 72rem; padding: 2rem 1.5rem; background: var(--page); color: var(--ink);
   font: 15px/1.55 system-ui, sans-serif; overflow-wrap: anywhere; }
-header { display: flex; gap: 1rem; align-items: baseline; border-bottom: 1px solid var(--line); margin-bottom: 1.5rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .75rem; }
+header { display: flex; flex-wrap: wrap; gap: 0 1rem; align-items: baseline; border-bottom: 1px solid var(--line);
+  margin-bottom: 1.5rem; }
+h1 { font-size: 1.5rem; margin: 0; flex: none; max-width: 100%; } h2 { font-size: 1.1rem; margin: 2rem 0 .75rem; }
 h3 { font-size: 1rem; margin: 0 0 .5rem; }
 h4 { font-size: .95rem; margin: 0 0 .5rem; font-weight: 600; }
 header p, footer, .soft { color: var(--soft); } footer { margin-top: 2rem; font-size: .85rem; }

@@ -48,7 +48,7 @@ svg .activations, .key.activations { fill: var(--activations); background: var(-
 figcaption { font-size: .82rem; color: var(--soft); } figcaption b { color: var(--ink); }
 table { border-collapse: collapse; font-size: .9rem; } th { text-align: left; font-weight: 600; color: var(--soft); }
 th, td { padding: .2rem 1.25rem .2rem 0; vertical-align: top; } td.number, th.number { text-align: right; }
-.one-line { white-space: nowrap; }
+.one-line { white-space: nowrap; } .wide { min-width: 14rem; }
 """
 )
 
@@ -101,7 +101,7 @@ def _groups(kinds: Iterable[GroupKind]) -> str:
     lines = "".join(
         f'<tr><td class="one-line"><b>{_words(kind.name)}</b></td>'
         f'<td class="one-line">{counted(kind.count, "group")} of {kind.size:,}</td>'
-        f"<td><code>{_words(examples(kind, 90))}</code></td></tr>"
+        f'<td class="wide"><code>{_words(examples(kind, 90))}</code></td></tr>'
         for kind in kinds
     )
     return f'<div class="scroll"><table>{lines}</table></div>'

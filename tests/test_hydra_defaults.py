@@ -228,3 +228,56 @@ def test_a_file_with_parents_of_both_kinds_stands_alone(tmp_path: Path) -> None:
     )[""]
     assert values(found)["num_attention_heads"] == 16
     assert "num_layers" not in values(found)
+
+
+GROUPS = {
+    "base.yaml": "defaults:\n- model: small\n- engine@model.engine: small\n- _self_\n",
+    "model/small.yaml": "num_layers: 24\ntensor_model_parallel_size: 2\ncontext_parallel_size: 2\n",
+    "model/big.yaml": "num_layers: 48\ntensor_model_parallel_size: 4\ncontext_parallel_size: 2\n",
+    "engine/small.yaml": "tensor_model_parallel_size: 8\npipeline_model_parallel_size: 1\n",
+    "engine/big.yaml": "tensor_model_parallel_size: 16\npipeline_model_parallel_size: 1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("override", "layers", "tensor"),
+    [
+        ("{}", 24, 8),
+        ("override model: big", 48, 8),
+        ("override /model: big", 48, 8),
+        ("override engine@model.engine: big", 24, 16),
+        ("override model: null", None, 8),
+        ("override hydra/job_logging: none", 24, 8),
+    ],
+)
+def test_an_override_chooses_what_another_file_takes_of_a_group(
+    tmp_path: Path, override: str, layers: int | None, tensor: int
+) -> None:
+    line = "" if override == "{}" else f"- {override}\n"
+    found = composed(tmp_path, {**GROUPS, "main.yaml": f"defaults:\n- base\n{line}- _self_\n"})
+    assert found["model.engine"].settings["tensor_model_parallel_size"].value == tensor
+    assert (found["model"].settings["num_layers"].value if "model" in found else None) == layers
+
+
+def test_the_outermost_override_wins(tmp_path: Path) -> None:
+    middle = "defaults:\n- base\n- override model: big\n- _self_\n"
+    files = {**GROUPS, "middle.yaml": middle, "main.yaml": "defaults:\n- middle\n- override model: small\n- _self_\n"}
+    assert composed(tmp_path, files)["model"].settings["num_layers"].value == 24
+    assert composed(tmp_path, files, "middle.yaml")["model"].settings["num_layers"].value == 48
+
+
+@pytest.mark.parametrize(
+    "line", ["override engine: big", "override /optim: big", "override model@other: big", "ovveride model: big"]
+)
+def test_an_override_of_what_nobody_takes_leaves_the_file_alone(tmp_path: Path, line: str) -> None:
+    write(tmp_path, {**GROUPS, "main.yaml": f"defaults:\n- base\n- {line}\n- _self_\n{OWN}"})
+    document = read(str(tmp_path / "main.yaml"))
+    assert document is not None
+    assert [each.section for each in document.configurations] == ["a"]
+
+
+def test_a_group_may_stand_where_its_file_stands_or_below_its_own_name(tmp_path: Path) -> None:
+    files = {**GROUPS, "main.yaml": "defaults:\n- /model: small\n- engine@_here_: big\n"}
+    found = composed(tmp_path, files)
+    assert found["model"].settings["tensor_model_parallel_size"].value == 2
+    assert found[""].settings["tensor_model_parallel_size"].value == 16

@@ -256,3 +256,29 @@ def test_backslashes_for_the_shell_are_no_part_of_a_layout() -> None:
 def test_a_section_may_write_a_list_as_words_with_commas() -> None:
     text = 'tensor_model_parallel_size: 2\npipeline_model_parallel_size: 1\nrecompute_modules: "mlp, core_attn"\n'
     assert only(text).settings["recompute_modules"].value == ("mlp", "core_attn")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("trainer: {devices: 8, num_nodes: 4}\n", 32),
+        ("trainer: {devices: 8, num_nodes: 1}\n", None),
+        ("trainer: {devices: auto, num_nodes: 4}\n", None),
+        ("trainer: {devices: 8, num_nodes: '${nodes}'}\nnodes: 2\n", 16),
+        ("trainer: {n_gpus_per_node: 8, nnodes: 1}\n", 8),
+        ("trainer: {n_gpus_per_node: 1, nnodes: 1}\n", None),
+        ("trainer: {n_gpus_per_node: 8}\n", None),
+        ("cluster: {gpus_per_node: 8, num_nodes: 2}\n", 16),
+    ],
+)
+def test_a_trainer_or_a_cluster_tells_how_many_ranks_run(text: str, size: int | None) -> None:
+    found = only(text + "model: {tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2}\n").settings.get("world_size")
+    assert (found.value if found is not None else None) == size
+
+
+def test_what_verl_sets_of_megatron_core_belongs_to_the_section_around_it() -> None:
+    text = "actor:\n  megatron:\n    tensor_model_parallel_size: 2\n    sequence_parallel: true\n    recompute_granularity: x\n"
+    found = only(text + "    override_transformer_config:\n      recompute_granularity: full\n      num_layers: ${a}\na: 4\n")
+    assert found.section == "actor.megatron"
+    assert found.settings["recompute_granularity"].value == "full"
+    assert found.settings["num_layers"].value == 4

@@ -6,14 +6,19 @@ from collections.abc import Mapping
 
 from tvlint.ir.configuration import SettingValue
 
+_PARSER: Mapping[str, SettingValue] = {
+    "tensor_model_parallel_size": 1,
+    "pipeline_model_parallel_size": 1,
+    "context_parallel_size": 1,
+    "tensor_parallel_num_weight_shards": None,
+}
+"""What Megatron-LM's own parser (megatron/training/arguments.py) has had as default of these in every version."""
+
 KEPT: Mapping[str, Mapping[str, SettingValue]] = {
-    # Megatron-LM's own parser (megatron/training/arguments.py), to which MindSpeed adds options without changing these
-    "mindspeed": {
-        "tensor_model_parallel_size": 1,
-        "pipeline_model_parallel_size": 1,
-        "context_parallel_size": 1,
-        "tensor_parallel_num_weight_shards": None,
-    },
+    # adds options to Megatron-LM's parser without changing these
+    "mindspeed": _PARSER,
+    # primus/backends/megatron/argument_builder.py: what no preset sets is what the parser of Megatron-LM gives
+    "primus": {**_PARSER, "expert_model_parallel_size": 1, "num_experts": None},
 }
 """Framework -> setting -> default; what is not here is unknown."""
 

@@ -11,11 +11,9 @@ from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknow
 from tvlint.ir.location import Location
 from tvlint.megatron_options import Option, option, option_of
 from tvlint.readers.document import Document, ReadError
-from tvlint.readers.hydra_defaults import compose
-from tvlint.readers.megatron_frameworks import framework_of_sections
+from tvlint.readers.megatron_sections import INTERPOLATED, configurations
 from tvlint.readers.megatron_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
 from tvlint.readers.option_mistakes import option_mistakes
-from tvlint.readers.yaml_interpolation import Interpolation
 from tvlint.readers.yaml_nodes import (
     Visits,
     YamlMapping,
@@ -31,37 +29,26 @@ from tvlint.readers.yaml_nodes import (
 FORMAT = "megatron-yaml"
 LARGEST = 8 << 20
 BLOCK = re.compile(r"MODEL_ARGS(?:_\d+)?")
-PARALLEL = frozenset(
-    {
-        "tensor_model_parallel_size",
-        "pipeline_model_parallel_size",
-        "virtual_pipeline_model_parallel_size",
-        "num_layers_per_virtual_pipeline_stage",
-        "context_parallel_size",
-        "expert_model_parallel_size",
-        "expert_tensor_parallel_size",
-        "sequence_parallel",
-    }
-)
 KEYS = re.compile(
     rb"^[ \t]*(?:- )?[\"']?(?:MODEL_ARGS(?:_\d+)?|(?:virtual_)?(?:tensor|pipeline|expert)_(?:model_)?(?:tensor_)?parallel_size"
     rb"|context_parallel_size|sequence_parallel)[\"']?[ \t]*:"
     rb"|[{,][ \t]*[\"']?(?:tensor|pipeline)_model_parallel_size[\"']?[ \t]*:",
     re.MULTILINE,
 )
+COMPOSED = re.compile(rb"^(?:defaults|extends):|^    model:[ \t]*\S+\.ya?ml\b", re.MULTILINE)
+"""What names other files, all settings of which may stand there."""
 FOREIGN = re.compile(
     rb"^(?:```|from [\w.]+ import |import [\w.]+$|@?\w*class \w+|def \w+\(|@dataclass|#!.*(?:sh|python)"
     rb"|\*\*\w|<\w+[ >]|={4,}[ \t]*$|\.\. [\w-]+::)",
     re.MULTILINE,
 )
-INTERPOLATED = re.compile(r"\$\{|\$[A-Za-z_]|\{\{")
 TEMPLATED = re.compile(rb"\{\{|\{%")
 
 
 def recognise(data: bytes) -> bool:
-    """Whether `data` has a key of Megatron at the beginning of a line and is no program text."""
+    """Whether `data` has a key of Megatron, or names files that it is composed of, and is no program text."""
     start = data.removeprefix(b"\xef\xbb\xbf")
-    return KEYS.search(start) is not None and FOREIGN.search(start) is None
+    return (KEYS.search(start) or COMPOSED.search(start)) is not None and FOREIGN.search(start) is None
 
 
 def read(path: str, data: bytes) -> Document | None:
@@ -119,9 +106,7 @@ def _configurations(path: str, root: YamlNode, visits: Visits) -> Iterator[Confi
             found = True
             yield configuration
     if not found:
-        composed = compose(path, root) or root
-        keys = [key.text for key, _ in (*root.entries, *composed.entries) if isinstance(key, YamlScalar)]
-        yield from _sections(path, composed, framework_of_sections(keys), visits)
+        yield from configurations(path, root, visits)
 
 
 def _mapping_at(entries: Iterable[tuple[YamlScalar, YamlNode]], name: str) -> YamlMapping | None:
@@ -219,45 +204,6 @@ def _world_size(own: dict[str, Setting], shared: dict[str, Setting]) -> Setting:
             return replace(per_node, name="world_size", value=Unknown("the number of processes is not a plain number"))
         total *= factor
     return replace(per_node, name="world_size", value=total)
-
-
-def _sections(path: str, root: YamlMapping, framework: str, visits: Visits) -> Iterator[Configuration]:
-    interpolation = Interpolation(root, visits)
-    for where, mapping in mappings(root, visits):
-        entries = merged(mapping, visits)
-        if len(PARALLEL & {key.text for key, _ in entries}) < 2:
-            continue
-        settings: dict[str, Setting] = {}
-        overridden: list[Setting] = []
-        for key, value in entries:
-            known = option_of(key.text)
-            if (known is None and key.text not in PARALLEL) or isinstance(value, YamlMapping):
-                continue
-            stands_for = interpolation.resolve(value, where)
-            value_of = _section_value(known, stands_for)
-            if framework != "primus" and key.text in PARALLEL and isinstance(value_of, int) and value_of < 0:
-                value_of = Unknown("a negative size stands for one that is taken from elsewhere")
-            setting = Setting(key.text, value_of, key.text, stands_for.location, key.location)
-            if setting.name in settings:
-                overridden.append(settings[setting.name])
-            settings[setting.name] = setting
-        yield Configuration(
-            path, FORMAT, framework, settings, {}, ".".join(where), False, mapping.location, overridden=tuple(overridden)
-        )
-
-
-def _section_value(known: Option | None, value: YamlNode) -> SettingValue | Unknown:
-    if isinstance(value, YamlScalar):
-        if INTERPOLATED.search(value.text) or value.text == "???":
-            return Unknown("depends on an interpolation")
-        if known is not None and known.arity in ("+", "*") and "," in value.text:
-            return tuple(typed(known, word.strip()) for word in value.text.split(","))
-        return yaml_typed(known, value.text, value.plain)
-    if not isinstance(value, YamlSequence):
-        return Unknown("a mapping is no option value")
-    items = [_section_value(known, item) for item in value.items if isinstance(item, YamlScalar)]
-    known_items = tuple(item for item in items if not isinstance(item, Unknown))
-    return known_items if len(known_items) == len(value.items) else Unknown("the list holds more than plain values")
 
 
 def _duplicates(root: YamlNode, visits: Visits) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ NAMES_MEGATRON = re.compile(
 
 NAMES_DEEPSPEED = re.compile(rb"pipe[-_]parallel[-_]size|\"(?:train_micro_batch_size_per_gpu|zero_)")
 NAMES_NNSCALER = b"plan_ngpus"
+COMPOSED = re.compile(rb"^(?:defaults|extends|modules):", re.MULTILINE)
 
 
 def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] = ()) -> Document | None:
@@ -168,7 +169,7 @@ def _configuration(path: str, data: bytes) -> Document | None:
         if torchtitan_toml.recognise(data) and (found := torchtitan_toml.read(path, data)) is not None:
             return found
     if not NAMES_MEGATRON.search(data):
-        return None
+        return _composed(path, data)
     from tvlint.readers import megatron_shell
 
     if megatron_shell.recognise(data):
@@ -177,6 +178,20 @@ def _configuration(path: str, data: bytes) -> Document | None:
 
     if python_recipe.recognise(data):
         return python_recipe.read(path, data)
+    return _megatron_yaml(path, data)
+
+
+def _composed(path: str, data: bytes) -> Document | None:
+    """The configuration that other files give, all that this one does is to name them."""
+    if not path.endswith((".yaml", ".yml")) or not COMPOSED.search(data):
+        return None
+    try:
+        return _megatron_yaml(path, data)
+    except ReadError:
+        return None
+
+
+def _megatron_yaml(path: str, data: bytes) -> Document | None:
     from tvlint.readers import megatron_yaml
 
     return megatron_yaml.read(path, data) if megatron_yaml.recognise(data) else None

@@ -185,4 +185,4 @@ def test_outside_a_repository_only_files_are_compared(here: Path, capsys: pytest
     assert "no file `b.sh`" in err
     code, _, err = tvlint(capsys, "main")
     assert code == 2
-    assert "not in a git repository" in err or "no revision" in err
+    assert "`main` is neither a file nor a revision of a git repository here" in err

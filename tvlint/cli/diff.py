@@ -54,8 +54,10 @@ def _pairs(what: list[str], folder: Path, settings: Project) -> tuple[FilePair, 
         return (FilePair(what[0], what[1]),)
     if len(what) == 2 and os.path.isdir(what[0]) and os.path.isdir(what[1]) and not is_revision(what[0]):
         return same_named(Path(what[0]), Path(what[1]))
-    if not is_revision(what[0]) and os.path.exists(what[0]):
-        missing = next((path for path in what[1:] if not os.path.exists(path)), "")
+    if not is_revision(what[0]):
+        missing = next((path for path in what if not os.path.exists(path)), "")
+        if missing == what[0]:
+            raise RevisionError(f"`{missing}` is neither a file nor a revision of a git repository here")
         raise RevisionError(f"no file `{missing}`" if missing else f"`{what[0]}` has nothing to be compared with")
     return tuple(_between(what, folder, settings))
 

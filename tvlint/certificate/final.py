@@ -35,16 +35,20 @@ def expected(run: Running) -> Expected:
     held = reduced(run, 1)
     gradients: dict[str, Relation] = {}
     shapes: dict[str, tuple[int, ...]] = {}
+    known: dict[str, Relation | None] = {}
     for tensor in run.plan.tensors.values():
         if tensor.role is Role.WEIGHT:
             name = tensor.logical or tensor.name
             if shapes.setdefault(name, whole_of(tensor)) != whole_of(tensor):
                 raise Rejected(f"the reference has two weights `{name}` of different shapes")
             value = held.get((rank, tensor.name))
+            if value is None and (rank, tensor.name) not in run.used:
+                continue
+            if known.setdefault(name, value) is not value or (value is not None and (value.parts or value.coefficient == 0)):
+                raise Rejected(f"the reference's gradient of `{name}` is not whole, or not one")
             if value is None:
                 continue
-            if value.parts or value.coefficient == 0 or gradients.setdefault(name, value) is not value:
-                raise Rejected(f"the reference's gradient of `{name}` is not whole, or not one")
+            gradients[name] = value
             if region(run.plan, tensor, rank) != value.box or value.box != tuple((0, size) for size in shapes[name]):
                 raise Rejected(f"the reference has only a part of the gradient of `{name}`")
     found = [run.environments[rank].get(name) for name in run.plan.outputs]
@@ -232,15 +236,25 @@ def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:
 
 
 def check_updates(run: Running, wanted: Expected, reference: Plan) -> None:
-    """Every weight that is trained is updated once on each rank that has it, unless the pair leaves the optimizer out."""
-    times: Counter[tuple[int, str]] = Counter()
-    for ranks, own in _operators(run.plan):
-        if isinstance(own, Update):
-            times.update((rank, name) for rank in ranks for name in own.weights)
+    """Every weight that is trained is updated once on each rank that has it, and no other, unless the optimizer is left out."""
+    times, alone = _updated(run.plan), {_full_name(reference, name) for _, name in _updated(reference)}
     if not times:
-        if not run.plan.format.startswith("nnscaler-") and any(isinstance(own, Update) for _, own in _operators(reference)):
+        if alone and not run.plan.format.startswith("nnscaler-"):
             raise Rejected("the reference updates weights and the parallel plan does not say that it does")
         return
     for rank, tensor in weights_of(run):
         if (tensor.logical or tensor.name) in wanted.gradients and times[rank, tensor.name] != 1:
             raise Rejected(f"the weight `{tensor.logical or tensor.name}` on rank {rank} is not updated once")
+    for rank, name in times:
+        if _full_name(run.plan, name) not in wanted.gradients.keys() | alone:
+            raise Rejected(f"the weight `{name}` on rank {rank} is updated, and the reference does not train it")
+
+
+def _updated(plan: Plan) -> Counter[tuple[int, str]]:
+    return Counter(
+        (rank, name) for ranks, own in _operators(plan) if isinstance(own, Update) for rank in ranks for name in own.weights
+    )
+
+
+def _full_name(plan: Plan, name: str) -> str:
+    return (plan.tensors[name].logical or name) if name in plan.tensors else name

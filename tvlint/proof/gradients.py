@@ -268,20 +268,13 @@ def _covers(boxes: list[Box], whole: tuple[int, ...]) -> bool:
 
 
 def judge_updates(plan: Plan, reference: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
-    """Weights that some rank does not update exactly once; nothing for a pair that leaves the optimizer out.
+    """Weights that some rank does not update exactly once, or at all where the reference does not train them.
 
-    nnScaler's plans never hold the optimizer.
+    Nothing for a pair that leaves the optimizer out: nnScaler's plans never hold it.
     """
-    updates: Counter[tuple[int, str]] = Counter()
-    for program in plan.programs:
-        for step in program.steps:
-            for operator in plan.segments[step.segment].operators:
-                if isinstance(operator, Update):
-                    updates.update((rank, name) for rank in program.ranks for name in operator.weights)
+    updates, alone = _updates(plan), {_full_name(reference, name) for _, name in _updates(reference)}
     if not updates:
-        if plan.format.startswith("nnscaler-"):
-            return
-        if any(isinstance(own, Update) for segment in reference.segments.values() for own in segment.operators):
+        if alone and not plan.format.startswith("nnscaler-"):
             text = "the reference updates weights and the parallel plan does not say that it does"
             yield Trouble("no-updates", False, text, plan.programs[0].ranks[0])
         return
@@ -291,6 +284,27 @@ def judge_updates(plan: Plan, reference: Plan, derived: Derived, expected: Expec
         if name in expected.gradients and times != 1:
             how = "is never updated" if times == 0 else f"is updated {times} times"
             yield Trouble("not-updated-once", True, f"the weight `{name}` on {{ranks}} {how}", rank)
+    for rank, own in updates:
+        name = _full_name(plan, own)
+        if name not in expected.gradients and name not in alone:
+            text = f"the weight `{name}` on {{ranks}} is updated and in the reference it is not trained"
+            yield Trouble("updates-frozen-weight", False, text, rank)
+
+
+def _updates(plan: Plan) -> Counter[tuple[int, str]]:
+    """How often each rank updates each weight."""
+    found: Counter[tuple[int, str]] = Counter()
+    for program in plan.programs:
+        for step in program.steps:
+            for operator in plan.segments[step.segment].operators:
+                if isinstance(operator, Update):
+                    found.update((rank, name) for rank in program.ranks for name in operator.weights)
+    return found
+
+
+def _full_name(plan: Plan, name: str) -> str:
+    tensor = plan.tensors.get(name)
+    return name if tensor is None else tensor.logical or name
 
 
 def judge_loss(

@@ -28,15 +28,22 @@ from tvlint.readers.shell_values import (
 )
 
 FLAG = re.compile(r"--[A-Za-z][\w.-]*")
+VALUELESS = Unknown("no value stands after it")
+"""The value of an option that needs one and has another option, or the end of the list, where it should stand."""
+BARE = re.compile(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
+"""What follows the name of such an option in the text: nothing there could have been a value."""
 
 
 @dataclass(slots=True)
 class Arguments:
-    """What a command line sets, in order; `gaps` says that it may set more than is seen."""
+    """What a command line sets, in order; `gaps` says that it may set more than is seen.
+
+    `surplus` are words that stand after an option that takes no more of them, each with that option.
+    """
 
     settings: list[Setting] = field(default_factory=list)
     gaps: bool = False
-    positional: list[Word] = field(default_factory=list)
+    surplus: list[tuple[Setting, Word]] = field(default_factory=list)
 
 
 def flag_of(item: Item) -> str:
@@ -50,7 +57,7 @@ def flag_of(item: Item) -> str:
 def read_arguments(items: Sequence[Item]) -> Arguments:
     """The settings of a command line, `items` being the words after the program."""
     found = Arguments()
-    place = 0
+    place = after_option = 0
     while place < len(items):
         item = items[place]
         place += 1
@@ -59,11 +66,11 @@ def read_arguments(items: Sequence[Item]) -> Arguments:
         elif isinstance(item, Fork):
             _undecided(found, item)
         elif flag := flag_of(item):
-            place = _flag(found, items, item, flag, place)
+            place = after_option = _flag(found, items, item, flag, place)
         elif leading_text(item.pieces) == "" and any(isinstance(piece, Hole) for piece in item.pieces):
             found.gaps = True
-        else:
-            found.positional.append(item)
+        elif place - 1 == after_option and found.settings:
+            found.surplus.append((found.settings[-1], item))
     return found
 
 
@@ -118,7 +125,7 @@ def _store(found: Arguments, known: Option | None, flag: str, name_span: Span, v
     if known is not None and known.kind != "store":
         value = known.kind == "true" or (known.kind == "boolean" and not flag.startswith("--no-"))
     elif not values and known is not None and known.arity != "*":
-        value = Unknown("no value stands after it")
+        value = VALUELESS if BARE.match(name_span.source.text, name_span.end) else Unknown("its value is empty")
     elif not values:
         value = () if known is not None else True
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.megatron_options import hyphens, is_option
@@ -12,9 +13,9 @@ from tvlint.readers import hydra_overrides
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.megatron_arguments import Arguments, flag_of, read_arguments
 from tvlint.readers.megatron_frameworks import framework_of_script, version_of_script
-from tvlint.readers.megatron_launch import split_launch, world_size
+from tvlint.readers.megatron_launch import Launch, split_launch, world_size
 from tvlint.readers.megatron_values import environment_value
-from tvlint.readers.option_mistakes import option_mistakes
+from tvlint.readers.option_mistakes import cut_short, option_mistakes
 from tvlint.readers.shell_evaluate import Evaluation, evaluate
 from tvlint.readers.shell_lexer import commands_in
 from tvlint.readers.shell_state import Command
@@ -97,15 +98,20 @@ def read(path: str, data: bytes) -> Document | None:
     evaluation = evaluate(source_of(path, data))
     if evaluation.gave_up:
         raise ReadError("the script is too complex to be followed statically", Location(path, 1))
-    launches = [*_launches(evaluation, evaluation.commands)]
-    configurations = [_configuration(evaluation, command, words) for command, words in launches]
+    findings: dict[Finding, None] = {}
+    configurations: list[Configuration] = []
+    for command, words in _launches(evaluation, evaluation.commands):
+        launch = split_launch(words)
+        arguments = read_arguments(launch.arguments)
+        configurations.append(_configuration(evaluation, command, launch, arguments))
+        findings.update(dict.fromkeys((*option_mistakes(configurations[-1], arguments.surplus), *cut_short(command.span))))
     if not configurations and (overrides := tuple(hydra_overrides.configurations(evaluation))):
         return Document(path, hydra_overrides.FORMAT, configurations=overrides)
     if not configurations:
         configurations = _from_variables(evaluation)
+        findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each)))
     if not configurations:
         return None
-    findings = dict.fromkeys(finding for each in configurations for finding in option_mistakes(each))
     return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
 
 
@@ -143,9 +149,7 @@ def is_launch(words: Sequence[Item]) -> bool:
     return (len(found) >= 2 and bool(found & DISTINCT)) or bool(found & {"--tensor-model-parallel-size"})
 
 
-def _configuration(evaluation: Evaluation, command: Command, words: tuple[Item, ...]) -> Configuration:
-    launch = split_launch(words)
-    arguments = read_arguments(launch.arguments)
+def _configuration(evaluation: Evaluation, command: Command, launch: Launch, arguments: Arguments) -> Configuration:
     settings, overridden = _last_wins(arguments)
     settings["world_size"] = world_size(launch, evaluation.variables, command.span)
     environment = {name: _exported(name, value, command) for name, value in command.exported.items()}

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.megatron_options import Option, flags, hyphens, is_option, option
+from tvlint.readers.megatron_arguments import VALUELESS
+from tvlint.readers.shell_values import Span, Word, known_text, location_of, span_of
 
 NUMBERS = {"int": "an integer", "float": "a number"}
 LONGEST = 80
+CUT = re.compile(r"[ \t]*(\\[ \t]+)\n[ \t]*(--[A-Za-z][\w-]*)")
+"""After a command: a space that a backslash keeps from joining the next line, which begins with an option."""
 SHORT, LONG = 14, 22
 """Lengths from which one, and from which two letters may differ: shorter names have neighbours that mean something else."""
 
 
-def option_mistakes(configuration: Configuration) -> Iterator[Finding]:
-    """Findings about the options of one command line, each as it is written.
+def option_mistakes(configuration: Configuration, surplus: Iterable[tuple[Setting, Word]] = ()) -> Iterator[Finding]:
+    """Findings about the options of one command line, each as it is written; `surplus` are words that belong to none.
 
     Values are judged only where every option is Megatron-LM's, for no older version: a program that has options of its own may
     take other values too.
@@ -33,9 +38,36 @@ def option_mistakes(configuration: Configuration) -> Iterator[Finding]:
         if near:
             message = f"Megatron has no option `{setting.written[:LONGEST]}`"
             yield Finding("misspelled-option", Severity.NOTE, message, setting.name_location, f"did you mean `{near}`?")
+    for setting, word in surplus if own else ():
+        yield from _left_over(setting, word)
+
+
+def cut_short(command: Span) -> Iterator[Finding]:
+    """The finding about a command that ends earlier than it is meant to, with the first option that it loses."""
+    match = CUT.match(command.source.text, command.end)
+    if match is not None:
+        message = f"the command ends here: a space stands after the backslash, so `{match[2][:LONGEST]}` is not passed"
+        place = location_of(Span(command.source, *match.span(1)))
+        yield Finding("space-after-backslash", Severity.ERROR, message, place, "remove the space")
+
+
+def _left_over(setting: Setting, word: Word) -> Iterator[Finding]:
+    """The finding about a word too many; a line with `<` (`--save <PATH TO DIRECTORY>`) is a blank to be filled in."""
+    known = option(setting.written)
+    text = known_text(word.pieces)
+    span = span_of(word.pieces)
+    if known is None or not text or "<" in span.source.text[span.source.text.rfind("\n", 0, span.start) + 1 : span.start]:
+        return
+    takes = "one value" if known.kind == "store" else "no value"
+    message = f"`{setting.written}` takes {takes}, and `{text[:LONGEST]}` stands after it"
+    help = "remove it" if text.strip() else "remove the space after the backslash"
+    yield Finding("value-after-complete-option", Severity.ERROR, message, location_of(span), help)
 
 
 def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
+    if setting.value == VALUELESS:
+        message = f"`{setting.written}` needs a value, and none stands after it"
+        yield Finding("option-without-value", Severity.ERROR, message, setting.name_location)
     if isinstance(setting.value, Unknown):
         return
     for value in setting.value if isinstance(setting.value, tuple) else (setting.value,):

@@ -1,0 +1,53 @@
+"""Options without their value, words that belong to no option, and options that a command loses: found where the parser would stop, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvlint.readers.read import read
+
+LAUNCH = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --num-attention-heads 8 "
+
+
+def rules(script: str) -> list[tuple[str, int, int]]:
+    document = read("run.sh", script.encode())
+    assert document is not None
+    return [(each.rule, each.location.line or 0, each.location.column or 0) for each in document.findings]
+
+
+@pytest.mark.parametrize(
+    ("script", "rule", "line", "column"),
+    [
+        (LAUNCH + "--lr --min-lr 1e-5\n", "option-without-value", 1, len(LAUNCH) + 1),
+        (LAUNCH + "\\\n  --lr \\\n  --min-lr 1e-5\n", "option-without-value", 2, 3),
+        ("A=(\n  --num-attention-heads 8\n  --lr\n)\n" + LAUNCH + '"${A[@]}"\n', "option-without-value", 3, 3),
+        (LAUNCH + "--bf16 true\n", "value-after-complete-option", 1, len(LAUNCH) + 8),
+        (LAUNCH + "--lr 1e-4 5\n", "value-after-complete-option", 1, len(LAUNCH) + 11),
+        (LAUNCH + "--bf16 \\\nset +x\n", "value-after-complete-option", 2, 1),
+        (LAUNCH + "--bf16 \\ \n  --lr 1e-4\n", "space-after-backslash", 1, len(LAUNCH) + 8),
+    ],
+)
+def test_a_word_too_few_or_too_many_is_found_at_its_place(script: str, rule: str, line: int, column: int) -> None:
+    assert rules(script) == [(rule, line, column)]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "--lr $LR --min-lr 1e-5",
+        "--lr ${LR:-} --bf16",
+        '--lr "" --bf16',
+        "--bf16 $EXTRA",
+        '--bf16 "$@"',
+        "--bf16 2>&1 | tee log.txt",
+        "--data-path 0.5 one 0.5 two",
+        "--option-of-ours --lr --min-lr 1e-5",
+        "--option-of-ours --bf16 true",
+        "--bf16 \\ \necho done",
+        "--save <PATH TO CHECKPOINTS> --bf16",
+    ],
+)
+def test_what_may_be_right_is_left_alone(rest: str) -> None:
+    assert [
+        rule for rule, _, _ in rules(LAUNCH + rest + "\n") if rule.startswith(("option-without", "value-after", "space-"))
+    ] == []

@@ -35,8 +35,8 @@ RANKS = (
     ("trainer", "n_gpus_per_node", "nnodes", 1),
     ("cluster", "gpus_per_node", "num_nodes", 1),
 )
-"""Where NeMo, verl and NeMo-RL say how many GPUs a node has, and how many nodes there are; fewer nodes than the number mean any,
-as in NeMo's configurations, which all have one node before a launcher sets another number."""
+"""Where NeMo, verl and NeMo-RL say how many GPUs a node has, and how many nodes there are; fewer nodes than the number mean
+any, as in NeMo's configurations, which all have one node before a launcher sets another number."""
 MOST_RANKS = 10**7
 
 

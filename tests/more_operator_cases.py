@@ -172,6 +172,16 @@ MORE_CASES: tuple[Case, ...] = (
     Case("tril", "torch.tril", ((2, 4, 4),), np.tril, lambda t, x: x.tril()),
     Case("triu", "torch.triu", ((4, 4),), lambda x: np.triu(x, 1), lambda t, x: x.triu(1), {"diagonal": 1}),
     Case("detach", "torch.detach", ((4, 2),), lambda x: x, lambda t, x: x.detach()),
+    Case("outer", "torch.outer", ((4,), (2,)), np.outer, lambda t, x, y: t.outer(x, y)),
+    Case("arange", N + "arange", (), lambda: np.arange(2, 12, 3.0), lambda t: t.arange(2, 12, 3),
+         {"start": 2, "end": 12, "step": 3, "dtype": "torch.float32", "requires_grad": False}),
+    Case("arange to", "torch.arange", (Literal(4),), lambda: np.arange(4.0), lambda t: t.arange(4)),
+    Case("zeros", N + "zeros", (), lambda: np.zeros((2, 4)), lambda t: t.zeros((2, 4)), {"size": (2, 4)}),
+    Case("ones", N + "ones", (), lambda: np.ones(2), lambda t: t.ones(2), {"size": (2,)}),
+    Case("full", N + "full", (Literal((2, 2)), Literal(0.5)), lambda: np.full((2, 2), 0.5), lambda t: t.full((2, 2), 0.5)),
+    Case("zeros-like", "torch.zeros_like", ((4, 2),), np.zeros_like, lambda t, x: t.zeros_like(x)),
+    Case("ones-like", "torch.ones_like", ((4, 2),), np.ones_like, lambda t, x: t.ones_like(x)),
+    Case("full-like", "torch.full_like", ((4, 2), Literal(3)), lambda x: np.full_like(x, 3), lambda t, x: t.full_like(x, 3)),
     Case("dropout nothing", N + "dropout", ((4, 2),), lambda x: x, lambda t, x: x, {"p": 0.1, "training": False}),
 )  # fmt: skip
 

@@ -112,7 +112,8 @@ def _repeat(call: Call) -> Bound:
     repeats = whole_number(call, "repeats", call.attributes.get("repeats"))
     if repeats < 1:
         raise UnsupportedError(f"`{call.op}` {repeats} times")
-    if call.attributes.get("output_size") not in (None, call.outputs[0][dim] if call.outputs else None):
+    size = repeats * call.shape(0)[dim]
+    if call.attributes.get("output_size") not in (None, size):
         raise UnsupportedError(f"`{call.op}` with `output_size` {call.attributes['output_size']}")
     return Bound(
         (names,),
@@ -120,7 +121,7 @@ def _repeat(call: Call) -> Bound:
         whole=frozenset({names[dim], "repeated"}),
         linear=(frozenset({0}),),
         attributes=(repeats,),
-        sizes={"repeated": repeats * call.shape(0)[dim]},
+        sizes={"repeated": size},
     )
 
 

@@ -68,6 +68,14 @@ def _matmul(call: Call) -> Bound:
     )
 
 
+def _outer(call: Call) -> Bound:
+    call.reject_unknown()
+    call.expect(2)
+    if len(call.shape(0)) != 1 or len(call.shape(1)) != 1:
+        raise UnsupportedError(f"`outer` of shapes {call.shape(0)} and {call.shape(1)}")
+    return Bound((("m",), ("n",)), (("m", "n"),), linear=(frozenset({0}), frozenset({1})))
+
+
 def _embedding(call: Call) -> Bound:
     """Without a stated range, indices count from the first row that the local table holds, so the range is that of all rows.
 
@@ -164,7 +172,12 @@ def _einsum(call: Call) -> Bound:
 
 SPECS = (
     OpSpec("linear", ("torch.nn.functional.linear",), _linear, steps=_biased, evaluate=_product),
-    OpSpec("matmul", ("torch.matmul", "torch.Tensor.matmul", "torch.bmm", "torch.mm"), _matmul, evaluate=contract),
+    OpSpec(
+        "matmul",
+        ("torch.matmul", "torch.Tensor.matmul", "operator.matmul", "torch.bmm", "torch.mm"),
+        _matmul,
+        evaluate=contract,
+    ),
     OpSpec(
         "embedding",
         ("nnscaler.runtime.function.embedding", "torch.nn.functional.embedding"),
@@ -172,7 +185,10 @@ SPECS = (
         evaluate=_lookup,
         range_attributes={"n": ("start", "stop")},
     ),
-    OpSpec("einsum", ("torch.einsum", "nnscaler.runtime.function.einsum"), _einsum, evaluate=contract),
+    OpSpec("outer", ("torch.outer", "torch.Tensor.outer"), _outer, evaluate=contract),
+    OpSpec(
+        "einsum", ("torch.einsum", "torch.functional.einsum", "nnscaler.runtime.function.einsum"), _einsum, evaluate=contract
+    ),
     OpSpec(
         "addmm",
         tuple(f"{module}.{name}" for name in ("addmm", "baddbmm") for module in ("torch", "torch.Tensor")),

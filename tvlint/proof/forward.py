@@ -149,7 +149,7 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     if spec.family is Family.RESHAPE:
         result = reshape(machine.world, values[0], view_size(call, machine.world.local_shape(values[0])))
         return Saved(name, bound, spec.family, values, (result,))
-    if takes_everything(spec, operator, machine.world.local_shape(values[0])):
+    if values and takes_everything(spec, operator, machine.world.local_shape(values[0])):
         return Saved(name, bound, Family.IDENTITY, values, (values[0],) * len(operator.outputs))
     if spec.name == "repeat-interleave":
         return repeated(machine, bound, values, call)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.plan_tapes import with_backward
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -35,6 +36,9 @@ program
         ("rms_norm(x, g)", "aten.rms_norm(x, 4, g)"),
         ("linear(n, w)", "F.linear(n, w)"),
         ("linear(n, w)", "nn.functional.linear(n, w)"),
+        ("linear(n, w)", "torch.ops.aten.linear.default(n, w)"),
+        ("linear(n, w)", "`aten::linear`(n, w)"),
+        ("sum(y)", "aten.sum.default(y)"),
     ],
 )
 def test_another_spelling_of_the_same_function_is_proved(before: str, after: str) -> None:
@@ -97,3 +101,57 @@ def test_a_transpose_without_dimensions_and_an_equation_that_comes_first() -> No
     same = same.replace('einsum(x, b, equation="ij,jk->ik")', 'einsum("ij,jk->ik", x, b)')
     assert verdict_on(same, PRODUCT).outcome is Outcome.PROVED
     assert verdict_on(same.replace("ij,jk->ik", "ij,kj->ik"), PRODUCT).outcome is not Outcome.PROVED
+
+
+CHAIN = """
+weight w f32[4,4]
+weight v f32[4,4]
+input x f32[8,2,2]
+loss l
+program
+  f: f32[8,4] = view(x, size=[8,4])
+  h = linear(f, w)
+  a = add(h, f)
+  t = transpose(v, dim0=0, dim1=1)
+  y = matmul(a, t)
+  p = softmax(y, dim=1)
+  s = sum(p, dim=1)
+  l: f32[1] = mean(s)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("view(x, size=[8,4])", "flatten(x, 1)"),
+        ("view(x, size=[8,4])", "torch.flatten(x, start_dim=1, end_dim=-1)"),
+        ("view(x, size=[8,4])", "torch.ops.aten._unsafe_view.default(x, [8, 4])"),
+        ("add(h, f)", "aten.add.Tensor(h, f)"),
+        ("add(h, f)", "torch.Tensor.__add__(h, f)"),
+        ("transpose(v, dim0=0, dim1=1)", "aten.t.default(v)"),
+        ("transpose(v, dim0=0, dim1=1)", "aten.transpose.int(v, 0, 1)"),
+        ("matmul(a, t)", "aten.mm.default(a, t)"),
+        ("matmul(a, t)", "operator.matmul(a, t)"),
+        ("softmax(y, dim=1)", "aten._softmax.default(y, 1, False)"),
+        ("sum(p, dim=1)", "aten.sum.dim_IntList(p, [1])"),
+    ],
+)
+def test_functions_as_they_are_dispatched_are_those_that_they_are_dispatched_for(before: str, after: str) -> None:
+    assert before in CHAIN
+    verdict = verdict_on(with_backward(CHAIN.replace(before, after)), with_backward(CHAIN))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("view(x, size=[8,4])", "flatten(x)"),
+        ("add(h, f)", "aten.sub.Tensor(h, f)"),
+        ("add(h, f)", "aten.add.Tensor(h, f, alpha=2)"),
+        ("softmax(y, dim=1)", "aten._softmax.default(y, 0, False)"),
+        ("softmax(y, dim=1)", "aten._softmax.default(y, 1, True)"),
+        ("add(h, f)", "mine.add.Tensor(h, f)"),
+    ],
+)
+def test_other_functions_that_are_dispatched_are_not(before: str, after: str) -> None:
+    assert verdict_on(with_backward(CHAIN.replace(before, after)), with_backward(CHAIN)).outcome is not Outcome.PROVED

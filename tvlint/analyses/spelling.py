@@ -11,13 +11,10 @@ from dataclasses import replace
 from functools import cache
 
 from tvlint.ir.plan import Compute, Literal, Operand, Value
+from tvlint.ops.spelling import without_overload
 from tvlint.ops.table import spec_of
 
 _MODULES = frozenset({"torch", "nn", "functional", "F", "aten", "ops", "Tensor", "operator", "prims", "special", "_C", "_nn"})
-_OVERLOADS = frozenset(
-    {"default", "Tensor", "Scalar", "int", "dim", "dim_IntList", "self", "Tensor_Scalar", "Tensor_Tensor", "float", "dtype",
-     "correction", "Dimname", "sizes", "using_ints"}
-)  # fmt: skip
 _ALIASES = {
     "_softmax": "softmax", "_log_softmax": "log_softmax", "_safe_softmax": "softmax", "layernorm": "layer_norm",
     "rmsnorm": "rms_norm", "swish": "silu", "_unsafe_view": "reshape", "concat": "cat", "concatenate": "cat",
@@ -50,11 +47,10 @@ def usual(operator: Compute) -> Compute:
 @cache
 def usual_name(op: str) -> str:
     """The name under which the table has the function, or `op` where it has none."""
-    if spec_of(op) is not None:
-        return op
-    parts = op.split(".")
-    if len(parts) > 1 and parts[-1] in _OVERLOADS and not set(parts[:-2]) - _MODULES:
-        parts.pop()
+    plain = without_overload(op)
+    parts = plain.split(".")
+    if spec_of(plain) is not None and parts[-1] not in _ALIASES:
+        return plain
     if set(parts[:-1]) - _MODULES:
         return op
     last = _ALIASES.get(parts[-1], parts[-1])

@@ -17,6 +17,7 @@ from tvlint.certificate.tables import Rejected
 from tvlint.certificate.uses import Kept, Steps, gradient_use
 from tvlint.certificate.views import view, view_gradient
 from tvlint.ir.plan import Backward, Compute, Literal
+from tvlint.ops.shaping import view_sizes
 from tvlint.ops.spec import PREVIOUS, Call, Family, OpSpec
 from tvlint.ops.table import spec_of
 
@@ -91,10 +92,7 @@ def _viewed(run: Running, rank: Rank, own: Compute, spec: OpSpec, values: tuple[
 
 
 def _view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
-    size = call.attributes.get("size", call.attributes.get("shape"))
-    if size is None:
-        values = tuple(operand.value for operand in call.inputs[1:] if isinstance(operand, Literal))
-        size = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
+    size = view_sizes(call, before)
     sizes = [n for n in size if type(n) is int] if isinstance(size, tuple) else []
     known = prod(n for n in sizes if n != -1)
     if not isinstance(size, tuple) or len(sizes) != len(size) or sizes.count(-1) > 1 or known < 1 or prod(before) % known:

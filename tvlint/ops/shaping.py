@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from tvlint.ir.plan import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import contract, spread
 from tvlint.ops.slicing import dimension
-from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Shape, UnsupportedError, stars
 
 
 def _transpose(call: Call) -> Bound:
@@ -53,8 +54,28 @@ def _same(call: Call) -> Bound:
 
 
 def _reshape(call: Call) -> Bound:
-    call.reject_unknown("size", "shape")
+    call.reject_unknown(*(("start_dim", "end_dim") if _flattens(call) else ("size", "shape")))
     return Bound((stars(len(call.shape(0))),), (), linear=(frozenset({0}),))
+
+
+def _flattens(call: Call) -> bool:
+    return call.op.rsplit(".", 1)[-1] in ("flatten", "ravel")
+
+
+def view_sizes(call: Call, before: Shape) -> Value:
+    """The sizes that a view of a tensor of shape `before` asks for, one of which may be -1, as the call gives them."""
+    if _flattens(call):
+        call = call.with_arguments("start_dim", "end_dim")
+        first = dimension(call, "start_dim", len(before), 0)
+        last = dimension(call, "end_dim", len(before), -1)
+        if first > last:
+            raise UnsupportedError(f"`{call.op}` from dim {first} to {last}")
+        return (*before[:first], prod(before[first : last + 1]), *before[last + 1 :])
+    size = call.attributes.get("size", call.attributes.get("shape"))
+    if size is not None:
+        return size
+    literals = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
+    return literals[0] if len(literals) == 1 and isinstance(literals[0], tuple) else tuple(literals)
 
 
 def _sizes_as_one(call: Call, name: str) -> Call:
@@ -134,6 +155,8 @@ def _copies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     return (operands[0],) * len(bound.outputs)
 
 
+_VIEWS = tuple(f"torch.Tensor.{name}" for name in ("view", "reshape", "flatten", "ravel"))
+
 SPECS = (
     OpSpec(
         "transpose", ("torch.transpose", "torch.Tensor.transpose", "torch.t", "torch.Tensor.t"), _transpose, evaluate=contract
@@ -150,5 +173,5 @@ SPECS = (
         evaluate=_copies,
     ),
     OpSpec("multiref", ("nnscaler.runtime.function.multiref",), _same, Family.IDENTITY, evaluate=_copies),
-    OpSpec("view", ("torch.Tensor.view", "torch.Tensor.reshape", "torch.reshape"), _reshape, Family.RESHAPE),
+    OpSpec("view", (*_VIEWS, "torch.reshape", "torch.flatten", "torch.ravel"), _reshape, Family.RESHAPE),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
+from tvlint.ir.plan import Literal
 from tvlint.ops import (
     activations,
     attention,
@@ -26,7 +28,8 @@ from tvlint.ops import (
     statistics,
 )
 from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declared
-from tvlint.ops.spec import OpSpec
+from tvlint.ops.spec import Call, OpSpec
+from tvlint.ops.spelling import HALF_TO_FLOAT, spellings
 
 SPECS: tuple[OpSpec, ...] = (
     *linear_algebra.SPECS,
@@ -51,15 +54,6 @@ SPECS: tuple[OpSpec, ...] = (
 
 _BY_NAME = {key: spec for spec in SPECS for key in (spec.name, *spec.signatures)}
 _BY_FUNCTION = {key.rsplit(".", 1)[-1]: spec for spec in reversed(SPECS) for key in spec.signatures}
-_MODULES = {
-    "F": "torch.nn.functional",
-    "nn.functional": "torch.nn.functional",
-    "functional": "torch.nn.functional",
-    "aten": "torch",
-    "ops.aten": "torch",
-    "torch.ops.aten": "torch",
-}
-"""Modules by other names; a function of `aten` takes what the function of `torch` takes."""
 _REGISTERED = {spec.name: spec for spec in registered.SPECS}
 
 
@@ -73,13 +67,24 @@ def spec_of(op: str) -> OpSpec | None:
     """
     if op.startswith(PREFIX):
         return spec_of_declared(op, spec_of)
-    return _BY_NAME.get(op) or _REGISTERED.get(op.rsplit(".", 1)[-1]) or _BY_FUNCTION.get(op) or _BY_NAME.get(_in_full(op))
+    found = _BY_NAME.get(op) or _REGISTERED.get(op.rsplit(".", 1)[-1]) or _BY_FUNCTION.get(op)
+    return found or next((_named(_BY_NAME[whole], whole, op) for whole in spellings(op) if whole in _BY_NAME), None)
 
 
-def _in_full(op: str) -> str:
-    """The whole name of a function of torch that is named from a module as it is usually imported, or as dispatched."""
-    module, _, name = op.rpartition(".")
-    return f"{_MODULES[module]}.{name}" if module in _MODULES else ""
+def _named(spec: OpSpec, whole: str, op: str) -> OpSpec:
+    """The operator, told of calls of `op` as calls of the function `whole` that `op` stands for."""
+
+    def usual(call: Call) -> Call:
+        widens = HALF_TO_FLOAT.intersection(op.replace("::", ".").split("."))
+        inputs = call.inputs[:2] if widens and call.inputs[2:] == (Literal(False),) else call.inputs
+        return replace(call, op=whole, inputs=inputs)
+
+    steps = spec.steps
+    return replace(
+        spec,
+        bind=lambda call: spec.bind(usual(call)),
+        steps=None if steps is None else lambda call: steps(usual(call)),
+    )
 
 
 def meant(op: str, declared: Sequence[Declared]) -> str:

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from tvlint.ir.plan import Backward, Compute, Literal, Phase, Role, Segment
+from tvlint.ops.shaping import view_sizes
 from tvlint.ops.spec import Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.blame import bare_name, blame, name_of, tell
@@ -263,10 +264,7 @@ def literals(operator: Compute) -> tuple[Any, ...]:
 
 
 def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
-    size = call.attributes.get("size", call.attributes.get("shape"))
-    if size is None:
-        literals = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
-        size = literals[0] if len(literals) == 1 and isinstance(literals[0], tuple) else tuple(literals)
+    size = view_sizes(call, before)
     if not isinstance(size, tuple) or not all(isinstance(n, int) and not isinstance(n, bool) for n in size):
         raise UnsupportedError(f"`{call.op}` to {size}")
     sizes = tuple(n for n in size if isinstance(n, int))

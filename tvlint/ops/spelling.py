@@ -1,0 +1,56 @@
+"""Other names under which frameworks and traces write a function that the operator table has."""
+
+from __future__ import annotations
+
+from functools import cache
+
+_MODULES = {
+    "F": "torch.nn.functional",
+    "nn.functional": "torch.nn.functional",
+    "functional": "torch.nn.functional",
+    "Tensor": "torch.Tensor",
+    "_operator": "operator",
+    "aten": "torch",
+    "ops.aten": "torch",
+    "torch.ops.aten": "torch",
+}
+"""Modules by other names; a function of `aten` takes what the function of `torch` takes."""
+
+_OVERLOADS = frozenset(
+    {"default", "Tensor", "Scalar", "int", "dim", "dim_IntList", "self", "Tensor_Scalar", "Tensor_Tensor", "Scalar_Tensor",
+     "float", "dtype", "dtype_layout", "correction", "Dimname", "sizes", "using_ints", "split_size", "ScalarSelf", "dim_max"}
+)  # fmt: skip
+
+_RENAMED = {
+    "_softmax": "softmax", "_log_softmax": "log_softmax", "_unsafe_view": "reshape", "_to_copy": "to", "alias": "clone",
+    "lift_fresh_copy": "clone", "_unsafe_index": "index", "concatenate": "cat", "subtract": "sub", "multiply": "mul",
+    "divide": "div", "true_divide": "div", "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div",
+    "__matmul__": "matmul", "__neg__": "neg", "__pow__": "pow",
+}  # fmt: skip
+"""Functions of `torch` and `aten` that are another one of `torch` by its usual name."""
+
+HALF_TO_FLOAT = frozenset({"_softmax", "_log_softmax"})
+"""Functions of `aten` whose third argument says that the result is wider."""
+
+
+def without_overload(op: str) -> str:
+    """The function without the overload of `aten` that is meant, which says only which arguments are given.
+
+    `aten::add.Tensor` is `aten.add`; what the table has a function for of its own (`torch.Tensor.float`) stays.
+    """
+    parts = op.replace("::", ".").split(".")
+    if len(parts) > 2 and parts[-1] in _OVERLOADS and parts[-2] not in ("aten", "Tensor", "torch", "functional"):
+        parts.pop()
+    return ".".join(parts)
+
+
+@cache
+def spellings(op: str) -> tuple[str, ...]:
+    """The whole names that `op` may stand for, with the module as the table has it."""
+    *modules, name = without_overload(op).split(".")
+    module = ".".join(modules)
+    module = _MODULES.get(module, module)
+    if module not in ("torch", "torch.Tensor"):
+        return (f"{module}.{name}",) if module else ()
+    name = _RENAMED.get(name, name)
+    return tuple(f"{own}.{name}" for own in (module, "torch", "torch.Tensor", "torch.nn.functional", "torch.ops.aten"))

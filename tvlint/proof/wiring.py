@@ -42,11 +42,12 @@ _GIVEN = (Role.INPUT, Role.WEIGHT, Role.BUFFER)
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The run that made a value: output `position` of `segment`, run for `micro_batch`."""
+    """The run that made a value: output `position` of `segment`, in its run number `turn` for `micro_batch`."""
 
     segment: str
     position: int
     micro_batch: int
+    turn: int
 
 
 def micro_batches_of(plan: Plan) -> int:
@@ -120,11 +121,13 @@ def _values(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tro
     """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
     held: dict[object, list[_Source]] = {}
     owners: dict[object, int] = {}
-    pattern: dict[tuple[str, int], frozenset[tuple[str, int]]] = {}
-    forward: dict[tuple[str, int], tuple[str, ...]] = {}
+    pattern: dict[tuple[str, int, int], frozenset[tuple[str, int, int]]] = {}
+    forward: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    turns: Counter[tuple[str, int]] = Counter()
     told: set[object] = set()
     for step in program.steps:
-        segment = plan.segments[step.segment]
+        segment, turn = plan.segments[step.segment], turns[step.segment, step.micro_batch]
+        turns[step.segment, step.micro_batch] += 1
         inputs = segment.inputs if step.inputs is None else step.inputs
         outputs = segment.outputs if step.outputs is None else step.outputs
         if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
@@ -153,7 +156,7 @@ def _values(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tro
         if step.micro_batch >= 0:
             for position, name in enumerate(inputs):
                 sources = held.get(read[position], [])
-                trouble = _stale(segment, step.micro_batch, position, name, sources, pattern)
+                trouble = _stale(segment, step.micro_batch, turn, position, name, sources, pattern)
                 if trouble is not None and (segment.name, position) not in told:
                     told.add((segment.name, position))
                     yield replace(trouble, source=step.source)
@@ -162,11 +165,10 @@ def _values(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tro
                 told.add(segment.name)
                 yield replace(trouble, source=step.source)
         if segment.phase is not Phase.BACKWARD:
-            forward[segment.name, step.micro_batch] = tuple(outputs)
-            forward[segment.name + " inputs", step.micro_batch] = tuple(inputs)
+            forward.setdefault((segment.name, step.micro_batch), []).append((tuple(outputs), tuple(inputs)))
         for position, name in enumerate(outputs):
             key = made[position]
-            source = _Source(segment.name, position, step.micro_batch)
+            source = _Source(segment.name, position, step.micro_batch, turn)
             if key in read:
                 held[key] = [source]
             else:
@@ -237,10 +239,11 @@ def _mixed(plan: Plan) -> Iterator[Trouble]:
 def _stale(
     segment: Segment,
     micro_batch: int,
+    turn: int,
     position: int,
     name: str,
     sources: list[_Source],
-    pattern: dict[tuple[str, int], frozenset[tuple[str, int]]],
+    pattern: dict[tuple[str, int, int], frozenset[tuple[str, int, int]]],
 ) -> Trouble | None:
     crossed = [source for source in sources if source.micro_batch not in (-1, micro_batch)]
     if crossed:
@@ -249,11 +252,11 @@ def _stale(
             f"`{crossed[0].segment}` made for micro-batch {crossed[0].micro_batch}"
         )
         return Trouble("crossed-micro-batches", True, text, -1, segment.name)
-    made_by = frozenset((source.segment, source.position) for source in sources)
-    if len(made_by) != len(sources):
+    made_by = frozenset((source.segment, source.position, source.turn) for source in sources)
+    if len({(source.segment, source.position) for source in sources}) != len(sources):
         text = f"`{name}` on {{ranks}} is made twice by one segment for micro-batch {micro_batch}"
         return Trouble("repeated-micro-batch", False, text, -1, segment.name)
-    if pattern.setdefault((segment.name, position), made_by) != made_by:
+    if pattern.setdefault((segment.name, turn, position), made_by) != made_by:
         text = (
             f"`{segment.name}` on {{ranks}} reads `{name}` for micro-batch {micro_batch} from other segments than for the first"
         )
@@ -267,32 +270,28 @@ def _of_other_forward(
     micro_batch: int,
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
-    forward: Mapping[tuple[str, int], tuple[str, ...]],
+    forward: Mapping[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]],
     held: Mapping[object, list[_Source]],
 ) -> Trouble | None:
     """A backward run whose gradients belong to a forward run of another micro-batch."""
     if segment.phase is not Phase.BACKWARD or segment.mirror not in plan.segments:
         return None
     mirror = plan.segments[segment.mirror]
-    for inner_names, outer_names, kind in ((segment.inputs, inputs, ""), (segment.outputs, outputs, " inputs")):
-        known = forward.get((mirror.name + kind, micro_batch))
-        if known is None:
-            return Trouble(
-                "gradient-before-forward",
-                True,
-                f"`{segment.name}` on {{ranks}} runs for micro-batch {micro_batch} before its forward run",
-                -1,
-                segment.name,
-            )
-        own = mirror.inputs if kind else mirror.outputs
-        for inner, outer in zip(inner_names, outer_names, strict=True):
-            if not kind and outer not in held and (micro_batch, outer) not in held:
-                continue
+    runs = forward.get((mirror.name, micro_batch))
+    if runs is None:
+        text = f"`{segment.name}` on {{ranks}} runs for micro-batch {micro_batch} before its forward run"
+        return Trouble("gradient-before-forward", True, text, -1, segment.name)
+    given, taken = zip(segment.inputs, inputs, strict=True), zip(segment.outputs, outputs, strict=True)
+    made = [(inner, outer) for inner, outer in given if outer in held or (micro_batch, outer) in held]
+    for pairs, own, which in ((made, mirror.outputs, 0), (list(taken), mirror.inputs, 1)):
+        for inner, outer in pairs:
             inner_of = plan.tensors[inner].gradient_of if inner in plan.tensors else ""
             outer_of = plan.tensors[outer].gradient_of if outer in plan.tensors else ""
-            if inner_of in own and outer_of and known[own.index(inner_of)] != outer_of:
-                text = f"`{segment.name}` on {{ranks}} takes `{outer}` for micro-batch {micro_batch}, a gradient of another run"
-                return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+            if inner_of in own and outer_of and runs[-1][which][own.index(inner_of)] != outer_of:
+                several = len(set(runs)) > 1
+                what = "an earlier run, or of none" if several else "another run"
+                text = f"`{segment.name}` on {{ranks}} takes `{outer}` for micro-batch {micro_batch}, a gradient of {what}"
+                return Trouble("crossed-micro-batches", not several, text, -1, segment.name)
     return None
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import gc
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from tvlint.analyses.fold import Fold
 from tvlint.ir.plan import Await, Collective, Communicate, Operator, Plan, Receive, Record, ReduceGradients, Send, Wait
-
-Signalling: TypeAlias = Communicate | Send | Receive | Wait | Record | Await | ReduceGradients
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -44,7 +44,6 @@ class _Run:
         self.arrived: dict[Meeting, int] = {}
         self.waiting: dict[object, list[_Lane]] = {}
         self.lanes: list[_Lane] = []
-        self.recorded: set[Call] = set()
         self.event_of: dict[Call, Call] = {}
         for rank, calls in traffic.calls.items():
             self.lanes.extend(self._split(rank, calls))

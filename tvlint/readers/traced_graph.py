@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tvlint.findings import Finding
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.plan import Compute, Literal, Operator, Phase, Plan, Program, Role, Segment, Step, Tensor
@@ -63,11 +62,6 @@ def read_graph(
     with without_collection():
         loaded, work = _loaded(path, data)
         return _graph(path, loaded, work, slots, scalar, declared)
-
-
-def findings_of(path: str, data: bytes) -> tuple[Finding, ...]:
-    """What is unsafe about the pickle."""
-    return tuple(unsafe_calls(_loaded(path, data)[0], path))
 
 
 def traced(path: str, data: bytes) -> tuple[dict[Field, Kind], dict[str, tuple[int, ...]]]:

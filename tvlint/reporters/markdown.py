@@ -17,28 +17,16 @@ from tvlint.reporters.tally import by_severity, bytes_text, counted, seconds_tex
 
 COMMENT_BYTES = 65_000
 """A pull request comment holds 65,536 characters."""
-SUMMARY_BYTES = 1_000_000
-"""A step summary holds 1 MiB; what other tools append to it needs room too."""
 
 _SEVERITY = {Severity.ERROR: "❌", Severity.WARNING: "⚠️", Severity.NOTE: "💬"}
 _OUTCOME = {Outcome.PROVED: "✅", Outcome.REFUTED: "❌", Outcome.UNKNOWN: "❔"}
 
 
 def write(report: Report, context: Context) -> str:
-    """The report as GitHub Markdown that fits into a comment."""
-    return _bounded(report, context, COMMENT_BYTES)
-
-
-def write_step_summary(report: Report, context: Context) -> str:
-    """The report as GitHub Markdown that fits into `$GITHUB_STEP_SUMMARY`."""
-    return _bounded(report, context, SUMMARY_BYTES)
-
-
-def _bounded(report: Report, context: Context, limit: int) -> str:
-    """As many blocks as fit, the worst first, and a line that counts those left out."""
+    """As many blocks as fit into a comment, the worst first, and a line that counts those left out."""
     blocks = list(_blocks(report, context))
     head = f"## tvlint: {escaped(summary(report))}\n"
-    room = limit - len(head.encode()) - 100
+    room = COMMENT_BYTES - len(head.encode()) - 100
     kept = []
     for block in blocks:
         room -= len(block.encode("utf-8")) + 1

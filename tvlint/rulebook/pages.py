@@ -113,8 +113,3 @@ def _examples(body: str, first_line: int) -> tuple[Example, ...]:
         found.append(Example(opening["verdict"] == "valid", opening["language"], text, line, options))
         position = end + 1
     return tuple(found)
-
-
-def rule_index() -> tuple[tuple[str, str, str, str], ...]:
-    """Name, kind, severity and summary of every rule, alphabetically."""
-    return tuple((rule.name, rule.kind.value, rule.severity.value, rule.summary) for rule in load_rules().values())

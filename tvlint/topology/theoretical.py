@@ -33,7 +33,7 @@ def theoretical(settings: Settings, micro_batches: int | Unknown) -> MegatronEst
     steps = need(micro_batches)
     weights = _weights(settings, sizes, sizes.vocabulary)
     activations = _activations(settings, sizes, sizes.vocabulary, steps, with_sequence)
-    return MegatronEstimate(round(weights), round(activations), with_sequence)
+    return MegatronEstimate(round(weights), round(activations))
 
 
 def _weights(settings: Settings, sizes: Model, vocabulary: int) -> float:

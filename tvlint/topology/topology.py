@@ -98,8 +98,6 @@ class MegatronEstimate:
 
     weights_and_optimizer: int
     activations: int
-    with_sequence_parallelism: bool
-    """Which of its two formulas for activations it uses."""
 
 
 @dataclass(frozen=True, slots=True)

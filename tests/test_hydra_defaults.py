@@ -37,7 +37,7 @@ def values(configuration: Configuration) -> dict[str, SettingValue | Unknown]:
     return {name: setting.value for name, setting in configuration.settings.items()}
 
 
-def test_a_value_counts_where_it_is_set_and_the_other_place_is_related(tmp_path: Path) -> None:
+def test_a_finding_stands_in_the_file_itself_and_what_another_sets_is_related(tmp_path: Path) -> None:
     found = composed(
         tmp_path,
         {
@@ -49,9 +49,9 @@ def test_a_value_counts_where_it_is_set_and_the_other_place_is_related(tmp_path:
     (finding,) = [
         each for each in evaluate(found, load_rules()) if isinstance(each, Finding) and each.rule == "heads-not-divisible-by-tp"
     ]
-    assert finding.location.path.endswith("engine/big.yaml")
-    assert finding.location.line == 3
-    assert [(place.location.path.rpartition("/")[2], place.location.line) for place in finding.related] == [("main.yaml", 6)]
+    assert finding.location.path.endswith("main.yaml")
+    assert finding.location.line == 6
+    assert [(place.location.path.rpartition("/")[2], place.location.line) for place in finding.related] == [("big.yaml", 3)]
 
 
 def test_what_is_composed_of_others_is_nested_at_its_packages(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tvlint.framework_defaults import KEPT
+from tvlint.megatron_options import default
 from tvlint.readers.megatron_frameworks import framework_of_script, framework_of_sections
 
 
@@ -40,3 +42,9 @@ def test_the_framework_of_a_script(text: str, flags: tuple[str, ...], framework:
 )
 def test_the_framework_of_sections(keys: set[str], framework: str) -> None:
     assert framework_of_sections(keys) == framework
+
+
+@pytest.mark.parametrize("framework", ["mindspeed", "primus"])
+def test_the_defaults_of_what_extends_the_parser_of_megatron_are_those_of_the_parser(framework: str) -> None:
+    assert KEPT[framework]
+    assert all(default(name) == value for name, value in KEPT[framework].items())

@@ -104,3 +104,11 @@ def test_an_experiment_that_sets_no_size_itself_is_read_with_those_of_its_preset
     document = read(str(tmp_path / "examples/bare.yaml"))
     assert document is not None
     assert document.configurations[0].settings["expert_model_parallel_size"].value == 8
+
+
+def test_layers_that_do_not_divide_are_told_where_the_experiment_sets_the_stages(tmp_path: Path) -> None:
+    found = experiment(tmp_path, more="      pipeline_model_parallel_size: 5\n")
+    results = [each for each in evaluate(found, load_rules()) if isinstance(each, Finding)]
+    (finding,) = (each for each in results if each.rule == "layers-not-divisible-by-pp")
+    assert (Path(finding.location.path).name, finding.location.line) == ("small.yaml", 12)
+    assert finding.location.path == found.path

@@ -18,7 +18,21 @@ KEPT: Mapping[str, Mapping[str, SettingValue]] = {
     # adds options to Megatron-LM's parser without changing these
     "mindspeed": _PARSER,
     # primus/backends/megatron/argument_builder.py: what no preset sets is what the parser of Megatron-LM gives
-    "primus": {**_PARSER, "expert_model_parallel_size": 1, "num_experts": None},
+    "primus": {
+        **_PARSER,
+        "expert_model_parallel_size": 1,
+        "expert_tensor_parallel_size": None,
+        "expert_tensor_parallel_num_weight_shards": None,
+        "num_experts": None,
+        "hybrid_layer_pattern": None,
+        "pipeline_model_parallel_layout": None,
+        "decoder_num_layers": None,
+        "encoder_num_layers": None,
+        "decoder_first_pipeline_num_layers": None,
+        "decoder_last_pipeline_num_layers": None,
+        "account_for_embedding_in_pipeline_split": False,
+        "account_for_loss_in_pipeline_split": False,
+    },
 }
 """Framework -> setting -> default; what is not here is unknown."""
 

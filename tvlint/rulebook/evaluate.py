@@ -49,7 +49,9 @@ def evaluate(
 
 
 def _finding(rule: Rule, values: Values, repair: str) -> Finding:
+    own = values.configuration.path
     given = [setting for name in rule.location if (setting := values.setting(name)) is not None]
+    given.sort(key=lambda setting: setting.location.path != own)
     location = given[0].location if given else _whole(values.configuration)
     related = tuple(Related(_stands(setting), setting.location) for setting in given[1:])
     message = fill(rule.message, values.evaluate)

@@ -19,6 +19,8 @@ from tvlint.topology.quantity import Lookup
 from tvlint.topology.topology import Topology
 
 MEGATRON = "megatron-lm"
+PRIMUS = "primus"
+PARSER_NOTE = "what neither the file nor its presets set has the defaults of Megatron-LM's command line"
 NNSCALER = "nnscaler"
 
 
@@ -45,6 +47,9 @@ def configuration_topology(configuration: Configuration) -> Topology | PlanTopol
     if configuration.framework == NNSCALER:
         whole = replace(configuration, complete=True)
         return topology_of_nnscaler(whole, _lookup(whole))
+    if configuration.framework == PRIMUS and configuration.complete:
+        passed_on = topology_of(replace(configuration, framework=MEGATRON), _lookup)
+        return replace(passed_on, framework=PRIMUS, notes=(*passed_on.notes, PARSER_NOTE))
     filled = _with_core_defaults(configuration)
     found = topology_of(filled, _lookup)
     return found if filled is configuration else replace(found, notes=(*found.notes, NOTE))

@@ -13,6 +13,14 @@ from tvlint.readers.shell_values import Span, Word, known_text, location_of, spa
 
 NUMBERS = {"int": "an integer", "float": "a number"}
 LONGEST = 80
+SPELLINGS = {
+    **dict.fromkeys(
+        ("moe_layer_freq", "linear_attention_freq", "no_rope_freq", "window_attn_skip_freq"),
+        (re.compile(r"[\d,+*()\s]*\[[\d,+*()\[\]\s]*"), "a number, or a list of 0 and 1 such as `([0]*3+[1])*6`"),
+    ),
+    "window_size": (re.compile(r"[()]*\s*-?\d+(?:\s*,\s*-?\d+)*\s*[()]*"), "two numbers such as `128,0`"),
+}
+"""How a value is spelled that the parser converts by itself, and that in words."""
 CUT = re.compile(r"[ \t]*(\\[ \t]+)\n[ \t]*(--[A-Za-z][\w-]*)")
 """After a command: a space that a backslash keeps from joining the next line, which begins with an option."""
 SHORT, LONG = 14, 22
@@ -75,6 +83,11 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
         if known.type in NUMBERS and isinstance(value, str):
             message = f"`{setting.written}` takes {NUMBERS[known.type]}, not `{shown}`"
             yield Finding("option-value-not-a-number", Severity.ERROR, message, setting.location)
+            return
+        pattern, spelling = SPELLINGS.get(known.dest, (None, ""))
+        if pattern is not None and isinstance(value, str) and not pattern.fullmatch(value):
+            message = f"`{setting.written}` does not take `{shown}`"
+            yield Finding("option-value-not-a-choice", Severity.ERROR, message, setting.location, spelling)
             return
         choices = [str(choice) for choice in known.choices if known.type != "other"] or [*_members(known)]
         if choices and value is not None and str(value) not in choices:

@@ -27,7 +27,7 @@ def reshaped(placement: On, before: tuple[int, ...] | None, after: tuple[int, ..
         return Shard(dim) if dim == len(before) - 1 > 0 and after == heads and not placement.order else None
     found = _same_start(after, outside, own)
     if placement.order:
-        return _unmerged(placement, after, outside, own, parts) if found is None else _kept(placement, found, own, after)
+        return _unmerged(placement, after, outside, parts) if found is None else _kept(placement, found, own, after)
     return Shard(found) if found is not None else _merged(after, outside, own, parts)
 
 
@@ -60,7 +60,7 @@ def _merged(after: tuple[int, ...], outside: int, own: int, parts: int) -> On:
     return None
 
 
-def _unmerged(placement: Shard, after: tuple[int, ...], outside: int, own: int, parts: int) -> On:
+def _unmerged(placement: Shard, after: tuple[int, ...], outside: int, parts: int) -> On:
     """The reverse: the dimension within which each rank holds one piece."""
     repeats = len(placement.order[0])
     if placement.order != tuple(tuple(range(rank, repeats * parts, parts)) for rank in range(parts)):

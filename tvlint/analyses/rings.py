@@ -85,7 +85,7 @@ def _defects(facts: Facts) -> Iterator[RingDefect]:
     ranks = _run(facts)
     merged: dict[tuple[str, Where, str, str], tuple[set[int], RingDefect]] = {}
     for state in ranks.values():
-        for found in (*_unrotated(facts, state), *_missing(facts, state), *_summed(facts, state)):
+        for found in (*_unrotated(state), *_missing(facts, state), *_summed(state)):
             merged.setdefault((found.kind, found.where, found.name, found.other), (set(), found))[0].add(state.rank)
     for (kind, where, name, other), (members, first) in merged.items():
         yield RingDefect(kind, where, name, tuple(sorted(members)), first.missing, other)
@@ -187,7 +187,7 @@ def _held(state: _Rank, name: str) -> tuple[str, int]:
     return state.holds.get(name, (name, state.rank))
 
 
-def _unrotated(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
+def _unrotated(state: _Rank) -> Iterator[RingDefect]:
     """Steps whose keys and values are those of different ranks."""
     for step in state.attended:
         keys, values = step.key[1], step.value[1]
@@ -233,7 +233,7 @@ def _name(step: _Attention, position: int) -> str:
     return step.names[position]
 
 
-def _summed(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
+def _summed(state: _Rank) -> Iterator[RingDefect]:
     """Results over different keys that are added as they are."""
     results = {step.operator.outputs[0]: step for step in state.attended if step.operator.outputs and step.normalised}
     if len({step.key for step in results.values()}) < 2:

@@ -95,7 +95,7 @@ class ScheduleFacts:
     @cached_property
     def inversions(self) -> tuple[Inversion, ...]:
         """Steps of one rank that stand before what they need."""
-        return tuple(inversions(self.sound_computes, self.placement))
+        return tuple(inversions(self.sound_computes))
 
     @cached_property
     def suspect(self) -> frozenset[tuple[int, int]]:
@@ -129,7 +129,7 @@ class ScheduleFacts:
     @cached_property
     def buffered(self) -> Standstill | None:
         """Where ranks wait for each other although every send completes at once."""
-        return buffered(self.steps, self.ordered_computes, self.placement, self.messages if self.sends else None)
+        return buffered(self.steps, self.ordered_computes, self.messages if self.sends else None)
 
     @cached_property
     def rendezvous(self) -> Standstill | None:

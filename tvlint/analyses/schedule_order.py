@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tvlint.analyses.schedule_messages import Message, Messages, message_of, needed
-from tvlint.analyses.schedule_placement import Placement
 from tvlint.analyses.schedule_steps import BACKWARDS, Step
 from tvlint.ir.schedule import ActionKind
 
@@ -26,7 +25,7 @@ class Standstill:
     waits: tuple[tuple[Step, Step], ...]
 
 
-def inversions(computes: Mapping[tuple[ActionKind, int, int], Step], placement: Placement) -> Iterator[Inversion]:
+def inversions(computes: Mapping[tuple[ActionKind, int, int], Step]) -> Iterator[Inversion]:
     """Compute steps that do not stand after what they need on their own rank."""
     for (kind, stage, micro_batch), step in computes.items():
         for need in _needs(kind, stage):
@@ -47,7 +46,6 @@ def _needs(kind: ActionKind, stage: int) -> Iterator[tuple[ActionKind, int]]:
 def buffered(
     steps: Iterable[Step],
     computes: Mapping[tuple[ActionKind, int, int], Step],
-    placement: Placement,
     messages: Messages | None,
 ) -> Standstill | None:
     """The circle in which ranks wait when each runs its steps one after the other and sends wait for nobody.

@@ -37,14 +37,14 @@ def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Loose]
     for site, found in loose.items():
         assert isinstance(site.operator, (Send, Receive))
         ranks = tuple(sorted({call.rank for call in found}))
-        peers = {_target(facts, call) for call in found}
+        peers = {_target(call) for call in found}
         runs = [call.micro_batch for call in found if call.rank == ranks[0] and call.micro_batch >= 0]
         times = f" for micro-batch {', '.join(map(str, runs[:4]))}" if runs and facts.plan.micro_batches > 1 else ""
         related, hint = _crossing(facts, found[0])
         yield Loose(site.operator, facts.site(site), ranks, _words(facts, peers), times, hint, related)
 
 
-def _target(facts: Facts, call: Call) -> int | None:
+def _target(call: Call) -> int | None:
     if call.peer is not None:
         return call.peer
     assert isinstance(call.operator, (Send, Receive))

@@ -18,7 +18,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     """Cycles of ranks that each stand in a collective which the next has not reached, or has not issued yet."""
     if disagreements(facts):
         return
-    cycles = cycles_of_collectives(facts, facts.buffered)
+    cycles = cycles_of_collectives(facts.buffered)
     if not cycles and not facts.buffered.blocked:
         cycles = crossed_issues(facts.traffic)
     for cycle in cycles:

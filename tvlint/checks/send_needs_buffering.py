@@ -13,9 +13,9 @@ SEVERITY = Severity.WARNING
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Cycles that only a backend that completes sends before their receive gets past."""
-    if cycles_with_messages(facts, facts.buffered):
+    if cycles_with_messages(facts.buffered):
         return
-    for cycle in cycles_with_messages(facts, facts.rendezvous):
+    for cycle in cycles_with_messages(facts.rendezvous):
         stands = "; ".join(f"rank {call.rank} in {in_words(facts, call)}" for call in cycle[:8])
         yield Finding(
             "send-needs-buffering",

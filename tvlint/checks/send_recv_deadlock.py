@@ -14,7 +14,7 @@ SEVERITY = Severity.ERROR
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Cycles that stand even when sends complete at once."""
-    for cycle in cycles_with_messages(facts, facts.buffered):
+    for cycle in cycles_with_messages(facts.buffered):
         yield Finding(
             "send-recv-deadlock",
             SEVERITY,

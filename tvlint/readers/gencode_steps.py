@@ -114,7 +114,7 @@ class Steps:
             )
         if name not in self.built.segments:
             self._segment(name, action, method, body, inputs)
-        kept = self._kept(action, body)
+        kept = self._kept(body)
         outputs = tuple(one for one, keep in zip(action.outputs, kept, strict=False) if keep)
         for inner, outer in zip(body.outputs, action.outputs, strict=False):
             if inner in self.built.kinds and inner not in self.built.disputed:
@@ -135,7 +135,7 @@ class Steps:
     def _role(self, name: str) -> Role:
         return Role.GRADIENT if name in self.gradients else Role.ACTIVATION
 
-    def _kept(self, action: Execute, body: Body) -> list[bool]:
+    def _kept(self, body: Body) -> list[bool]:
         """Which returned values are made by the body; the others are its inputs, handed through."""
         made = {name for entry in body.operators for name in made_by(entry.operator)}
         return [name in made or name not in body.inputs for name in body.outputs]
@@ -168,7 +168,7 @@ class Steps:
         if action.forward:
             built.forward_cells[self.rank].append(action.method)
         phase = Phase.BACKWARD if role is Role.GRADIENT else Phase.FORWARD
-        kept = self._kept(action, body)
+        kept = self._kept(body)
         leaving = tuple(one for one, keep in zip(body.outputs, kept, strict=True) if keep)
         operators = tuple(entry.operator for entry in body.operators)
         taken = tuple(compress(body.inputs, (given not in built.objects for given in outer)))

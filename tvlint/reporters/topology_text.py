@@ -52,7 +52,7 @@ def _block(topology: Topology, width: int, heading: Callable[[str], str], rank: 
     yield heading(visible(f"{topology.path}{section}: {topology.framework}"))
     yield from rows([("world size", world(topology)), *grid(topology)], width)
     if rank is not None:
-        yield from ["", heading(f"Rank {rank:,}"), *_one(topology, rank, width)]
+        yield from ["", heading(f"Rank {rank:,}"), *_one(topology, rank)]
     else:
         if topology.groups:
             yield from ["", heading(f"Groups{smallest}"), *groups(topology.groups, width)]
@@ -69,7 +69,7 @@ def _block(topology: Topology, width: int, heading: Callable[[str], str], rank: 
             yield from wrapped(visible(text), "  ", width)
 
 
-def _one(topology: Topology, rank: int, width: int) -> Iterator[str]:
+def _one(topology: Topology, rank: int) -> Iterator[str]:
     """A rank's coordinates, and the members of each of its groups."""
     if isinstance(topology.grid, Unknown):
         yield f"  ? ({visible(topology.grid.reason)})"

@@ -108,6 +108,21 @@ def test_recomputed_operators_are_those_of_the_function(folder: Path) -> None:
     assert outcome(folder) is Outcome.PROVED
 
 
+@pytest.mark.parametrize(("inner", "proved"), [("nnscaler.runtime.function.identity", True), ("torch.neg", False)])
+def test_a_value_inside_a_recomputed_function_is_not_the_one_of_that_name_around_it(
+    folder: Path, inner: str, proved: bool
+) -> None:
+    for rank in LAST:
+        given, made = (f"linear_{42 + rank % 2 * 10}", f"silu_{43 + rank % 2 * 10}")
+        call = f"{made} = torch.nn.functional.silu({given}, inplace=False)"
+        indented = f"{given} = {inner}({given})\n            {call}"
+        new = f"def recompute({given}):\n            {indented}\n            return {made}\n        "
+        new += f"{made} = ckpt.checkpoint(recompute, {given}, use_reentrant=False)"
+        change(folder, (rank,), call, f"{new}\n        {given} = torch.mul({given}, 2)")
+        change(folder, (rank,), "import nnscaler.flags", "import torch.utils.checkpoint as ckpt\nimport nnscaler.flags")
+    assert (outcome(folder) is Outcome.PROVED) is proved
+
+
 ADAPTER = """class Adapter9(torch.autograd.Function):
     @staticmethod
     def forward(ctx, linear_{n}):
@@ -202,6 +217,18 @@ def test_a_flag_of_the_module_stands_where_its_name_does(folder: Path) -> None:
     change(folder, LAST, "sum_29 = torch", f"{drop} torch")
     (found,) = operators(opened(str(folder)).plan, "device 2/segment 11", "dropout")
     assert found.attributes["training"] is True
+
+
+def test_a_flag_that_is_handed_to_another_rank_is_refused(folder: Path) -> None:
+    change(
+        folder,
+        FIRST,
+        "        return linear_22\n",
+        "        training_9 = self.training\n        return linear_22, training_9\n",
+    )
+    with pytest.raises(ReadError, match="handed to another segment") as told:
+        opened(str(folder))
+    assert "nothing sends it to another rank" in told.value.problem.help
 
 
 def test_a_module_under_the_name_of_another_is_refused(folder: Path) -> None:

@@ -190,3 +190,17 @@ def test_an_attribute_that_changes_the_value_changes_what_identifies_it() -> Non
 def case_key(bound: Bound) -> tuple[Any, ...]:
     sets = tuple(frozenset(names) for names in (bound.reduced, bound.averaged, bound.whole))
     return (bound.operands, bound.outputs, sets, bound.attributes, tuple(bound.sizes.items()))
+
+
+@pytest.mark.parametrize(
+    ("words", "row"), [({}, None), ({"padding_idx": 1}, 3), ({"padding_row": 1}, 1), ({"padding_idx": 1, "padding_row": 1}, "")]
+)
+def test_the_padding_row_of_a_part_of_a_table_is_known_by_its_place_in_the_whole(words: dict[str, int], row: object) -> None:
+    spec = spec_of("nnscaler.runtime.function.embedding")
+    assert spec is not None
+    call = Call("embedding", ((4,), (2, 8)), {"start": 2, "stop": 4, **words})
+    if row == "":
+        with pytest.raises(UnsupportedError):
+            spec.bind(call)
+    else:
+        assert spec.bind(call).attributes == (row,)

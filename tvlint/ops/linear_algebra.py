@@ -79,9 +79,10 @@ def _outer(call: Call) -> Bound:
 def _embedding(call: Call) -> Bound:
     """Without a stated range, indices count from the first row that the local table holds, so the range is that of all rows.
 
-    The padding row is counted in the local table too, which must then be whole.
+    The padding row, which gets no gradient, counts from that row too as `padding_idx`, and from that of the whole table as
+    `padding_row`.
     """
-    call.reject_unknown("padding_idx", "start", "stop", "scale_grad_by_freq", "sparse", "max_norm", "norm_type")
+    call.reject_unknown("padding_idx", "padding_row", "start", "stop", "scale_grad_by_freq", "sparse", "max_norm", "norm_type")
     call.expect(2)
     if call.attributes.get("max_norm") is not None or call.attributes.get("scale_grad_by_freq"):
         raise UnsupportedError("`embedding` with `max_norm` or `scale_grad_by_freq`")
@@ -89,23 +90,32 @@ def _embedding(call: Call) -> Bound:
     weight = call.shape(1)
     if len(weight) != 2:
         raise UnsupportedError(f"`embedding` with a weight of shape {weight}")
-    start, stop, padding = (call.attributes.get(name) for name in ("start", "stop", "padding_idx"))
+    start, stop = call.attributes.get("start"), call.attributes.get("stop")
     stated = type(start) is int and type(stop) is int
     if not stated and (start is not None or stop is not None):
         raise UnsupportedError(f"`embedding` with `start` {start} and `stop` {stop}")
-    splits = padding is None
     held = (start, stop) if isinstance(start, int) and isinstance(stop, int) else (0, weight[0])
     return Bound(
         (rows, ("n", "e")),
         ((*rows, "e"),),
-        frozenset({"n"}) if splits else frozenset(),
-        whole=frozenset() if splits else frozenset({"n"}),
+        frozenset({"n"}),
         linear=(frozenset({1}),),
-        attributes=(padding,),
+        attributes=(_padding(call, held[0]),),
         zero_gradient=frozenset({0}),
-        ranges={"n": held} if stated or splits else {},
+        ranges={"n": held},
         indices={0: "n"},
     )
+
+
+def _padding(call: Call, first: int) -> int | None:
+    """The row of the whole table that gets no gradient, for a local one that begins at row `first`."""
+    inner, outer = (call.attributes.get(name) for name in ("padding_idx", "padding_row"))
+    given = inner if outer is None else outer
+    if given is None:
+        return None
+    if type(given) is not int or given < 0 or (inner is not None and outer is not None):
+        raise UnsupportedError(f"`embedding` with `padding_idx` {inner} and `padding_row` {outer}")
+    return given if outer is not None else first + given
 
 
 def _lookup(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 
 from tvlint.readers.gencode_nodes import Nodes, arguments_of
@@ -67,8 +68,9 @@ class _Body:
                     if dotted(call.func) in ("ckpt.checkpoint", "torch.utils.checkpoint.checkpoint"):
                         checkpointed = True
                         recomputed = list(self._recomputed(call, self.nodes.targets(target), inner))
-                        self._keeps_names(function, inner[dotted(call.args[0])], recomputed, self.nodes.targets(target))
-                        body += recomputed
+                        body += self._under_own_names(
+                            function, inner[dotted(call.args[0])], recomputed, self.nodes.targets(target)
+                        )
                     else:
                         body.append(Statement(self.nodes.targets(target), call, self.nodes.at(node)))
                 case ast.With(items=[ast.withitem(context_expr=ast.Call() as context, optional_vars=None)], body=inside):
@@ -79,7 +81,9 @@ class _Body:
                     raise self.nodes.unknown(node, f"`{function.name}`")
         handed = next((name for name in returns if name in constants), None)
         if handed is not None:
-            raise self.nodes.fail(function.body[-1], f"`{handed}`, which is `self.training`, is handed to another segment")
+            said = f"`{handed}`, which is `self.training`, is handed to another segment"
+            help = "nothing sends it to another rank, where the step fails: read it in the pipeline stage that uses it"
+            raise self.nodes.fail(function.body[-1], said, help)
         return Method(
             function.name,
             arguments[1:],
@@ -135,23 +139,30 @@ class _Body:
                 case _:
                     raise self.nodes.unknown(node, f"`{name}`")
 
-    def _keeps_names(
+    def _under_own_names(
         self,
         function: ast.FunctionDef,
         inner: ast.FunctionDef,
         body: Iterable[Statement | Delete],
         outputs: tuple[str, ...],
-    ) -> None:
-        """What a checkpointed function calls its own has no meaning around it, where its body is put."""
-        own = {name for entry in body if isinstance(entry, Statement) for name in entry.outputs} - {*outputs, "_"}
-        outside = list[ast.AST](function.body)
-        while outside:
-            node = outside.pop()
-            if node is inner:
+    ) -> Iterator[Statement | Delete]:
+        """The body of a checkpointed function where values that share a name with others around it have one of their own."""
+        outside, around = set[str](), list[ast.AST](function.body)
+        while around:
+            node = around.pop()
+            if node is not inner:
+                outside.update((node.id,) if isinstance(node, ast.Name) else ())
+                around.extend(ast.iter_child_nodes(node))
+        known: dict[str, ast.expr] = {}
+        for entry in body:
+            if not isinstance(entry, Statement):
+                yield entry
                 continue
-            if isinstance(node, ast.Name) and node.id in own:
-                raise self.nodes.fail(node, f"`{node.id}` is another value inside of `{inner.name}`, which is checkpointed")
-            outside.extend(ast.iter_child_nodes(node))
+            call = _FillIn(known).visit(entry.call)
+            shared = {name for name in entry.outputs if name in outside and name not in outputs and name != "_"}
+            own = {name: f"{name}.{inner.name}" for name in shared}
+            known.update((name, ast.Name(fresh, ast.Load())) for name, fresh in own.items())
+            yield replace(entry, call=call, outputs=tuple(own.get(name, name) for name in entry.outputs))
 
 
 class _FillIn(ast.NodeTransformer):
@@ -161,7 +172,8 @@ class _FillIn(ast.NodeTransformer):
         self.constants = constants
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.constants.get(node.id, node)
+        found = self.constants.get(node.id)
+        return node if found is None else ast.copy_location(copy(found), node)
 
 
 def _filled_in(body: Iterable[Statement | Delete], constants: Mapping[str, ast.expr]) -> Iterator[Statement | Delete]:

@@ -17,6 +17,7 @@ from tvlint.readers.gencode_records import Autograd, Delete, Method, RankFile, S
 from tvlint.readers.gencode_syntax import dotted
 
 GETATTR = "builtins.getattr"
+EMBEDDING = "nnscaler.runtime.function.embedding"
 
 
 def lower(method: Method, file: RankFile) -> Body:
@@ -121,6 +122,8 @@ class _Lowering(Communications):
             attributes["operands"] = tuple(nesting)
         outputs = tuple(self.write(name, statement.source) for name in statement.outputs)
         in_place = (0,) if attributes.get("inplace") is True else ()
+        if callee == EMBEDDING and self.file.version and attributes.get("padding_idx") is not None:
+            attributes["padding_row"] = attributes.pop("padding_idx")  # counted in the whole table since 0.4
         callee = meant(callee, self.file.operators)
         self.append(Compute(callee, tuple(inputs), outputs, attributes, in_place=in_place, source=statement.source))
 

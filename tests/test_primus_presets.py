@@ -99,7 +99,8 @@ def test_an_experiment_that_sets_no_size_itself_is_read_with_those_of_its_preset
     experiment(tmp_path)
     path = tmp_path / "primus/configs/models/megatron/small.yaml"
     path.write_text(path.read_text() + "expert_model_parallel_size: 8\ncontext_parallel_size: 2\n")
-    own = "work_group: a\nmodules:\n  pre_trainer:\n    framework: megatron\n    config: pre_trainer.yaml\n    model: small.yaml\n"
+    module = "framework: megatron, config: pre_trainer.yaml, model: small.yaml"
+    own = f"modules:\n  pre_trainer: {{{module}}}\nwork_group: a\n"
     (tmp_path / "examples/bare.yaml").write_text(own)
     document = read(str(tmp_path / "examples/bare.yaml"))
     assert document is not None

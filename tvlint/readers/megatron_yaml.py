@@ -35,7 +35,7 @@ KEYS = re.compile(
     rb"|[{,][ \t]*[\"']?(?:tensor|pipeline)_model_parallel_size[\"']?[ \t]*:",
     re.MULTILINE,
 )
-COMPOSED = re.compile(rb"^(?:defaults|extends):|^    model:[ \t]*\S+\.ya?ml\b", re.MULTILINE)
+COMPOSED = re.compile(rb"^(?:defaults|extends):|[{, \t]model:[ \t]*\S+\.ya?ml\b", re.MULTILINE)
 """What names other files, all settings of which may stand there."""
 FOREIGN = re.compile(
     rb"^(?:```|from [\w.]+ import |import [\w.]+$|@?\w*class \w+|def \w+\(|@dataclass|#!.*(?:sh|python)"

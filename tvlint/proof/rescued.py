@@ -1,15 +1,17 @@
-"""Whether a result that was computed on a part of a dimension may be put right afterwards.
+"""Whether what looks wrong by its structure may be put right afterwards.
 
 A softmax, a norm or a variance over a part of a dimension is a mistake by its structure where the plan goes on as the reference
 does. It is none where the plan computes more than the reference: attention that is written out in blocks rescales each with the
-sum of its own rows, and a norm is that of the norms of the parts.
+sum of its own rows, and a norm is that of the norms of the parts. Powers may be taken of scores from which any statistic is
+subtracted that all ranks have in common, since the sum of the powers takes it away again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from tvlint.ir.plan import Backward, Compute, Phase, Plan
+from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Operator, Phase, Plan
 from tvlint.ops.spec import Family
 from tvlint.ops.table import spec_of
 from tvlint.proof.insensitive import Readers, readers_of
@@ -19,15 +21,22 @@ from tvlint.proof.trouble import Trouble
 _POWERS = frozenset({"softmax", "log-softmax", "logsumexp"})
 """What is rescaled with a sum that is computed from the same operand."""
 
+_STATISTICS = ("reduce-operator", "partial-used-as-complete")
+"""What is told of a statistic that is put together over ranks as the reference does not, and of powers of what it shifts."""
+
+_VIEWS = frozenset({"identity", "view", "expand", "unsqueeze", "squeeze"})
+
 
 def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Trouble]:
     """What is told of split dimensions that a right plan may have as well."""
-    split = [trouble for trouble in derived.troubles if trouble.refutes and trouble.name == "split-dimension"]
-    if not split:
+    found = [own for own in derived.troubles if own.refutes and own.name in ("split-dimension", *_STATISTICS)]
+    if not found:
         return []
     readers, known = readers_of(plan), _computed(reference, reference.programs[0].ranks[0])
+    split = [own for own in found if own.name not in _STATISTICS]
     more = {rank for rank in {trouble.rank for trouble in split} if _computed(plan, rank) - known}
-    return [own for own in split if derived.foreign or own.rank in more or _read_again(readers, own)]
+    shifts = [own for own in found if own.name in _STATISTICS and _shifts(plan, readers, own)]
+    return [*shifts, *(own for own in split if derived.foreign or own.rank in more or _read_again(readers, own))]
 
 
 def _read_again(readers: Readers, trouble: Trouble) -> bool:
@@ -57,3 +66,45 @@ def _computed(plan: Plan, rank: int) -> Counter[str]:
         if spec is None or spec.family is Family.INDEXED:
             total[op if spec is None else spec.name] += times
     return total
+
+
+def _shifts(plan: Plan, readers: Readers, trouble: Trouble) -> bool:
+    """Whether it is told of a statistic, alike on all ranks, that shifts scores whose powers are summed afterwards."""
+    place = trouble.place
+    if isinstance(place, Communicate):
+        return place.kind is Collective.ALL_REDUCE and all(_is_shift(readers, name) for name in place.outputs)
+    if not isinstance(place, Compute) or trouble.actual or not _is(place, "exp"):
+        return False
+    common = [own for part in plan.segments.values() for own in part.operators if isinstance(own, Communicate)]
+    totals = {name for own in common if own.kind is Collective.ALL_REDUCE for name in own.outputs}
+    return any(place in after for name in totals for after in _shifted(readers, name))
+
+
+def _is_shift(readers: Readers, name: str) -> bool:
+    """Whether the value is only subtracted from scores of which powers are taken and summed."""
+    found = _shifted(readers, name)
+    return bool(found) and all(
+        any(_is(own, "exp") and isinstance(own, Compute) and _summed(readers, own) for own in after) for after in found
+    )
+
+
+def _shifted(readers: Readers, name: str) -> list[Sequence[Operator | None]]:
+    """Who reads each difference from which the value is subtracted; no one of what else is made of it."""
+    found: list[Sequence[Operator | None]] = []
+    for own in readers.get(name, ()):
+        if isinstance(own, Compute) and _is(own, "sub") and tuple(own.inputs[1:2]) == (name,) and own.inputs[0] != name:
+            found.append(readers.get(own.outputs[0], ()))
+        elif isinstance(own, Compute) and _is(own, *_VIEWS) and own.outputs:
+            found.extend(_shifted(readers, own.outputs[0]))
+        else:
+            found.append(())
+    return found
+
+
+def _summed(readers: Readers, power: Compute) -> bool:
+    return any(_is(own, "sum") for own in readers.get(power.outputs[0], ()))
+
+
+def _is(own: Operator | None, *names: str) -> bool:
+    spec = spec_of(own.op) if isinstance(own, Compute) else None
+    return spec is not None and spec.name in names

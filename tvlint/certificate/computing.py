@@ -168,7 +168,9 @@ def _parts_of_one(values: tuple[Relation, ...]) -> bool:
 def backward(run: Running, rank: Rank, own: Backward) -> None:
     """Check the gradient of a forward operator that ran before."""
     ran, kept = rank.kept.get(own.forward.outputs, (None, None))
-    if kept is None or (ran is not own.forward and not _same(ran, own.forward)):
+    if kept is None and own.forward.outputs not in _computed(run):
+        ran, kept = own.forward, _anew(run, rank, own.forward)
+    if kept is None or (ran is not own.forward and not _same(run, rank, kept, ran, own.forward)):
         raise Rejected(f"a gradient on rank {rank.number} is that of an operator that did not run before")
     operands = [operand for operand in own.forward.inputs if not isinstance(operand, Literal)]
     given: dict[int, Relation] = {}
@@ -194,9 +196,43 @@ def backward(run: Running, rank: Rank, own: Backward) -> None:
             assign(run, rank, name, value, False, True)
 
 
-def _same(one: Compute, other: Compute) -> bool:
-    same = (one.op, one.inputs, one.outputs) == (other.op, other.inputs, other.outputs)
-    return same and dict(one.attributes) == dict(other.attributes)
+def _computed(run: Running) -> frozenset[tuple[str, ...]]:
+    """The outputs of operators that the plan runs, rather than naming them for their gradients only."""
+    if "computed" not in run.memo:
+        every = (own for segment in run.plan.segments.values() for own in segment.operators)
+        run.memo["computed"] = frozenset(own.outputs for own in every if isinstance(own, Compute))
+    found: frozenset[tuple[str, ...]] = run.memo["computed"]
+    return found
+
+
+def _anew(run: Running, rank: Rank, own: Compute) -> Kept:
+    """What an operator that is written out for its gradient alone would keep, had it run on its operands as they are now."""
+    spec = spec_of(own.op)
+    if spec is None or own.in_place or spec.may_draw or spec.family is Family.RESHAPE:
+        raise Rejected(f"a gradient of `{own.op}` on rank {rank.number}, which did not run")
+    values = [read(run, rank, operand) for operand in own.inputs if not isinstance(operand, Literal)]
+    given = tuple(value for value in values if value is not None)
+    if len(given) != len(values):
+        raise Rejected(f"`{own.op}` reads a gradient that nothing makes")
+    key = ("anew", own.op, id(own.attributes), _literals(own), tuple(map(id, given)), _shapes(run, own))
+    if key not in run.memo:
+        run.memo[key] = _kept(run, own, spec, given, ())
+    kept: Kept = run.memo[key]
+    assumption = spec.assumption or kept.bound.assumption
+    if assumption:
+        run.assumptions.add(assumption)
+    return kept
+
+
+def _same(run: Running, rank: Rank, kept: Kept, one: Compute, other: Compute) -> bool:
+    """Whether the operator that is written out is the one that ran, on the same values under whatever names."""
+    same = (one.op, one.outputs, _literals(one)) == (other.op, other.outputs, _literals(other))
+    if not same or dict(one.attributes) != dict(other.attributes):
+        return False
+    if one.inputs == other.inputs:
+        return True
+    values = [read(run, rank, operand) for operand in other.inputs if not isinstance(operand, Literal)]
+    return len(values) <= len(kept.inputs) and all(a is b for a, b in zip(values, kept.inputs, strict=False))
 
 
 def _check_places(run: Running, names: Sequence[str], places: Sequence[str]) -> None:

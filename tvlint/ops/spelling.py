@@ -29,6 +29,9 @@ _RENAMED = {
 }  # fmt: skip
 """Functions of `torch` and `aten` that are another one of `torch` by its usual name."""
 
+_FUNCTIONAL = frozenset({"linear", "scaled_dot_product_attention"})
+"""Functions that take in `torch` and `aten` what they take in `torch.nn.functional`, which not all do."""
+
 HALF_TO_FLOAT = frozenset({"_softmax", "_log_softmax"})
 """Functions of `aten` whose third argument says that the result is wider."""
 
@@ -53,4 +56,5 @@ def spellings(op: str) -> tuple[str, ...]:
     if module not in ("torch", "torch.Tensor"):
         return (f"{module}.{name}",) if module else ()
     name = _RENAMED.get(name, name)
-    return tuple(f"{own}.{name}" for own in (module, "torch", "torch.Tensor", "torch.nn.functional", "torch.ops.aten"))
+    others = ("torch", "torch.Tensor", "torch.ops.aten", *(("torch.nn.functional",) if name in _FUNCTIONAL else ()))
+    return tuple(f"{own}.{name}" for own in (module, *others))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tvlint.ir.plan import Backward, Compute, Literal
 from tvlint.ops.spec import Family, UnsupportedError
+from tvlint.ops.table import spec_of
 from tvlint.proof.apply import run
 from tvlint.proof.blame import blame, tell
-from tvlint.proof.forward import checked, scaled_gradient
+from tvlint.proof.forward import checked, forward, literals, scaled_gradient
 from tvlint.proof.identities import factor_of
-from tvlint.proof.lookup import assign, incoming
+from tvlint.proof.lookup import assign, incoming, operand_value
 from tvlint.proof.machine import Machine, RankState, Saved, Slot
 from tvlint.proof.merging import ATTENTION, merge_gradient, part_gradient
 from tvlint.proof.relation import AmbiguousSumError, Value
@@ -20,7 +21,10 @@ from tvlint.proof.world import Mismatch, is_zero
 
 def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     ran, saved = rank.saved.get(operator.forward.outputs, (None, None))
-    if saved is not None and ran is not operator.forward and not same_operator(ran, operator.forward):
+    if saved is None and operator.forward.outputs not in rank.poisoned and not computes(machine, operator.forward):
+        saved = anew(machine, rank, operator)
+        ran = operator.forward
+    if saved is not None and ran is not operator.forward and not same_as_ran(machine, rank, operator, ran, saved):
         mismatch = Mismatch("other-forward", "is the gradient of an operator that differs from the one that ran", refutes=False)
         tell(machine, rank, operator, mismatch, fatal=True)
         saved = None
@@ -79,6 +83,41 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         if value != "absent":
             assert not isinstance(value, str)
             assign(machine, rank, operator, name, value, ())
+
+
+def computes(machine: Machine, forward: Compute) -> bool:
+    """Whether the plan runs an operator of these outputs, rather than naming it for its gradient only."""
+    if not machine.made:
+        own = (operator for segment in machine.plan.segments.values() for operator in segment.operators)
+        machine.made.update(operator.outputs for operator in own if isinstance(operator, Compute))
+    return forward.outputs in machine.made
+
+
+def anew(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
+    """What an operator that is written out for its gradient alone would keep, had it run on its operands as they are now."""
+    spec = spec_of(operator.forward.op)
+    if spec is None or spec.may_draw or spec.family is Family.RESHAPE:
+        return None
+    try:
+        forward(machine, rank, operator.forward)
+    except (Mismatch, UnsupportedError):
+        return None
+    return rank.saved.pop(operator.forward.outputs, (None, None))[1]
+
+
+def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> bool:
+    """Whether the operator that is written out is the one that ran, on the same values under whatever names."""
+    own = operator.forward
+    if ran is None or same_operator(ran, own):
+        return ran is not None
+    if (ran.op, ran.outputs, dict(ran.attributes), literals(ran)) != (own.op, own.outputs, dict(own.attributes), literals(own)):
+        return False
+    names = [operand for operand in own.inputs if not isinstance(operand, Literal)]
+    try:
+        values = [operand_value(machine, rank, operator, name) for name in names]
+    except Mismatch:
+        return False
+    return len(values) <= len(saved.inputs) and all(one is other for one, other in zip(values, saved.inputs, strict=False))
 
 
 def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, saved: Saved) -> None:

@@ -135,4 +135,6 @@ class Machine:
     waiting: dict[Any, dict[int, tuple[Communicate, Slot | str]]] = field(default_factory=dict)
     arrived: dict[Any, dict[int, Slot] | None] = field(default_factory=dict)
     turns: dict[tuple[int, Any], int] = field(default_factory=dict)
+    made: set[tuple[str, ...]] = field(default_factory=set)
+    """The outputs of operators that the plan runs; filled where a gradient names another one."""
     mail: dict[Any, deque[Slot | str]] = field(default_factory=dict)

@@ -1,0 +1,42 @@
+"""Kinds of parallel plans that users write are proved, certified and compute the same; with a mistake they are not proved."""
+
+from __future__ import annotations
+
+import pytest
+from oracle.compare import compare
+
+from tests.certificates import certified, objection
+from tests.kinds import sharded_data
+from tests.kinds.kind import Kind
+from tests.test_prove_attention import plans
+from tests.test_prove_text_plans import verdict_on
+from tvlint.findings import Outcome
+
+KINDS = [kind for room in (sharded_data,) for kind in room.KINDS]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_plan_that_is_right_is_proved_and_computes_the_same(kind: Kind) -> None:
+    verdict = verdict_on(kind.plan, kind.reference)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert compare(*plans(kind.reference, kind.plan)).outcome == "equal"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.normal], ids=lambda kind: kind.name)
+def test_its_certificate_holds(kind: Kind) -> None:
+    reference, parallel = plans(kind.reference, kind.plan)
+    made = certified(parallel, reference)
+    assert made is not None
+    assert objection(made, parallel, reference) == ""
+
+
+MISTAKES = [(kind, mistake) for kind in KINDS for mistake in kind.mistakes]
+
+
+@pytest.mark.parametrize(("kind", "mistake"), MISTAKES, ids=[f"{kind.name}: {new or old}" for kind, (old, new) in MISTAKES])
+def test_a_plan_with_a_mistake_is_not_proved(kind: Kind, mistake: tuple[str, str]) -> None:
+    text = kind.broken(mistake)
+    verdict = verdict_on(text, kind.reference)
+    assert verdict.outcome is not Outcome.PROVED
+    assert verdict.reasons
+    assert compare(*plans(kind.reference, text)).outcome != "equal"

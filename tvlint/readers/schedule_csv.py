@@ -103,7 +103,7 @@ class _Reading:
             return None
         stage, name, micro_batch = match.groups()
         if len(stage) > 6 or len(micro_batch) > 6:
-            self.wrong(text, location, f"has a number above {_LARGEST:,}", "number stages and micro-batches from 0")
+            self.wrong(text, location, f"has a number above {_LARGEST:,}", "number pipeline stages and micro-batches from 0")
             return None
         if name == "BW" or (self.old and name in _OLD):
             self.olds.append((text, location))

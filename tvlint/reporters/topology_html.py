@@ -8,7 +8,7 @@ from html import escape
 from tvlint.ir.configuration import Unknown
 from tvlint.reporters import topology_svg as drawing
 from tvlint.reporters.html_style import STYLE
-from tvlint.reporters.ranks import intervals
+from tvlint.reporters.ranks import describe
 from tvlint.reporters.topology_ranks import counted, examples, members
 from tvlint.reporters.topology_words import (
     alike,
@@ -25,10 +25,14 @@ from tvlint.reporters.topology_words import (
 )
 from tvlint.reporters.visible import visible
 from tvlint.topology.grid import GroupKind
-from tvlint.topology.of_plan import PlanTopology
+from tvlint.topology.of_plan import LaneSteps, PlanTopology
 from tvlint.topology.topology import StageMemory, Topology
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_MOST_ROWS = 64
+"""Rows of a list that are shown."""
+_MOST_STEPS = 200
+"""Steps of a rank that are shown."""
 _HUES = (210, 30, 140, 280, 0, 180, 55, 320, 100, 240, 15, 160)
 _OWN = (
     "".join(f"svg .k{number} {{ fill: hsl({hue} 62% 74%); }} " for number, hue in enumerate(_HUES))
@@ -169,14 +173,25 @@ def _plan(found: PlanTopology) -> str:
         named = [
             (
                 f"stage {stage.number}" if stage.number >= 0 else "no stage",
-                f"ranks {intervals(stage.ranks)}: {counted(len(stage.forward), 'forward segment')}, "
+                f"{describe(stage.ranks)}: {counted(len(stage.forward), 'forward segment')}, "
                 f"{counted(stage.operators, 'operator')}",
             )
-            for stage in found.stages[:64]
+            for stage in found.stages
         ]
-        parts.append(_card("Pipeline stages", _rows(named)))
-    lanes = [(f"ranks {intervals(lane.ranks)}", " ".join(lane.steps[:200])) for lane in found.lanes[:64] if lane.steps]
-    return "\n".join([*parts, _card("Schedule", _rows(lanes)) if lanes else ""])
+        parts.append(_card("Pipeline stages", _listed(named)))
+    lanes = [(describe(lane.ranks), _steps(lane)) for lane in found.lanes if lane.steps]
+    return "\n".join([*parts, _card("Schedule", _listed(lanes)) if lanes else ""])
+
+
+def _steps(lane: LaneSteps) -> str:
+    more = " …" if len(lane.steps) > _MOST_STEPS else ""
+    return " ".join(lane.steps[:_MOST_STEPS]) + more
+
+
+def _listed(rows: list[tuple[str, str]]) -> str:
+    """The first rows, and how many more there are."""
+    more = [("…", f"{len(rows) - _MOST_ROWS:,} more")] if len(rows) > _MOST_ROWS else []
+    return _rows([*rows[:_MOST_ROWS], *more])
 
 
 def _card(title: str, content: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tvlint.ir.configuration import Unknown
-from tvlint.reporters.ranks import intervals
+from tvlint.reporters.ranks import describe
 from tvlint.reporters.topology_lines import groups, rows
 from tvlint.reporters.topology_ranks import counted, members
 from tvlint.reporters.topology_words import shown_fact, sizes
@@ -55,7 +55,7 @@ def _stages(found: PlanTopology, width: int) -> Iterator[str]:
         name = f"stage {stage.number}" if stage.number >= 0 else "no stage"
         held = f"{counted(len(stage.forward), 'forward segment')}, {counted(stage.operators, 'operator')}"
         listed = ", ".join([*stage.forward[:4], *(["…"] if len(stage.forward) > 4 else [])])
-        yield from rows([(name, f"ranks {intervals(stage.ranks)}: {held}{f' ({listed})' if listed else ''}")], width)
+        yield from rows([(name, f"{describe(stage.ranks)}: {held}{f' ({listed})' if listed else ''}")], width)
     if len(found.stages) > MAXIMAL_LINES:
         yield f"  … {len(found.stages) - MAXIMAL_LINES:,} more"
 
@@ -66,8 +66,7 @@ def _lanes(lanes: Sequence[LaneSteps], width: int) -> Iterator[str]:
     for lane in lanes:
         merged.setdefault(lane.steps, []).extend(lane.ranks)
     for steps, ranks in list(merged.items())[:MAXIMAL_LINES]:
-        name = f"{'rank' if len(ranks) == 1 else 'ranks'} {intervals(ranks)}"
-        line = f"  {name:<18} {' '.join(steps)}"
+        line = f"  {describe(ranks):<18} {' '.join(steps)}"
         yield line if len(line) <= width else f"{line[: width - 2]} …"
     if len(merged) > MAXIMAL_LINES:
         yield f"  … {len(merged) - MAXIMAL_LINES:,} more kinds of ranks"

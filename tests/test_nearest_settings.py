@@ -131,3 +131,27 @@ def test_no_repair_is_what_stands_there() -> None:
                 offered += 1
                 assert [name for name, value in repair.items() if present[name] == value] == []
     assert offered > 6
+
+
+def test_the_model_stays_where_the_way_it_is_run_can_change() -> None:
+    (finding,) = found(num_layers=126, pipeline_model_parallel_size=8, nproc=16)
+    assert repairs(finding) == [{"pipeline-model-parallel-size": 2}]
+    assert "`--pipeline-model-parallel-size 2` (now 8)" in finding.help
+
+
+def test_no_kind_of_parallelism_is_given_up_before_the_model_is_put_right() -> None:
+    (finding,) = found(num_layers=47)
+    assert repairs(finding)[0] == {"num-layers": 48}
+
+
+def test_no_more_than_three_settings_change_at_once_where_that_is_enough() -> None:
+    changed: dict[str, int | str] = {"nproc": 12, "tensor_model_parallel_size": 8, "num_layers": 47, "global_batch_size": 63}
+    offered = [repair for finding in found(**changed) for repair in repairs(finding)]
+    assert offered
+    assert all(len(repair) <= 3 for repair in offered)
+
+
+def test_a_repair_beside_a_mistake_of_another_kind_claims_no_more_than_it_does() -> None:
+    finding = next(own for own in found(num_layers=47, fp16="") if own.rule == "layers-not-divisible-by-pp")
+    assert "no other rule breaks with" in finding.help
+    assert "all rules hold" not in finding.help

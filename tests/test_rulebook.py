@@ -81,8 +81,8 @@ def test_a_violation_stands_at_the_first_setting_and_names_the_others() -> None:
             Severity.ERROR,
             "12 attention heads do not divide over 8 tensor-parallel ranks",
             Location(HOLDER, 1, 20),
-            "use 8 or 16 heads, or a tensor-parallel size of 6 or 12; all rules hold with `--tensor-model-parallel-size 4`, or "
-            "with `--num-attention-heads 16`",
+            "use 8 or 16 heads, or a tensor-parallel size of 6 or 12; all rules hold with "
+            "`--tensor-model-parallel-size 4` (now 8)",
             (Related("`--tensor-model-parallel-size` is 8 here", Location(HOLDER, 2, 20)),),
         )
     ]

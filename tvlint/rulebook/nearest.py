@@ -17,7 +17,7 @@ from tvlint.ir.configuration import Configuration, Setting
 from tvlint.rule import Rule
 from tvlint.rulebook.expression import parse
 from tvlint.rulebook.judge import judge
-from tvlint.rulebook.sizes import LARGEST, WEIGHTS, about_sizes, adjustable, read_by
+from tvlint.rulebook.sizes import LARGEST, MODEL, WEIGHTS, about_sizes, adjustable, read_by
 from tvlint.rulebook.values import Values
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ MOST_JUDGEMENTS = 2_000
 MOST_ASKED = 24
 """So often z3 is asked for a choice in the search for one repair."""
 MOST_SHOWN = 3
+MOST_CHANGED = 3
+"""More settings are changed at once only where fewer are not enough."""
+DEAREST = 3
+"""An alternative that is so many times as large a change as the nearest is not offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,23 @@ class Change:
 
     def __str__(self) -> str:
         written = self.setting.written
-        return f"`{written} {self.value}`" if written.startswith("-") else f"`{written}: {self.value}`"
+        named = f"`{written} {self.value}`" if written.startswith("-") else f"`{written}: {self.value}`"
+        return f"{named} (now {self.setting.value})"
+
+    @property
+    def of_model(self) -> bool:
+        """Whether it changes the model, and not only how it is run."""
+        return WEIGHTS[self.setting.name] >= MODEL
+
+    @property
+    def switches_off(self) -> bool:
+        """Whether it gives up a kind of parallelism."""
+        return self.value == 1 and not self.of_model
+
+    @property
+    def odd(self) -> bool:
+        """Whether it is a size that ranks do not come in."""
+        return is_odd(self.setting.name, self.value)
 
 
 def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Sequence[Rule]) -> Iterator[tuple[Rule, str]]:
@@ -54,11 +74,15 @@ def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Seque
     Of mistakes that share settings, all have the one change that repairs them all, if there is one; else each has a change of
     its own if these together satisfy every rule; else the first one has the changes that do.
     """
-    for members in _clusters(configuration, violated):
+    clusters = _clusters(configuration, violated)
+    about = {rule.name for members in clusters for rule in members}
+    others = any(rule.name not in about for rule in violated)
+    for members in clusters:
         search = _Search(configuration, rules, members)
         found = list(search.single())
+        outcome = "no other rule breaks" if others or len(clusters) > 1 else "all rules hold"
         if found:
-            yield from ((rule, f"all rules hold with {_alternatives(found)}") for rule in members)
+            yield from ((rule, f"{outcome} with {_alternatives(found)}") for rule in members)
             continue
         alone = [
             list(_Search(configuration, rules, [rule], [own for own in members if own is not rule]).single())
@@ -72,7 +96,12 @@ def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Seque
             continue
         found = list(_Search(configuration, rules, members, more=search.touched).several())
         if found:
-            yield members[0], f"all rules hold with {_alternatives(found)}"
+            yield members[0], f"{outcome} with {_alternatives(found)}"
+
+
+def is_odd(name: str, value: int) -> bool:
+    """Whether the value of a parallel size is no power of two."""
+    return WEIGHTS[name] <= 1 and value & (value - 1) != 0
 
 
 def _alternatives(found: Sequence[tuple[Change, ...]]) -> str:
@@ -134,18 +163,27 @@ class _Search:
         """The settings of the rules that a single change broke."""
 
     def single(self) -> Iterator[tuple[Change, ...]]:
-        """For each setting the nearest value that is enough by itself; the cheapest first."""
-        found = []
+        """For each setting the nearest value that is enough by itself; the cheapest first.
+
+        The model is changed only where how it is run cannot be, short of giving up a kind of parallelism.
+        """
+        found: list[tuple[int, Change]] = []
         for name, domain in self.domains.items():
             for value in domain[1:]:
                 broken = self.fault({name: value})
                 if broken is not None:
                     self.touched |= read_by(broken)
                 else:
-                    found.append((self.cost(name, value), name, value))
+                    found.append((self.cost(name, value), Change(self.settings[name], value)))
                     break
-        for _, name, value in sorted(found)[:MOST_SHOWN]:
-            yield (Change(self.settings[name], value),)
+        if any(not change.of_model and not change.switches_off for _, change in found):
+            found = [(cost, change) for cost, change in found if not change.of_model]
+        if not all(change.odd for _, change in found):
+            found = [(cost, change) for cost, change in found if not change.odd]
+        found.sort(key=lambda own: (own[1].switches_off, own[0], own[1].setting.name))
+        for cost, change in found[:MOST_SHOWN]:
+            if cost <= DEAREST * found[0][0]:
+                yield (change,)
 
     def several(self) -> Iterator[tuple[Change, ...]]:
         """The nearest values where more than one setting has to change."""
@@ -153,7 +191,13 @@ class _Search:
             return
         from tvlint.rulebook.nearest_choice import Choices
 
-        choices = Choices(self.domains, self.cost)
+        for most in (MOST_CHANGED, MOST_SETTINGS):
+            offered = list(self._offered(Choices(self.domains, self.cost, most)))
+            if offered:
+                yield from offered
+                return
+
+    def _offered(self, choices: Choices) -> Iterator[tuple[Change, ...]]:
         for _ in range(MOST_SHOWN - 1):
             found = self._cheapest(choices)
             if not found:
@@ -224,7 +268,7 @@ class _Search:
             return 0
         factor = abs(math.log2(value / before))
         rougher = max(0.0, _twos(before) - _twos(value) - factor)
-        odd = 30 if WEIGHTS[name] <= 1 and value & (value - 1) else 0
+        odd = 30 if is_odd(name, value) else 0
         return round(WEIGHTS[name] * (10 + 20 * factor + 5 * rougher + odd - min(6, _twos(value))))
 
     def _with(self, changed: Mapping[str, int]) -> Configuration:

@@ -13,15 +13,17 @@ _LIMIT = 300_000
 class Choices:
     """Which value each setting takes: one truth value for each candidate, exactly one of them true."""
 
-    def __init__(self, domains: Mapping[str, Sequence[int]], cost: Callable[[str, int], int]) -> None:
-        """The first value of a domain is the one that is there already."""
+    def __init__(self, domains: Mapping[str, Sequence[int]], cost: Callable[[str, int], int], most: int) -> None:
+        """The first value of a domain is the one that is there already; at most `most` settings take another."""
         self._picks = {name: {value: z3.Bool(f"{name}={value}") for value in domain} for name, domain in domains.items()}
         self._stays = {name: self._picks[name][domain[0]] for name, domain in domains.items()}
+        changed = [(z3.Not(stays), 1) for stays in self._stays.values()]
         self._prices = [(pick, cost(name, value)) for name, picks in self._picks.items() for value, pick in picks.items()]
         self._solver = z3.Solver()
         self._solver.set("rlimit", _LIMIT)
         for picks in self._picks.values():
             self._solver.add(z3.PbEq([(pick, 1) for pick in picks.values()], 1))
+        self._solver.add(z3.PbLe(changed, most))
 
     def within(self, cost: int) -> dict[str, int] | None:
         """A choice that costs at most so much; None where z3 has none."""

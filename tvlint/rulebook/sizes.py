@@ -33,6 +33,9 @@ WEIGHTS: Mapping[str, float] = {
 }
 """How much of a change it is to double or halve a setting: how a model is split counts less than what the model is."""
 
+MODEL = 4.0
+"""From this weight on, a setting is about what the model is."""
+
 LARGEST = 1 << 24
 """The largest size that is changed, or changed to."""
 

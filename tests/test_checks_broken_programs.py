@@ -11,7 +11,7 @@ PROGRAMS = {
         {"missing-wait"},
         """
 mesh tp=4
-input x f32[4,8] tp:S(0)
+input x f32[16,8] tp:S(0)
 program
   g: f32[16,8] = all-gather(x, dim=0) over tp async h0 on comm
   y = gelu(g)
@@ -102,7 +102,7 @@ program ranks 0-3
         {"handle-never-waited", "unknown-handle"},
         """
 mesh tp=4
-input x f32[4,8] tp:S(0)
+input x f32[16,8] tp:S(0)
 program
   g: f32[16,8] = all-gather(x, dim=0) over tp async h0 on comm
   wait h1
@@ -112,7 +112,7 @@ program
         {"double-wait"},
         """
 mesh tp=4
-input x f32[4,8] tp:S(0)
+input x f32[16,8] tp:S(0)
 program
   g: f32[16,8] = all-gather(x, dim=0) over tp async h0
   wait h0

@@ -51,6 +51,18 @@ def derive_tensors(
     return found
 
 
+def implied_types(
+    operator: Compute | Communicate, tensors: Mapping[str, Tensor], mesh: Mesh
+) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of every result, by those of the operands; empty where they do not follow."""
+    known = [tensors[name] for name in reads(operator) if name in tensors]
+    if not known or len(known) < len(reads(operator)):
+        return []
+    if isinstance(operator, Communicate):
+        return _collective_shapes(operator, known, mesh)
+    return _shapes(operator, tensors)
+
+
 def for_every_operand(outputs: tuple[str, ...], operands: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
     """The gradients of all operands, none put in for operands of whole numbers (indices, masks) where they are left out."""
     whole = [name in tensors and tensors[name].dtype.startswith(("int", "uint", "bool")) for name in operands]
@@ -99,8 +111,7 @@ def _settle(operator: Operator, found: dict[str, Tensor], undecided: set[str], m
     known = [tensor for tensor in inputs if tensor is not None]
     if len(known) < len(inputs) or not known:
         return False
-    derive = _collective_shapes(operator, known, mesh) if isinstance(operator, Communicate) else _shapes(operator, found)
-    for name, (shape, dtype) in zip(operator.outputs, derive, strict=False):
+    for name, (shape, dtype) in zip(operator.outputs, implied_types(operator, found, mesh), strict=False):
         if name not in found:
             found[name] = Tensor(name, shape, dtype, role, gradient_of=_named_after(name, found) or source)
     return False

@@ -111,11 +111,12 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
                     group = facts.fold.declared(operator.group)
                     key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
                     way = _way(operator)
-                    if not _exchanges_tokens(operator) or (way[0] != way[1] and not held.routed):
+                    back = held.open[-1][3] == way[::-1] if held.open else False
+                    moves = way[0] != way[1] and not held.routed and not (back and held.worked)
+                    if not _exchanges_tokens(operator) or (moves and held.open):
                         tokens[output] = _passed_on(held, operator, key)
                         continue
                     words = "/".join(group.axes) or group.name or "ranks " + ",".join(map(str, group.ranks))
-                    back = held.open[-1][3] == way[::-1] if held.open else False
                     if held.open and held.open[-1][0] == key and back:
                         tokens[output] = _Tokens(held.open[:-1], held.worked, held.routed)
                     elif held.open and held.worked and back:

@@ -100,13 +100,15 @@ def _whole(plan: Plan, weight: str) -> str:
     return tensor.logical if copied and tensor is not None and tensor.region is None else weight
 
 
-def tied(plan: Plan) -> Iterator[Tied]:
+def tied(facts: Facts) -> Iterator[Tied]:
     """Weights whose gradient different operators of different programs produce, and that both update unreduced."""
+    plan = facts.plan
     owners = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
     made: dict[str, dict[int, tuple[str, int]]] = {}
     forwards: dict[tuple[str, int], str] = {}
     updates: dict[str, dict[int, tuple[str, int]]] = {}
-    touched: set[str] = set()
+    sent: set[str] = set()
+    reduced: dict[tuple[str, int], list[Group]] = {}
     for number, program in enumerate(plan.programs):
         for name in dict.fromkeys(step.segment for step in program.steps):
             segment = plan.segments.get(name)
@@ -123,18 +125,36 @@ def tied(plan: Plan) -> Iterator[Tied]:
                     for weight in overwritten(operator):
                         updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
                 elif isinstance(operator, ReduceGradients):
-                    touched.update(_whole(plan, weight) for weight in operator.weights)
-                elif isinstance(operator, (Communicate, Send)):
-                    touched.update(owners[read] for read in reads(operator) if read in owners)
+                    for weight in operator.weights:
+                        reduced.setdefault((_whole(plan, weight), number), []).append(operator.group)
+                elif isinstance(operator, Communicate):
+                    for weight in {owners[read] for read in reads(operator) if read in owners}:
+                        reduced.setdefault((weight, number), []).append(operator.group)
+                elif isinstance(operator, Send):
+                    sent.update(owners[read] for read in reads(operator) if read in owners)
     for weight, places in made.items():
         both = [number for number in places if number in updates.get(weight, {})]
-        if weight in touched or len(both) < 2:
+        if weight in sent or len(both) < 2 or _across(facts, weight, both, reduced):
             continue
         first = both[0]
         other = next((number for number in both[1:] if forwards[places[number]] != forwards[places[first]]), None)
         if other is not None:
             ranks = plan.programs[first].ranks, plan.programs[other].ranks
             yield Tied(weight, *ranks, updates[weight][other], places[other])
+
+
+def _across(facts: Facts, weight: str, programs: list[int], reduced: dict[tuple[str, int], list[Group]]) -> bool:
+    """Whether the gradient of `weight` is reduced over a group with ranks of several of the `programs`."""
+    of = {rank: number for number in programs for rank in facts.plan.programs[number].ranks}
+    for number in programs:
+        first = facts.plan.programs[number].ranks[:1]
+        for group in reduced.get((weight, number), ()):
+            if not group.ranks and not group.axes and not group.name:
+                return True
+            members = {each for rank in first for each in facts.fold.members(group, rank)}
+            if len({of[member] for member in members if member in of}) > 1 or not members & of.keys():
+                return True
+    return False
 
 
 def averaged(facts: Facts) -> Iterator[Tied]:

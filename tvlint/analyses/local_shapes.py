@@ -64,8 +64,12 @@ def whole_shape(mesh: Mesh, local: tuple[int, ...], placements: Mapping[str, Pla
     """The shape of the value of which every rank holds `local`; None where it does not follow."""
     shape = list(local)
     for axis, placement in placements.items():
-        if isinstance(placement, Shard):
-            if not -len(shape) <= placement.dim < len(shape) or placement.order:
-                return None
-            shape[placement.dim] *= mesh.axis_size(axis)
+        if not isinstance(placement, Shard):
+            continue
+        if not -len(shape) <= placement.dim < len(shape):
+            return None
+        own = {len(pieces) for pieces in placement.order}
+        if own and (len(own) > 1 or 0 in own or shape[placement.dim] % min(own)):
+            return None
+        shape[placement.dim] *= mesh.axis_size(axis)
     return tuple(shape) if all(size < 2**62 for size in shape) else None

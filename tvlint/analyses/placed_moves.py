@@ -18,6 +18,7 @@ from tvlint.ir.ranks import describe
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 _REDUCES = frozenset({"allreduce-of-shards", "doubled-allreduce", "reduce-scatter-of-replicated"})
+_GATHERS = frozenset({"wrong-gather-dim", "gather-of-unsharded"})
 
 
 def communicate(walk: Walk, operator: Communicate) -> None:
@@ -57,11 +58,21 @@ def communicate(walk: Walk, operator: Communicate) -> None:
                 on[axis], rule = Replicate(), ""
             if rule:
                 reduce = "" if rule == "missing-allreduce" else operator.reduce or "sum"
-                walk.say(rule, source, axis, operator.kind.value, reduce)
+                over = _sharded_over(value, operator, rank, others) if rule in _GATHERS else ""
+                walk.say(rule, source, axis, operator.kind.value, reduce, wants=over)
         origin = {axis: place for axis, place in value.origin.items() if isinstance(on.get(axis), Partial)}
         walk.store(name, on, origin)
     for name in operator.outputs[len(operator.inputs) :]:
         walk.store(name, {axis: Replicate() for axis in axes or ()} if operator.kind is Collective.BROADCAST else {}, {})
+
+
+def _sharded_over(value: Placed, operator: Communicate, rank: int, axes: list[str]) -> str:
+    """The one of `axes` over which the value is split along the dimension that is gathered; empty: none."""
+    if operator.dim is None or not -rank <= operator.dim < rank:
+        return ""
+    dim = operator.dim % rank
+    split = [axis for axis in axes if isinstance(on := value.on.get(axis), Shard) and on.dim % rank == dim]
+    return split[0] if len(split) == 1 else ""
 
 
 def _may_average(walk: Walk, name: str) -> bool:

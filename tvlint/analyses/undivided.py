@@ -21,7 +21,8 @@ class Remainder:
 
 
 def remainders(plan: Plan) -> Iterator[Remainder]:
-    """Tensors whose local shape is that of a whole which does not divide; of weights and inputs where there are any.
+    """Tensors whose local shape is that of a whole which does not divide, rounded down or up; of weights and inputs where
+    there are any.
 
     Shards that are given with another local shape, or with one of their own on some ranks, are unequal on purpose.
     """
@@ -49,7 +50,14 @@ def _undivided(plan: Plan, tensor: Tensor) -> Undivided | None:
         shape, what = floored_shape(plan.mesh, tensor.whole, tensor.placements)
     except ValueError:
         return None
-    return what if shape == tensor.shape else None
+    if what is None or shape == tensor.shape:
+        return what
+    rounded = list(tensor.whole)
+    rounded[what.dim] += -what.length % what.pieces
+    try:
+        return what if floored_shape(plan.mesh, tuple(rounded), tensor.placements)[0] == tensor.shape else None
+    except ValueError:
+        return None
 
 
 def _places(plan: Plan) -> dict[str, tuple[str, int, bool]]:

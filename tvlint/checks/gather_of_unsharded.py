@@ -18,8 +18,10 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
-    return f"{defect.operator} gathers `{defect.name}` over `{defect.axis}`, where every rank holds the whole value"
+    other = f"; the dimension is split over the axis `{defect.wants}`" if defect.wants else ""
+    return f"{defect.operator} gathers `{defect.name}` over `{defect.axis}`, where every rank holds the whole value{other}"
 
 
-def _help(_: Defect) -> str:
-    return "remove the gather, or gather over the axis on which the value is sharded"
+def _help(defect: Defect) -> str:
+    over = f"`{defect.wants}`" if defect.wants else "the axis on which the value is sharded"
+    return f"remove the gather, or gather over {over}"

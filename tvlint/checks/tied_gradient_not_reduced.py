@@ -13,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Weights that several pipeline stages update, each with its own gradient."""
-    for found in facts.derived("tied gradients", lambda: tuple(tied(facts.plan))):
+    for found in facts.derived("tied gradients", lambda: tuple(tied(facts))):
         yield _finding(facts, found)
 
 

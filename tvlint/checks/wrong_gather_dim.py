@@ -18,11 +18,12 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
+    other = f"; the dimension is split over the axis `{defect.wants}`" if defect.wants else ""
     return (
         f"{defect.operator} joins `{defect.name}` along another dimension than it is "
-        f"split over `{defect.axis}`: it is {defect.has}"
+        f"split over `{defect.axis}`: it is {defect.has}{other}"
     )
 
 
-def _help(_: Defect) -> str:
-    return "gather along the dimension that is sharded"
+def _help(defect: Defect) -> str:
+    return "gather along the dimension that is sharded" + (f", or over `{defect.wants}`" if defect.wants else "")

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     report, _ = check(Candidates((options.file,), frozenset({options.file})), rules, rules, settings)
     drawn = summary(ScheduleFacts(schedule, settings.activation_budget))
     write(wanted, lambda output: _written(drawn, report, output, options))
-    _mention(report, options.file)
+    _mention(report, options)
     return exit_code(report, settings.fail_on)
 
 
@@ -59,6 +59,11 @@ def _written(drawn: Summary, report: Report, output: Output, options: argparse.N
     return schedule_text.write(drawn, width(40, 1000, 160), colored(options.color) and not output.path)
 
 
-def _mention(report: Report, path: str) -> None:
-    if report.findings:
-        note(f"{tally.summary(report)}; `tvlint check {path}` shows them")
+def _mention(report: Report, options: argparse.Namespace) -> None:
+    """Says that there are findings, and those that no other command gives."""
+    if not report.findings:
+        return
+    note(f"{tally.summary(report)}; `tvlint check {options.file}` shows them")
+    for finding in report.findings if options.budget is not None else ():
+        if finding.rule == "schedule-over-activation-budget":
+            note(f"{finding.severity.value}: {finding.message} [{finding.rule}]")

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from tvlint.analyses.derived_tensors import derive_tensors, for_every_operand, link_gradients
+from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.own_types import with_own_types
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
@@ -105,6 +106,13 @@ def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any], at: At) 
         for axis, own in value["placements"].items():
             builder.axis(axis, ((at, "placements"), axis))
             placements[axis] = _placement(own)
+    shape = integers(value["shape"])
+    whole = integers(value["whole"]) if "whole" in value else None
+    if placements is not None and whole is None:
+        whole = whole_shape(builder.mesh, shape, placements)
+        if whole is None:
+            message = "the shape of the whole value does not follow from the placements"
+            raise FormError(message, (at, "placements"), "say `whole`")
     part = integers(value.get("part", (0, 1)))
     if part[0] >= part[1]:
         raise FormError(f"part {part[0]} of {part[1]}, counted from 0", (at, "part"))
@@ -113,8 +121,7 @@ def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any], at: At) 
         if low > high:
             raise FormError(f"an interval from {low} to {high}", ((at, "region"), index))
     return Tensor(
-        name, integers(value["shape"]), value["dtype"], Role(value["role"]), value.get("logical", ""),
-        integers(value["whole"]) if "whole" in value else None,
+        name, shape, value["dtype"], Role(value["role"]), value.get("logical", ""), whole,
         tuple((int(low), int(high)) for low, high in region) if region is not None else None, (part[0], part[1]), placements,
         value.get("gradient_of", ""), value.get("gradient", ""), value.get("requires_grad", False), value.get("storage", ""),
     )  # fmt: skip

@@ -177,9 +177,9 @@ class Draft:
                 f"`{name}` is {tensor.dtype}{list(tensor.shape)} on a rank here, {first.dtype}{list(first.shape)} in {where}",
                 "a name has one local shape, but in a program that declares it anew", index,
             )  # fmt: skip
-        if tensor == first or (open_role and _is_bare(tensor)):
+        if tensor == first or (open_role and is_bare(tensor)):
             return
-        if _is_bare(first) and name in self.open_roles:
+        if is_bare(first) and name in self.open_roles:
             self.tensors[name] = tensor
             self.open_roles.discard(name)
             if open_role:
@@ -204,7 +204,7 @@ class Draft:
         if open_role and (other is None or other.header is not None):
             return False
         if (first.shape, first.dtype) == (tensor.shape, tensor.dtype) and (first.region is None or tensor.region is None):
-            if _is_bare(tensor):
+            if is_bare(tensor):
                 section.own[tensor.name] = tensor
             return False
         if not open_role and (tensor == first or tensor.role is not first.role):
@@ -217,5 +217,6 @@ class Draft:
             self.no_gradient.add(name)
 
 
-def _is_bare(tensor: Tensor) -> bool:
+def is_bare(tensor: Tensor) -> bool:
+    """Whether nothing but the local shape and dtype is said."""
     return tensor == Tensor(tensor.name, tensor.shape, tensor.dtype, tensor.role)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tvlint.analyses.derived_tensors import derive_tensors, for_every_operand, link_gradients
 from tvlint.analyses.implicit_segments import implicit_segments, reads, signature
 from tvlint.analyses.local_shapes import whole_shape
+from tvlint.analyses.operands import writes
 from tvlint.analyses.own_types import with_own_types
 from tvlint.ir.plan import (
     Backward,
@@ -20,7 +21,7 @@ from tvlint.ir.plan import (
     Step,
     Tensor,
 )
-from tvlint.readers.plan_text_draft import Draft, Section
+from tvlint.readers.plan_text_draft import Draft, Section, is_bare
 from tvlint.readers.plan_text_lexer import nearest
 from tvlint.readers.plan_text_operators import PendingBackward
 from tvlint.readers.plan_text_sections import Run
@@ -33,6 +34,7 @@ def assemble(draft: Draft) -> Plan:
     sections = [*draft.segments.values(), *draft.programs]
     operators = _resolve(draft, sections)
     everything = [operator for section in sections for operator in _operators(operators[id(section)])]
+    _set_apart(draft, sections, operators)
     tensors = derive_tensors(draft.tensors, frozenset(draft.open_roles), everything, draft.mesh)
     _claim_outputs(draft, tensors)
     _link(draft, tensors)
@@ -57,6 +59,45 @@ def assemble(draft: Draft) -> Plan:
 
 def _operators(items: list[Operator | Step | int]) -> list[Operator]:
     return [item for item in items if not isinstance(item, Step | int)]
+
+
+def _set_apart(draft: Draft, sections: list[Section], operators: dict[int, list[Operator | Step | int]]) -> None:
+    """Keep an annotation to the programs that run it where other programs produce the name with another type."""
+    makers: dict[str, list[Section]] = {}
+    for section in sections:
+        for operator in _operators(operators[id(section)]):
+            for name in writes(operator):
+                makers.setdefault(name, []).append(section)
+    noted = {
+        name: section for name, section in draft.declared_in.items()
+        if section is not None and name in draft.open_roles and is_bare(draft.tensors[name])
+        and any(maker is not section for maker in makers.get(name, ()))
+    }  # fmt: skip
+    if not noted:
+        return
+    given = {name: tensor for name, tensor in draft.tensors.items() if name not in noted}
+    elsewhere = [
+        operator for section in sections for operator in _operators(operators[id(section)])
+        if all(noted.get(name) is not section for name in writes(operator))
+    ]  # fmt: skip
+    derived = derive_tensors(given, frozenset(draft.open_roles - noted.keys()), elsewhere, draft.mesh)
+    for name, section in noted.items():
+        tensor, other = draft.tensors[name], derived.get(name)
+        if other is None or (other.shape, other.dtype) == (tensor.shape, tensor.dtype):
+            continue
+        running = [program for program in draft.programs if program is section or _runs(program, section)]
+        if not running or any(maker is not section and (maker is program or _runs(program, maker))
+                              for program in running for maker in makers[name]):
+            continue
+        for program in running:
+            program.own.setdefault(name, tensor)
+        draft.tensors[name] = replace(tensor, shape=other.shape, dtype=other.dtype)
+
+
+def _runs(program: Section, segment: Section) -> bool:
+    """Whether `program` runs `segment`."""
+    name = segment.header.name if segment.header is not None else ""
+    return bool(name) and any(isinstance(item, Run) and item.step.segment == name for item in program.items)
 
 
 def _resolve(draft: Draft, sections: list[Section]) -> dict[int, list[Operator | Step | int]]:

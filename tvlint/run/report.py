@@ -13,6 +13,7 @@ from tvlint import __version__
 from tvlint.findings import Report
 from tvlint.reporters.context import Context
 from tvlint.rule import Rule
+from tvlint.run.json_places import with_lines
 from tvlint.run.outputs import Output, write_all
 
 _FOR_PEOPLE = ("text", "concise")
@@ -25,6 +26,7 @@ def write_report(
     """Write the report to every output; raises `OutputError` where one cannot be written."""
     here = Path.cwd()
     root = _repository(here)
+    report = with_lines(report)
 
     def text_of(output: Output) -> str:
         people = output.format in _FOR_PEOPLE or root == here

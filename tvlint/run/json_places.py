@@ -1,0 +1,70 @@
+"""Lines for places in JSON that are known only by their pointer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from tvlint.findings import Report
+from tvlint.ir.location import Location
+
+_LARGEST = 256 << 20
+"""Bytes of the largest file that is read again for the lines of what is said of it."""
+
+
+def with_lines(report: Report) -> Report:
+    """The report, every place in a JSON plan with the line and column at which its pointer leads."""
+    wanted: dict[str, set[Location]] = {}
+    for place in _places(report):
+        if place.line is None and place.pointer.startswith("/"):
+            wanted.setdefault(place.path, set()).add(place)
+    known: dict[Location, Location] = {}
+    for path, places in wanted.items():
+        known |= _located(path, places)
+    seen: Report = _moved(report, known) if known else report
+    return seen
+
+
+def _located(path: str, places: set[Location]) -> dict[Location, Location]:
+    from tvlint.readers import plan_json
+
+    try:
+        if os.path.getsize(path) > _LARGEST:
+            return {}
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, ValueError):
+        return {}
+    if not plan_json.recognise(text):
+        return {}
+    lines = plan_json.locate(text, places)
+    return {place: lines[place.pointer] for place in places if place.pointer in lines}
+
+
+def _places(item: Any) -> Iterator[Location]:
+    if isinstance(item, Location):
+        yield item
+    elif isinstance(item, tuple):
+        for part in item if not item or is_dataclass(item[0]) else ():
+            yield from _places(part)
+    elif is_dataclass(item) and not isinstance(item, type):
+        for field in fields(item):
+            yield from _places(getattr(item, field.name))
+
+
+def _moved(item: Any, known: dict[Location, Location]) -> Any:
+    if isinstance(item, Location):
+        return known.get(item, item)
+    if isinstance(item, tuple):
+        return tuple(_moved(part, known) for part in item) if item and is_dataclass(item[0]) else item
+    if not is_dataclass(item) or isinstance(item, type):
+        return item
+    changes = {}
+    for field in fields(item):
+        old = getattr(item, field.name)
+        new = _moved(old, known)
+        if new is not old and new != old:
+            changes[field.name] = new
+    return replace(item, **changes) if changes else item

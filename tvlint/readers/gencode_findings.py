@@ -13,6 +13,7 @@ from tvlint.ir.plan import Collective, Communicate
 from tvlint.readers.gencode_built import Built
 from tvlint.readers.gencode_records import ClearGradients, Execute, Load, RankFile, RunBackward
 from tvlint.readers.gencode_reductions import error, flags, reducer_groups, reducers, unreduced, waits
+from tvlint.readers.gencode_replicated import replicated
 from tvlint.readers.gencode_slices import of_the_graph, slices
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def findings(folder: Folder) -> Iterator[Finding]:
         yield from flags(file)
     if folder.parameters is not None:
         yield from of_the_graph(folder.files, folder.parameters)
+    yield from replicated(folder.built)
     for built in builds:
         yield from _undefined(built)
         yield from _peers(built)

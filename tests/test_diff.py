@@ -187,3 +187,48 @@ def test_outside_a_repository_only_files_are_compared(here: Path, capsys: pytest
     code, _, err = tvlint(capsys, "main")
     assert code == 2
     assert "`main` is neither a file nor a revision of a git repository here" in err
+
+
+BLOCK = """ENV_VARS:
+  CUDA_DEVICE_MAX_CONNECTIONS: {connections}
+MODEL_ARGS:
+  --pipeline-model-parallel-size: {pp}
+  --micro-batch-size: 1
+  --global-batch-size: 64
+  --num-layers: 8
+"""
+
+
+def test_without_a_number_of_ranks_both_versions_are_compared_on_as_many(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "a.yaml").write_text(BLOCK.format(connections=1, pp=4))
+    (here / "b.yaml").write_text(BLOCK.format(connections=32, pp=2))
+    out = " ".join(tvlint(capsys, "a.yaml", "b.yaml")[1].split())
+    assert "CUDA_DEVICE_MAX_CONNECTIONS 1 -> 32" in out
+    assert "minimum world size 4 -> 2" in out
+    assert "micro batches on 4 ranks 64 -> 32" in out
+    assert " world size 4 -> 2" not in out.replace("minimum world size", "")
+
+
+def test_values_that_neither_version_tells_are_not_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp="$1").replace("--num-layers", "--no-bias-gelu-fusion --num-layers"))
+    (here / "b.sh").write_text(
+        "# moved\n" + SCRIPT.format(tp="$1").replace("--num-layers", "--no-masked-softmax-fusion --num-layers")
+    )
+    out = " ".join(tvlint(capsys, "a.sh", "b.sh")[1].split())
+    assert "--no-masked-softmax-fusion not given -> given" in out
+    assert "--no-bias-gelu-fusion given -> not given" in out
+    assert "--tensor-model-parallel-size" not in out
+    assert "?" not in out
+
+
+def test_launches_are_compared_in_their_order_though_lines_move(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (SCRIPT.format(tp=2).replace("--num-layers 8", f"--num-layers {layers}") for layers in (8, 24))
+    (here / "a.sh").write_text(first + "\n" + second)
+    (here / "b.sh").write_text(
+        "# one\n" * (first.count("\n") + 1) + first + "\n" + second.replace("--num-layers 24", "--num-layers 26")
+    )
+    out = tvlint(capsys, "a.sh", "b.sh")[1]
+    assert "24 -> 26" in " ".join(out.split())
+    assert "8 -> 24" not in " ".join(out.split())

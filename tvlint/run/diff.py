@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tvlint.findings import Comparison, Difference, Finding, NotEvaluated, Problem, Report
-from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.findings import Comparison, Finding, NotEvaluated, Problem, Report
+from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
 from tvlint.rule import Rule, RuleKind
-from tvlint.rulebook.change import changes, written
-from tvlint.rulebook.functions import show
+from tvlint.rulebook.change import changes
 from tvlint.run.check import as_project_says, as_stated
+from tvlint.run.comparison import compared
 from tvlint.run.ignores import RULE, silence
 from tvlint.run.project import Project
-from tvlint.run.topology import configuration_topology
 from tvlint.run.world_size import stated
-from tvlint.topology.topology import Topology, facts
 
-_BYTES = frozenset({"most_weights_per_rank", "most_gradients_per_rank", "most_optimizer_per_rank"}) | {
-    "most_activations_per_rank",
-    "most_total_per_rank",
-}
-_WRITTEN = frozenset({"tp", "pp", "cp", "ep", "dp", "expert_pp"})
-"""Sizes that a setting gives, or that have another name besides."""
-_NAMES = {
-    "most_parameters_per_rank": "parameters on the fullest rank",
-    "most_weights_per_rank": "weights on the fullest rank",
-    "most_gradients_per_rank": "gradients on the fullest rank",
-    "most_optimizer_per_rank": "optimizer state on the fullest rank",
-    "most_activations_per_rank": "activations on the fullest rank",
-    "most_total_per_rank": "memory on the fullest rank",
-    "bubble": "pipeline bubble",
-}
+LINE = re.compile(r"line \d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +62,7 @@ def diff(
         checked=tuple(said.checked),
         comparisons=tuple(said.comparisons),
     )
-    return report, tuple(said.notes)
+    return report, tuple(dict.fromkeys(said.notes))
 
 
 def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
@@ -99,7 +84,7 @@ def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: 
                 said.findings.append(place.of_finding(result))
             else:
                 said.not_evaluated.append(replace(result, location=place.of(result.location)))
-        comparison = _comparison(old, new, pair.name)
+        comparison = compared(old, new, pair.name)
         if comparison.written or comparison.follows:
             said.comparisons.append(comparison)
 
@@ -143,10 +128,11 @@ def _read(path: str, name: str, said: _Said) -> Document | None:
 
 
 def _paired(before: Document, after: Document, path: str, said: _Said) -> Iterator[tuple[Configuration, Configuration]]:
-    """The configurations of the same section; by order where no section has the same name."""
+    """The configurations of the same section; by order where none has the same name, or all are named after lines."""
     old = {own.section: own for own in before.configurations}
     new = {own.section: own for own in after.configurations}
-    if not set(old) & set(new) and len(before.configurations) == len(after.configurations):
+    by_line = all(LINE.fullmatch(section) for section in (*old, *new))
+    if len(before.configurations) == len(after.configurations) and (by_line or not set(old) & set(new)):
         yield from zip(before.configurations, after.configurations, strict=True)
         return
     for section, own in new.items():
@@ -155,47 +141,6 @@ def _paired(before: Document, after: Document, path: str, said: _Said) -> Iterat
         else:
             said.notes.append(f"`{path}`: the configuration `{section}` is new; there is nothing to compare it with")
     said.notes.extend(f"`{path}`: the configuration `{section}` is gone" for section in old if section not in new)
-
-
-def _comparison(before: Configuration, after: Configuration, path: str) -> Comparison:
-    changed = written(before, after)
-    names = {name for name, _, _ in changed}
-    lines = tuple(Difference(_written(old, new), _given(old), _given(new)) for _, old, new in changed)
-    old_facts, new_facts = (_facts(own) for own in (before, after))
-    follows = tuple(
-        Difference(_NAMES.get(name, name.replace("_", " ")), _shown(name, old_facts.get(name)), _shown(name, value))
-        for name, value in new_facts.items()
-        if value != old_facts.get(name) and name not in names | _WRITTEN and not isinstance(value, Unknown)
-    )
-    return Comparison(path, after.section, lines, tuple(own for own in follows if own.before != own.after))
-
-
-def _facts(configuration: Configuration) -> dict[str, object]:
-    topology = configuration_topology(configuration)
-    return dict(facts(topology)) if isinstance(topology, Topology) else {}
-
-
-def _written(old: Setting | None, new: Setting | None) -> str:
-    setting = new or old
-    return setting.written if setting is not None else ""
-
-
-def _given(setting: Setting | None) -> str:
-    if setting is None:
-        return ""
-    return setting.value.reason if isinstance(setting.value, Unknown) else show(setting.value)
-
-
-def _shown(name: str, value: object) -> str:
-    if isinstance(value, Unknown) or value is None:
-        return "?"
-    if name in _BYTES and isinstance(value, int):
-        return f"{value / (1 << 30):.1f} GiB"
-    if name == "bubble" and isinstance(value, float):
-        return f"{value:.1%}"
-    if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def same_named(before: Path, after: Path) -> tuple[FilePair, ...]:

@@ -279,3 +279,37 @@ def test_a_norm_of_norms_is_not_refuted_and_a_sum_of_norms_is() -> None:
     assert verdict_on(with_backward(right), with_backward(NORM)).outcome is Outcome.UNKNOWN
     wrong = split.replace("l:", "n = all-reduce(m) over tp\nl:")
     assert verdict_on(with_backward(wrong), with_backward(NORM)).outcome is Outcome.REFUTED
+
+
+ZIGZAG_ALONE = """
+weight wk f32[4,4]
+input x f32[2,8,4]
+loss l
+program
+  k = linear(x, wk)
+  o = scaled_dot_product_attention(k, k, k, is_causal=True)
+  l: f32[1] = sum(o)
+  do = backward l (grad(l))
+  dk, dk, dk = backward o (do)
+  _, grad(wk) = backward k (dk)
+"""
+
+
+def zigzag(rank: int) -> str:
+    """Rank r holds pieces r and 3 - r of four, so that those of the second kind are gathered in reverse."""
+    lines = [f"program cp={rank}"]
+    for name, piece in (("a", rank), ("b", 3 - rank)):
+        lines.append(f"input x{name} f32[2,2,4] region [0:2,{2 * piece}:{2 * piece + 2},0:4] of x[2,8,4]")
+        lines += [f"k{name} = linear(x{name}, wk)", f"g{name} = all-gather(k{name}, dim=1) over cp"]
+    lines += ["b1: f32[2,2,4], b0: f32[2,2,4] = split(gb, 2, dim=1)", "kf = cat([ga, b0, b1], dim=1)"]
+    for name, piece in (("a", rank), ("b", 3 - rank)):
+        place = f"query_start={2 * piece}, query_stop={2 * piece + 2}, key_start=0, key_stop=8"
+        lines.append(f"o{name} = scaled_dot_product_attention(k{name}, kf, kf, is_causal=True, {place})")
+        lines.append(f"s{name}: f32[1] = sum(o{name})")
+    return "\n  ".join([*lines, "s = add(sa, sb)", "l: f32[1] = all-reduce(s) over cp"]) + "\n"
+
+
+def test_pieces_that_are_gathered_in_reverse_and_then_put_in_order_are_not_told_to_be_out_of_order() -> None:
+    text = "mesh cp=2\nweight wk f32[4,4]\nloss l\n" + zigzag(0) + zigzag(1)
+    told = {reason.name: reason.refutes for reason in verdict_on(text, ZIGZAG_ALONE).reasons}
+    assert told["pieces-out-of-order"] is False

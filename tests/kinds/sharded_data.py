@@ -73,7 +73,7 @@ KINDS = (
     Kind(
         "gathered again under another name",
         _ONE,
-        _GATHERED_AGAIN.replace("AGAIN", "again"),
+        _GATHERED_AGAIN.replace("AGAIN", "again").replace("loss l", "tensor again f32[2,8]\nloss l"),
         (("of again = linear(a, g2)", "of again = linear(h, g2)"),),
     ),
     taped(

@@ -14,6 +14,9 @@ from tvlint.ir.plan import Compute, Literal, Operator, Plan, Send
 from tvlint.ops.spec import Call, Family, UnsupportedError
 from tvlint.ops.table import spec_of
 
+_CUTS = frozenset({"split", "narrow", "slice", "index", "select", "unbind"})
+"""Operators that take pieces of a dimension, which may be put together in the right order afterwards."""
+
 Readers: TypeAlias = Mapping[str, Sequence["Operator | None"]]
 """The operators that read each tensor; None for a run that hands it on by another name."""
 
@@ -68,6 +71,8 @@ def _made(plan: Plan, operator: Operator | None, name: str, dim: int) -> list[tu
     except UnsupportedError:
         return None
     index = bound.operands[0][dim] if dim < len(bound.operands[0]) else ""
+    if index in bound.whole and spec.name in _CUTS:
+        return []
     if not index or (index in bound.whole and bound.splits.get(index) != "max") or spec.family is not Family.INDEXED:
         return None
     return [

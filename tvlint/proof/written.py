@@ -1,9 +1,11 @@
 """A normal form in which it makes no difference whether attention, a softmax or a loss is one operator or written out.
 
-With `z = c q k^T` and `p = softmax(z)`, attention is `p v`. For the gradient `g` of its result that of `v` is `p^T g`; with
-`dz` for what the softmax makes of `g v^T`, those of `q` and `k` are `c dz k` and `c dz^T q`. The gradient of `x` in `x - m` and
-`x + m` is that of the result, where `x` is not repeated. All gradients are linear in those of the result, so that a constant
-factor may stand before or behind them.
+With `z = c q k^T`, to which a mask of numbers is added if there is one, and `p = softmax(z)`, attention is `p v`. For the
+gradient `g` of its result that of `v` is `p^T g`; with `dz` for what the softmax makes of `g v^T`, those of `q` and `k` are
+`c dz k` and `c dz^T q`, and that of the mask is `dz`, summed over the dimensions that the mask lacks. A query that a mask of
+minus infinity leaves no key is zero in one operator and not a number in several: that there is none is an assumption. The
+gradient of `x` in `x - m` and `x + m` is that of the result, where `x` is not repeated. All gradients are linear in those of
+the result, so that a constant factor may stand before or behind them.
 """
 
 from __future__ import annotations
@@ -12,9 +14,17 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tvlint.proof.identities import summed, term_of
-from tvlint.proof.products import NONE, Constant, bare, constant_of, normal_product, product, times
+from tvlint.proof.products import NONE, Constant, bare, constant_of, normal_product, product, renumbered, times
 from tvlint.proof.softmaxes import RULES, Head, Operands, Rule, softmax, softmax_gradient, without_powers
 from tvlint.proof.terms import GRADIENT_SUM, Terms
+
+_KEEP_NUMBERS = frozenset(
+    {"add", "sub", "mul", "div", "neg", "view", "permute", "transpose", "unsqueeze", "squeeze", "expand", "times", "index",
+     "narrow", "slice", "select"}
+)  # fmt: skip
+"""Operators that make of numbers that are not whole others that are not."""
+
+SEES = "every query of attention that is written out with a mask sees a key"
 
 ATTENTION = "scaled-dot-product-attention"
 _G = (0, (0,))
@@ -64,8 +74,10 @@ def _root(size: int) -> Constant:
     return 1, Fraction(1, size)
 
 
-def _scores(terms: Terms, head: Head, operands: Operands, names: Sequence[Sequence[int]]) -> tuple[int, Constant] | None:
-    """The scores of attention to keys, and the constant in them."""
+def _scores(
+    terms: Terms, head: Head, operands: Operands, names: Sequence[Sequence[int]], mask: tuple[int, Sequence[int]] | None
+) -> tuple[int, Constant] | None:
+    """The scores of attention to keys, with the mask that is added to them, and the constant in them."""
     causal, scale = head[2]
     query, key = names[0], names[1]
     constant = _root(terms.shape[operands[0]][-1]) if scale is None else constant_of(scale)
@@ -73,36 +85,71 @@ def _scores(terms: Terms, head: Head, operands: Operands, names: Sequence[Sequen
         return None
     rows = (*query[:-1], key[-2])
     found = times(terms, product(terms, (operands[0], query), (operands[1], key), rows), constant)
-    return found, constant
+    if mask is None:
+        return found, constant
+    if not _is_of_numbers(terms, mask[0]):
+        return None
+    terms.assumptions.add(SEES)
+    (one, left), (other, right) = sorted(((found, tuple(rows)), (mask[0], tuple(mask[1]))))
+    pattern = (*renumbered(left, right, rows), (), (), ())
+    return terms.term(("add", 0, (1,), pattern, ()), (one, other), terms.shape[found], terms.slot[found]), constant
+
+
+def _is_of_numbers(terms: Terms, term: int) -> bool:
+    """Whether the elements are numbers that are not whole, so that a mask is one to add and not one of flags."""
+    head, operands = terms.keys[term], terms.operands[term]
+    if head[0] in ("weight", "buffer", "input"):
+        return str(head[2]).startswith(("float", "bfloat"))
+    known = operands[1:2] if head[0] == "embedding" else operands if head[0] in _KEEP_NUMBERS else ()
+    return bool(known) and all(_is_of_numbers(terms, own) for own in known)
 
 
 def _of_attention(terms: Terms, head: Head, operands: Operands) -> int | None:
-    if head[1] != 0 or len(operands) != 3 or len(head[2]) != 2:
+    if head[1] != 0 or len(operands) not in (3, 4) or len(head[2]) != 2:
         return None
-    names = head[3][:4]
-    scores = _scores(terms, head, operands, names)
+    names, result = head[3][: len(operands)], head[3][len(operands)]
+    scores = _scores(terms, head, operands, names, (operands[3], names[3]) if len(operands) == 4 else None)
     if scores is None:
         return None
     rows = (*names[0][:-1], names[1][-2])
-    return product(terms, (softmax(terms, scores[0], len(rows) - 1), rows), (operands[2], names[2]), names[3])
+    return product(terms, (softmax(terms, scores[0], len(rows) - 1), rows), (operands[2], names[2]), result)
 
 
 def _of_attention_gradient(terms: Terms, head: Head, operands: Operands) -> int | None:
-    """Operands are the gradient of the result, queries and keys, and values too where the gradient is not that of values."""
+    """Operands are the gradient of the result, queries, keys, values where the gradient is not that of values, and a mask."""
     position = head[1][0] if len(head[1]) == 2 and head[1][1] == (0,) else -1
-    if len(head[2]) != 2 or (position, len(operands)) not in ((0, 4), (1, 4), (2, 3)):
+    least = 3 if position == 2 else 4
+    if len(head[2]) != 2 or not 0 <= position <= 3 or len(operands) not in (least, least + 1):
         return None
     given, query, key = head[3][:3]
-    scores = _scores(terms, head, operands[1:3], (query, key))
-    if scores is None:
+    masked = len(operands) > least
+    scores = _scores(terms, head, operands[1:3], (query, key), (operands[least], head[3][least]) if masked else None)
+    if scores is None or (position == 3 and not masked):
         return None
     rows, result = (*query[:-1], key[-2]), head[3][len(operands)]
     last = len(rows) - 1
     if position == 2:
         return product(terms, (softmax(terms, scores[0], last), rows), (operands[0], given), result)
     chances = product(terms, (operands[0], given), (operands[3], head[3][3]), rows)
-    below = times(terms, softmax_gradient(terms, chances, scores[0], last), scores[1])
+    below = softmax_gradient(terms, chances, scores[0], last)
+    if position == 3:
+        return _summed_to(terms, below, rows, result)
+    below = times(terms, below, scores[1])
     return product(terms, (below, rows), (operands[2 - position], key if position == 0 else query), result)
+
+
+def _summed_to(terms: Terms, gradient: int, rows: Sequence[int], names: Sequence[int]) -> int | None:
+    """The gradient of what is added to the scores, from that of the scores."""
+    if tuple(rows) == tuple(names):
+        return gradient
+    inner, constant = bare(terms, gradient)
+    source, result = renumbered(rows, names)
+    gone = tuple(sorted(set(source) - set(result)))
+    if -1 in result or terms.slot[inner] >= 0:
+        return None
+    shape = tuple(terms.shape[inner][source.index(number)] for number in result)
+    head = ("add gradient", (), (1,), (source, result, gone, (), ()), ())
+    return times(terms, terms.term(head, (inner,), shape, -1), constant)
 
 
 _RULES: dict[str, Rule] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from tvlint.analyses.attention_names import is_attention
@@ -10,6 +10,7 @@ from tvlint.analyses.placed import On, Placed, Where, is_whole
 from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES, traded_axes
 from tvlint.analyses.placed_binding import bind
 from tvlint.analyses.placed_compute import Form, Wrong, forms, on_axis
+from tvlint.analyses.placed_joins import packed
 from tvlint.analyses.placed_multiples import multiplied
 from tvlint.analyses.placed_opaque import attended, greatest, is_split, looked_up, over_shards, unpacked
 from tvlint.analyses.placed_reshape import reshaped
@@ -65,9 +66,10 @@ def compute(walk: Walk, operator: Compute) -> None:
         return
     constant = annotation.draws is None and any(isinstance(operand, Literal) for operand in operator.inputs)
     results = list(forms(annotation, constant, _rises(operator, spec.name)))
+    known = packed(walk, annotation, names) if spec.name == "cat" else {}
     for position, name in enumerate(operator.outputs):
         if position < len(results):
-            apply(walk, results[position], names, name, spec.name)
+            apply(walk, results[position], names, name, spec.name, known=known)
         else:
             walk.store(name, {}, {})
 
@@ -105,7 +107,7 @@ def _unbound(walk: Walk, operator: Compute) -> None:
                 walk.say("partial-through-nonlinear", first, axis, operator.op.rsplit(".", 1)[-1])
     wrong = {axis: (rule, name) for rule, name, axis in _over_shards(walk, operator)}
     for axis, (rule, name) in wrong.items():
-        walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1])
+        walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1], "values" if operator.inputs[2:3] == (name,) else "")
     given = [walk.value(name).on for name in operator.inputs if isinstance(name, str)]
     known = greatest(operator, given, walk.axes) or unpacked(operator, given, walk.axes) or looked_up(
         operator, given, walk.axes, len(walk.shape(str(first)) or ())
@@ -153,13 +155,20 @@ def _reshape(walk: Walk, operator: Compute, source: str) -> None:
         walk.store(name, on, dict(value.origin))
 
 
-def apply(walk: Walk, form: Form, names: Sequence[str], output: str, operator: str, accumulate: bool = False) -> None:
-    """Places `output`, the result of `form` on the operands `names`; says what is wrong with them on every axis."""
+def apply(
+    walk: Walk, form: Form, names: Sequence[str], output: str, operator: str, accumulate: bool = False,
+    known: Mapping[str, On] | None = None,
+) -> None:  # fmt: skip
+    """Places `output`, the result of `form` on the operands `names`; says what is wrong with them on every axis.
+
+    On the axes of `known` it is known how the result lies.
+    """
+    known = known or {}
     values = [walk.value(name) if name else UNKNOWN for name in names[: len(form.operands)]]
     on: dict[str, On] = {}
     origin: dict[str, Where] = {}
     for axis in walk.axes:
-        result = on_axis(form, [value.on.get(axis) for value in values])
+        result = known[axis] if axis in known else on_axis(form, [value.on.get(axis) for value in values])
         if isinstance(result, Wrong) and result.rule == "sum" and _adds_once(walk, axis, names[result.other], output):
             result = walk.value(names[result.operand]).on.get(axis)
         if isinstance(result, Wrong):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tvlint.analyses.attention_names import is_attention
-from tvlint.analyses.placed import On
+from tvlint.analyses.placed import On, is_whole
 from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ir.plan import Compute, Literal
@@ -36,6 +36,8 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int],
         return _LAST_DIM_WHOLE[name], 0
     if is_attention(operator) and axis in DATA_AXES - SEQUENCE_AXES:
         return "", 0
+    if is_attention(operator) and len(operands) > 2 and is_whole(operands[1]) and operands[2] == first and dim < rank - 1:
+        return "attention-over-local-keys", 2
     if is_attention(operator) and len(operands) > 1 and dim < rank - 1:
         keys = operands[1]
         known = rank == 4 and name in _ATTENTION_SEQUENCE and dim == _ATTENTION_SEQUENCE[name] % rank

@@ -28,7 +28,7 @@ def reshaped(placement: On, before: tuple[int, ...] | None, after: tuple[int, ..
     found = _same_start(after, outside, own)
     if placement.order:
         return _unmerged(placement, after, outside, parts) if found is None else _kept(placement, found, own, after)
-    return Shard(found) if found is not None else _merged(after, outside, own, parts)
+    return Shard(found) if found is not None else _merged(after, outside, own * prod(before[dim + 1 :]), parts)
 
 
 def _same_start(after: tuple[int, ...], outside: int, own: int) -> int | None:
@@ -48,11 +48,11 @@ def _kept(placement: Shard, at: int, own: int, after: tuple[int, ...]) -> On:
     return Shard(at, placement.order) if after[at] == own else None
 
 
-def _merged(after: tuple[int, ...], outside: int, own: int, parts: int) -> On:
-    """The dimension that the sharded one is now the inner part of: a rank holds a piece for each of the outer part."""
-    for at, size in enumerate(after):
-        start = prod(after[:at])
-        if outside % start == 0 and start < outside and start * size % (outside * own) == 0:
+def _merged(after: tuple[int, ...], outside: int, piece: int, parts: int) -> On:
+    """The dimension that the sharded one is now the inner part of: a rank holds a `piece` for each of the outer part."""
+    for at in range(len(after)):
+        start, inside = prod(after[:at]), prod(after[at + 1 :])
+        if outside % start == 0 and start < outside and piece % inside == 0 and piece >= inside:
             repeats = outside // start
             if repeats > 1 << 12:
                 return None

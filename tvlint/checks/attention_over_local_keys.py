@@ -18,7 +18,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
-    return f"{defect.operator} sees only the keys `{defect.name}` of its own shard of `{defect.axis}`"
+    what = defect.other or "keys"
+    return f"{defect.operator} sees only the {what} `{defect.name}` of its own shard of `{defect.axis}`"
 
 
 def _help(defect: Defect) -> str:

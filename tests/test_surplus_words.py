@@ -1,4 +1,4 @@
-"""Options without their value, words that belong to no option, and options that a command loses: found where the parser would stop, and nowhere else."""
+"""Options without their value, words that belong to none, and options that a command loses."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from tests.scenarios import (
     partial_sums,
     second,
     sequences,
+    stated,
     stranger,
     third,
     unusual,
@@ -28,7 +29,7 @@ from tvlint.reporters import plan_json as json_writer
 
 ROOMS = (
     partial_sums, collectives, sequences, gradients, order, second, third, unusual, experts,
-    foreign_layers, foreign_training, foreign_parallel, stranger,
+    foreign_layers, foreign_training, foreign_parallel, stranger, stated,
 )  # fmt: skip
 SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]
 

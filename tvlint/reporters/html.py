@@ -11,15 +11,14 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.outline import Outline
 from tvlint.reporters.context import Context
 from tvlint.reporters.excerpt import Excerpts, excerpts
+from tvlint.reporters.html_page import code, page, rows, sentence, words
 from tvlint.reporters.html_plan import mesh_drawing, schedule_drawing
 from tvlint.reporters.html_scene import scene_drawing
-from tvlint.reporters.html_style import STYLE
 from tvlint.reporters.paths import place, relative
 from tvlint.reporters.ranks import describe, meshes
 from tvlint.reporters.tally import by_severity, bytes_text, counted, seconds_text, summary
-from tvlint.reporters.visible import display_width, visible
+from tvlint.reporters.visible import display_width
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _OUTCOME = {Outcome.REFUTED: "bad", Outcome.UNKNOWN: "doubt", Outcome.PROVED: "good"}
 _SEVERITY = {Severity.ERROR: "bad", Severity.WARNING: "doubt", Severity.NOTE: "note"}
 
@@ -38,63 +37,40 @@ def write(report: Report, context: Context) -> str:
         ("Plans", [_plan(outline, report, context) for outline in report.outlines]),
     )
     body = "\n".join(f"<h2>{title}</h2>\n{chr(10).join(blocks)}" for title, blocks in sections if blocks)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>tvlint: {_words(summary(report))}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<header><h1>tvlint</h1><p>{_words(summary(report))}</p></header>\n<main>\n{body}\n</main>\n"
-        f"<footer>tvlint {_words(context.version)}</footer>\n</body>\n</html>\n"
-    )
-
-
-def _words(text: str) -> str:
-    return escape(visible(text))
-
-
-def _code(text: str) -> str:
-    return f"<code>{_words(text)}</code>"
-
-
-def _sentence(text: str) -> str:
-    """Words with the names in backticks as code."""
-    parts = visible(text).split("`")
-    if len(parts) % 2 == 0:
-        return escape("`".join(parts))
-    return "".join(_code(part) if index % 2 else escape(part) for index, part in enumerate(parts))
+    return page("tvlint", summary(report), body, context.version)
 
 
 def _problem(problem: Problem, context: Context, show: Excerpts) -> str:
     source = _source(problem.location, show)
     return (
-        f'<article class="bad"><h3>{_sentence(problem.message)}</h3>{_at(problem.location, context)}{source}'
-        f"{_rows((('help', _sentence(problem.help)),))}</article>"
+        f'<article class="bad"><h3>{sentence(problem.message)}</h3>{_at(problem.location, context)}{source}'
+        f"{rows((('help', sentence(problem.help)),))}</article>"
     )
 
 
 def _finding(finding: Finding, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> str:
-    rows = (
-        ("in the plan", _words(finding.location.pointer)),
-        ("on", _words(describe(finding.ranks, mesh(finding.location.path)))),
-        ("help", _sentence(finding.help)),
+    facts = (
+        ("in the plan", words(finding.location.pointer)),
+        ("on", words(describe(finding.ranks, mesh(finding.location.path)))),
+        ("help", sentence(finding.help)),
     )
     return (
         f'<article class="{_SEVERITY[finding.severity]}"><h3><span class="badge">{finding.severity.value}</span>'
-        f'{_sentence(finding.message)} <span class="rule">{_code(finding.rule)}</span></h3>'
+        f'{sentence(finding.message)} <span class="rule">{code(finding.rule)}</span></h3>'
         f"{_at(finding.location, context)}{_source(finding.location, show)}{_related(finding.related, context, show)}"
-        f"{_rows(rows)}</article>"
+        f"{rows(facts)}</article>"
     )
 
 
 def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Mesh | None) -> str:
-    parallel, reference = (_code(relative(path, context.root)) for path in (verdict.parallel, verdict.reference))
+    parallel, reference = (code(relative(path, context.root)) for path in (verdict.parallel, verdict.reference))
     says = {
         Outcome.PROVED: f"{parallel} trains the same model as {reference}",
         Outcome.REFUTED: f"{parallel} does not train the same model as {reference}",
         Outcome.UNKNOWN: f"it is not decided whether {parallel} trains the same model as {reference}",
     }[verdict.outcome]
     reasons = "".join(_reason(reason, context, show, mesh) for reason in verdict.reasons)
-    facts = _rows(tuple((_words(name), _words(value)) for name, value in verdict.facts))
+    facts = rows(tuple((words(name), words(value)) for name, value in verdict.facts))
     return (
         f'<article class="{_OUTCOME[verdict.outcome]}"><h3><span class="badge">{verdict.outcome.value}</span>{says}</h3>'
         f"{_stages(verdict)}{facts}{reasons}{_assumptions(verdict.assumptions)}</article>"
@@ -114,18 +90,18 @@ def _stages(verdict: Verdict) -> str:
 
 def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None) -> str:
     kind, style = ("defect", "bad") if reason.refutes else ("gap", "doubt")
-    rows = (
-        ("operator", _code(reason.operator) if reason.operator else ""),
-        ("in the plan", _words(reason.location.pointer)),
-        ("on", _words(describe(reason.ranks, mesh))),
+    facts = (
+        ("operator", code(reason.operator) if reason.operator else ""),
+        ("in the plan", words(reason.location.pointer)),
+        ("on", words(describe(reason.ranks, mesh))),
     )
     boxes = (("expected", reason.expected, "note"), ("actual", reason.actual, style), ("repair", reason.repair, "good"))
-    pair = "".join(f'<div class="{edge}"><b>{name}</b>{_sentence(value)}</div>' for name, value, edge in boxes if value)
+    pair = "".join(f'<div class="{edge}"><b>{name}</b>{sentence(value)}</div>' for name, value, edge in boxes if value)
     pair = f'<div class="pair">{pair}</div>' if pair else ""
     drawing = mesh_drawing(mesh, reason.ranks) if mesh is not None and mesh.size > 1 and reason.ranks else ""
     return (
-        f'<article class="{style}"><h4><span class="badge">{kind}</span>{_sentence(reason.message)} '
-        f'<span class="rule">{_code(reason.name)}</span></h4>{_trail(reason, context, show)}{_rows(rows)}'
+        f'<article class="{style}"><h4><span class="badge">{kind}</span>{sentence(reason.message)} '
+        f'<span class="rule">{code(reason.name)}</span></h4>{_trail(reason, context, show)}{rows(facts)}'
         f"{pair}{scene_drawing(reason.scenes, mesh)}{drawing}</article>"
     )
 
@@ -133,7 +109,7 @@ def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None)
 def _trail(reason: Reason, context: Context, show: Excerpts) -> str:
     """How the value came about, and where it is first wrong."""
     steps = [
-        f"<li>{_sentence(related.message)}{_at(related.location, context)}{_source(related.location, show)}</li>"
+        f"<li>{sentence(related.message)}{_at(related.location, context)}{_source(related.location, show)}</li>"
         for related in reason.related
     ]
     here = f"{_at(reason.location, context)}{_source(reason.location, show)}"
@@ -144,11 +120,11 @@ def _trail(reason: Reason, context: Context, show: Excerpts) -> str:
 
 
 def _related(related: Sequence[Related], context: Context, show: Excerpts) -> str:
-    return "".join(f"<p>{_sentence(o.message)}</p>{_at(o.location, context)}{_source(o.location, show)}" for o in related)
+    return "".join(f"<p>{sentence(o.message)}</p>{_at(o.location, context)}{_source(o.location, show)}" for o in related)
 
 
 def _at(location: Location, context: Context) -> str:
-    return f'<div class="soft">{_code(place(location, context.root))}</div>'
+    return f'<div class="soft">{code(place(location, context.root))}</div>'
 
 
 def _source(location: Location, show: Excerpts) -> str:
@@ -171,28 +147,22 @@ def _cut(text: str, start: int, length: int) -> tuple[str, str, str]:
     return parts[0], parts[1], parts[2]
 
 
-def _rows(rows: Sequence[tuple[str, str]]) -> str:
-    """A list of names and values, both already safe; empty values are left out."""
-    listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows if value)
-    return f"<dl>{listed}</dl>" if listed else ""
-
-
 def _assumptions(assumptions: Sequence[str]) -> str:
     if not assumptions:
         return ""
-    listed = "".join(f"<li>{_sentence(assumption)}</li>" for assumption in assumptions)
+    listed = "".join(f"<li>{sentence(assumption)}</li>" for assumption in assumptions)
     return f"<details open><summary>{counted(len(assumptions), 'assumption')}</summary><ul>{listed}</ul></details>"
 
 
 def _comparison(comparison: Comparison, context: Context) -> str:
     title = relative(comparison.path, context.root) + (f", {comparison.section}" if comparison.section else "")
     tables = (("written", comparison.written), ("follows from it", comparison.follows))
-    rows = "".join(f"<tr><th>{name}</th><th>before</th><th>after</th></tr>{_differences(own)}" for name, own in tables if own)
-    return f'<article><h3>{_code(title)}</h3><div class="scroll"><table class="change">{rows}</table></div></article>'
+    lines = "".join(f"<tr><th>{name}</th><th>before</th><th>after</th></tr>{_differences(own)}" for name, own in tables if own)
+    return f'<article><h3>{code(title)}</h3><div class="scroll"><table class="change">{lines}</table></div></article>'
 
 
-def _differences(rows: Sequence[Difference]) -> str:
-    cells = ((_words(row.name), _words(row.before or "not given"), _words(row.after or "not given")) for row in rows)
+def _differences(differences: Sequence[Difference]) -> str:
+    cells = ((words(row.name), words(row.before or "not given"), words(row.after or "not given")) for row in differences)
     return "".join(f"<tr><td>{name}</td><td>{before}</td><td>{after}</td></tr>" for name, before, after in cells)
 
 
@@ -200,14 +170,14 @@ def _not_evaluated(report: Report, context: Context) -> list[str]:
     if not report.not_evaluated:
         return []
     listed = "".join(
-        f"<li>{_code(item.rule)} at {_code(place(item.location, context.root))}: {_sentence(item.reason)}</li>"
+        f"<li>{code(item.rule)} at {code(place(item.location, context.root))}: {sentence(item.reason)}</li>"
         for item in report.not_evaluated
     )
     return [f"<article><ul>{listed}</ul></article>"]
 
 
 def _plan(outline: Outline, report: Report, context: Context) -> str:
-    axes = " × ".join(f"{_words(axis.name)} {axis.size}" for axis in outline.mesh.axes) or "1"
+    axes = " × ".join(f"{words(axis.name)} {axis.size}" for axis in outline.mesh.axes) or "1"
     wrong = set(_wrong(report, outline.path))
     marks = '<p class="soft"><span class="key wrong"></span>concerned by a defect or an error</p>' if wrong else ""
     drawing = mesh_drawing(outline.mesh, wrong) if outline.mesh.size > 1 else ""
@@ -220,7 +190,7 @@ def _plan(outline: Outline, report: Report, context: Context) -> str:
         else ""
     )
     return (
-        f"<article><h3>{_code(relative(outline.path, context.root))}</h3>"
+        f"<article><h3>{code(relative(outline.path, context.root))}</h3>"
         f"<h4>Mesh: {axes} = {counted(outline.mesh.size, 'rank')}</h4>"
         f"{drawing}{marks}{schedule}</article>"
     )

@@ -7,8 +7,8 @@ from html import escape
 
 from tvlint.findings import Piece, Scene, SceneStep
 from tvlint.ir.mesh import Mesh
+from tvlint.reporters.html_page import words
 from tvlint.reporters.ranks import describe
-from tvlint.reporters.visible import visible
 
 _LONGEST = 44.0
 _SHORTEST = 12.0
@@ -36,7 +36,7 @@ def _table(scene: Scene, mesh: Mesh | None) -> str:
 def _row(step: SceneStep) -> str:
     style = ' class="blamed"' if step.blamed else ""
     return (
-        f"<tr{style}><th>{_words(step.operator)}</th><td>{_pieces(step.reads)}</td>"
+        f"<tr{style}><th>{words(step.operator)}</th><td>{_pieces(step.reads)}</td>"
         f'<td><span class="arrow">→</span>{_pieces(step.gives) or _NOTHING}</td></tr>'
     )
 
@@ -50,12 +50,12 @@ def _pieces(pieces: Sequence[Piece]) -> str:
 
 def _piece(piece: Piece) -> str:
     style = "lacking" if piece.lacks else "held"
-    lines = [f"<b>{_words(piece.tensor)}</b>"]
+    lines = [f"<b>{words(piece.tensor)}</b>"]
     if piece.of and piece.of != piece.tensor:
-        lines.append(f'<span class="soft">{_words(_short(piece.of))}</span>')
-    lines.append(_words(extent(piece)))
+        lines.append(f'<span class="soft">{words(_short(piece.of))}</span>')
+    lines.append(words(extent(piece)))
     if piece.lacks:
-        lines.append(f'<span class="lacks">{_words(piece.lacks)}</span>')
+        lines.append(f'<span class="lacks">{words(piece.lacks)}</span>')
     return f"<figure>{_drawn(piece, style)}<figcaption>{'<br>'.join(lines)}</figcaption></figure>"
 
 
@@ -112,7 +112,3 @@ def _part(piece: Piece, dim: int, length: float) -> tuple[float, float]:
         return 0.0, length
     low, high = (edge / piece.whole[dim] * length for edge in piece.box[dim])
     return (low, high) if high - low >= 2 else (min(low, length - 2), min(low, length - 2) + 2)
-
-
-def _words(text: str) -> str:
-    return escape(visible(text))

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from tvlint.analyses.schedule_summary import Summary
 from tvlint.analyses.schedule_timing import Timed, Timing
 from tvlint.findings import Finding, Severity
 from tvlint.ir.schedule import ActionKind
-from tvlint.reporters.html_style import STYLE
+from tvlint.reporters.html_page import code, page, rows, sentence, words
 from tvlint.reporters.schedule_text import described, facts
-from tvlint.reporters.visible import visible
 
 MAXIMAL_STEPS = 40_000
 """The drawing stops after so many steps, and says so."""
 MAXIMAL_RANKS = 512
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SHADES = 4
 _STYLE = {
     ActionKind.FORWARD: "forward",
@@ -43,23 +40,15 @@ svg .c3 { fill-opacity: .34; } svg .lead { stroke: var(--bad); stroke-width: 2; 
 
 def write(summary: Summary, findings: Sequence[Finding], version: str) -> str:
     """The facts, the timeline and the findings of one schedule."""
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(visible(value))}</dd>" for name, value in facts(summary))
-    title = f"{visible(summary.path)}: {described(summary)}"
-    body = f"<article><dl>{rows}</dl></article>"
+    title = f"{summary.path}: {described(summary)}"
+    body = f"<article>{rows((words(name), words(value)) for name, value in facts(summary))}</article>"
     if summary.timing is None:
         body += "<p>There is no timeline: ranks wait for each other for ever.</p>"
     else:
         body += f"<h2>Timeline</h2><article>{_key()}{_drawing(summary, summary.timing, findings)}</article>"
     if findings:
         body += f"<h2>Findings</h2>{''.join(map(_finding, findings))}"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>tvlint: {escape(title)}</title>\n<style>{STYLE}{_OWN}</style>\n</head>\n<body>\n"
-        f"<header><h1>{escape(described(summary).split(';')[0])}</h1><p>{escape(title)}</p></header>\n"
-        f"<main>\n{body}\n</main>\n<footer>tvlint {escape(visible(version))}</footer>\n</body>\n</html>\n"
-    )
+    return page(described(summary).split(";")[0], title, body, version, style=_OWN)
 
 
 def _key() -> str:
@@ -117,15 +106,8 @@ def _boxes(
 def _finding(finding: Finding) -> str:
     style = {Severity.ERROR: "bad", Severity.WARNING: "doubt", Severity.NOTE: "note"}[finding.severity]
     place = f"line {finding.location.line}, column {finding.location.column}"
-    help = f"<dl><dt>help</dt><dd>{_sentence(finding.help)}</dd></dl>" if finding.help else ""
+    help = rows([("help", sentence(finding.help))])
     return (
-        f'<article class="{style}"><h3><span class="badge">{finding.severity.value}</span>{_sentence(finding.message)} '
-        f'<span class="rule"><code>{escape(finding.rule)}</code></span></h3><div class="soft">{place}</div>{help}</article>'
+        f'<article class="{style}"><h3><span class="badge">{finding.severity.value}</span>{sentence(finding.message)} '
+        f'<span class="rule">{code(finding.rule)}</span></h3><div class="soft">{place}</div>{help}</article>'
     )
-
-
-def _sentence(text: str) -> str:
-    parts = visible(text).split("`")
-    if len(parts) % 2 == 0:
-        return escape("`".join(parts))
-    return "".join(f"<code>{escape(part)}</code>" if at % 2 else escape(part) for at, part in enumerate(parts))

@@ -24,8 +24,8 @@ def _badness(finding: Finding) -> int:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 error`, `2 errors`."""
-    plural = {"class": "classes", "micro-batch": "micro-batches"}.get(noun, f"{noun}s")
+    """`1 error`, `2 errors`, `16,384 micro-batches`."""
+    plural = f"{noun}{'es' if noun.endswith(('ch', 'ss')) else 's'}"
     return f"{number:,} {noun if number == 1 else plural}"
 
 

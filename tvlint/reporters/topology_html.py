@@ -7,9 +7,10 @@ from html import escape
 
 from tvlint.ir.configuration import Unknown
 from tvlint.reporters import topology_svg as drawing
-from tvlint.reporters.html_style import STYLE
+from tvlint.reporters.html_page import page, rows, sentence, words
 from tvlint.reporters.ranks import describe
-from tvlint.reporters.topology_ranks import counted, examples, members
+from tvlint.reporters.tally import counted
+from tvlint.reporters.topology_ranks import examples, members
 from tvlint.reporters.topology_words import (
     alike,
     batch,
@@ -23,12 +24,10 @@ from tvlint.reporters.topology_words import (
     sources,
     world,
 )
-from tvlint.reporters.visible import visible
 from tvlint.topology.grid import GroupKind
 from tvlint.topology.of_plan import LaneSteps, PlanTopology
 from tvlint.topology.topology import StageMemory, Topology
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _MOST_ROWS = 64
 """Rows of a list that are shown."""
 _MOST_STEPS = 200
@@ -60,34 +59,27 @@ th, td { padding: .2rem 1.25rem .2rem 0; vertical-align: top; } td.number, th.nu
 def write(topologies: Sequence[Topology | PlanTopology], version: str, rank: int | None = None) -> str:
     """A page with a section for each topology; `rank` is marked in the mesh, and its groups are listed."""
     body = "\n".join(_plan(found) if isinstance(found, PlanTopology) else _topology(found, rank) for found in topologies)
-    title = f"Topology of {visible(topologies[0].path)}" if topologies else "Topology"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>tvlint: {escape(title)}</title>\n<style>{STYLE}{_OWN}</style>\n</head>\n<body>\n"
-        f"<header><h1>Topology</h1><p>{escape(visible(topologies[0].path) if topologies else '')}</p></header>\n"
-        f"<main>\n{body}\n</main>\n<footer>tvlint {escape(visible(version))}</footer>\n</body>\n</html>\n"
-    )
+    path = topologies[0].path if topologies else ""
+    return page("Topology", path, body, version, f"Topology of {path}", _OWN)
 
 
 def _topology(found: Topology, rank: int | None) -> str:
     section = f"{found.section}: " if found.section else ""
     parts = [
-        f"<h2>{_words(section + found.framework)}</h2>",
-        _card("", _rows([("world size", world(found)), *grid(found), *batch(found), *model(found)])),
+        f"<h2>{words(section + found.framework)}</h2>",
+        _card("", _facts([("world size", world(found)), *grid(found), *batch(found), *model(found)])),
     ]
     if not isinstance(found.grid, Unknown):
         parts.append(_card("Mesh", _inside(found) + drawing.mesh(found.grid, rank)))
         small = drawing.groups(found.grid, found.groups)
         parts.append(_card("Groups", small + (_rank(found, rank) if rank is not None else _groups(found.groups))))
     if isinstance(found.pipeline, Unknown):
-        layers = _rows([("layers", f"? ({found.pipeline.reason})")])
+        layers = _facts([("layers", f"? ({found.pipeline.reason})")])
     else:
         layers = drawing.pipeline(found.pipeline)
-    parts.append(_card("Pipeline", _rows([("bubble", bubble(found))]) + layers))
+    parts.append(_card("Pipeline", _facts([("bubble", bubble(found))]) + layers))
     parts.append(_card("Memory of a rank", _memory(found)))
-    said = "".join(f"<li>{_words(text)}</li>" for text in sources(found))
+    said = "".join(f"<li>{words(text)}</li>" for text in sources(found))
     return "\n".join(parts) + (f'<ul class="soft">{said}</ul>' if said else "")
 
 
@@ -98,14 +90,14 @@ def _inside(found: Topology) -> str:
     inner = [axis for axis in reversed(dense.axes) if axis.name not in ("pp", "dp") and axis.size > 1]
     said = " × ".join(f"{axis.name} {axis.size:,}" for axis in inner)
     each = f"; in each block {said}" if said else ""
-    return f'<p class="soft">A row is a pipeline stage, a block one data-parallel copy{_words(each)}.</p>'
+    return f'<p class="soft">A row is a pipeline stage, a block one data-parallel copy{words(each)}.</p>'
 
 
 def _groups(kinds: Iterable[GroupKind]) -> str:
     lines = "".join(
-        f'<tr><td class="one-line"><b>{_words(kind.name)}</b></td>'
+        f'<tr><td class="one-line"><b>{words(kind.name)}</b></td>'
         f'<td class="one-line">{counted(kind.count, "group")} of {kind.size:,}</td>'
-        f'<td class="wide"><code>{_words(examples(kind, 90))}</code></td></tr>'
+        f'<td class="wide"><code>{words(examples(kind, 90))}</code></td></tr>'
         for kind in kinds
     )
     return f'<div class="scroll"><table>{lines}</table></div>'
@@ -117,13 +109,13 @@ def _rank(found: Topology, rank: int) -> str:
     place = found.grid.dense.coordinates(rank)
     named = [(kind.name, members(kind.of(rank)) or "in none") for kind in found.groups]
     coordinates = ", ".join(f"{axis.name} {place[axis.name]}" for axis in reversed(found.grid.dense.axes))
-    return f"<h4>Rank {rank:,}</h4>{_rows([('coordinates', coordinates), *named])}"
+    return f"<h4>Rank {rank:,}</h4>{_facts([('coordinates', coordinates), *named])}"
 
 
 def _memory(found: Topology) -> str:
     stages = found.memory
     if isinstance(stages, Unknown):
-        return _rows([("memory", f"? ({stages.reason})")])
+        return _facts([("memory", f"? ({stages.reason})")])
     cells = [_cells(stage) for stage in stages]
     head = "".join(
         f'<th class="number">{name}</th>'
@@ -131,7 +123,7 @@ def _memory(found: Topology) -> str:
     )
     lines = "".join(
         f"<tr><td>pp {first if first == last else f'{first}-{last}'}</td>"
-        + "".join(f'<td class="number">{_words(cell)}</td>' for cell in cells[first])
+        + "".join(f'<td class="number">{words(cell)}</td>' for cell in cells[first])
         + "</tr>"
         for first, last in alike(cells)
     )
@@ -142,7 +134,7 @@ def _memory(found: Topology) -> str:
         if isinstance(value, Unknown)
     }
     table = f'<div class="scroll"><table><tr><th>pipeline stage</th>{head}</tr>{lines}</table></div>'
-    return drawing.memory(stages) + table + _rows([("not known", reason) for reason in sorted(reasons)])
+    return drawing.memory(stages) + table + _facts([("not known", reason) for reason in sorted(reasons)])
 
 
 def _cells(stage: StageMemory) -> tuple[str, ...]:
@@ -154,8 +146,8 @@ def _cells(stage: StageMemory) -> tuple[str, ...]:
 def _plan(found: PlanTopology) -> str:
     mesh = f"? ({found.mesh.reason})" if isinstance(found.mesh, Unknown) else sizes(found.mesh) or "one rank"
     parts = [
-        f"<h2>{_words(found.format)}</h2>",
-        _card("", _rows([("mesh", mesh), *((name, shown_fact(value)) for name, value in found.facts)])),
+        f"<h2>{words(found.format)}</h2>",
+        _card("", _facts([("mesh", mesh), *((name, shown_fact(value)) for name, value in found.facts)])),
     ]
     if found.groups:
         parts.append(_card("Groups", _groups(found.groups)))
@@ -168,7 +160,7 @@ def _plan(found: PlanTopology) -> str:
             )
             for used in found.used
         ]
-        parts.append(_card("Groups that communicate", _rows(named)))
+        parts.append(_card("Groups that communicate", _facts(named)))
     if found.stages:
         named = [
             (
@@ -188,27 +180,15 @@ def _steps(lane: LaneSteps) -> str:
     return " ".join(lane.steps[:_MOST_STEPS]) + more
 
 
-def _listed(rows: list[tuple[str, str]]) -> str:
+def _listed(named: list[tuple[str, str]]) -> str:
     """The first rows, and how many more there are."""
-    more = [("…", f"{len(rows) - _MOST_ROWS:,} more")] if len(rows) > _MOST_ROWS else []
-    return _rows([*rows[:_MOST_ROWS], *more])
+    more = [("…", f"{len(named) - _MOST_ROWS:,} more")] if len(named) > _MOST_ROWS else []
+    return _facts([*named[:_MOST_ROWS], *more])
 
 
 def _card(title: str, content: str) -> str:
     return f"<article>{f'<h3>{escape(title)}</h3>' if title else ''}{content}</article>"
 
 
-def _rows(named: Iterable[tuple[str, str]]) -> str:
-    listed = "".join(f"<dt>{_words(name)}</dt><dd>{_sentence(value)}</dd>" for name, value in named if value)
-    return f"<dl>{listed}</dl>" if listed else ""
-
-
-def _words(text: str) -> str:
-    return escape(visible(text))
-
-
-def _sentence(text: str) -> str:
-    parts = visible(text).split("`")
-    if len(parts) % 2 == 0:
-        return escape("`".join(parts))
-    return "".join(f"<code>{escape(part)}</code>" if at % 2 else escape(part) for at, part in enumerate(parts))
+def _facts(named: Iterable[tuple[str, str]]) -> str:
+    return rows((words(name), sentence(value)) for name, value in named)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tvlint.reporters.topology_ranks import counted, examples
+from tvlint.reporters.tally import counted
+from tvlint.reporters.topology_ranks import examples
 from tvlint.reporters.visible import visible
 from tvlint.topology.grid import GroupKind
 

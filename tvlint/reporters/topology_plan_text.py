@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tvlint.ir.configuration import Unknown
 from tvlint.reporters.ranks import describe
+from tvlint.reporters.tally import counted
 from tvlint.reporters.topology_lines import groups, rows
-from tvlint.reporters.topology_ranks import counted, members
+from tvlint.reporters.topology_ranks import members
 from tvlint.reporters.topology_words import shown_fact, sizes
 from tvlint.reporters.visible import visible
 from tvlint.topology.of_plan import LaneSteps, PlanTopology, UsedGroups

@@ -43,8 +43,3 @@ def examples(kind: GroupKind, width: int) -> str:
         if len(line) <= width and len(shown) - 1 < kind.count:
             return line
     return f"{texts[0]}  …"
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 rank`, `16,384 ranks`, `2 micro-batches`."""
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"

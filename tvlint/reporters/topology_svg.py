@@ -8,8 +8,9 @@ from math import prod
 
 from tvlint.ir.configuration import Unknown
 from tvlint.ir.mesh import Mesh
+from tvlint.reporters.tally import counted
 from tvlint.reporters.topology_mesh import ends
-from tvlint.reporters.topology_ranks import counted, members
+from tvlint.reporters.topology_ranks import members
 from tvlint.reporters.topology_words import GIB, chunk
 from tvlint.topology.grid import Grid, GroupKind
 from tvlint.topology.topology import Pipeline, StageMemory

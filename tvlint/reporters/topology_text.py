@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tvlint.ir.configuration import Unknown
+from tvlint.reporters.tally import counted
 from tvlint.reporters.topology_lines import NAME, groups, rows, wrapped
 from tvlint.reporters.topology_mesh import drawn
 from tvlint.reporters.topology_plan_text import plan_block
-from tvlint.reporters.topology_ranks import counted, members
+from tvlint.reporters.topology_ranks import members
 from tvlint.reporters.topology_words import (
     alike,
     batch,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.ir.mesh import Mesh
-from tvlint.reporters.topology_ranks import counted
+from tvlint.reporters.tally import counted
 from tvlint.topology import activations, optimizer, schedule
 from tvlint.topology.stages import Chunk
 from tvlint.topology.topology import Topology

@@ -83,162 +83,15 @@ program
   update ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, w1, b1, w2, b2
 """
 
-_SP14 = """\
-plan "megatron layer with sequence parallelism"
-mesh tp=4
-weight ln1 bf16[16]
-weight ln1b bf16[16]
-weight wq bf16[16,16] tp:S(0)
-weight wk bf16[16,16] tp:S(0)
-weight wv bf16[16,16] tp:S(0)
-weight wo bf16[16,16] tp:S(1)
-weight ln2 bf16[16]
-weight ln2b bf16[16]
-weight w1 bf16[32,16] tp:S(0)
-weight b1 bf16[32] tp:S(0)
-weight w2 bf16[16,32] tp:S(1)
-weight b2 bf16[16]
-input x bf16[8,2,16] tp:S(0)
-input dy bf16[8,2,16] tp:S(0)
-output y bf16[8,2,16] tp:S(0)
+_SP14 = (
+    _SP22.replace("mesh dp=2 tp=2", "mesh tp=4")
+    .replace("[8,4,16] dp:S(1) tp:S(0)", "[8,2,16] tp:S(0)")
+    .replace("[8,2,2,4]", "[8,2,1,4]")
+    .replace("reshape(ot, [8,2,8])", "reshape(ot, [8,2,4])")
+    .replace("  reduce-gradients ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, w1, b1, w2, b2 over dp\n", "")
+)
 
-program
-  n1 = torch.nn.functional.layer_norm(x, [16], ln1, ln1b)
-  g1 = all-gather(n1, dim=0) over tp
-  q = torch.nn.functional.linear(g1, wq)
-  k = torch.nn.functional.linear(g1, wk)
-  v = torch.nn.functional.linear(g1, wv)
-  q4 = torch.Tensor.view(q, [8,2,1,4])
-  k4 = torch.Tensor.view(k, [8,2,1,4])
-  v4 = torch.Tensor.view(v, [8,2,1,4])
-  qt = torch.permute(q4, [1,2,0,3])
-  kt = torch.permute(k4, [1,2,0,3])
-  vt = torch.permute(v4, [1,2,0,3])
-  o = torch.nn.functional.scaled_dot_product_attention(qt, kt, vt, is_causal=True)
-  ot = torch.permute(o, [2,0,1,3])
-  om = torch.Tensor.reshape(ot, [8,2,4])
-  p = torch.nn.functional.linear(om, wo)
-  r = reduce-scatter(p, dim=0) over tp
-  h = torch.add(x, r)
-  n2 = torch.nn.functional.layer_norm(h, [16], ln2, ln2b)
-  g2 = all-gather(n2, dim=0) over tp
-  u = torch.nn.functional.linear(g2, w1, b1)
-  a = torch.nn.functional.gelu(u)
-  p2 = torch.nn.functional.linear(a, w2)
-  r2 = reduce-scatter(p2, dim=0) over tp
-  r3 = torch.add(r2, b2)
-  y = torch.add(h, r3)
-  dh_a, dr3 = backward y (dy)
-  dr2, grad(b2) = backward r3 (dr3)
-  dp2 = all-gather(dr2, dim=0) over tp
-  da, grad(w2) = backward p2 (dp2)
-  du = backward a (da)
-  dg2, grad(w1), grad(b1) = backward u (du)
-  dn2 = reduce-scatter(dg2, dim=0) over tp
-  dh_b, grad(ln2), grad(ln2b) = backward n2 (dn2)
-  dh = torch.add(dh_a, dh_b)
-  dx_a, dr = backward h (dh)
-  dp = all-gather(dr, dim=0) over tp
-  dom, grad(wo) = backward p (dp)
-  dot = backward om (dom)
-  do = backward ot (dot)
-  dqt, dkt, dvt = backward o (do)
-  dq4 = backward qt (dqt)
-  dk4 = backward kt (dkt)
-  dv4 = backward vt (dvt)
-  dq = backward q4 (dq4)
-  dk = backward k4 (dk4)
-  dv = backward v4 (dv4)
-  dg1q, grad(wq) = backward q (dq)
-  dg1k, grad(wk) = backward k (dk)
-  dg1v, grad(wv) = backward v (dv)
-  dg1qk = torch.add(dg1q, dg1k)
-  dg1 = torch.add(dg1qk, dg1v)
-  dn1 = reduce-scatter(dg1, dim=0) over tp
-  dx_b, grad(ln1), grad(ln1b) = backward n1 (dn1)
-  dx = torch.add(dx_a, dx_b)
-  reduce-gradients ln1, ln1b, ln2, ln2b, b2 over tp
-  update ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, w1, b1, w2, b2
-"""
-
-_SP42 = """\
-plan "megatron layer with sequence parallelism"
-mesh dp=4 tp=2
-weight ln1 bf16[16]
-weight ln1b bf16[16]
-weight wq bf16[16,16] tp:S(0)
-weight wk bf16[16,16] tp:S(0)
-weight wv bf16[16,16] tp:S(0)
-weight wo bf16[16,16] tp:S(1)
-weight ln2 bf16[16]
-weight ln2b bf16[16]
-weight w1 bf16[32,16] tp:S(0)
-weight b1 bf16[32] tp:S(0)
-weight w2 bf16[16,32] tp:S(1)
-weight b2 bf16[16]
-input x bf16[8,8,16] dp:S(1) tp:S(0)
-input dy bf16[8,8,16] dp:S(1) tp:S(0)
-output y bf16[8,8,16] dp:S(1) tp:S(0)
-
-program
-  n1 = torch.nn.functional.layer_norm(x, [16], ln1, ln1b)
-  g1 = all-gather(n1, dim=0) over tp
-  q = torch.nn.functional.linear(g1, wq)
-  k = torch.nn.functional.linear(g1, wk)
-  v = torch.nn.functional.linear(g1, wv)
-  q4 = torch.Tensor.view(q, [8,2,2,4])
-  k4 = torch.Tensor.view(k, [8,2,2,4])
-  v4 = torch.Tensor.view(v, [8,2,2,4])
-  qt = torch.permute(q4, [1,2,0,3])
-  kt = torch.permute(k4, [1,2,0,3])
-  vt = torch.permute(v4, [1,2,0,3])
-  o = torch.nn.functional.scaled_dot_product_attention(qt, kt, vt, is_causal=True)
-  ot = torch.permute(o, [2,0,1,3])
-  om = torch.Tensor.reshape(ot, [8,2,8])
-  p = torch.nn.functional.linear(om, wo)
-  r = reduce-scatter(p, dim=0) over tp
-  h = torch.add(x, r)
-  n2 = torch.nn.functional.layer_norm(h, [16], ln2, ln2b)
-  g2 = all-gather(n2, dim=0) over tp
-  u = torch.nn.functional.linear(g2, w1, b1)
-  a = torch.nn.functional.gelu(u)
-  p2 = torch.nn.functional.linear(a, w2)
-  r2 = reduce-scatter(p2, dim=0) over tp
-  r3 = torch.add(r2, b2)
-  y = torch.add(h, r3)
-  dh_a, dr3 = backward y (dy)
-  dr2, grad(b2) = backward r3 (dr3)
-  dp2 = all-gather(dr2, dim=0) over tp
-  da, grad(w2) = backward p2 (dp2)
-  du = backward a (da)
-  dg2, grad(w1), grad(b1) = backward u (du)
-  dn2 = reduce-scatter(dg2, dim=0) over tp
-  dh_b, grad(ln2), grad(ln2b) = backward n2 (dn2)
-  dh = torch.add(dh_a, dh_b)
-  dx_a, dr = backward h (dh)
-  dp = all-gather(dr, dim=0) over tp
-  dom, grad(wo) = backward p (dp)
-  dot = backward om (dom)
-  do = backward ot (dot)
-  dqt, dkt, dvt = backward o (do)
-  dq4 = backward qt (dqt)
-  dk4 = backward kt (dkt)
-  dv4 = backward vt (dvt)
-  dq = backward q4 (dq4)
-  dk = backward k4 (dk4)
-  dv = backward v4 (dv4)
-  dg1q, grad(wq) = backward q (dq)
-  dg1k, grad(wk) = backward k (dk)
-  dg1v, grad(wv) = backward v (dv)
-  dg1qk = torch.add(dg1q, dg1k)
-  dg1 = torch.add(dg1qk, dg1v)
-  dn1 = reduce-scatter(dg1, dim=0) over tp
-  dx_b, grad(ln1), grad(ln1b) = backward n1 (dn1)
-  dx = torch.add(dx_a, dx_b)
-  reduce-gradients ln1, ln1b, ln2, ln2b, b2 over tp
-  reduce-gradients ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, w1, b1, w2, b2 over dp
-  update ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, w1, b1, w2, b2
-"""
+_SP42 = _SP22.replace("mesh dp=2 tp=2", "mesh dp=4 tp=2").replace("[8,4,16] dp", "[8,8,16] dp")
 
 _TP2 = """\
 mesh dp=2 tp=2
@@ -312,77 +165,11 @@ program
   update wq, wk, wv, wo, bo, fc1, fc2, norm
 """
 
-_TP4 = """\
-mesh dp=2 tp=4
-weight wq f32[16,16] tp:S(1)
-weight wk f32[16,16] tp:S(1)
-weight wv f32[16,16] tp:S(1)
-weight wo f32[16,16] tp:S(0)
-weight bo f32[16]
-weight fc1 f32[16,64] tp:S(1)
-weight fc2 f32[64,16] tp:S(0)
-weight norm f32[16]
-input x f32[8,16] dp:S(0)
-output y f32[8,16] dp:S(0)
-
-program
-  xn = rms_norm(x, [16], norm)
-  q = aten.mm(xn, wq)
-  k = aten.mm(xn, wk)
-  v = aten.mm(xn, wv)
-  qh = aten.view(q, [4,1,4])
-  kh = aten.view(k, [4,1,4])
-  vh = aten.view(v, [4,1,4])
-  qp = aten.transpose(qh, 0, 1)
-  kp = aten.permute(kh, [1,2,0])
-  vp = aten.transpose(vh, 0, 1)
-  s = aten.bmm(qp, kp)
-  ss = aten.mul(s, 0.5)
-  pr = aten._softmax(ss, -1)
-  c = aten.bmm(pr, vp)
-  ct = aten.transpose(c, 0, 1)
-  cm = aten.reshape(ct, [4,4])
-  op = aten.mm(cm, wo)
-  oa = all-reduce(op) over tp
-  ob = aten.add(oa, bo)
-  h = aten.add(x, ob)
-  u = aten.mm(h, fc1)
-  a = aten.silu(u)
-  d = aten.mm(a, fc2)
-  e = all-reduce(d) over tp
-  y = aten.add(h, e)
-  dh1, de = backward y (grad(y))
-  da, grad(fc2) = backward d (de)
-  du = backward a (da)
-  dh2p, grad(fc1) = backward u (du)
-  dh2 = all-reduce(dh2p) over tp
-  dh = aten.add(dh1, dh2)
-  dx1, dob = backward h (dh)
-  doa, grad(bo) = backward ob (dob)
-  dcm, grad(wo) = backward op (doa)
-  dct = backward cm (dcm)
-  dc = backward ct (dct)
-  dpr, dvp = backward c (dc)
-  dss = backward pr (dpr)
-  ds = backward ss (dss)
-  dqp, dkp = backward s (ds)
-  dvh = backward vp (dvp)
-  dkh = backward kp (dkp)
-  dqh = backward qp (dqp)
-  dv = backward vh (dvh)
-  dk = backward kh (dkh)
-  dq = backward qh (dqh)
-  dxv, grad(wv) = backward v (dv)
-  dxk, grad(wk) = backward k (dk)
-  dxq, grad(wq) = backward q (dq)
-  dx2 = aten.add(dxv, dxk)
-  dx3 = aten.add(dx2, dxq)
-  dx4 = all-reduce(dx3) over tp
-  dx5, grad(norm) = backward xn (dx4)
-  dx = aten.add(dx1, dx5)
-  reduce-gradients wq, wk, wv, wo, bo, fc1, fc2, norm over dp by avg
-  update wq, wk, wv, wo, bo, fc1, fc2, norm
-"""
+_TP4 = (
+    _TP2.replace("mesh dp=2 tp=2", "mesh dp=2 tp=4")
+    .replace("[4,2,4]", "[4,1,4]")
+    .replace("aten.reshape(ct, [4,8])", "aten.reshape(ct, [4,4])")
+)
 
 _QKV = """\
 mesh tp=2

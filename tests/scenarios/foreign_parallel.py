@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.scenarios.scenario import variants
 
 _PP1F1B = """\
@@ -202,23 +204,7 @@ program
   out = torch.clone(o3)
 """
 
-_BARE2 = """\
-mesh cp=2
-input q f32[2,8,8] cp:S(1)
-input k0 f32[2,8,8] cp:S(1)
-input v0 f32[2,8,8] cp:S(1)
-output out f32[2,8,8] cp:S(1)
-program
-  kt0 = transpose(k0, 1, 2)
-  s0 = matmul(q, kt0)
-  mx0 = amax(s0, dim=-1, keepdim=True)
-  sh0 = sub(s0, mx0)
-  e0 = exp(sh0)
-  den0 = sum(e0, dim=-1, keepdim=True)
-  num0 = matmul(e0, v0)
-  M0 = clone(mx0)
-  N0 = clone(num0)
-  D0 = clone(den0)
+_RING_STEP = """\
   send k0 to cp+1 ring batch b1
   recv k1: f32[2,4,8] from cp-1 ring batch b1
   send v0 to cp+1 ring batch c1
@@ -241,15 +227,20 @@ program
   da1 = mul(D0, fa1)
   db1 = mul(den1, fb1)
   D1 = add(da1, db1)
-  out = div(N1, D1)
 """
 
-_BARE3 = """\
-mesh cp=3
-input q f32[2,12,8] cp:S(1)
-input k0 f32[2,12,8] cp:S(1)
-input v0 f32[2,12,8] cp:S(1)
-output out f32[2,12,8] cp:S(1)
+
+def _bare(ranks: int) -> str:
+    """Ring attention over `ranks` with the log-sum-exp written out, step by step."""
+    steps = [
+        re.sub(r"(?<=[a-zA-Z])[01]\b", lambda name: str(int(name[0]) + step - 1), _RING_STEP) for step in range(1, ranks)
+    ]
+    return f"""\
+mesh cp={ranks}
+input q f32[2,{4 * ranks},8] cp:S(1)
+input k0 f32[2,{4 * ranks},8] cp:S(1)
+input v0 f32[2,{4 * ranks},8] cp:S(1)
+output out f32[2,{4 * ranks},8] cp:S(1)
 program
   kt0 = transpose(k0, 1, 2)
   s0 = matmul(q, kt0)
@@ -261,52 +252,9 @@ program
   M0 = clone(mx0)
   N0 = clone(num0)
   D0 = clone(den0)
-  send k0 to cp+1 ring batch b1
-  recv k1: f32[2,4,8] from cp-1 ring batch b1
-  send v0 to cp+1 ring batch c1
-  recv v1: f32[2,4,8] from cp-1 ring batch c1
-  kt1 = transpose(k1, 1, 2)
-  s1 = matmul(q, kt1)
-  mx1 = amax(s1, dim=-1, keepdim=True)
-  sh1 = sub(s1, mx1)
-  e1 = exp(sh1)
-  den1 = sum(e1, dim=-1, keepdim=True)
-  num1 = matmul(e1, v1)
-  M1 = maximum(M0, mx1)
-  ca1 = sub(M0, M1)
-  cb1 = sub(mx1, M1)
-  fa1 = exp(ca1)
-  fb1 = exp(cb1)
-  na1 = mul(N0, fa1)
-  nb1 = mul(num1, fb1)
-  N1 = add(na1, nb1)
-  da1 = mul(D0, fa1)
-  db1 = mul(den1, fb1)
-  D1 = add(da1, db1)
-  send k1 to cp+1 ring batch b2
-  recv k2: f32[2,4,8] from cp-1 ring batch b2
-  send v1 to cp+1 ring batch c2
-  recv v2: f32[2,4,8] from cp-1 ring batch c2
-  kt2 = transpose(k2, 1, 2)
-  s2 = matmul(q, kt2)
-  mx2 = amax(s2, dim=-1, keepdim=True)
-  sh2 = sub(s2, mx2)
-  e2 = exp(sh2)
-  den2 = sum(e2, dim=-1, keepdim=True)
-  num2 = matmul(e2, v2)
-  M2 = maximum(M1, mx2)
-  ca2 = sub(M1, M2)
-  cb2 = sub(mx2, M2)
-  fa2 = exp(ca2)
-  fb2 = exp(cb2)
-  na2 = mul(N1, fa2)
-  nb2 = mul(num2, fb2)
-  N2 = add(na2, nb2)
-  da2 = mul(D1, fa2)
-  db2 = mul(den2, fb2)
-  D2 = add(da2, db2)
-  out = div(N2, D2)
+{"".join(steps)}  out = div(N{ranks - 1}, D{ranks - 1})
 """
+
 
 _BARESM = """\
 mesh cp=2
@@ -716,7 +664,7 @@ SCENARIOS = (
     ),
     *variants(
         "bare2",
-        _BARE2,
+        _bare(2),
         ("bare ring: V not rotated", "ring-attention-values-not-rotated", (
             (
                 "num1 = matmul(e1, v1)",
@@ -726,7 +674,7 @@ SCENARIOS = (
     ),
     *variants(
         "bare3",
-        _BARE3,
+        _bare(3),
         ("bare ring: last step missing", "ring-attention-step-missing", (
             (
                 "  send k1 to cp+1 ring batch b2\n"

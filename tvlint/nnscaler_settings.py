@@ -50,6 +50,8 @@ POLICY: Mapping[str, SettingValue] = {
     "partition_constraints_path": None,
     "recompute_modules": None,
     "mem_constraint": -1,
+    "max_pipeline_bubble_ratio": 0.2,
+    "max_pipeline_unbalance_ratio": 0.5,
 }
 """What the shipped policies read of `pas_config` (nnscaler/policies.py:221)."""
 
@@ -73,8 +75,11 @@ NESTED: Mapping[str, SettingValue] = {
     "checkpoint_save_type": "sharded",
     "checkpoint_every_n_epochs": None,
     "checkpoint_every_n_train_steps": None,
+    "checkpoint_keep_last_n_checkpoints": None,
     "optimizer_grad_reduction": "mean",
+    "optimizer_loss_reduction": "mean",
     "optimizer_aggregate_outputs_fn": None,
+    "lr_scheduler_interval": "epoch",
 }
 """Trainer arguments of a section, under `section_name`."""
 

@@ -13,7 +13,7 @@ from tvlint.certificate.write import certificate
 from tvlint.ir.plan import Plan
 from tvlint.proof import prove as proving
 
-_JUDGES = ("judge", "judge_loss", "judge_updates", "check_wiring", "check_order")
+_JUDGES = ("judge_gradients", "judge_returned", "judge_updates", "check_wiring", "check_order")
 
 
 def certified(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) -> Certificate | None:

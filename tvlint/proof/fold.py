@@ -16,10 +16,10 @@ from tvlint.analyses.fold import Fold, operators
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Invariant, Placement, Replicate, Shard
 from tvlint.ir.plan import Collective, Communicate, Plan, Program, ReduceGradients, Replication, Role, Tensor
-from tvlint.proof.gradients import returned_value
 from tvlint.proof.groups import resolved
 from tvlint.proof.machine import Derived
 from tvlint.proof.placed import Inputs
+from tvlint.proof.returned import returned_value
 from tvlint.proof.trouble import Trouble, everywhere
 from tvlint.proof.world import World
 

@@ -8,11 +8,12 @@ from fractions import Fraction
 from math import prod
 
 from tvlint.ir.plan import Communicate, Plan, Receive, ReduceGradients, Role, Send
-from tvlint.proof.gradients import Expected, reduced
+from tvlint.proof.gradients import reduced
 from tvlint.proof.groups import resolved
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.placed import Inputs, told_in_two_ways, whole_shape
 from tvlint.proof.relation import Value
+from tvlint.proof.trained import Expected
 from tvlint.proof.trouble import Trouble
 from tvlint.proof.wiring import micro_batches_of
 from tvlint.proof.world import World

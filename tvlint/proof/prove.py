@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
-from tvlint.ir.plan import UNDIVIDED, Plan, ReduceGradients
+from tvlint.ir.plan import Plan
+from tvlint.proof.assumptions import assumptions
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.fold import Folded, folded, of_first_replica, on_all_replicas, returns_all
-from tvlint.proof.gradients import Expected, judge, judge_loss, judge_updates, reduced
+from tvlint.proof.gradients import reduced
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.order import check_order
@@ -21,8 +22,10 @@ from tvlint.proof.placed import inputs_of, slot_dims
 from tvlint.proof.relation import Values
 from tvlint.proof.repair import repair
 from tvlint.proof.rescued import put_right_later
+from tvlint.proof.returned import judge_returned
 from tvlint.proof.scene import scenes
 from tvlint.proof.terms import Terms
+from tvlint.proof.trained import Expected, judge_gradients, judge_updates
 from tvlint.proof.trouble import Trouble, reasons
 from tvlint.proof.wiring import check_wiring, micro_batches_of
 from tvlint.proof.witness import difference
@@ -30,13 +33,6 @@ from tvlint.proof.world import World
 
 ASSUMPTIONS = (DECLARED_PIECE_ORDER,)
 """What `assume` may name: checks that are weakened on request, and printed with the verdict."""
-
-_ALWAYS = (
-    "real arithmetic, not floating point",
-    "backward operators are the true gradients of their forward operators",
-    "the data loader gives replica r, micro-batch m its own slice of the global batch, the same to all ranks of a replica",
-    "weights with equal full names start equal, and so do constants",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +160,9 @@ def _proved(
         troubles: list[Trouble] = []
         held.clear()
         held.update(reduced(many, parallel, derived, micro_batches, troubles))
-        troubles.extend(judge(many, parallel, derived, expected, held))
+        troubles.extend(judge_gradients(many, parallel, derived, expected, held))
         replicas = parallel.replication.count if fold is None else 1
-        troubles.extend(judge_loss(many, parallel, derived, expected, replicas, micro_batches))
+        troubles.extend(judge_returned(many, parallel, derived, expected.losses, replicas, micro_batches))
         troubles.extend(judge_updates(parallel, reference, derived, expected))
         return derived, troubles
 
@@ -174,7 +170,7 @@ def _proved(
     wiring = list(check_wiring(parallel, micro_batches)) or list(check_order(parallel if fold is None else fold.written))
     verdict = replace(
         blank,
-        assumptions=(*_left(reference), *told_apart(inner, outer), *_assumptions(parallel, terms, derived, assume)),
+        assumptions=assumptions(parallel, reference, told_apart(inner, outer), terms, derived, assume),
         facts=_facts(parallel, expected, micro_batches),
     )
     proved = derived.finished and not derived.fatal and not troubles and not wiring
@@ -183,7 +179,11 @@ def _proved(
         verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)
         if keep is not None:
             keep.append(Proof(terms, values, alone, derived, held))
-        return verdict if solver_seconds is None else _with_opinion(verdict, parallel, many, derived, solver_seconds, tell)
+        if solver_seconds is None:
+            return verdict
+        from tvlint.proof.second_opinion import with_opinion
+
+        return with_opinion(verdict, parallel, many, derived, solver_seconds, tell)
     if not repairs or (fold is not None and (proved or parallel.mesh.size <= _TOLD_AS_WRITTEN)):
         return blank
     tell("looking for causes", 0.8)
@@ -221,27 +221,6 @@ def _proved(
     return replace(verdict, reasons=(replace(found[0], repair=words), *found[1:])) if words else verdict
 
 
-def _with_opinion(
-    verdict: Verdict, plan: Plan, world: World, derived: Derived, seconds: float, tell: Callable[[str, float], None]
-) -> Verdict:
-    """The verdict with what the solver says of the annotations that the proof relied on."""
-    from tvlint.proof.second_opinion import second_opinion
-
-    tell("asking the solver", 0.9)
-    opinion = second_opinion(world, derived.uses, seconds)
-    facts = (
-        ("annotations proved by the solver", str(opinion.proved)),
-        *(("annotation not decided by the solver", sentence) for sentence in opinion.undecided),
-        ("solver timeout", f"{seconds:g} s"),
-    )
-    verdict = replace(verdict, facts=(*verdict.facts, *facts))
-    if not opinion.refuted:
-        return verdict
-    rank = first_rank(plan)
-    troubles = [Trouble("annotation-refuted", False, f"the solver refutes {text}", rank) for text in opinion.refuted]
-    return replace(verdict, outcome=Outcome.UNKNOWN, reasons=reasons(plan, troubles))
-
-
 def _different(terms: Terms, derived: Derived, explained: bool) -> list[Trouble]:
     """The operators that differ from the reference's, with a number that shows it where one is found.
 
@@ -264,23 +243,6 @@ def _different(terms: Terms, derived: Derived, explained: bool) -> list[Trouble]
                 trouble = replace(trouble, refutes=True, message=f"{trouble.message}: {shown}")
         told.append(trouble)
     return told
-
-
-def _left(reference: Plan) -> tuple[str, ...]:
-    """What the training loop around the plan is left to do."""
-    return (UNDIVIDED.format(reference.undivided),) if reference.undivided > 1 else ()
-
-
-def _assumptions(plan: Plan, terms: Terms, derived: Derived, assume: frozenset[str]) -> tuple[str, ...]:
-    more = []
-    if DECLARED_PIECE_ORDER in assume:
-        more.append("`declared-piece-order`: pieces are cut and joined in the order that the plan declares, not in rank order")
-    reducers = [own for part in plan.segments.values() for own in part.operators if isinstance(own, ReduceGradients)]
-    if any(reducer.divisor == 0 for reducer in reducers):
-        more.append("gradient reducers whose divisor the plan does not say sum and do not divide")
-    if any(reducer.scatter for reducer in reducers):
-        more.append("weights that are updated in shards are gathered again before they are used")
-    return (*more, *sorted(derived.assumptions | terms.assumptions), *_ALWAYS)
 
 
 def _facts(plan: Plan, expected: Expected, micro_batches: int) -> tuple[tuple[str, str], ...]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tvlint.ir.plan import Literal
+from tvlint.findings import Outcome, Verdict
+from tvlint.ir.plan import Literal, Plan
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.annotations import Decision, Proved, Refuted, Unknown, prove_annotation, prove_linear
+from tvlint.proof.machine import Derived
+from tvlint.proof.pairing import first_rank
 from tvlint.proof.relation import Value
+from tvlint.proof.trouble import Trouble, reasons
 from tvlint.proof.world import World
 
 OpUse: TypeAlias = tuple[Call, Bound, tuple[Value, ...]]
@@ -110,3 +114,22 @@ def _small(spec: OpSpec, call: Call, bound: Bound) -> Call | Unknown:
     except UnsupportedError as error:
         return Unknown(str(error))
     return small if same or spec.name == "cat" else Unknown("at a small shape it has another annotation")
+
+
+def with_opinion(
+    verdict: Verdict, plan: Plan, world: World, derived: Derived, seconds: float, tell: Callable[[str, float], None]
+) -> Verdict:
+    """The verdict with what the solver says of the annotations that the proof relied on."""
+    tell("asking the solver", 0.9)
+    opinion = second_opinion(world, derived.uses, seconds)
+    facts = (
+        ("annotations proved by the solver", str(opinion.proved)),
+        *(("annotation not decided by the solver", sentence) for sentence in opinion.undecided),
+        ("solver timeout", f"{seconds:g} s"),
+    )
+    verdict = replace(verdict, facts=(*verdict.facts, *facts))
+    if not opinion.refuted:
+        return verdict
+    rank = first_rank(plan)
+    troubles = [Trouble("annotation-refuted", False, f"the solver refutes {text}", rank) for text in opinion.refuted]
+    return replace(verdict, outcome=Outcome.UNKNOWN, reasons=reasons(plan, troubles))

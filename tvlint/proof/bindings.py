@@ -1,0 +1,184 @@
+"""What every run reads and gives: values of its own micro-batch, under names that mean what the segment's own names mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
+from tvlint.proof.placed import inputs_of
+from tvlint.proof.trouble import Trouble
+
+_GIVEN = (Role.INPUT, Role.WEIGHT, Role.BUFFER)
+"""What lies where it is declared to lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The run that made a value: output `position` of `segment`, in its run number `turn` for `micro_batch`."""
+
+    segment: str
+    position: int
+    micro_batch: int
+    turn: int
+
+
+def inputs_told_apart(plan: Plan) -> frozenset[str]:
+    """The inputs that are told apart: those of the plan, and those that segments load and read.
+
+    A micro-batch may have a name of its own for its share of one.
+    """
+    names = {name for segment in plan.segments.values() for name in (*segment.inputs, *segment.outputs)}
+    tensors = (plan.tensors[name] for name in names if name in plan.tensors)
+    return frozenset((*inputs_of(plan).names, *(_known_as(tensor) for tensor in tensors if tensor.role is Role.INPUT)))
+
+
+def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Trouble]:
+    """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
+    held: dict[object, list[_Source]] = {}
+    owners: dict[object, int] = {}
+    pattern: dict[tuple[str, int, int], frozenset[tuple[str, int, int]]] = {}
+    forward: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    turns: Counter[tuple[str, int]] = Counter()
+    told: set[object] = set()
+    for step in program.steps:
+        segment, turn = plan.segments[step.segment], turns[step.segment, step.micro_batch]
+        turns[step.segment, step.micro_batch] += 1
+        inputs = segment.inputs if step.inputs is None else step.inputs
+        outputs = segment.outputs if step.outputs is None else step.outputs
+        if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
+            yield Trouble(
+                "miswired-step",
+                True,
+                f"a run of `{segment.name}` on {{ranks}} names other values than it has",
+                -1,
+                segment.name,
+                source=step.source,
+            )
+            continue
+        pairs = (*zip(segment.inputs, inputs, strict=True), *zip(segment.outputs, outputs, strict=True))
+        unlike = next(((inner, outer) for inner, outer in pairs if not _alike(plan, inner, outer, known)), None)
+        if unlike is not None and unlike not in told:
+            told.add(unlike)
+            how = "is another weight or input, or declared with another shape, type or slice"
+            text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and {how}"
+            yield Trouble("unlike-values", False, text, -1, segment.name, source=step.source)
+        read = [_key(step, name, step.inputs) for name in inputs]
+        made = [_key(step, name, step.outputs) for name in outputs]
+        if segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in told:
+            told.add(segment.name)
+            text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {step.micro_batch}"
+            yield Trouble("loaded-twice", False, text, -1, segment.name, source=step.source)
+        if step.micro_batch >= 0:
+            for position, name in enumerate(inputs):
+                sources = held.get(read[position], [])
+                trouble = _stale(segment, step.micro_batch, turn, position, name, sources, pattern)
+                if trouble is not None and (segment.name, position) not in told:
+                    told.add((segment.name, position))
+                    yield replace(trouble, source=step.source)
+            trouble = _of_other_forward(plan, segment, step.micro_batch, inputs, outputs, forward, held)
+            if trouble is not None and segment.name not in told:
+                told.add(segment.name)
+                yield replace(trouble, source=step.source)
+        if segment.phase is not Phase.BACKWARD:
+            forward.setdefault((segment.name, step.micro_batch), []).append((tuple(outputs), tuple(inputs)))
+        for position, name in enumerate(outputs):
+            key = made[position]
+            source = _Source(segment.name, position, step.micro_batch, turn)
+            if key in read:
+                held[key] = [source]
+            else:
+                held.setdefault(key, []).append(source)
+            owner = owners.setdefault(key, step.micro_batch)
+            if owner != step.micro_batch and ("owner", name) not in told:
+                told.add(("owner", name))
+                text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {step.micro_batch}"
+                yield Trouble("crossed-micro-batches", True, text, -1, segment.name, source=step.source)
+
+
+def _alike(plan: Plan, inner: str, outer: str, inputs: frozenset[str]) -> bool:
+    """Whether the name that a run gives a value declares what the segment's own name declares."""
+    one, other = plan.tensors.get(inner), plan.tensors.get(outer)
+    if inner == outer or one is None or other is None:
+        return True
+    if (one.shape, one.dtype, one.role) != (other.shape, other.dtype, other.role):
+        return False
+    if one.role in (Role.WEIGHT, Role.BUFFER) and _known_as(one) != _known_as(other):
+        return False
+    if one.role is Role.INPUT and _known_as(one) != _known_as(other) and _known_as(other) in inputs:
+        return False
+    return one.role not in _GIVEN or _place(one) == _place(other)
+
+
+def _place(tensor: Tensor) -> tuple[object, ...]:
+    """Which piece of a value the tensor is declared to hold."""
+    return tensor.whole, tensor.region, tensor.part, dict(tensor.placements or {})
+
+
+def _known_as(tensor: Tensor) -> str:
+    return tensor.logical or tensor.name
+
+
+def _key(step: Step, name: str, given: tuple[str, ...] | None) -> object:
+    """What tells the value apart on its rank: a name that the step gives is one value, any other one a micro-batch."""
+    return name if given is not None else (step.micro_batch, name)
+
+
+def _stale(
+    segment: Segment,
+    micro_batch: int,
+    turn: int,
+    position: int,
+    name: str,
+    sources: list[_Source],
+    pattern: dict[tuple[str, int, int], frozenset[tuple[str, int, int]]],
+) -> Trouble | None:
+    crossed = [source for source in sources if source.micro_batch not in (-1, micro_batch)]
+    if crossed:
+        text = (
+            f"`{segment.name}` on {{ranks}} reads for micro-batch {micro_batch} the value `{name}` that "
+            f"`{crossed[0].segment}` made for micro-batch {crossed[0].micro_batch}"
+        )
+        return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+    made_by = frozenset((source.segment, source.position, source.turn) for source in sources)
+    if len({(source.segment, source.position) for source in sources}) != len(sources):
+        text = f"`{name}` on {{ranks}} is made twice by one segment for micro-batch {micro_batch}"
+        return Trouble("repeated-micro-batch", False, text, -1, segment.name)
+    if pattern.setdefault((segment.name, turn, position), made_by) != made_by:
+        text = (
+            f"`{segment.name}` on {{ranks}} reads `{name}` for micro-batch {micro_batch} from other segments than for the first"
+        )
+        return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+    return None
+
+
+def _of_other_forward(
+    plan: Plan,
+    segment: Segment,
+    micro_batch: int,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    forward: Mapping[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]],
+    held: Mapping[object, list[_Source]],
+) -> Trouble | None:
+    """A backward run whose gradients belong to a forward run of another micro-batch."""
+    if segment.phase is not Phase.BACKWARD or segment.mirror not in plan.segments:
+        return None
+    mirror = plan.segments[segment.mirror]
+    runs = forward.get((mirror.name, micro_batch))
+    if runs is None:
+        text = f"`{segment.name}` on {{ranks}} runs for micro-batch {micro_batch} before its forward run"
+        return Trouble("gradient-before-forward", True, text, -1, segment.name)
+    given, taken = zip(segment.inputs, inputs, strict=True), zip(segment.outputs, outputs, strict=True)
+    made = [(inner, outer) for inner, outer in given if outer in held or (micro_batch, outer) in held]
+    for pairs, own, which in ((made, mirror.outputs, 0), (list(taken), mirror.inputs, 1)):
+        for inner, outer in pairs:
+            inner_of = plan.tensors[inner].gradient_of if inner in plan.tensors else ""
+            outer_of = plan.tensors[outer].gradient_of if outer in plan.tensors else ""
+            if inner_of in own and outer_of and runs[-1][which][own.index(inner_of)] != outer_of:
+                several = len(set(runs)) > 1
+                what = "an earlier run, or of none" if several else "another run"
+                text = f"`{segment.name}` on {{ranks}} takes `{outer}` for micro-batch {micro_batch}, a gradient of {what}"
+                return Trouble("crossed-micro-batches", not several, text, -1, segment.name)
+    return None

@@ -1,0 +1,130 @@
+"""What the plan returns, held against what the reference returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+
+from tvlint.ir.placement import Partial
+from tvlint.ir.plan import Box, Group, Plan
+from tvlint.proof.apply import fold_text
+from tvlint.proof.blame import scope_of
+from tvlint.proof.exchange import over_replicas
+from tvlint.proof.groups import members_of, spans_replicas
+from tvlint.proof.machine import Derived, Slot
+from tvlint.proof.placed import covers, region
+from tvlint.proof.relation import AmbiguousSumError, Leaf, Pending, Value
+from tvlint.proof.trouble import Trouble
+from tvlint.proof.world import Mismatch, World
+
+
+def judge_returned(
+    world: World, plan: Plan, derived: Derived, losses: tuple[int, ...], replicas: int, micro_batches: int
+) -> Iterator[Trouble]:
+    """What is wrong with the values that the plan returns."""
+    if not plan.outputs:
+        text = f"the plan returns nothing and the reference returns {len(losses)} values"
+        yield Trouble("other-outputs", False, text, plan.programs[0].ranks[0])
+    everywhere = plan.format.startswith("nnscaler-")
+    returned = False
+    held: dict[tuple[str, int], list[Box]] = {}
+    for rank, environment in derived.environments.items():
+        names = [name for name in plan.outputs if name in environment]
+        returned = returned or bool(names)
+        if not names and everywhere and plan.outputs:
+            yield Trouble("missing-output", True, f"{{ranks}} return `{plan.outputs[0]}`, which nothing gives them", rank)
+        if names and len(names) != len(losses):
+            text = f"{{ranks}} return {len(names)} values where the reference returns {len(losses)}"
+            yield Trouble("other-outputs", False, text, rank)
+            continue
+        for name, term in zip(names, losses, strict=False):
+            value = returned_value(world, plan, derived, rank, name)
+            value = None if value is None else world.values.without_constants(value)
+            if value is not None and value.term == term and _one_slot(world, value, replicas, micro_batches):
+                held.setdefault((name, term), []).append(value.box)
+                declared = _declared_box(plan, name, rank)
+                if declared is not None and declared != value.box:
+                    text = f"`{name}`, which {{ranks}} return, holds another slice than the plan declares"
+                    yield Trouble("output-of-another-slice", True, text, rank)
+                continue
+            yield _wrong_output(name, rank, term, value)
+    for (name, term), boxes in held.items():
+        if not covers(boxes, world.terms.shape[term]):
+            text = f"the pieces of `{name}` that the ranks return do not make up the whole"
+            yield Trouble("uncovered-output", True, text, plan.programs[0].ranks[0])
+    if plan.outputs and not returned:
+        yield Trouble("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
+
+
+def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:
+    """The slice of a returned value that `rank` is declared to hold; None where nothing is declared."""
+    tensor = plan.tensors.get(name)
+    if tensor is None or (tensor.region is None and not tensor.placements):
+        return None
+    shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
+    try:
+        return region(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
+    except Mismatch:
+        return None
+
+
+def returned_value(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
+    """What `rank` returns as `name`, summed or averaged over the axes on which the plan declares it partial."""
+    tensor = plan.tensors.get(name)
+    placements = (tensor.placements if tensor is not None else None) or {}
+    averaged = tuple(axis for axis, placement in placements.items() if placement == Partial("avg"))
+    axes = (*(axis for axis, placement in placements.items() if placement == Partial("sum")), *averaged)
+    value = derived.environments[rank][name]
+    if not axes or value is None:
+        return value
+    group = Group(axes=axes)
+    parts = [derived.environments.get(member, {}).get(name) for member in members_of(plan, group, rank)]
+    whole = [part for part in parts if part is not None]
+    share = Fraction(1, prod(plan.mesh.axis_size(axis) for axis in averaged))
+    try:
+        total = world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
+        if total is not None and spans_replicas(plan, group):
+            total = over_replicas(world, total, plan.replication.count)
+        return None if total is None else world.values.scaled(total, share)
+    except (AmbiguousSumError, Mismatch):
+        return None
+
+
+def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
+    subject = f"`{name}`, which {{ranks}} return,"
+    if value is None:
+        return Trouble("undecided-output", False, f"{subject} depends on something that is wrong or undecided before", rank)
+    if value.term != term:
+        return Trouble("other-output", False, f"{subject} is not the expression that the reference returns", rank)
+    if value.fold is not None:
+        return Trouble("incomplete-output", True, f"{subject} is {fold_text(value.fold)}", rank)
+    pending = sorted(entry for leaf in value.leaves for entry in leaf.pending if not _whole(entry))
+    if pending:
+        lacks = scope_of(pending[0]._replace(one_replica=False, one_micro_batch=False))
+        return Trouble("incomplete-output", True, f"{subject} is a partial sum, {lacks}", rank)
+    return Trouble("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
+
+
+def _whole(entry: Pending) -> bool:
+    return (entry.low, entry.high) == (0, entry.size)
+
+
+def _one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> bool:
+    """Whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean its own mean."""
+    if value.clean:
+        return True
+    if world.terms.slot[value.term] >= 0 or not value.leaves:
+        return False
+    scopes = {(entry.one_replica, entry.one_micro_batch) for leaf in value.leaves for entry in leaf.pending}
+    return len(scopes) == 1 and all(_addend(world, leaf, replicas, micro_batches) for leaf in value.leaves)
+
+
+def _addend(world: World, leaf: Leaf, replicas: int, micro_batches: int) -> bool:
+    if len(leaf.pending) != 1:
+        return False
+    (entry,) = leaf.pending
+    averages = world.terms.averages(entry.origin, entry.number)
+    share = (replicas if entry.one_replica else 1) * (micro_batches if entry.one_micro_batch else 1)
+    return _whole(entry) and (leaf.coefficient == 1 or (averages and leaf.coefficient == share))

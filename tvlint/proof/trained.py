@@ -1,0 +1,141 @@
+"""What is trained: the final gradients of all weights, and their updates, held against the reference's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tvlint.ir.plan import Box, Plan, Update
+from tvlint.proof.apply import fold_text
+from tvlint.proof.blame import scope_of
+from tvlint.proof.gradients import weights_of
+from tvlint.proof.machine import Derived, Slot
+from tvlint.proof.placed import covers, region
+from tvlint.proof.relation import Value
+from tvlint.proof.trouble import Trouble
+from tvlint.proof.world import Mismatch, World
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The reference's gradient of every weight, by full name, and its losses."""
+
+    gradients: Mapping[str, Value]
+    shapes: Mapping[str, tuple[int, ...]]
+    losses: tuple[int, ...]
+
+
+def judge_gradients(
+    world: World, plan: Plan, derived: Derived, expected: Expected, held: Mapping[tuple[int, str], Slot]
+) -> Iterator[Trouble]:
+    """What is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's gradient."""
+    covered: dict[str, list[Box]] = {}
+    open_names: set[str] = set()
+    for rank, tensor in weights_of(plan, derived):
+        name = tensor.logical or tensor.name
+        if name not in expected.shapes:
+            yield Trouble(
+                "unknown-weight", False, f"the weight `{name}` on {{ranks}} has no counterpart in the reference", rank
+            )
+            continue
+        if tensor.whole is not None and tensor.whole != expected.shapes[name]:
+            text = f"the weight `{name}` is {tensor.whole} where the reference has {expected.shapes[name]}"
+            yield Trouble("wrong-weight-shape", True, text, rank)
+            continue
+        try:
+            box = region(plan, tensor, rank)
+        except Mismatch as mismatch:
+            yield Trouble(mismatch.name, mismatch.refutes, f"on {{ranks}}, {mismatch.message}", rank)
+            open_names.add(name)
+            continue
+        covered.setdefault(name, []).append(box)
+        if name in expected.gradients:
+            yield from _judged(world, plan, name, rank, box, expected.gradients[name], held.get((rank, tensor.name), "missing"))
+        elif (rank, tensor.name) in held:
+            text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
+            yield Trouble("gradient-of-frozen-weight", False, text, rank)
+    for name, whole in expected.shapes.items():
+        if name in expected.gradients and name not in open_names and not covers(covered.get(name, []), whole):
+            text = f"no rank of the parallel plan holds all of the weight `{name}`, piece by piece"
+            yield Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
+
+
+def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
+    subject = f"the gradient of `{name}` on {{ranks}}"
+    if value is None:
+        yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
+        return
+    if isinstance(value, str):
+        yield Trouble("missing-gradient", True, f"{subject} is never computed", rank)
+        return
+    if value.box != box:
+        yield Trouble("gradient-of-another-slice", True, f"{subject} is that of another slice than the weight's", rank)
+        return
+    pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
+    if value.term != right.term:
+        yield _of_many("other-gradient", "is not the expression that the reference computes", name, rank)
+    elif value.fold is not None:
+        text = f"{subject} is {fold_text(value.fold)}"
+        yield Trouble("incomplete-gradient", False, text, rank)
+    elif pending:
+        text = f"{subject} is a partial sum, {scope_of(pending[0])}, that nothing completes"
+        yield Trouble("incomplete-gradient", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
+    elif value.leaves:
+        yield Trouble("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)
+    elif value.coefficient != right.coefficient:
+        factor = Fraction(value.coefficient) / right.coefficient
+        yield Trouble(
+            "scaled-gradient",
+            True,
+            f"{subject} is {factor} times the reference's",
+            rank,
+            expected="1",
+            actual=str(factor),
+        )
+
+
+def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:
+    """What one mistake does to the gradients of many weights, told once for all of them."""
+    return Trouble(kind, False, f"the gradient of {{subject}} on {{ranks}} {text}", rank, subject=name, cause=(kind,))
+
+
+def judge_updates(plan: Plan, reference: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
+    """Weights that some rank does not update exactly once, or at all where the reference does not train them.
+
+    Nothing for a pair that leaves the optimizer out: nnScaler's plans never hold it.
+    """
+    updates, alone = _updates(plan), {_full_name(reference, name) for _, name in _updates(reference)}
+    if not updates:
+        if alone and not plan.format.startswith("nnscaler-"):
+            text = "the reference updates weights and the parallel plan does not say that it does"
+            yield Trouble("no-updates", False, text, plan.programs[0].ranks[0])
+        return
+    for rank, tensor in weights_of(plan, derived):
+        name = tensor.logical or tensor.name
+        times = updates[rank, tensor.name]
+        if name in expected.gradients and times != 1:
+            how = "is never updated" if times == 0 else f"is updated {times} times"
+            yield Trouble("not-updated-once", True, f"the weight `{name}` on {{ranks}} {how}", rank)
+    for rank, own in updates:
+        name = _full_name(plan, own)
+        if name not in expected.gradients and name not in alone:
+            text = f"the weight `{name}` on {{ranks}} is updated and in the reference it is not trained"
+            yield Trouble("updates-frozen-weight", False, text, rank)
+
+
+def _updates(plan: Plan) -> Counter[tuple[int, str]]:
+    """How often each rank updates each weight."""
+    found: Counter[tuple[int, str]] = Counter()
+    for program in plan.programs:
+        for step in program.steps:
+            for operator in plan.segments[step.segment].operators:
+                if isinstance(operator, Update):
+                    found.update((rank, name) for rank in program.ranks for name in operator.weights)
+    return found
+
+
+def _full_name(plan: Plan, name: str) -> str:
+    tensor = plan.tensors.get(name)
+    return name if tensor is None else tensor.logical or name

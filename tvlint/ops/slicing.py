@@ -11,7 +11,7 @@ from typing import Any
 from tvlint.ir.plan import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, spread
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Shape, UnsupportedError, stars
 
 _FIRST = (frozenset({0}),)
 
@@ -163,6 +163,32 @@ def _cut(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, 
     axis = next(i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
     places = np.cumsum([size for size in bound.attributes if isinstance(size, int)])[:-1]
     return tuple(np.split(operands[0], places, axis=axis))
+
+
+def ranges_taken(bound: Bound, shape: Shape) -> tuple[tuple[tuple[int, int], ...], ...] | None:
+    """For every result of a slice or split, the indices that it holds of each dimension of its operand of shape `shape`.
+
+    None where a result is not a part of the operand with as many dimensions.
+    """
+    (names,), everything = bound.operands, [(0, size) for size in shape]
+    if any(len(result) != len(names) or ONE in result for result in bound.outputs):
+        return None
+    lengths = [size for size in bound.attributes if isinstance(size, int)]
+    if len(lengths) == len(bound.attributes) == len(bound.outputs):
+        dim = next(i for i, name in enumerate(names) if name in bound.whole)
+        starts = [sum(lengths[:i]) for i in range(len(lengths))]
+        found = [(low, low + size) for low, size in zip(starts, lengths, strict=True) if size]
+        return tuple((*everything[:dim], own, *everything[dim + 1 :]) for own in found)
+    for dim, entry in enumerate(bound.attributes):
+        if entry is None:
+            continue
+        if not isinstance(entry, tuple) or len(entry) != 3 or entry[2] != 1:
+            return None
+        start, stop, _ = entry
+        if not isinstance(start, int) or not isinstance(stop, int) or not start < stop:
+            return None
+        everything[dim] = (start, stop)
+    return (tuple(everything),)
 
 
 def _index_select(call: Call) -> Bound:

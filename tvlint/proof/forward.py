@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -24,7 +23,9 @@ from tvlint.proof.nearest import Near
 from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape
 from tvlint.proof.sequences import as_widened, evaluated_once, grouped, has_groups, in_sequence, repeated
+from tvlint.proof.slices import SLICES, sliced
 from tvlint.proof.trouble import Constant, Fix, Substitute, Trouble, at
+from tvlint.proof.unknown_operators import how_to_declare
 from tvlint.proof.world import Mismatch
 
 
@@ -58,7 +59,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
         raise UnsupportedError(f"`{operator.op}` overwrites its operand")
     spec = spec_of(operator.op)
     if spec is None:
-        raise UnsupportedError(f"`{operator.op}` is not in the operator table{_how_to_declare(operator)}")
+        raise UnsupportedError(f"`{operator.op}` is not in the operator table{how_to_declare(operator)}")
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
     if any(is_absent(machine, rank, operator, name) for name in names):
         if len(names) > 1 or not keeps_zero(machine, operator, spec, names[0]):
@@ -159,6 +160,8 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
         return Saved(name, bound, Family.MERGE, values, merged[: max(1, len(operator.outputs))])
     if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
+    if spec.name in SLICES and len(values) == 1:
+        return sliced(machine, spec, operator, values, lambda: evaluated_once(machine, name, bound, values, call))
     saved = evaluated_once(machine, name, bound, values, call)
     if name == ATTENTION:
         return below_the_diagonal(machine, spec, call, values, saved)
@@ -273,26 +276,3 @@ def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
     if sizes.count(-1) > 1 or known <= 0 or total % known:
         raise Mismatch("wrong-view-size", f"views shape {before} as {size}", refutes=True)
     return tuple(total // known if n == -1 else n for n in sizes)
-
-
-_TO_EXPERTS = re.compile(
-    r"(?i)moe|expert|(un)?permute_tokens?|token_(un)?permut|grouped_?(gemm|mm|linear)|\bgmm|dropless|ragged"
-)
-"""Names of operators that move a number of tokens to each expert, or work on them, that only the run knows."""
-
-_FOR_EXPERTS = (
-    "; how many tokens an expert gets is known only as it runs: a plan that drops none can be written with `moe_dispatch` and "
-    "`moe_combine`, with room for all tokens of a group (`capacity`)"
-)
-
-
-def _how_to_declare(operator: Compute) -> str:
-    """The lines to add to the configuration for an operator of the project's own code; nothing for a framework's."""
-    module, _, name = operator.op.rpartition(".")
-    if module.split(".")[0] in ("torch", "nnscaler", "_operator", "builtins"):
-        return ""
-    hint = _FOR_EXPERTS if _TO_EXPERTS.search(name) else ""
-    if not module:
-        return hint
-    annotation = operator.annotation or "..."
-    return f"{hint}; if it is your own, declare it: `[[operator]]` `name = {operator.op!r}` `annotation = {annotation!r}`"

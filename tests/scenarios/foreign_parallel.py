@@ -233,7 +233,8 @@ _RING_STEP = """\
 def _bare(ranks: int) -> str:
     """Ring attention over `ranks` with the log-sum-exp written out, step by step."""
     steps = [
-        re.sub(r"(?<=[a-zA-Z])[01]\b", lambda name: str(int(name[0]) + step - 1), _RING_STEP) for step in range(1, ranks)
+        re.sub(r"(?<=[a-zA-Z])0\b", str(step - 1), re.sub(r"(?<=[a-zA-Z])1\b", str(step), _RING_STEP))
+        for step in range(1, ranks)
     ]
     return f"""\
 mesh cp={ranks}

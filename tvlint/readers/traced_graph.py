@@ -6,17 +6,15 @@ derived from the operators instead. Names are those of the plan pickle: `w<id>`,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.plan import Compute, Literal, Operator, Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.ops.declared import PREFIX, Declared
-from tvlint.ops.spec import Family
-from tvlint.ops.table import meant, spec_of
+from tvlint.ops.table import meant
 from tvlint.readers.bounds import without_collection
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError
@@ -31,6 +29,7 @@ from tvlint.readers.nnscaler_operators import Operators
 from tvlint.readers.nnscaler_records import Malformed, Sources, Work, described, fields, kind, records_in, required, sequence
 from tvlint.readers.nnscaler_tensors import Tensors
 from tvlint.readers.traced_objects import taken_apart
+from tvlint.readers.traced_views import reshaped
 from tvlint.readers.unsafe_pickle import unsafe_calls
 
 FORMAT = "nnscaler-graph"
@@ -109,7 +108,10 @@ def _nodes(loaded: Loaded, work: Work) -> Sequence[Any]:
 
 
 def _complete(record: Any) -> None:
-    """Give a tensor what newer versions of nnScaler keep in the full tensor that it is a part of."""
+    """Give a tensor what newer versions of nnScaler keep in the full tensor that it is a part of.
+
+    A parameter without dimensions, which the graph writes as one with one, has none.
+    """
     own = getattr(record, "__dict__", None)
     if not own or "_full_tensor" not in own or "_is_grad" in own:
         return
@@ -117,6 +119,9 @@ def _complete(record: Any) -> None:
     for name in ("_is_grad", "_is_attr", "_dtype", "_requires_grad"):
         if name in whole:
             own[name] = whole[name]
+    if whole.get("_is_scalar_tensor") is True and own.get("_is_attr") is True and whole.get("_shape") in ((), (1,)):
+        own["_shape"] = whole["_shape"] = ()
+        own["_indmap"] = None
 
 
 def _graph(
@@ -235,7 +240,7 @@ class _Graph:
                 kinds[name] = (shape[0] * self.slots, *shape[1:]), dtype
         changed = []
         for given in forward:
-            operator = as_view(_reshaped(given, traced, kinds), kinds)
+            operator = as_view(reshaped(given, traced, kinds), kinds)
             changed.append(operator)
             try:
                 found = results(operator, kinds, self.scalar)
@@ -272,32 +277,3 @@ def _without_gradient(context: object) -> bool:
     """Whether an operator was traced below `torch.no_grad()` or `torch.inference_mode()`."""
     mode = context.get("grad_mode") if isinstance(context, dict) else None
     return isinstance(mode, dict) and (mode.get("no_grad_mode") is True or mode.get("inference_mode") is True)
-
-
-def _reshaped(operator: Compute, traced: Mapping[str, Kind], kinds: Mapping[str, Kind]) -> Compute:
-    """A view whose sizes fit the operand with all slots; other operators as they are."""
-    spec = spec_of(operator.op)
-    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
-    if spec is None or spec.family is not Family.RESHAPE or not names or len(operator.outputs) != 1:
-        return operator
-    if names[0] not in kinds or names[0] not in traced or operator.outputs[0] not in traced:
-        return operator
-    before, after = traced[names[0]][0], traced[operator.outputs[0]][0]
-    now = kinds[names[0]][0]
-    differing = [dim for dim, (one, other) in enumerate(zip(before, now, strict=False)) if one != other]
-    if len(before) != len(now) or len(differing) != 1:
-        return operator
-    dim = differing[0]
-    place = next(_places(after, prod(before[:dim])), None)
-    if place is None:
-        return operator
-    size = (*after[:place], after[place] * (now[dim] // before[dim]), *after[place + 1 :])
-    attributes = {name: value for name, value in operator.attributes.items() if name not in ("size", "shape")}
-    return replace(operator, inputs=(names[0],), attributes={**attributes, "size": size})
-
-
-def _places(shape: tuple[int, ...], product: int) -> Iterator[int]:
-    """The dimensions of `shape` that begin after `product` elements of the outer ones, those longer than 1 first."""
-    found = [dim for dim in range(len(shape)) if prod(shape[:dim]) == product]
-    yield from (dim for dim in found if shape[dim] > 1)
-    yield from (dim for dim in found if shape[dim] == 1)

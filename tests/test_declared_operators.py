@@ -42,6 +42,36 @@ def test_declarations_are_read(tmp_path: Path) -> None:
     assert found == (Declared("a.norm", "b h^ -> b h^", ((0,),)), Declared("f", same_as="torch.relu"))
 
 
+def test_operands_are_named_as_well_as_counted(tmp_path: Path) -> None:
+    path = tmp_path / "tvlint.toml"
+    named = 'arguments = ["x", "w", "b"]\nlinear-in = ["x", ["w", 2]]\n'
+    path.write_text(f'[[operator]]\nname = "f"\nannotation = "* k+, n k+, n -> * n"\n{named}')
+    assert load(path, "tvlint.toml").operators == (Declared("f", "* k+, n k+, n -> * n", ((0,), (1, 2))),)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shapes", "sizes"),
+    [
+        ("* (2 h^) -> * h^", ((4, 6),), {"h": 3}),
+        ("b (h d) -> b (h d)", ((4, 6),), {}),
+        ("b (h^ d^), h^ -> b h^ d^", ((4, 6), (2,)), {"d": 3}),
+        ("b h^ d^ -> b (h^ d^)", ((4, 2, 3),), {"(h d)": 6}),
+        ("* (2 h^) -> * h^", ((4, 7),), None),
+        ("(a^ b^) -> a^", ((4,),), None),
+    ],
+)
+def test_dimensions_in_brackets_have_the_size_of_their_product(
+    annotation: str, shapes: tuple[tuple[int, ...], ...], sizes: dict[str, int] | None
+) -> None:
+    spec = spec_of(meant("m.f", (Declared("f", annotation),)))
+    assert spec is not None
+    if sizes is None:
+        with pytest.raises(UnsupportedError):
+            spec.bind(Call("f", shapes, {}))
+    else:
+        assert spec.bind(Call("f", shapes, {})).sizes == sizes
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
@@ -54,12 +84,20 @@ def test_declarations_are_read(tmp_path: Path) -> None:
         ('name = "f"\nannotation = "a -> b"', 3, "the dimension `b` of a result is in no operand"),
         ('name = "f"\nannotation = "a b -> a"', 3, "mark it `b+`"),
         ('name = "f"\nannotation = "a+ -> a"', 3, "summed over and is in a result"),
-        ('name = "f"\nannotation = "a (b c) -> a"', 3, "brackets"),
+        ('name = "f"\nannotation = "a (b c) -> a"', 3, "the dimension `(b c)` is in no result"),
+        ('name = "f"\nannotation = "(b c^) -> (b c)"', 3, "marked differently"),
+        ('name = "f"\nannotation = "(2 b) -> (2 b)"', 3, "a number counts as marked `^`"),
+        ('name = "f"\nannotation = "(b c) -> b c"', 3, "stands in `(b c)` and elsewhere"),
+        ('name = "f"\nannotation = "(b c -> b"', 3, "`(b` is not understood"),
+        ('name = "f"\nannotation = "(b-c) -> (b-c)"', 3, "in brackets stand dimensions and numbers"),
         ('name = "f"\nannotation = "a * -> a *"', 3, "comes first"),
         ('name = "f"\nannotation = "a a -> a"', 3, "twice"),
         ('name = "f"\nannotation = "a, -> a"', 3, "without dimensions"),
         ('name = "f"\nannotation = "a -> a"\nlinear-in = [1]', 4, "no operand 1"),
-        ('name = "f"\nannotation = "a -> a"\nlinear-in = ["x"]', 4, "must be a list of operands"),
+        ('name = "f"\nannotation = "a -> a"\nlinear-in = [true]', 4, "must be a list of operands"),
+        ('name = "f"\nannotation = "a -> a"\nlinear-in = ["x"]', 4, "`x` needs `arguments`"),
+        ('name = "f"\nannotation = "a -> a"\narguments = ["y"]\nlinear-in = ["x"]', 5, "no operand `x` in `arguments`"),
+        ('name = "f"\nannotation = "a, a -> a"\narguments = ["y"]', 4, "1 arguments, and the annotation has 2 operands"),
         ('name = "f"\nsame-as = "torch.rely"', 3, "did you mean `torch.relu`"),
         ('name = "f"\nsame-as = "torch.relu"\nannotation = "* -> *"', 3, "leave `annotation`"),
         ('name = "f"\nannotation = "a -> a"\n[[operator]]\nname = "f"\nannotation = "a -> a"', 5, "declared twice"),

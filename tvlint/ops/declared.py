@@ -8,14 +8,17 @@ assumption, which every verdict that uses it lists.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 
 from tvlint.ir.plan import Literal, Value
-from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, Shape, UnsupportedError
 
 PREFIX = "declared("
 _NAME = re.compile(r"(?:[A-Za-z_]\w*|1|\*)(?:[+^]?)", re.ASCII)
+_FACTOR = re.compile(r"[A-Za-z_]\w*[+^]?|[1-9]\d{0,8}", re.ASCII)
+_TOKEN = re.compile(r"\([^()]*\)|\S+")
 _STAR = "*"
 _MOST_DIMENSIONS = 64
 
@@ -40,12 +43,16 @@ class AnnotationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """An annotation, taken apart: the dimensions of operands and results, `*` for any number of leading ones."""
+    """An annotation, taken apart: the dimensions of operands and results, `*` for any number of leading ones.
+
+    A dimension that is several in brackets has the name `(h d)`, and `factors` has what its size is the product of.
+    """
 
     operands: tuple[Names, ...]
     outputs: tuple[Names, ...]
     reduced: frozenset[str]
     whole: frozenset[str]
+    factors: Mapping[str, Names] = field(default_factory=dict)
 
 
 def parse(text: str) -> Annotation:
@@ -53,11 +60,14 @@ def parse(text: str) -> Annotation:
     left, arrow, right = text.partition("->")
     if not arrow or "->" in right:
         raise AnnotationError("an annotation has one `->` between operands and results")
-    reduced, whole = set[str](), set[str]()
-    sides = [tuple(_tensor(part, reduced, whole) for part in side.split(",")) for side in (left, right)]
+    reduced, whole, factors = set[str](), set[str](), dict[str, Names]()
+    sides = [tuple(_tensor(part, reduced, whole, factors) for part in side.split(",")) for side in (left, right)]
     operands, outputs = sides
+    _brackets_apart({name for side in sides for names in side for name in names}, whole, factors)
     made = {name for names in outputs for name in names}
-    for name in sorted(made - {ONE} - {name for names in operands for name in names}):
+    given = {name for names in operands for name in names}
+    single = given | {factor for name in given for factor in factors.get(name, ())}
+    for name in sorted(made - {ONE} - single - {name for name, own in factors.items() if _names_in(own) <= single}):
         raise AnnotationError(f"the dimension `{name}` of a result is in no operand, so its size is not known")
     for names in operands:
         for name in names:
@@ -67,15 +77,53 @@ def parse(text: str) -> Annotation:
                 )
     if reduced & made:
         raise AnnotationError(f"the dimension `{min(reduced & made)}` is summed over and is in a result")
-    return Annotation(operands, outputs, frozenset(reduced), frozenset(whole))
+    return Annotation(operands, outputs, frozenset(reduced), frozenset(whole), factors)
 
 
-def _tensor(text: str, reduced: set[str], whole: set[str]) -> Names:
+def _names_in(factors: Names) -> set[str]:
+    return {factor for factor in factors if not factor.isdecimal()}
+
+
+def _brackets_apart(names: set[str], whole: set[str], factors: Mapping[str, Names]) -> None:
+    """Raises AnnotationError where a dimension stands in brackets and elsewhere too, and may be split."""
+    for bracket, own in factors.items():
+        for factor in sorted(_names_in(own)):
+            places = {name for name in names if name == factor or factor in factors.get(name, ())}
+            if len(places) > 1 and not places <= whole:
+                raise AnnotationError(
+                    f"`{factor}` stands in `{bracket}` and elsewhere, where tvlint cannot follow a split: mark it `{factor}^`"
+                )
+
+
+def _bracket(text: str, reduced: set[str], whole: set[str], factors: dict[str, Names]) -> str:
+    """The name of a dimension that is several in one, as in `(h d)`."""
+    parts = text[1:-1].split()
+    if not parts or not all(_FACTOR.fullmatch(part) for part in parts):
+        raise AnnotationError(f"`{text[:40]}` is not understood; in brackets stand dimensions and numbers")
+    marks = {"^" if part.isdecimal() else part[len(part.rstrip("+^")) :] for part in parts}
+    if len(marks) != 1:
+        raise AnnotationError(
+            f"the dimensions in `{text[:40]}` are marked differently, where tvlint cannot follow a split: mark all of them, "
+            "or none; a number counts as marked `^`"
+        )
+    own = tuple(part.rstrip("+^") for part in parts)
+    name = f"({' '.join(own)})"
+    factors[name] = own
+    reduced.update({name} if marks == {"+"} else ())
+    whole.update({name} if marks == {"^"} else ())
+    return name
+
+
+def _tensor(text: str, reduced: set[str], whole: set[str], factors: dict[str, Names]) -> Names:
     names = []
-    for token in text.split():
+    for token in _TOKEN.findall(text):
+        if token.startswith("(") and token.endswith(")"):
+            names.append(_bracket(token, reduced, whole, factors))
+            continue
         if not _NAME.fullmatch(token):
-            what = "dimensions in brackets are" if "(" in text or ")" in text else f"`{token[:40]}` is"
-            raise AnnotationError(f"{what} not understood; a dimension is a name, `*` or `1`, with `+` or `^` after it")
+            raise AnnotationError(
+                f"`{token[:40]}` is not understood; a dimension is a name, `*` or `1`, with `+` or `^` after it"
+            )
         name = token.rstrip("+^")
         if token.endswith("+"):
             reduced.add(name)
@@ -158,6 +206,7 @@ def _binding(annotation: Annotation, linear: tuple[frozenset[int], ...]) -> Call
         def all_of(marked: frozenset[str]) -> frozenset[str]:
             return (marked - {_STAR}) | (frozenset(stars) if _STAR in marked else frozenset())
 
+        sizes = _sizes(annotation, shapes, call)
         literals = tuple((i, _exact(operand.value)) for i, operand in enumerate(call.inputs) if isinstance(operand, Literal))
         return Bound(
             tuple(map(full, annotation.operands)),
@@ -166,9 +215,34 @@ def _binding(annotation: Annotation, linear: tuple[frozenset[int], ...]) -> Call
             whole=all_of(annotation.whole),
             linear=linear,
             attributes=(literals, tuple((key, _exact(value)) for key, value in sorted(call.attributes.items()))),
+            sizes=sizes,
         )
 
     return bind
+
+
+def _sizes(annotation: Annotation, shapes: Sequence[Shape], call: Call) -> dict[str, int]:
+    """The sizes of dimensions that only results have: those that stand in brackets elsewhere, or whose parts do."""
+    if not annotation.factors:
+        return {}
+    known: dict[str, int] = {}
+    for names, shape in zip(annotation.operands, shapes, strict=True):
+        known.update((name, size) for name, size in zip(reversed(names), reversed(shape), strict=False) if name != _STAR)
+    for name, own in annotation.factors.items():
+        size = known.get(name)
+        told = prod(int(factor) if factor.isdecimal() else known.get(factor, 1) for factor in own)
+        open_ = [factor for factor in own if not factor.isdecimal() and factor not in known]
+        if size is not None and (size % told or (not open_ and size != told)):
+            raise UnsupportedError(f"`{_own(call.op)}` has a dimension of {size}, which is not the declared `{name}`")
+        if size is not None and len(open_) == 1:
+            known[open_[0]] = size // told
+        elif size is None and not open_:
+            known[name] = told
+    made = {name for names in annotation.outputs for name in names if name not in (_STAR, ONE)}
+    unknown = sorted(made - known.keys())
+    if unknown:
+        raise UnsupportedError(f"the size of `{unknown[0]}` in a result of `{_own(call.op)}` does not follow from its operands")
+    return {name: known[name] for name in made - {name for names in annotation.operands for name in names}}
 
 
 def _exact(value: Value) -> Value:

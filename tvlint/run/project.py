@@ -263,7 +263,13 @@ def _operators(reading: _Reading, path: KeyPath, value: Any) -> tuple[Declared, 
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         reading.expected(path, "tables, each written as `[[operator]]`", value)
         return None
-    keys: Mapping[str, _Key] = {"name": _string, "annotation": _string, "linear-in": _positions, "same-as": _string}
+    keys: Mapping[str, _Key] = {
+        "name": _string,
+        "annotation": _string,
+        "arguments": _strings,
+        "linear-in": _operands,
+        "same-as": _string,
+    }
     tables = [reading.table(item, (*path, index), keys) for index, item in enumerate(value)]
 
     def place(index: int, key: str) -> Location:
@@ -272,12 +278,12 @@ def _operators(reading: _Reading, path: KeyPath, value: Any) -> tuple[Declared, 
     return declared_operators(value, tables, place, reading.wrong)
 
 
-def _positions(reading: _Reading, path: KeyPath, value: Any) -> tuple[tuple[int, ...], ...] | None:
+def _operands(reading: _Reading, path: KeyPath, value: Any) -> tuple[tuple[int | str, ...], ...] | None:
     found = []
     for entry in value if isinstance(value, list) else [None]:
         places = entry if isinstance(entry, list) and entry else [entry]
-        if not all(isinstance(place, int) and not isinstance(place, bool) and place >= 0 for place in places):
-            reading.expected(path, "a list of operands by position from 0, such as `[0, [1, 2]]`", value)
+        if not all(isinstance(place, str) or (type(place) is int and place >= 0) for place in places):
+            reading.expected(path, "a list of operands by name, or by position from 0, such as `[0, [1, 2]]`", value)
             return None
         found.append(tuple(places))
     return tuple(found)

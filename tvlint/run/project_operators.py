@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,8 +59,8 @@ def _declared(
         wrong(place("name"), f"`{name}` is an operator that tvlint knows", f"leave the declaration out; it is `{known}`")
         return None
     if same_as:
-        if annotation or linear:
-            wrong(place("same-as"), "`same-as` says everything: leave `annotation` and `linear-in` out", "")
+        if annotation or linear or values.get("arguments"):
+            wrong(place("same-as"), "`same-as` says everything: leave `annotation`, `arguments` and `linear-in` out", "")
             return None
         if not _known(same_as):
             wrong(place("same-as"), f"`{same_as[:80]}` is no operator that tvlint knows", did_you_mean(same_as, _names()))
@@ -70,13 +71,30 @@ def _declared(
     except AnnotationError as error:
         wrong(place("annotation"), str(error), "the syntax is that of nnScaler's annotations: `b l^ h, h -> b l^ h`")
         return None
-    beyond = max((position for positions in linear for position in positions), default=0)
-    if beyond >= len(parsed.operands):
-        wrong(
-            place("linear-in"), f"there is no operand {beyond}: the annotation has {len(parsed.operands)}, counted from 0", ""
-        )
+    arguments, count = values.get("arguments", ()), len(parsed.operands)
+    if arguments and (len(arguments) != count or len(set(arguments)) != count):
+        said = f"there are {len(arguments)} arguments, and the annotation has {count} operands"
+        wrong(place("arguments"), said, "name the tensors, each once, in the order of the annotation; leave constants out")
         return None
-    return Declared(name, annotation, linear)
+    positions = tuple(tuple(_position(one, arguments) for one in one_set) for one_set in linear)
+    beyond = next(
+        (one for own, found in zip(linear, positions, strict=True) for one, at in zip(own, found, strict=True) if at >= count),
+        None,
+    )
+    if beyond is not None:
+        said = f"there is no operand {beyond}: the annotation has {count}, counted from 0"
+        if isinstance(beyond, str):
+            said = f"there is no operand `{beyond[:80]}` in `arguments`" if arguments else f"`{beyond[:80]}` needs `arguments`"
+        wrong(place("linear-in"), said, 'such as `arguments = ["x", "weight"]`' if isinstance(beyond, str) else "")
+        return None
+    return Declared(name, annotation, positions)
+
+
+def _position(operand: int | str, arguments: Sequence[str]) -> int:
+    """Where an operand stands among the tensors; beyond them all where there is none of the name."""
+    if isinstance(operand, int):
+        return operand
+    return arguments.index(operand) if operand in arguments else sys.maxsize
 
 
 def _known(name: str) -> str:

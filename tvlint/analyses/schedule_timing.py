@@ -56,34 +56,44 @@ class Timing:
 
 
 def timing(steps: Iterable[Step], ranks: int, computes: Mapping[tuple[ActionKind, int, int], Step]) -> Timing | None:
-    """The earliest times of all steps; None where ranks wait for each other for ever."""
-    rows: list[list[Step]] = [[] for _ in range(ranks)]
+    """The earliest times of all steps; None where ranks wait for each other for ever.
+
+    The members of an overlap start when all of them can and give nothing before the last of them ends.
+    """
+    rows: list[list[list[Step]]] = [[] for _ in range(ranks)]
     for step in steps:
         if step.computes:
-            rows[step.rank].append(step)
+            row = rows[step.rank]
+            if row and row[-1][-1].position == step.position:
+                row[-1].append(step)
+            else:
+                row.append([step])
     waits: dict[int, list[Step]] = {}
     for giver, taker in needed(computes).values():
         waits.setdefault(id(taker), []).append(giver)
     done: dict[int, int] = {}
     timed: list[list[Timed]] = [[] for _ in range(ranks)]
-    free = [0] * ranks
+    at, free = [0] * ranks, [0] * ranks
     asleep: dict[int, list[int]] = {}
     awake = list(range(ranks))
     while awake:
         rank = awake.pop()
-        row = rows[rank]
-        while len(timed[rank]) < len(row):
-            step = row[len(timed[rank])]
-            missing = next((giver for giver in waits.get(id(step), ()) if id(giver) not in done), None)
+        while at[rank] < len(rows[rank]):
+            block = rows[rank][at[rank]]
+            givers = [giver for step in block for giver in waits.get(id(step), ())]
+            missing = next((giver for giver in givers if id(giver) not in done), None)
             if missing is not None:
                 asleep.setdefault(id(missing), []).append(rank)
                 break
-            start = max([free[rank], *(done[id(giver)] for giver in waits.get(id(step), ()))])
-            free[rank] = start + DURATIONS[step.kind]
-            done[id(step)] = free[rank]
-            timed[rank].append(Timed(step, start))
-            awake += asleep.pop(id(step), ())
-    if any(len(found) < len(row) for found, row in zip(timed, rows, strict=True)):
+            start = max([free[rank], *(done[id(giver)] for giver in givers)])
+            for step in block:
+                timed[rank].append(Timed(step, start))
+                start += DURATIONS[step.kind]
+            done.update((id(step), start) for step in block)
+            awake += [sleeper for step in block for sleeper in asleep.pop(id(step), ())]
+            free[rank] = start
+            at[rank] += 1
+    if any(reached < len(row) for reached, row in zip(at, rows, strict=True)):
         return None
     return Timing(tuple(map(tuple, timed)))
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration, Unknown
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.read import read
+from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.pages import load_rules
 
 TRAINER = """\
 compute_config:
@@ -101,3 +104,15 @@ def test_a_broken_file_is_a_located_problem(data: bytes) -> None:
     with pytest.raises(ReadError) as error:
         read("train.yaml", data)
     assert error.value.problem.location.line is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [("run_mode: run", "run_mode: go"), ("gen_reuse: moo", "gen_reuse: mo"), ("plan_ngpus: 2", "plan_ngpus: 0")],
+)
+def test_of_several_settings_on_one_page_the_wrong_one_is_shown(line: str, wrong: str) -> None:
+    text = "compute_config:\n  plan_ngpus: 2\n  runtime_ngpus: 4\n  use_end2end: true\nrun_mode: run\ngen_reuse: moo\nmax_epochs: 1\n"
+    document = read("trainer.yaml", text.replace(line, wrong).encode())
+    assert document is not None
+    found = [each for each in evaluate(document.configurations[0], load_rules()) if isinstance(each, Finding)]
+    assert [text.splitlines()[(each.location.line or 1) - 1].strip() for each in found] == [line]

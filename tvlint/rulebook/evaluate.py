@@ -8,6 +8,7 @@ from tvlint.findings import Finding, NotEvaluated, Related, Severity
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.rule import Rule, RuleKind
+from tvlint.rulebook.expression import conjuncts, names, parse
 from tvlint.rulebook.functions import show
 from tvlint.rulebook.judge import judge, version_range
 from tvlint.rulebook.template import fill, fill_known
@@ -51,7 +52,8 @@ def evaluate(
 def _finding(rule: Rule, values: Values, repair: str) -> Finding:
     own = values.configuration.path
     given = [setting for name in rule.location if (setting := values.setting(name)) is not None]
-    given.sort(key=lambda setting: setting.location.path != own)
+    blamed = _blamed(rule, values)
+    given.sort(key=lambda setting: (setting.location.path != own, setting.name != blamed))
     location = given[0].location if given else _whole(values.configuration)
     related = tuple(Related(_stands(setting), setting.location) for setting in given[1:])
     message = fill(rule.message, values.evaluate)
@@ -71,6 +73,22 @@ def _finding(rule: Rule, values: Values, repair: str) -> Finding:
         judged = f"judged as {framework}"
         help = f"{help} ({judged})" if help else judged
     return Finding(rule.name, severity, message, location, help, related)
+
+
+def _blamed(rule: Rule, values: Values) -> str:
+    """The setting that breaks a page of several demands, each on its own setting; empty where the page's order stands.
+
+    It is the only place that the broken demand asks about, where the page's first place belongs to another demand and is no
+    condition of the page that this one is not.
+    """
+    demands = [(each, set(names(each))) for each in conjuncts(parse(rule.require))]
+    broken, asks = next((demand for demand in demands if values.evaluate(demand[0]) is False), (None, set()))
+    asked = [name for name in rule.location if name in asks]
+    first = next((name for name in rule.location if values.setting(name) is not None), "")
+    elsewhere = any(first in others for each, others in demands if each is not broken)
+    conditions = set(names(parse(rule.when))) if rule.when else set()
+    alike = first not in conditions or asked[:1] == [each for each in asked if each in conditions]
+    return asked[0] if len(asked) == 1 and first not in asks and elsewhere and alike else ""
 
 
 def _stands(setting: Setting) -> str:

@@ -100,6 +100,15 @@ def parse(text: str) -> Expression:
     return tree
 
 
+def conjuncts(expression: Expression) -> Iterator[Expression]:
+    """The parts that `and` joins, in order; the expression itself where it is no conjunction."""
+    if isinstance(expression, Binary) and expression.operator == "and":
+        yield from conjuncts(expression.left)
+        yield from conjuncts(expression.right)
+    else:
+        yield expression
+
+
 def names(expression: Expression) -> Iterator[str]:
     """The names that `expression` reads, in order, with repetitions."""
     match expression:

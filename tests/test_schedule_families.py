@@ -67,7 +67,7 @@ def test_bubbles_and_peaks_are_those_of_the_formulas(p: int) -> None:
     both = forward + backward
     dual = (p - 1) * (both + backward - 3 * weights)
     assert _measured(families.dual_pipe_v(p, m)) == ((dual,) * p, ((2 * p + 1) / 2,) * p)
-    assert _measured(families.dual_pipe(2 * p, 2 * m)) == ((dual,) * 2 * p, ((2 * p + 1) / 2,) * 2 * p)
+    assert _measured(families.dual_pipe(2 * p, 2 * m)) == ((dual,) * 2 * p, (2.0 * p + 1,) * 2 * p)
 
 
 def test_peaks_are_judged_against_a_budget() -> None:

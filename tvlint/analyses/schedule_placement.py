@@ -47,6 +47,13 @@ class Placement:
         """The pipeline stages on a rank, lowest first."""
         return self.stages.get(rank, ())
 
+    def micro_batches(self, rank: int, held: int) -> float:
+        """As how many micro-batches `held` of them count, each in one pipeline stage of the rank.
+
+        A micro-batch in one of v chunks is one v-th. With two directions every rank has two whole pipeline stages.
+        """
+        return float(held) if self.shape is Shape.BIDIRECTIONAL else held / max(1, len(self.chunks(rank)))
+
 
 def placement(steps: Iterable[Step], ranks: int) -> Placement:
     """What most compute steps of each pipeline stage say."""

@@ -13,8 +13,8 @@ from tvlint.analyses.schedule_timing import Timing, timing
 class Summary:
     """What a schedule is, how long its ranks idle and what they hold.
 
-    `timing` is None where ranks wait for each other for ever. `peaks` are micro-batches in flight, rank by rank; one that is
-    in one of v chunks counts as one v-th.
+    `timing` is None where ranks wait for each other for ever. `peaks` are micro-batches in flight, rank by rank, as
+    `Placement.micro_batches` counts them.
     """
 
     path: str
@@ -41,6 +41,6 @@ def summary(facts: ScheduleFacts) -> Summary:
         facts.extent.stages,
         facts.extent.micro_batches,
         chunks,
-        tuple(most / max(1, len(own)) for most, own in zip(held, chunks, strict=True)),
+        tuple(map(facts.placement.micro_batches, ranks, held)),
         timing(facts.steps, len(facts.schedule.ranks), facts.ordered_computes),
     )

@@ -12,13 +12,13 @@ SEVERITY = Severity.ERROR
 
 
 def check(facts: ScheduleFacts) -> Iterator[Finding]:
-    """The rank that goes furthest beyond the budget; a rank of v chunks holds one v-th of a micro-batch in each."""
+    """The rank that goes furthest beyond the budget."""
     if facts.budget is None:
         return
     over = {
         rank: held
         for rank, peak in facts.peaks.items()
-        if (held := peak.chunks / max(1, len(facts.placement.chunks(rank)))) > facts.budget
+        if (held := facts.placement.micro_batches(rank, peak.chunks)) > facts.budget
     }
     if not over:
         return

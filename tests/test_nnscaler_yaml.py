@@ -111,7 +111,8 @@ def test_a_broken_file_is_a_located_problem(data: bytes) -> None:
     [("run_mode: run", "run_mode: go"), ("gen_reuse: moo", "gen_reuse: mo"), ("plan_ngpus: 2", "plan_ngpus: 0")],
 )
 def test_of_several_settings_on_one_page_the_wrong_one_is_shown(line: str, wrong: str) -> None:
-    text = "compute_config:\n  plan_ngpus: 2\n  runtime_ngpus: 4\n  use_end2end: true\nrun_mode: run\ngen_reuse: moo\nmax_epochs: 1\n"
+    compute = "compute_config:\n  plan_ngpus: 2\n  runtime_ngpus: 4\n  use_end2end: true\n"
+    text = compute + "run_mode: run\ngen_reuse: moo\nmax_epochs: 1\n"
     document = read("trainer.yaml", text.replace(line, wrong).encode())
     assert document is not None
     found = [each for each in evaluate(document.configurations[0], load_rules()) if isinstance(each, Finding)]

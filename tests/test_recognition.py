@@ -29,6 +29,7 @@ READ = {
     ],
 }
 LEFT_ALONE = [
+    "# Expert parallelism\n\nTwo modes:\n\n* **`level: 1`**: all-gather\n\nexpert_model_parallel_size: ranks\n",
     "",
     "\n",
     "hello\n",
@@ -103,3 +104,10 @@ def test_a_configuration_is_read_without_the_heavy_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_text_about_settings_that_is_no_yaml_is_left_alone() -> None:
+    text = b"# Report\n\n- source: `{'tensor_model_parallel_size': 4}`\n\ntensor_model_parallel_size: 4\n"
+    assert read("report.md", text) is None
+    with pytest.raises(ReadError):
+        read("report.yaml", text)

@@ -39,10 +39,12 @@ COMPOSED = re.compile(rb"^(?:defaults|extends):|[{, \t]model:[ \t]*\S+\.ya?ml\b"
 """What names other files, all settings of which may stand there."""
 FOREIGN = re.compile(
     rb"^(?:```|from [\w.]+ import |import [\w.]+$|@?\w*class \w+|def \w+\(|@dataclass|#!.*(?:sh|python)"
-    rb"|\*\*\w|<\w+[ >]|={4,}[ \t]*$|\.\. [\w-]+::)",
+    rb"|\*\*\w|[*+] |<\w+[ >]|={4,}[ \t]*$|\.\. [\w-]+::)",
     re.MULTILINE,
 )
 TEMPLATED = re.compile(rb"\{\{|\{%")
+PROSE = (".md", ".markdown", ".rst", ".txt")
+"""What is named like this and is no YAML is text about settings."""
 
 
 def recognise(data: bytes) -> bool:
@@ -67,7 +69,7 @@ def read(path: str, data: bytes) -> Document | None:
             findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each)))
             configurations.extend(_in_document(found, number))
     except ReadError:
-        if TEMPLATED.search(data) and not configurations:
+        if not configurations and (TEMPLATED.search(data) or path.lower().endswith(PROSE)):
             return None
         raise
     if not configurations:

@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tvlint.readers.beside import content_within
-from tvlint.readers.document import ReadError
-from tvlint.readers.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, documents, merged
+from tvlint.readers.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged, only_document
 
 LARGEST = 1 << 20
 DEEPEST = 12
@@ -82,11 +81,8 @@ def content_of(composing: Composing, wanted: str) -> tuple[YamlMapping, str | No
 
 @lru_cache(maxsize=24)
 def _parsed(path: str, data: bytes) -> YamlMapping | None:
-    try:
-        roots = list(documents(path, data.decode().removeprefix("\ufeff")))
-    except (ReadError, UnicodeDecodeError):
-        return None
-    return roots[0] if len(roots) == 1 and isinstance(roots[0], YamlMapping) else None
+    root = only_document(path, data)
+    return root if isinstance(root, YamlMapping) else None
 
 
 def at(node: YamlMapping, package: tuple[str, ...]) -> YamlMapping:

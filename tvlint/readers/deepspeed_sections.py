@@ -8,7 +8,7 @@ from tvlint.deepspeed_settings import BATCH, NESTED
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
 from tvlint.readers.megatron_values import yaml_typed
-from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence
+from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, plain_values
 
 PLACEHOLDER = "auto"
 
@@ -23,12 +23,13 @@ def settings_of(mapping: YamlMapping, names: Collection[str]) -> dict[str, Setti
         name = key.text.replace("-", "_")
         elastic = elastic or (name == "elasticity" and isinstance(node, YamlMapping))
         if name in names:
-            found[name] = Setting(name, _value(node), key.text, node.location, key.location)
+            found[name] = Setting(name, plain_values(node, _value), key.text, node.location, key.location)
         elif name in NESTED and isinstance(node, YamlMapping):
             for inner, each in node.entries:
                 if isinstance(inner, YamlScalar) and inner.text in NESTED[name] and f"{name}_{inner.text}" in names:
                     written = f"{key.text}.{inner.text}"
-                    setting = Setting(f"{name}_{inner.text}", _value(each), written, each.location, inner.location)
+                    value = plain_values(each, _value)
+                    setting = Setting(f"{name}_{inner.text}", value, written, each.location, inner.location)
                     found[setting.name] = setting
     for name in BATCH & set(found) if elastic else ():
         other = found[name]
@@ -37,19 +38,12 @@ def settings_of(mapping: YamlMapping, names: Collection[str]) -> dict[str, Setti
     return found
 
 
-def _value(node: YamlNode) -> SettingValue | Unknown:
-    if isinstance(node, YamlScalar):
-        if node.text == PLACEHOLDER:
-            return Unknown("filled in later (`auto`)", given=True)
-        if "$" in node.text or "{{" in node.text:
-            return Unknown("depends on a variable that is substituted later")
-        return yaml_typed(None, node.text, node.plain)
-    if isinstance(node, YamlSequence):
-        items = [_value(item) for item in node.items if isinstance(item, YamlScalar)]
-        known = tuple(item for item in items if not isinstance(item, Unknown))
-        if len(known) == len(node.items):
-            return known
-    return Unknown("holds more than plain values", given=True)
+def _value(node: YamlScalar) -> SettingValue | Unknown:
+    if node.text == PLACEHOLDER:
+        return Unknown("filled in later (`auto`)", given=True)
+    if "$" in node.text or "{{" in node.text:
+        return Unknown("depends on a variable that is substituted later")
+    return yaml_typed(None, node.text, node.plain)
 
 
 def duplicates(root: YamlNode) -> Iterator[Finding]:

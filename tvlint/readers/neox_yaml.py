@@ -8,8 +8,8 @@ from dataclasses import replace
 from tvlint.deepspeed_settings import NEOX
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.deepspeed_sections import settings_of
-from tvlint.readers.document import Document, ReadError
-from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, documents
+from tvlint.readers.document import Document
+from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, only_document
 
 FORMAT = "neox-yaml"
 LARGEST = 4 << 20
@@ -46,11 +46,8 @@ def read(path: str, data: bytes) -> Document | None:
     """The settings of the file, never complete; None where it is not surely one of GPT-NeoX."""
     if len(data) > LARGEST:
         return None
-    try:
-        roots = list(documents(path, data.decode().removeprefix("\ufeff")))
-    except (ReadError, UnicodeDecodeError):
-        return None
-    if len(roots) != 1 or not isinstance(root := roots[0], YamlMapping):
+    root = only_document(path, data)
+    if not isinstance(root, YamlMapping):
         return None
     entries = {key.text.replace("-", "_"): node for key, node in root.entries if isinstance(key, YamlScalar)}
     if "pipe_parallel_size" not in entries or len(TELLING & set(entries)) < 2:

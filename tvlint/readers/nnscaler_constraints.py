@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from tvlint.findings import Finding, Related, Severity
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document
 from tvlint.readers.megatron_values import yaml_typed
-from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, documents
+from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, only_document
 
 FORMAT = "nnscaler-constraints"
 LARGEST = 4 << 20
@@ -28,11 +28,8 @@ def read(path: str, data: bytes) -> Document | None:
     """What is wrong with the constraints of the file; None where it is no list of constraints."""
     if len(data) > LARGEST:
         return None
-    try:
-        roots = list(documents(path, data.decode().removeprefix("\ufeff")))
-    except (ReadError, UnicodeDecodeError):
-        return None
-    if len(roots) != 1 or not isinstance(root := roots[0], YamlSequence):
+    root = only_document(path, data)
+    if not isinstance(root, YamlSequence):
         return None
     entries = [item for item in root.items if isinstance(item, YamlMapping)]
     tables = [{key.text: value for key, value in item.entries if isinstance(key, YamlScalar)} for item in entries]

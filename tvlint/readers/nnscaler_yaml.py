@@ -14,7 +14,16 @@ from tvlint.readers import autodist_plan
 from tvlint.readers.beside import content_beside
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.megatron_values import yaml_typed
-from tvlint.readers.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, documents, mappings, merged
+from tvlint.readers.yaml_nodes import (
+    Visits,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    documents,
+    mappings,
+    merged,
+    plain_values,
+)
 
 FORMAT = "nnscaler-yaml"
 LARGEST = 8 << 20
@@ -91,7 +100,7 @@ def _configuration(
 
 
 def _add(settings: dict[str, Setting], key: YamlScalar, name: str, prefix: str, node: YamlNode) -> None:
-    settings.setdefault(name, Setting(name, _value(node), prefix + key.text, node.location, key.location))
+    settings.setdefault(name, Setting(name, plain_values(node, _value), prefix + key.text, node.location, key.location))
 
 
 def _add_saved_plan(path: str, settings: dict[str, Setting]) -> None:
@@ -108,17 +117,10 @@ def _add_saved_plan(path: str, settings: dict[str, Setting]) -> None:
         settings[name] = Setting(name, count, given.written, place, given.name_location)
 
 
-def _value(node: YamlNode) -> SettingValue | Unknown:
-    if isinstance(node, YamlScalar):
-        if VARIABLE.search(node.text):
-            return Unknown("depends on an interpolation")
-        return yaml_typed(None, node.text, node.plain)
-    if isinstance(node, YamlSequence):
-        items = [_value(item) for item in node.items if isinstance(item, YamlScalar)]
-        known = tuple(item for item in items if not isinstance(item, Unknown))
-        if len(known) == len(node.items):
-            return known
-    return Unknown("holds more than plain values", given=True)
+def _value(node: YamlScalar) -> SettingValue | Unknown:
+    if VARIABLE.search(node.text):
+        return Unknown("depends on an interpolation")
+    return yaml_typed(None, node.text, node.plain)
 
 
 def _unknown(compute: list[tuple[YamlScalar, YamlNode]]) -> Iterator[Finding]:

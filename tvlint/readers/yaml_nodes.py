@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
 
@@ -81,6 +82,15 @@ class _Composing:
         else:
             top.node.entries.append((top.key, node))
             top.key = None
+
+
+def only_document(path: str, data: bytes) -> YamlNode | None:
+    """The root of the one document in `data`; None where that is not UTF-8, no YAML, or not one document."""
+    try:
+        roots = list(documents(path, data.decode().removeprefix("\ufeff")))
+    except (ReadError, UnicodeDecodeError):
+        return None
+    return roots[0] if len(roots) == 1 else None
 
 
 def documents(path: str, text: str) -> Iterator[YamlNode]:
@@ -204,3 +214,15 @@ def mappings(root: YamlNode, visits: Visits) -> Iterator[tuple[tuple[str, ...], 
         yield where, node
         children = [((*where, key.text), value) for key, value in node.entries if isinstance(key, YamlScalar)]
         pending.extend(reversed(children))
+
+
+def plain_values(node: YamlNode, value: Callable[[YamlScalar], SettingValue | Unknown]) -> SettingValue | Unknown:
+    """What a scalar or a list of scalars holds, each as `value` says; unknown for anything else, and with an unknown in it."""
+    if isinstance(node, YamlScalar):
+        return value(node)
+    if isinstance(node, YamlSequence):
+        items = [value(item) for item in node.items if isinstance(item, YamlScalar)]
+        known = tuple(item for item in items if not isinstance(item, Unknown))
+        if len(known) == len(node.items):
+            return known
+    return Unknown("holds more than plain values", given=True)

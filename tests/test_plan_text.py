@@ -271,7 +271,7 @@ WRONG = [
     ("mesh tp=2\nprogram\n  y = gelu(x, a=b)\n", 3, 17, ""),
     ("mesh tp=2\nprogram\n  y = gelu(x) $\n", 3, 15, ""),
     ('mesh tp=2\nprogram\n  y = gelu("x)\n', 3, 12, ""),
-    ("mesh tp=2\nweight w f32[3] tp:S(0, parts=[1,2])\n", 2, 13, "local"),
+    ("mesh tp=2\nweight w f32[3] tp:S(0, parts=[1,1])\n", 2, 13, "local"),
     ("mesh tp=2\nweight w f32[4] tp:S(1)\n", 2, 13, ""),
     ("mesh tp=2\nweight w f32[4] tp:X\n", 2, 20, "shard"),
     ("mesh tp=2\nweight w f32[4] dp:R\n", 2, 17, "tp"),

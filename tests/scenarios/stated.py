@@ -120,6 +120,34 @@ program
 - y = all-gather(v, dim=0) over cp
 """,
     ),
+    *pair(
+        "keys and values of fewer heads than ranks, packed with the queries", "shards-not-divisible",
+        """
+mesh tp=4
+-weight qkv f32[22,8] tp:S(0, parts=[16,4,2])
++weight qkv f32[24,8] tp:S(0, parts=[16,4,4])
+input x f32[4,8]
+program
+  z = linear(x, qkv)
+""",
+    ),
+    *correct(
+        "heads traded for the sequence in the layout of another kernel",
+        """
+mesh dp=2 cp=2
+input q f32[2,8,16,4] dp:S(0) cp:S(2)
+input k f32[2,8,16,4] dp:S(0) cp:S(2)
+input v f32[2,8,16,4] dp:S(0) cp:S(2)
+output o f32[2,8,16,4] dp:S(0) cp:S(2)
+program
+  qh = all-to-all(q, dim=1, concat-dim=2) over cp
+  kh = all-to-all(k, dim=1, concat-dim=2) over cp
+  vh = all-to-all(v, dim=1, concat-dim=2) over cp
+  a: f32[1,4,16,4] = $MESH(qh, kh, vh)
+  o = all-to-all(a, dim=2, concat-dim=1) over cp
+""",
+        ("flash_attn_func", "flash_attention"),
+    ),
     *correct(
         "gate and up joined and taken apart again",
         """

@@ -11,21 +11,23 @@ from tvlint.ir.placement import Placement, Shard
 
 @dataclass(frozen=True, slots=True)
 class Undivided:
-    """Dimension `dim` of length `length` does not divide into `pieces` pieces over `axis`."""
+    """Dimension `dim` of length `length` does not divide into `pieces` pieces over `axis`; `packed`: a part of it does not."""
 
     dim: int
     length: int
     pieces: int
     axis: str
+    packed: bool = False
 
 
 def local_shape(mesh: Mesh, whole: tuple[int, ...], placements: Mapping[str, Placement]) -> tuple[int, ...]:
     """The shape that every rank holds of a value of shape `whole`; raises ValueError, saying why, when there is none."""
     shape, undivided = floored_shape(mesh, whole, placements)
     if undivided is not None:
+        part = "a part of " if undivided.packed else ""
         raise ValueError(
-            f"dimension {undivided.dim} of length {undivided.length} does not divide into {undivided.pieces} pieces over "
-            f"`{undivided.axis}`"
+            f"{part}dimension {undivided.dim} of length {undivided.length} does not divide into {undivided.pieces} pieces "
+            f"over `{undivided.axis}`"
         )
     return shape
 
@@ -52,8 +54,14 @@ def floored_shape(
         if placement.parts and sum(placement.parts) != whole[placement.dim]:
             parts = list(placement.parts)
             raise ValueError(f"parts {parts} add up to {sum(parts)}, the dimension is {whole[placement.dim]} long")
-        if pieces == 0 or any(part % pieces for part in placement.parts):
+        if pieces == 0:
             raise ValueError(f"dimension {placement.dim} of length {length} does not divide into {pieces} pieces over `{axis}`")
+        uneven = [part for part in placement.parts if part % pieces]
+        if uneven and undivided is None:
+            undivided = Undivided(placement.dim, uneven[0], pieces, axis, True)
+        if uneven:
+            shape[placement.dim] = sum(max(part // pieces, min(part, 1)) for part in placement.parts) * own
+            continue
         if length % pieces and undivided is None:
             undivided = Undivided(placement.dim, length, pieces, axis)
         shape[placement.dim] = max(length // pieces, min(length, 1)) * own

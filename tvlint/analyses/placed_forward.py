@@ -21,7 +21,7 @@ from tvlint.analyses.placed_walk import UNKNOWN, Walk
 from tvlint.analyses.spelling import biased, usual
 from tvlint.analyses.updates import is_step
 from tvlint.ir.placement import Partial, Shard
-from tvlint.ir.plan import Compute, Literal, Role
+from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Role
 from tvlint.ops.nonlinear import never_linear
 from tvlint.ops.spec import Family
 
@@ -132,9 +132,26 @@ def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
         rule, at = over_shards(operator, [walk.value(name).on.get(axis) for name in names], ranks, axis)
         if not rule and names and is_attention(operator) and axis in ("cp", "context") and axis not in walk.messaged:
             rule, at = _over_own_keys(walk, axis, names, ranks)
-        if rule and not (rule == "attention-over-local-keys" and axis in walk.messaged):
+        if rule == "attention-over-local-keys" and (axis in walk.messaged or _may_be_heads(walk, operator, axis)):
+            continue
+        if rule:
             found.append((rule, names[at], axis))
     return found
+
+
+def _may_be_heads(walk: Walk, operator: Compute, axis: str) -> bool:
+    """Whether what is split over the axis may be heads: just traded for the sequence, or given to a kernel of the flash family,
+    whose layout those who name it seldom keep."""
+    if operator.op.endswith("scaled_dot_product_attention"):
+        return False
+    made = walk.producer.get(next((name for name in operator.inputs if isinstance(name, str)), ""))
+    maker = walk.plan.segments[made[0]].operators[made[1]] if made is not None else None
+    if isinstance(maker, Communicate) and maker.kind is Collective.ALL_TO_ALL and axis in (walk.axes_of(maker.group) or ()):
+        return True
+    if "flash" not in operator.op.rsplit(".", 1)[-1].lower():
+        return False
+    trading = walk.facts.derived("axes that are traded or split by weights", lambda: traded_axes(walk.plan))
+    return axis in trading or (axis not in SEQUENCE_AXES and not operator.op.endswith("flash_attn_func"))
 
 
 def _over_own_keys(walk: Walk, axis: str, names: list[str], ranks: list[int]) -> tuple[str, int]:
@@ -177,8 +194,8 @@ def apply(
         on[axis] = result
         if isinstance(result, Partial):
             partial = [value for value in values if isinstance(value.on.get(axis), Partial)]
-            known = [value.origin[axis] for value in partial if axis in value.origin]
-            origin[axis] = known[0] if known else walk.where
+            origins = [value.origin[axis] for value in partial if axis in value.origin]
+            origin[axis] = origins[0] if origins else walk.where
     walk.store(output, on, origin, accumulate)
 
 

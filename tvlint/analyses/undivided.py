@@ -52,6 +52,8 @@ def _undivided(plan: Plan, tensor: Tensor) -> Undivided | None:
         return None
     if what is None or shape == tensor.shape:
         return what
+    if what.packed:
+        return None
     rounded = list(tensor.whole)
     rounded[what.dim] += -what.length % what.pieces
     try:

@@ -17,12 +17,13 @@ def check(facts: Facts) -> Iterator[Finding]:
     for found in remainders(facts.plan):
         tensor, what = found.tensor, found.what
         role = "" if tensor.role is Role.ACTIVATION else f"{tensor.role.value} "
+        part = "a packed part of " if what.packed else ""
         nearest = max(what.length // what.pieces, 1) * what.pieces
         yield Finding(
             "shards-not-divisible",
             SEVERITY,
-            f"dimension {what.dim} of {role}`{tensor.name}` has length {what.length}, which does not divide into {what.pieces} "
-            f"pieces over `{what.axis}`",
+            f"{part}dimension {what.dim} of {role}`{tensor.name}` has length {what.length}, which does not divide into "
+            f"{what.pieces} pieces over `{what.axis}`",
             facts.place(found.segment, found.index),
             f"use a length of {nearest} or {nearest + what.pieces}, or say each rank's own piece where they are unequal",
             (),

@@ -63,3 +63,19 @@ def test_a_number_of_nodes_that_the_environment_may_set_says_nothing() -> None:
     script = "N=${NODES:-1}\npython3 x.py a.tensor_model_parallel_size=16 trainer.n_gpus_per_node=8 trainer.nnodes=$N\n"
     (only,) = configurations(script)
     assert "world_size" not in only.settings
+
+
+def test_what_is_deleted_is_not_set() -> None:
+    sizes = "a.b.tensor_model_parallel_size=3 a.b.pipeline_model_parallel_size=3"
+    (only,) = configurations(f"python3 x.py {sizes} '~a.b.tensor_model_parallel_size'\n")
+    assert set(only.settings) == {"pipeline_model_parallel_size"}
+    (only,) = configurations(f"python3 x.py {sizes} ~a.b.tensor_model_parallel_size=3 ++a.b.tensor_model_parallel_size=2\n")
+    assert only.settings["tensor_model_parallel_size"].value == 2
+    assert read("run.sh", f"python3 x.py {sizes} ~a\n".encode()) is None
+
+
+def test_what_verl_sets_of_megatron_core_belongs_to_the_section() -> None:
+    text = "a.megatron.tensor_model_parallel_size=2 +a.megatron.override_transformer_config.recompute_granularity=full"
+    (only,) = configurations(f"python3 x.py {text}\n")
+    assert only.section == "a.megatron"
+    assert only.settings["recompute_granularity"].value == "full"

@@ -143,6 +143,63 @@ def test_a_saved_plan_goes_with_the_traced_graph_beside_it(tmp_path: Path, chang
     assert not any("traced graph" in finding.message for finding in again.findings)
 
 
+LINEAR = "torch.nn.functional.linear"
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("name", "allowed", "expected"),
+    [
+        (LINEAR, "0,0", ""),
+        (LINEAR, "1,1", ""),
+        (LINEAR, "2,1", ""),
+        (LINEAR, "1,2", "its tensor 1 has shape"),
+        (LINEAR, "5,0", "it has 2 inputs and 1 outputs"),
+        ("torch.nn.functional.softmax", "0,3", "keeps dimension 3 of tensor 0 whole"),
+        ("torch.nn.functional.softmax", "0,1", ""),
+        ("model.llama3.model.apply_mask", "1,0", "keeps dimension 0 of tensor 1 whole"),
+        ("model.llama3.model.apply_mask", "1,3", ""),
+        ("torch.Tensor.view", "0,2", ""),
+        ("torch.pow", "1,0", "its input 1 is no tensor"),
+        ("torch.linear", "0,0", "has no operator `torch.linear`"),
+    ],
+)
+def test_a_constraint_goes_with_the_traced_graph_beside_it(tmp_path: Path, name: str, allowed: str, expected: str) -> None:
+    assert SHARED is not None
+    graph = next((SHARED / "plans" / "gencode").glob("v08--llama3_dp_*")) / "graph.ckp"
+    path = tmp_path / "constraints.yaml"
+    text = CONSTRAINT.format(dims=f"\n  - '{allowed}'", replica="true").replace("torch.matmul", name)
+    path.write_text(text, encoding="utf-8")
+    assert [finding.message for finding in _findings(path) if not finding.message.endswith("has 2 dimensions")] == []
+    shutil.copyfile(graph, tmp_path / "graph.ckp")
+    found = _findings(path)
+    assert len(found) == bool(expected)
+    assert all(expected in finding.message for finding in found)
+    (tmp_path / "graph.ckp").write_bytes(b"no graph")
+    assert not any(finding.related for finding in _findings(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "expected"),
+    [
+        ("linear", "0,0", ["constraint-of-no-operator"]),
+        (LINEAR, "1,2", ["constraint-of-no-dimension"]),
+        (LINEAR, "1,1", []),
+        (LINEAR, "0,7", []),
+        ("a.b", "9,9", []),
+    ],
+)
+def test_what_no_model_has_is_told_without_a_graph(name: str, allowed: str, expected: list[str]) -> None:
+    text = CONSTRAINT.format(dims=f"\n  - '{allowed}'", replica="true").replace("torch.matmul", name)
+    assert rules(text) == expected
+
+
+def _findings(path: Path) -> tuple[Finding, ...]:
+    document = read(str(path))
+    assert document is not None
+    return document.findings
+
+
 def _operators(graph: Path) -> list[Compute]:
     traced = read_graph(str(graph), graph.read_bytes())
     return [one for one in traced.segments["forward"].operators if isinstance(one, Compute) and one.label.startswith("cell ")]

@@ -19,17 +19,11 @@ _HELP = "search the plan again: an edit of the model gives its operators other n
 
 def misfits(path: str, data: bytes) -> Iterator[Finding]:
     """What of the saved plan in `data` does not go with the traced graph in its folder; nothing where there is none."""
-    from tvlint.readers.traced_graph import read_graph
-
-    beside = os.path.join(os.path.dirname(path), GRAPH)
-    if not os.path.isfile(beside):
+    found = graph_beside(path)
+    if found is None:
         return
-    try:
-        with open(beside, "rb") as file:
-            graph = read_graph(beside, file.read())
-    except (OSError, ReadError):
-        return
-    operators = _operators(graph)
+    beside, graph = found
+    operators = operators_of(graph)
     splits = tuple(autodist_plan.splits_of(path, data))
     place = (Related("the traced graph", Location(beside)),)
     wrong = [(split, why) for split in splits if (why := _misfit(graph, operators, split))]
@@ -47,7 +41,21 @@ def misfits(path: str, data: bytes) -> Iterator[Finding]:
         yield Finding(_RULE, Severity.WARNING, message, splits[0].location, _HELP, place)
 
 
-def _operators(graph: Plan) -> dict[int, Compute]:
+def graph_beside(path: str) -> tuple[str, Plan] | None:
+    """The path of the traced graph in the folder of `path`, and the graph; None where there is none that can be read."""
+    from tvlint.readers.traced_graph import read_graph
+
+    beside = os.path.join(os.path.dirname(path), GRAPH)
+    if not os.path.isfile(beside):
+        return None
+    try:
+        with open(beside, "rb") as file:
+            return beside, read_graph(beside, file.read())
+    except (OSError, ReadError):
+        return None
+
+
+def operators_of(graph: Plan) -> dict[int, Compute]:
     """The operators of the traced graph by number."""
     found: dict[int, Compute] = {}
     for segment in graph.segments.values():

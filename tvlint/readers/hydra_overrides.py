@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.megatron_options import option_of
+from tvlint.readers.megatron_frameworks import FURTHER
 from tvlint.readers.megatron_values import yaml_typed
 from tvlint.readers.shell_evaluate import Evaluation
 from tvlint.readers.shell_strings import readings
@@ -25,6 +26,7 @@ from tvlint.readers.shell_values import (
 
 FORMAT = "hydra-overrides"
 OVERRIDE = re.compile(r"\+{0,2}(?P<section>[A-Za-z_][\w.@-]*)\.(?P<name>[A-Za-z_]\w*)=")
+DELETED = re.compile(r"~(?P<path>[A-Za-z_][\w.@-]*)")
 SIZES = re.compile(r"(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size")
 LISTED = re.compile(r"[\[{]")
 GPUS = (("trainer.n_gpus_per_node", "trainer.nnodes"), ("trainer.devices", "trainer.num_nodes"))
@@ -42,7 +44,8 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
             settings = {
                 setting.name: setting
                 for path, setting in overrides.items()
-                if path.rpartition(".")[0] == section and (option_of(setting.name) or SIZES.fullmatch(setting.name))
+                if path.rpartition(".")[0].removesuffix(f".{FURTHER}") == section
+                and (option_of(setting.name) or SIZES.fullmatch(setting.name))
             }
             if world_size is not None:
                 settings["world_size"] = world_size
@@ -56,10 +59,15 @@ def _has_overrides(words: Sequence[Item]) -> bool:
 
 
 def _overrides(words: Sequence[Item]) -> dict[str, Setting]:
-    """The overrides of a command by their whole path; the last one wins, as it does in Hydra."""
+    """The overrides of a command by their whole path; the last one wins, as it does in Hydra, and `~path` takes one back."""
     found: dict[str, Setting] = {}
     for item in words:
         if not isinstance(item, Word):
+            continue
+        deleted = DELETED.match(leading_text(item.pieces))
+        if deleted is not None:
+            gone = deleted["path"]
+            found = {path: setting for path, setting in found.items() if path != gone and not path.startswith(f"{gone}.")}
             continue
         match = OVERRIDE.match(leading_text(item.pieces))
         if match is None:

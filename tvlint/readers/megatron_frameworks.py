@@ -34,6 +34,9 @@ UNLIKE_MINDSPEED = {
 second, the heads and tokens of ranks. No rule about sizes holds, so each counts as a framework of its own."""
 
 
+FURTHER = "override_transformer_config"
+"""Where verl keeps, in a section, what it sets of Megatron core besides the settings that have a name of their own."""
+
 SNAPSHOT = re.compile(r"\bMegatron-LM-(2[3-9](?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))\b")
 RELEASES = (
     ("230101", "0.2"),

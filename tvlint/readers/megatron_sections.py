@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.megatron_options import Option, option_of
 from tvlint.readers.hydra_defaults import compose
-from tvlint.readers.megatron_frameworks import framework_of_sections
+from tvlint.readers.megatron_frameworks import FURTHER, framework_of_sections
 from tvlint.readers.megatron_values import typed, yaml_typed
 from tvlint.readers.primus_presets import SPLIT_BY_HAND, with_presets
 from tvlint.readers.yaml_interpolation import Interpolation
@@ -27,8 +27,6 @@ PARALLEL = frozenset(
         "sequence_parallel",
     }
 )
-FURTHER = "override_transformer_config"
-"""Where verl keeps what it sets of Megatron core besides the settings that have a name of their own."""
 INTERPOLATED = re.compile(r"\$\{|\$[A-Za-z_]|\{\{")
 RANKS = (
     ("trainer", "devices", "num_nodes", 2),

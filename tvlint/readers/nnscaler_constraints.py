@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tvlint.findings import Finding, Related, Severity
 from tvlint.readers.document import Document
 from tvlint.readers.megatron_values import yaml_typed
+from tvlint.readers.nnscaler_constraints_graph import Constraint, constraint_misfits
 from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, only_document
 
 FORMAT = "nnscaler-constraints"
@@ -16,6 +17,7 @@ KEYS = ("name", "parent_module", "allowed_partition_dims", "replica_allowed")
 NAMES = re.compile(rb"^[ \t]*(?:- )?[ \t]*allowed_partition_dims[ \t]*:", re.MULTILINE)
 OPENS = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|---[ \t]*)?\r?\n)*[ \t]*(?:- |\[)")
 DIMS = re.compile(r"\s*[-+]?[0-9]+\s*(?:,\s*[-+]?[0-9]+\s*)*", re.ASCII)
+PAIR = re.compile(r"\s*[0-9]{1,6}\s*,\s*[0-9]{1,6}\s*", re.ASCII)
 DROPPED = "nnScaler logs the error and goes on without any of the file's constraints"
 
 
@@ -37,6 +39,7 @@ def read(path: str, data: bytes) -> Document | None:
         return None
     findings = [finding for item, table in zip(entries, tables, strict=True) for finding in _entry(item, table)]
     findings += _repeated(tables)
+    findings += constraint_misfits(path, [own for table in tables if (own := _constraint(table)) is not None])
     return Document(path, FORMAT, findings=tuple(findings))
 
 
@@ -70,6 +73,20 @@ def _entry(item: YamlMapping, table: dict[str, YamlNode]) -> Iterator[Finding]:
         help = "allow a dimension, or set `replica_allowed: true`"
         related = (Related("replication is forbidden here", replica.location),)
         yield Finding("constraint-allows-nothing", Severity.WARNING, message, dims.location, help, related)
+
+
+def _constraint(table: dict[str, YamlNode]) -> Constraint | None:
+    """The constraint of an entry that nnScaler can read."""
+    name, dims = table.get("name"), table.get("allowed_partition_dims")
+    if not isinstance(name, YamlScalar) or not isinstance(dims, YamlSequence):
+        return None
+    allowed = []
+    for dim in dims.items:
+        if not isinstance(dim, YamlScalar) or not PAIR.fullmatch(dim.text):
+            return None
+        index, position = (int(number) for number in dim.text.split(","))
+        allowed.append((index, position, dim.location))
+    return Constraint(name.text, name.location, tuple(allowed))
 
 
 def _value(node: YamlScalar) -> object:

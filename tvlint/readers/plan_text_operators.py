@@ -10,8 +10,6 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.plan import (
     Await,
     Backward,
-    Collective,
-    Communicate,
     Compute,
     Group,
     Literal,
@@ -28,13 +26,10 @@ from tvlint.ir.plan import (
     Wait,
 )
 from tvlint.readers.plan_text_clauses import Scope, parse_clauses
+from tvlint.readers.plan_text_collectives import ALSO_COMPUTATIONS, KINDS, parse_collective
 from tvlint.readers.plan_text_lexer import Line
-from tvlint.readers.plan_text_types import DTYPES, parse_dtype, parse_tensor
+from tvlint.readers.plan_text_types import DTYPES, parse_tensor
 
-KINDS = {kind.value: kind for kind in Collective}
-REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
-ALSO_COMPUTATIONS = ("broadcast", "reduce", "scatter", "gather", "chunk")
-"""Collectives whose names are those of computations too; they are collectives where `over` follows."""
 KEYWORDS = ["send", "recv", "wait", "record", "await", "reduce-gradients", "update"]
 _OF_TWO = ("add", "sub", "mul", "div", "matmul", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge")
 _OF_WEIGHTS = ("linear", "layer_norm", "rms_norm", "group_norm", "conv1d", "conv2d", "conv3d", "embedding")
@@ -186,7 +181,7 @@ def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
     if word == "backward" and (line.after() == "(" or line.after()[:1].isalpha() or line.after()[:1] in ("_", "`")):
         return _backward(line, scope, outputs)
     if word in KINDS and (word not in ALSO_COMPUTATIONS or "over" in line.tokens):
-        return _collective(line, scope, outputs, KINDS[word])
+        return parse_collective(line, scope, outputs, KINDS[word])
     op = line.name("an operator")
     if line.peek() != "(":
         known = [*KINDS, "backward"]
@@ -280,70 +275,3 @@ def _backward(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
     if not isinstance(forward, Compute):
         line.fail("`backward` is of a computation", "the backward of a collective is written as a collective", index)
     return Backward(forward, tuple(inputs), outputs, clauses.stream, source, clauses.label)
-
-
-def _collective(line: Line, scope: Scope, outputs: tuple[str, ...], kind: Collective) -> Communicate:
-    line.index += 1
-    reduce = "sum" if kind in REDUCING else ""
-    if line.peek()[:1] == '"':
-        reduce = line.string("a reduction")
-    elif line.is_name() and line.peek() != "over":
-        reduce = line.name("a reduction")
-    operands: tuple[Operand, ...] = ()
-    found: dict[str, int | str | tuple[int, ...]] = {}
-    if kind is not Collective.BARRIER or line.peek() == "(":
-        operands = _collective_arguments(line, found)
-    if line.peek() != "over":
-        line.fail(f"expected `over` and the ranks of the {kind.value}, found {line.found()}", "for example `over tp`")
-    clauses = parse_clauses(line, scope, ("over", "async", "on", "label", "at"))
-    return Communicate(
-        kind, tuple(name for name in operands if isinstance(name, str)), outputs, clauses.group or Group(), reduce,
-        _int(found, "dim"), _int(found, "concat-dim"), _int(found, "root"), _ints(found, "splits"),
-        _ints(found, "receive-splits"), str(found.get("dtype", "")), clauses.handle, clauses.stream, clauses.source,
-        clauses.label,
-    )  # fmt: skip
-
-
-def _int(found: dict[str, int | str | tuple[int, ...]], key: str) -> int | None:
-    value = found.get(key)
-    return value if isinstance(value, int) else None
-
-
-def _ints(found: dict[str, int | str | tuple[int, ...]], key: str) -> tuple[int, ...]:
-    value = found.get(key, ())
-    return value if isinstance(value, tuple) else ()
-
-
-def _dtype(line: Line) -> str:
-    """A dtype, bare or as a string."""
-    if not line.peek().startswith('"'):
-        return parse_dtype(line)
-    text = line.string("a dtype such as `f32`")
-    return DTYPES.get(text, text)
-
-
-def _collective_arguments(line: Line, found: dict[str, int | str | tuple[int, ...]]) -> tuple[str, ...]:
-    line.expect("(")
-    operands: list[str] = []
-    while not line.accept(")"):
-        if line.after() == "=":
-            key = line.word("an attribute")
-            line.index += 1
-            if key in found:
-                line.fail(f"`{key}` is given twice", index=line.index - 2)
-            if key in ("dim", "concat-dim"):
-                found[key] = line.integer(key, -64, 64)
-            elif key == "root":
-                found[key] = line.integer("root", 0, 2**62)
-            elif key in ("splits", "receive-splits"):
-                found[key] = line.integers("size")
-            elif key == "dtype":
-                found[key] = _dtype(line)
-            else:
-                known = ["dim", "concat-dim", "root", "splits", "receive-splits", "dtype"]
-                line.fail_unknown("an attribute of collectives", key, known, line.index - 2)
-        else:
-            operands.append(line.name("a tensor"))
-        if line.peek() != ")":
-            line.expect(",", "or `)`")
-    return tuple(operands)

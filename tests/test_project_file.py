@@ -65,6 +65,7 @@ def test_the_documented_file_uses_every_key_but_select_and_follows_the_schema() 
     [
         ("paths = []\nfial-on = 'error'", "unknown key `fial-on`", 2, 1, "did you mean `fail-on`?"),
         ("[[proof]]\nrefrence = 'a'\nparallel = []", "unknown key `refrence`", 2, 1, "did you mean `reference`?"),
+        ("paths = []\n[[prof]]\nreference = 'a'", "unknown key `prof`", 2, 3, "did you mean `proof`?"),
         ("fail-on = 'never'", "`fail-on` must be `error`, `warning` or `note`, not 'never'", 1, 1, ""),
         ("\nworld-size = 0", "`world-size` must be a positive number, not 0", 2, 1, ""),
         ("world-size = true", "`world-size` must be a positive number, not True", 1, 1, ""),

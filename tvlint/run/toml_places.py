@@ -28,6 +28,7 @@ class Places:
             if header := _HEADER.match(line):
                 table = self._table(header[2], counts, array=header[1] == "[[")
                 self._add(table, number, header.start(2), header.end(2))
+                self._add(_parts(header[2]), number, header.start(2), header.end(2))
             elif key := _KEY.match(line):
                 self._add(table + _parts(key[1]), number, key.start(1), key.end(1))
 

@@ -390,6 +390,78 @@ program pp=1
 """,
     ),
     *pair(
+        "one activation sent twice", "mismatched-message",
+        """
+mesh pp=2
+weight w f32[8,8]
+input x f32[4,8]
+program pp=0
+  a = linear(x, w)
+  b = gelu(a)
+  send a to pp+1
+- send a to pp+1
++ send b to pp+1
+program pp=1
+  recv a: f32[4,8] from pp-1
+  recv b: f32[4,8] from pp-1
+""",
+    ),
+    *pair(
+        "another gradient than that of the micro-batch sent back", "mismatched-message use-before-definition",
+        """
+mesh pp=2
+micro-batches 2
+weight w0 f32[8,8]
+weight w1 f32[8,8]
+input x f32[4,8]
+input dy f32[4,8]
+program pp=0
+  a0 = linear(x, w0)
+  send a0 to pp+1
+  micro-batch 1
+  a1 = linear(x, w0)
+  send a1 to pp+1
+  micro-batch 0
+  recv d0: f32[4,8] from pp+1
+  _, grad(w0) = backward a0 (d0)
+  micro-batch 1
+  recv d1: f32[4,8] from pp+1
+  _, grad(w0) = backward a1 (d1)
+  update w0
+program pp=1
+  recv a0: f32[4,8] from pp-1
+  y0 = linear(a0, w1)
+  micro-batch 1
+  recv a1: f32[4,8] from pp-1
+  y1 = linear(a1, w1)
+  micro-batch 0
+  d0, grad(w1) = backward y0 (dy)
+  send d0 to pp-1
+  micro-batch 1
+  d1, grad(w1) = backward y1 (dy)
+- send d0 to pp-1
++ send d1 to pp-1
+  update w1
+""",
+    ),
+    *pair(
+        "a name on the sender that the receiver gives its input", "mismatched-message",
+        """
+mesh pp=2
+weight w f32[8,8]
+input x f32[4,8]
+program pp=0
+  h = linear(x, w)
+  y = gelu(h)
+- send y to pp+1 tag 1
++ send y to pp+1
+program pp=1
+- recv h: f32[4,16] from pp-1 tag 1
++ recv h: f32[4,8] from pp-1
+  z = linear(h, w)
+""",
+    ),
+    *pair(
         "received in another shape", "mismatched-message",
         """
 mesh pp=2

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from tvlint.analyses.calls import Call
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.operands import reads, writes
 from tvlint.findings import Finding, Related, Severity
-from tvlint.ir.plan import Receive, Send, Tensor
+from tvlint.ir.plan import Receive, Role, Send, Tensor
 
 SEVERITY = Severity.ERROR
 
@@ -22,9 +23,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             receive = send.partner
             if receive is None or (send.site, receive.site) in seen:
                 continue
-            difference = _difference(facts, send, receive) or (
-                "that is the name of another message between these ranks" if send in crossed else ""
-            )
+            difference = _difference(facts, send, receive) or _by_name(facts, send, receive, crossed)
             if not difference:
                 continue
             seen.add((send.site, receive.site))
@@ -65,6 +64,41 @@ def _crossed(facts: Facts, sends: list[Call], receives: list[Call]) -> set[Call]
         if sent != taken_as and taken_as in names and sent not in passed_on:
             found.add(send)
     return found
+
+
+def _by_name(facts: Facts, send: Call, receive: Call, crossed: set[Call]) -> str:
+    """What the names alone say against the pair; empty when they say nothing."""
+    if send in crossed:
+        return "that is the name of another message between these ranks"
+    assert isinstance(send.operator, Send)
+    assert isinstance(receive.operator, Receive)
+    name = receive.operator.tensor
+    if name != send.operator.tensor and name in _left_behind(facts, send.rank):
+        return f"rank {send.rank} computes `{name}` too, and sends it nowhere"
+    return ""
+
+
+def _left_behind(facts: Facts, rank: int) -> frozenset[str]:
+    """What a rank computes and neither the caller nor an operator on it reads, the operator's own backward apart."""
+    return facts.derived(f"values left behind on {rank}", lambda: _unread(facts, rank))
+
+
+def _unread(facts: Facts, rank: int) -> frozenset[str]:
+    computed: set[str] = set()
+    weights = (tensor.gradient for tensor in facts.plan.tensors.values() if tensor.role is Role.WEIGHT)
+    known = {*facts.plan.outputs, facts.plan.loss, *weights}
+    at = facts.fold.program_of(rank)
+    steps = facts.plan.programs[at].steps if at is not None else ()
+    for step in steps:
+        segment = facts.plan.segments[step.segment]
+        for outer, own in ((step.inputs, segment.inputs), (step.outputs, segment.outputs)):
+            if outer is not None and outer != own:
+                known.update(outer, own)
+    for name in {step.segment for step in steps}:
+        for operator in facts.plan.segments[name].operators:
+            (known if isinstance(operator, Receive) else computed).update(writes(operator))
+            known.update(reads(operator))
+    return frozenset(computed - known)
 
 
 def _logical(facts: Facts, send: Call) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -142,7 +141,11 @@ def deliver(report: Report, wanted: tuple[Output, ...], options: argparse.Namesp
 
 def width(least: int, most: int, elsewhere: int = 100) -> int:
     """The columns that text may take: those of the terminal, within bounds, or those for anything else."""
-    return max(least, min(shutil.get_terminal_size().columns, most)) if sys.stdout.isatty() else elsewhere
+    if not sys.stdout.isatty():
+        return elsewhere
+    import shutil
+
+    return max(least, min(shutil.get_terminal_size().columns, most))
 
 
 def colored(choice: str) -> bool:

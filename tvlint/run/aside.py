@@ -7,7 +7,6 @@ import pickle
 import signal
 import warnings
 from collections.abc import Callable
-from multiprocessing import parent_process
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -65,7 +64,11 @@ def _answer(work: Callable[[], object], writing: int) -> None:
 
 def pays_off(size: int) -> bool:
     """Whether a file of `size` bytes is worth a process of its own, on this machine and in this process."""
-    return size >= _WORTH_A_PROCESS and hasattr(os, "fork") and (os.cpu_count() or 1) > 1 and parent_process() is None
+    if size < _WORTH_A_PROCESS or not hasattr(os, "fork") or (os.cpu_count() or 1) < 2:
+        return False
+    from multiprocessing import parent_process
+
+    return parent_process() is None
 
 
 _WORTH_A_PROCESS = 64 << 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -153,6 +152,8 @@ def _tracked(folder: str) -> list[str] | None:
     real = Path(folder).resolve()
     if not any(os.path.exists(parent / ".git") for parent in (real, *real.parents)):
         return None
+    import subprocess
+
     command = ["git", "-c", "core.fsmonitor=false", "-C", folder, "ls-files", "-z", "-c", "-o", "--exclude-standard"]
     try:
         listed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True).stdout

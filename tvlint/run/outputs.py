@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +67,8 @@ def write_file(path: str, data: bytes) -> None:
         return
     temporary = ""
     try:
+        import tempfile
+
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         with open(handle, "wb") as file:
             file.write(data)

@@ -125,6 +125,12 @@ MUTANTS = [
     ("gencode6.py", "skip_reducer = True", "skip_reducer = False"),
     ("gencode3.py", "self.init_group(ranks=[2, 3])", "pass"),
     ("gencode0.py", "return sum_29, sum_129", "return sum_129, sum_29"),
+    ("gencode2.py", "nn.allreduce_identity(linear_44, ranks=[2, 3])", "nn.allreduce_identity(linear_44, ranks=[2])"),
+    (
+        "gencode2.py",
+        "model.segment11, *(linear_22, ), requires_grad=True)",
+        "model.segment11, *(linear_22, ), requires_grad=False)",
+    ),
     ("gencode2.py", "('segment11', (linear_22, ), (sum_29, ), (None, ))", "('segment11', (), (sum_29, ), (None, ))"),
 ]
 

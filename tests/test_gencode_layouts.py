@@ -9,9 +9,11 @@ import pytest
 from shared import ROOT
 
 from tvlint.findings import Outcome, Report, Severity
-from tvlint.ir.plan import Communicate, Compute, Plan
+from tvlint.ir.plan import Communicate, Compute, Plan, Role, Tensor
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode import opened, read_folder
+from tvlint.readers.nnscaler_records import Work
+from tvlint.readers.traced_graph import _Graph
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair
 
@@ -195,6 +197,22 @@ def test_operators_below_no_grad_stop_gradients(folder: Path) -> None:
     backward = opened(str(folder)).plan.segments["device 2/segment 11 backward"].operators
     assert len(backward) < 4
     assert outcome(folder) is Outcome.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("needs", "made", "dtype", "stops"),
+    [
+        (True, False, "float32", True),
+        (True, True, "float32", False),
+        (False, False, "float32", False),
+        (True, False, "int64", False),
+    ],
+)
+def test_a_graph_stops_gradients_where_its_numbers_need_none(needs: bool, made: bool, dtype: str, stops: bool) -> None:
+    graph = _Graph("graph.ckp", Work(1), 1, ())
+    for name, kind, gradient in (("x", "float32", needs), ("y", dtype, made)):
+        graph.tensors.declared[name] = Tensor(name, (2,), kind, Role.ACTIVATION, requires_grad=gradient)
+    assert graph._loses_gradient(Compute("torch.neg", ("x",), ("y",))) is stops
 
 
 def test_a_context_that_changes_what_is_computed_is_told_at_its_line(folder: Path) -> None:

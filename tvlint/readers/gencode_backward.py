@@ -56,7 +56,10 @@ class Schedule(Steps):
             raise ReadError(f"`backward` of `{action.segment}` names results that no run of it made", action.source)
         forward, batch = run
         if not forward.tracked:
-            raise ReadError(f"`backward` of `{action.segment}`, which was run without `requires_grad`", action.source)
+            said = f"`{action.segment}` is run without `requires_grad`, and `backward` runs from what it gives"
+            raise ReadError(
+                said, forward.source, f"its `backward` stands at line {action.source.line}; set `requires_grad=True`"
+            )
         body = built.bodies[self.rank, action.segment]
         mirror = cell_name(self.rank, action.segment)
         outer_inputs = tuple(self.known(one) for one in forward.inputs)

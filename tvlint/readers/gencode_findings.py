@@ -262,7 +262,7 @@ def _groups(built: Built) -> Iterator[Finding]:
             if rank not in ranks and operator.kind is not Collective.BROADCAST:
                 said = f"rank {rank} takes part in a collective of the ranks {list(ranks)} in `{method}`, without being one"
                 yield error("undeclared-group", said, operator.source, ranks=(rank,))
-            elif len(ranks) > 1 and frozenset(ranks) not in declared[rank]:
+            elif frozenset(ranks) not in declared[rank]:
                 said = f"`{method}` on rank {rank} uses the group {list(ranks)}, which no `init_group` creates"
                 help = "groups are created by all ranks in `__init__`; one that is created on first use hangs"
                 yield error("undeclared-group", said, operator.source, help, ranks=(rank,))

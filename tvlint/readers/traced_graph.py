@@ -183,7 +183,7 @@ class _Graph:
                 if "signature" not in own:
                     raise Malformed(f"a node of the graph is {described(node)}")
                 forward.append(self.operators.forward(node, self.scope, lambda index=index: f"node {index}"))  # type: ignore[misc]
-                if _without_gradient(own.get("_op_context")):
+                if _without_gradient(own.get("_op_context")) or self._loses_gradient(forward[-1]):
                     self.untracked.add(forward[-1].label)
         if not inputs:
             given = fields(_root(loaded), "the graph").get("_inputs") or ()
@@ -201,6 +201,14 @@ class _Graph:
                 kept[index] = replace(operator, op=IDENTITY, inputs=operator.inputs[:1])
                 self.untracked.add(operator.label)
         return found, kept
+
+    def _loses_gradient(self, operator: Compute) -> bool:
+        """Whether numbers that need no gradient are made of some that do; before 0.7 nothing else is left of `no_grad`."""
+        declared = self.tensors.declared
+        made = [declared[name] for name in operator.outputs if name in declared]
+        needs = any(isinstance(name, str) and name in declared and declared[name].requires_grad for name in operator.inputs)
+        numbers = all(tensor.dtype.startswith(("float", "bfloat")) for tensor in made)
+        return needs and numbers and bool(made) and not any(tensor.requires_grad for tensor in made)
 
     def _finished(
         self,

@@ -30,6 +30,7 @@ def forged(parallel: Plan, reference: Plan) -> Certificate | None:
     """What a prover would certify that judges neither names, gradients, results nor order; None where a value is missing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tvlint.proof.lookup.tell", _nothing)
+        patch.setattr(proving, "stops", lambda trouble: False)
         for name in _JUDGES:
             patch.setattr(proving, name, _nothing)
         return certified(parallel, reference)

@@ -26,7 +26,7 @@ from tvlint.proof.returned import judge_returned
 from tvlint.proof.scene import scenes
 from tvlint.proof.terms import Terms
 from tvlint.proof.trained import Expected, judge_gradients, judge_updates
-from tvlint.proof.trouble import Trouble, reasons
+from tvlint.proof.trouble import Trouble, reasons, stops
 from tvlint.proof.wiring import check_wiring, micro_batches_of
 from tvlint.proof.witness import difference
 from tvlint.proof.world import World
@@ -173,7 +173,7 @@ def _proved(
         assumptions=assumptions(parallel, reference, told_apart(inner, outer), terms, derived, assume),
         facts=_facts(parallel, expected, micro_batches),
     )
-    proved = derived.finished and not derived.fatal and not troubles and not wiring
+    proved = derived.finished and not derived.fatal and not any(map(stops, derived.troubles)) and not troubles and not wiring
     if proved and (fold is None or returns_all(many, fold, derived)):
         stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
         verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)

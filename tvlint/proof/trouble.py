@@ -10,6 +10,7 @@ from tvlint.findings import Reason, Related, Scene
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Backward, Compute, Operator, Plan
 from tvlint.ir.ranks import describe
+from tvlint.ops.table import spec_of
 
 _MOST_DRAWN = 20
 """So many reasons of a verdict are drawn."""
@@ -78,6 +79,20 @@ class Trouble:
 
 Draw: TypeAlias = Callable[[Sequence[Trouble]], tuple[Scene, ...]]
 """Draws what happens around the troubles of one reason."""
+
+
+_STOPS = frozenset({"missing-value", "wrong-dimension", "wrong-root", "wrong-view-size"})
+"""What no framework runs."""
+
+
+def stops(trouble: Trouble) -> bool:
+    """Whether the plan may not run to its end for it, also where nothing uses what the operator would have made.
+
+    That is left open of a call of a known operator that is not understood; one that nobody knows is taken to run.
+    """
+    if trouble.name != "unsupported-operator":
+        return trouble.name in _STOPS
+    return isinstance(trouble.place, Compute) and spec_of(trouble.place.op) is not None
 
 
 def at(operator: Operator, segment: str, trouble: Trouble) -> Trouble:

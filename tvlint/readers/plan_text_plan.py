@@ -71,7 +71,7 @@ def _set_apart(draft: Draft, sections: list[Section], operators: dict[int, list[
     noted = {
         name: section for name, section in draft.declared_in.items()
         if section is not None and name in draft.open_roles and is_bare(draft.tensors[name])
-        and any(maker is not section for maker in makers.get(name, ()))
+        and any(maker is not section and maker.own.get(name) != draft.tensors[name] for maker in makers.get(name, ()))
     }  # fmt: skip
     if not noted:
         return

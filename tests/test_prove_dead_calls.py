@@ -1,0 +1,50 @@
+"""Calls whose results nothing uses: those that stop a run keep a plan from being proved all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.certificates import certified, forged, objection
+from tests.test_certificate_attacks import BODY, HEAD, REFERENCE, plan
+from tvlint.findings import Outcome
+from tvlint.ir.plan import Plan
+from tvlint.proof.prove import prove
+
+
+def with_call(call: str) -> Plan:
+    body = BODY.replace("  z =", f"  {call}\n  z =")
+    return plan(f"mesh tp=2\n{HEAD}input x f32[8,8]\nprogram{body}")
+
+
+STOPS = {
+    "u = broadcast(h, root=9) over tp": ("wrong-root", Outcome.REFUTED),
+    "u = all-gather(h, dim=5) over tp": ("wrong-dimension", Outcome.REFUTED),
+    "u = chunk(h, dim=7) over tp": ("wrong-dimension", Outcome.REFUTED),
+    "u = gelu(nothing)": ("missing-value", Outcome.REFUTED),
+    "u = view(h, [3,3])": ("wrong-view-size", Outcome.REFUTED),
+    "u: f32[8,8] = matmul(h, h, scale_by=3)": ("unsupported-operator", Outcome.UNKNOWN),
+    'u: f32[8,8] = gelu(h, approximate="none", normalized_shape=[2])': ("unsupported-operator", Outcome.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("call", STOPS)
+def test_a_call_that_fails_is_not_proved_though_nothing_uses_its_result(call: str) -> None:
+    reason, outcome = STOPS[call]
+    own, reference = with_call(call), plan(REFERENCE)
+    verdict = prove(own, reference)
+    assert verdict.outcome is outcome
+    assert reason in [each.name for each in verdict.reasons]
+    found = forged(own, reference)
+    assert found is None or objection(found, own, reference)
+
+
+@pytest.mark.parametrize("call", ["u: f32[8,8] = my_metric(h)", "u = gelu(h)", "u = all-reduce max(h) over tp"])
+def test_a_call_that_may_run_is_left_alone(call: str) -> None:
+    assert prove(with_call(call), plan(REFERENCE)).outcome is Outcome.PROVED
+
+
+def test_a_call_that_runs_and_is_never_used_has_a_certificate() -> None:
+    own, reference = with_call("u = gelu(h)"), plan(REFERENCE)
+    found = certified(own, reference)
+    assert found is not None
+    assert not objection(found, own, reference)

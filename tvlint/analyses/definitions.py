@@ -89,12 +89,13 @@ def _between_steps(plan: Plan, program: Program) -> Iterator[tuple[str, int, str
             if step.micro_batch < 0 or tensor is None:
                 continue
             origin = ever.get((name, step.micro_batch))
-            if origin is None and tensor.role is Role.GRADIENT:
-                continue
             index = _first_read(segment, inner)
-            if index is not None:
-                later = None if origin is None else (origin, _producer(plan.segments[origin], name))
-                yield step.segment, index, inner, step.micro_batch, later
+            if index is None or (
+                origin is None and tensor.role is Role.GRADIENT and not isinstance(segment.operators[index], Send)
+            ):
+                continue
+            later = None if origin is None else (origin, _producer(plan.segments[origin], name))
+            yield step.segment, index, inner, step.micro_batch, later
         for name in step.outputs if step.outputs is not None else segment.outputs:
             produced.add((name, step.micro_batch))
 

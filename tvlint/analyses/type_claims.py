@@ -29,13 +29,18 @@ class Stated:
 
 
 def misstated_shapes(plan: Plan) -> Iterator[Stated]:
-    """Results whose declared local shape is another than follows from the shapes of the operands, once each."""
+    """Results whose declared local shape is another than follows from the shapes of the operands, once each.
+
+    Exported pieces are left alone: their shape is that of their region, which is judged by what it is made of.
+    """
     seen: set[str] = set()
     for segment in plan.segments:
         for index, operator in enumerate(plan.segments[segment].operators):
             if not isinstance(operator, Compute | Communicate) or all(name in seen for name in operator.outputs):
                 continue
             if isinstance(operator, Compute) and spec_of(operator.op) is None:
+                continue
+            if all(name in plan.tensors and plan.tensors[name].region is not None for name in operator.outputs):
                 continue
             implied = implied_types(operator, plan.tensors, plan.mesh)
             for name, (shape, _) in zip(operator.outputs, implied, strict=False):

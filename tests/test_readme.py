@@ -75,6 +75,12 @@ def test_every_link_to_a_file_leads_to_one(page: str) -> None:
         assert (folder / target).exists(), f"{page} links to {target}"
 
 
+def test_the_architecture_names_every_module_of_the_proof() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text().partition("## The proof")[2].partition("## ")[0]
+    modules = {path.stem for path in (ROOT / "tvlint" / "proof").glob("[!_]*.py")}
+    assert modules == set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
+
+
 def test_the_example_needs_no_file_that_is_not_shipped() -> None:
     words = shlex.split(block("tour"))
     config = Path(words[words.index("--config") + 1])

@@ -363,3 +363,13 @@ def test_a_class_that_leaves_its_parameters_unfilled_is_refused(folder: Path) ->
     change(folder, LAST, "self._post_init(init_params)", "pass")
     with pytest.raises(ReadError, match=r"rank 2 never calls `_post_init`"):
         read_folder(str(folder))
+
+
+def test_a_weight_that_is_wrong_or_missing_is_told_at_the_map_of_a_slice(folder: Path) -> None:
+    change(folder, FIRST, "'up.weight'", "'upper.weight'")
+    (verdict,) = judged(folder).verdicts
+    places = {reason.name: reason.location for reason in verdict.reasons}
+    for name in ("unknown-weight", "uncovered-weight"):
+        line = places[name].line
+        assert line is not None
+        assert "add_full_map" in Path(places[name].path).read_text().split("\n")[line - 1]

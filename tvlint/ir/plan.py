@@ -90,6 +90,8 @@ class Tensor:
     gradient: str = ""
     requires_grad: bool = False
     storage: str = ""
+    source: Location | None = field(default=None, compare=False)
+    """Where the plan declares it, on the first rank that has it; None where the format has no such place."""
 
 
 @dataclass(frozen=True, slots=True)

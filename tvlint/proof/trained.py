@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from tvlint.ir.plan import Box, Plan, Update
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Box, Plan, Role, Update
 from tvlint.proof.apply import fold_text
 from tvlint.proof.blame import scope_of
 from tvlint.proof.gradients import weights_of
@@ -30,36 +31,53 @@ class Expected:
 def judge_gradients(
     world: World, plan: Plan, derived: Derived, expected: Expected, held: Mapping[tuple[int, str], Slot]
 ) -> Iterator[Trouble]:
-    """What is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's gradient."""
+    """What is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's gradient.
+
+    What is wrong with one weight stands where the plan declares a piece of it, else where it declares the first weight.
+    """
+    declared: dict[str, Location] = {}
+    for tensor in plan.tensors.values():
+        if tensor.role is Role.WEIGHT and tensor.source is not None:
+            declared.setdefault(tensor.logical or tensor.name, tensor.source)
+    first = next(iter(declared.values()), None)
+    for name, trouble in _wrong(world, plan, derived, expected, held):
+        placed = trouble.source is None and trouble.cause is None
+        yield replace(trouble, source=declared.get(name, first)) if placed else trouble
+
+
+def _wrong(
+    world: World, plan: Plan, derived: Derived, expected: Expected, held: Mapping[tuple[int, str], Slot]
+) -> Iterator[tuple[str, Trouble]]:
+    """Each weight's full name with what is wrong with it."""
     covered: dict[str, list[Box]] = {}
     open_names: set[str] = set()
     for rank, tensor in weights_of(plan, derived):
         name = tensor.logical or tensor.name
         if name not in expected.shapes:
-            yield Trouble(
-                "unknown-weight", False, f"the weight `{name}` on {{ranks}} has no counterpart in the reference", rank
-            )
+            text = f"the weight `{name}` on {{ranks}} has no counterpart in the reference"
+            yield name, Trouble("unknown-weight", False, text, rank)
             continue
         if tensor.whole is not None and tensor.whole != expected.shapes[name]:
             text = f"the weight `{name}` is {tensor.whole} where the reference has {expected.shapes[name]}"
-            yield Trouble("wrong-weight-shape", True, text, rank)
+            yield name, Trouble("wrong-weight-shape", True, text, rank)
             continue
         try:
             box = region(plan, tensor, rank)
         except Mismatch as mismatch:
-            yield Trouble(mismatch.name, mismatch.refutes, f"on {{ranks}}, {mismatch.message}", rank)
+            yield name, Trouble(mismatch.name, mismatch.refutes, f"on {{ranks}}, {mismatch.message}", rank)
             open_names.add(name)
             continue
         covered.setdefault(name, []).append(box)
         if name in expected.gradients:
-            yield from _judged(world, plan, name, rank, box, expected.gradients[name], held.get((rank, tensor.name), "missing"))
+            value = held.get((rank, tensor.name), "missing")
+            yield from ((name, one) for one in _judged(world, plan, name, rank, box, expected.gradients[name], value))
         elif (rank, tensor.name) in held:
             text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
-            yield Trouble("gradient-of-frozen-weight", False, text, rank)
+            yield name, Trouble("gradient-of-frozen-weight", False, text, rank)
     for name, whole in expected.shapes.items():
         if name in expected.gradients and name not in open_names and not covers(covered.get(name, []), whole):
             text = f"no rank of the parallel plan holds all of the weight `{name}`, piece by piece"
-            yield Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
+            yield name, Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
 
 
 def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:

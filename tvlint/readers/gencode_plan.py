@@ -132,6 +132,7 @@ def _parameter(built: Built, name: str, parameter: Parameter) -> None:
         part,
         gradient=gradient(name) if parameter.is_weight else "",
         requires_grad=parameter.is_weight,
+        source=parameter.map_source or parameter.source,
     )
     known = built.weights.setdefault(name, declared)
     if known != declared:

@@ -78,6 +78,12 @@ def test_old_letters_are_judged_as_what_they_meant() -> None:
     assert spelled("0F0,0F1,0B0,0W0,0BW1\n") == [["0F0", "0F1", "0I0", "0W0", "0B1"]]
 
 
+def test_old_letters_are_known_without_a_whole_backward() -> None:
+    assert spelled("0F0,0F1,0B0,0W0,0B1,0W1\n") == [["0F0", "0F1", "0I0", "0W0", "0I1", "0W1"]]
+    assert spelled("0F0,0F1,0B0,0W0,0B1\n") == [["0F0", "0F1", "0B0", "0W0", "0B1"]]
+    assert spelled("0F0,0F1,0B0,0W0,0I1,0W1\n") == [["0F0", "0F1", "0B0", "0W0", "0I1", "0W1"]]
+
+
 def test_a_schedule_with_communication_has_no_idle_slots() -> None:
     rules = [finding.rule for finding in schedule_csv.read("a.csv", "0F0,0SEND_F0,,\n1RECV_F0,1F0\n").findings]
     assert rules == ["schedule-unreadable-action"]

@@ -55,7 +55,7 @@ def read(path: str, text: str) -> Document:
         lines.pop()
     if len(lines) > MAXIMAL_RANKS:
         raise ReadError(f"the schedule has {len(lines):,} rows, more than the {MAXIMAL_RANKS:,} that are read", Location(path))
-    reading = _Reading(path, old=re.search(r"[0-9]BW[0-9]", text) is not None)
+    reading = _Reading(path, old=_is_old(text))
     rows = tuple(
         Row(tuple(reading.row(line, number)), Location(path, number, 1, number, len(line) + 1))
         for number, line in enumerate(lines, 1)
@@ -63,6 +63,16 @@ def read(path: str, text: str) -> Document:
     schedule = Schedule(path, rows, reading.unreadable)
     reading.idle(schedule)
     return Document(path, "schedule-csv", schedule=schedule, findings=tuple(reading.said()))
+
+
+def _is_old(text: str) -> bool:
+    """Whether `B` is an input gradient: there is a `BW`, or every `B` has a `W` of its own and nothing is called `I`."""
+    if re.search(r"[0-9]BW[0-9]", text) is not None:
+        return True
+    if re.search(r"[0-9]I[0-9]", text) is not None or re.search(r"[0-9]W[0-9]", text) is None:
+        return False
+    inputs, weights = (set(re.findall(rf"\b([0-9]+){kind}([0-9]+)", text)) for kind in "BW")
+    return inputs == weights
 
 
 @dataclass

@@ -14,8 +14,9 @@ from tvlint.certificate.sums import moved, total
 from tvlint.certificate.tables import Rejected, Tables
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan, ReduceGradients, Replication
+from tvlint.proof.pending import Pending
 from tvlint.proof.prove import prove
-from tvlint.proof.relation import Leaf, Pending, Values
+from tvlint.proof.relation import Leaf, Values
 from tvlint.proof.terms import Terms
 from tvlint.readers.plan_text import read
 

@@ -18,11 +18,7 @@ from tvlint.ops.field import Floats
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec
 from tvlint.ops.table import spec_of
 from tvlint.proof.annotations import (
-    Decision,
     Kind,
-    Proved,
-    Refuted,
-    Unknown,
     claimed,
     names_of,
     prove_annotation,
@@ -31,6 +27,7 @@ from tvlint.proof.annotations import (
     prove_linear,
     prove_split,
 )
+from tvlint.proof.deciding import Decision, Proved, Refuted, Unknown
 from tvlint.proof.uses import gradient_use
 
 TIMEOUT = 10.0

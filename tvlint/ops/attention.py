@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import sqrt
 
 from tvlint.ir.plan import Literal
-from tvlint.ops.elementwise import kept, share_of
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract
+from tvlint.ops.selecting import kept, share_of
 from tvlint.ops.spec import DRAWS, ONE, Bound, Call, Drawn, Family, Names, OpSpec, UnsupportedError, stars
 
 _POSITIONS = {"l": ("query_start", "query_stop"), "s": ("key_start", "key_stop")}

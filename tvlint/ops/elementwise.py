@@ -9,7 +9,7 @@ from math import pi, sqrt
 from tvlint.ir.plan import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name, spread
-from tvlint.ops.spec import DRAWS, ONE, Bound, Call, Drawn, Evaluate, Names, OpSpec, Shape, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, Evaluate, Names, OpSpec, Shape, UnsupportedError, stars
 
 
 def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
@@ -221,83 +221,6 @@ def _bind_swiglu(call: Call) -> Bound:
     return Bound((names,), ((*names[:-1], "half"),), whole=frozenset({names[-1], "half"}), sizes=sizes)
 
 
-def _bind_dropout(call: Call) -> Bound:
-    call = call.with_arguments("p", "training", "inplace")
-    call.reject_unknown("p", "training", "inplace")
-    if call.attributes.get("inplace"):
-        raise UnsupportedError(f"`{call.op}` overwrites its operand")
-    call.expect(1)
-    names = stars(len(call.shape(0)))
-    one = (frozenset({0}),)
-    share, training = call.attributes.get("p", 0.5), call.attributes.get("training", True)
-    if share == 0 or training is False:
-        return Bound((names,), (names,), linear=one)
-    if training is not True:
-        raise UnsupportedError(f"`{call.op}` with `training` {training}")
-    return Bound((names,), (names,), attributes=(share_of(call, share),), assumption=DRAWS, draws=Drawn(names, (0,), one))
-
-
-def share_of(call: Call, share: Value) -> float:
-    """The share that is dropped; raises UnsupportedError for what is none, or drops everything."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-        raise UnsupportedError(f"`{call.op}` drops a share of {share}")
-    return float(share)
-
-
-def kept(values: Array, drawn: Array, share: float, field: Field) -> Array:
-    """The values of which a number not below `share` was drawn, scaled up for those that are dropped."""
-    scaled = field.divide(values, field.number(1) - field.number(share))
-    return field.where(field.less(drawn, field.number(share)), field.number(0), scaled)
-
-
-def _dropout(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    if not bound.attributes:
-        return (operands[0],)
-    (share,) = bound.attributes
-    if not isinstance(share, float):
-        raise UnsupportedError(f"a share of {share}")
-    return (kept(operands[0], operands[1], share, field),)
-
-
-def _bind_masked_fill(call: Call) -> Bound:
-    call = call.with_arguments("value")
-    call.reject_unknown("value")
-    call.expect(2)
-    operands, output, _ = broadcast(call)
-    value = call.attributes.get("value")
-    if not isinstance(value, int | float):
-        raise UnsupportedError(f"`{call.op}` with the value {value}")
-    linear = () if value else (frozenset({0}),)
-    return Bound(operands, (output,), linear=linear, attributes=(value,), zero_gradient=frozenset({1}))
-
-
-def _masked_fill(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    names = every_name(bound)
-    x, mask = aligned(bound, operands, names)
-    (value,) = bound.attributes
-    if not isinstance(value, int | float):
-        raise UnsupportedError(f"the value {value}")
-    kept = field.equal(mask, 0)
-    return placed(bound, names, field.where(kept, x, field.number(value)))
-
-
-def _bind_where(call: Call) -> Bound:
-    call.reject_unknown()
-    if len(call.inputs) != 3:
-        raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
-    call.shape(0)
-    operands, output, literals = broadcast(call)
-    values = literals[1::2]
-    tensors = frozenset(range(1, len(operands)))
-    linear = () if not tensors or any(value != 0 for value in values) else (tensors,)
-    return Bound(operands, (output,), linear=linear, attributes=literals, zero_gradient=frozenset({0}))
-
-
-def _where(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    names, (mask, left, right) = pair(bound, operands, field, bound.attributes)
-    return placed(bound, names, field.where(field.equal(mask, 0), right, left))
-
-
 def _torch(*names: str) -> tuple[str, ...]:
     return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "torch.nn.functional"))
 
@@ -340,9 +263,4 @@ SPECS = (
     *(OpSpec(name, _torch(name), _unary(), evaluate=_of_one(function)) for name, function in _FUNCTIONS.items()),
     OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu),
     OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
-    OpSpec(
-        "dropout", (*_torch("dropout"), "nnscaler.runtime.function.dropout"), _bind_dropout, evaluate=_dropout, may_draw=True
-    ),
-    OpSpec("masked-fill", _torch("masked_fill"), _bind_masked_fill, evaluate=_masked_fill),
-    OpSpec("where", ("torch.where",), _bind_where, evaluate=_where),
 )

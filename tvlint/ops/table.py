@@ -23,6 +23,7 @@ from tvlint.ops import (
     rearranging,
     reductions,
     registered,
+    selecting,
     shaping,
     slicing,
     statistics,
@@ -34,6 +35,7 @@ from tvlint.ops.spelling import HALF_TO_FLOAT, spellings
 SPECS: tuple[OpSpec, ...] = (
     *linear_algebra.SPECS,
     *elementwise.SPECS,
+    *selecting.SPECS,
     *reductions.SPECS,
     *shaping.SPECS,
     *slicing.SPECS,

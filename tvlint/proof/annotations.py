@@ -6,42 +6,18 @@ exist on which they do: at the shape of the call, for all operand values, whatev
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import reduce
-from itertools import pairwise, product
-from math import prod
-from typing import Any, Protocol, TypeAlias
+from itertools import pairwise
+from typing import Any
 
 from tvlint.ir.plan import Literal
-from tvlint.ops.field import Array, Field, Floats
+from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, Names, OpSpec, Shape, UnsupportedError
 from tvlint.ops.table import spec_of
-from tvlint.proof.solver_terms import Given, RealTerms, Symbols, real_term
-
-
-@dataclass(frozen=True, slots=True)
-class Proved:
-    """The claim holds for all operands of the shape."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refuted:
-    """The claim is false; `counterexample` says where and with which numbers."""
-
-    counterexample: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """It was not decided, for this reason."""
-
-    reason: str
-
-
-Decision: TypeAlias = Proved | Refuted | Unknown
+from tvlint.proof.deciding import CannotRunError, Decision, Draw, Refuted, decide
 
 
 class Kind(Enum):
@@ -59,20 +35,6 @@ class Kind(Enum):
     """The results on the parts and their log-sum-exps, merged by these, are the results."""
     WHOLE = "whole"
     """Nothing is claimed; the dimension must not be split."""
-
-
-class Draw(Protocol):
-    """A source of operands."""
-
-    def numbers(self, label: str, shape: Shape) -> Array:
-        """An array of any numbers."""
-
-    def whole_numbers(self, label: str, shape: Shape, low: int, high: int) -> Array:
-        """An array of any whole numbers from `low` up to and without `high`."""
-
-
-Claim: TypeAlias = Callable[[Draw, Field], list[tuple[Array, Array]]]
-"""Pairs of arrays that are claimed to be equal."""
 
 
 def claimed(bound: Bound, name: str) -> Kind:
@@ -110,9 +72,9 @@ def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, tim
         try:
             results = [_evaluate(spec, own, cut, field) for own, cut, _ in cuts]
         except (UnsupportedError, ValueError, IndexError) as error:
-            raise _CannotRunError(f"a part of `{name}` does not run: {error}") from error
+            raise CannotRunError(f"a part of `{name}` does not run: {error}") from error
         if any(len(result) != len(whole) for result in results):
-            raise _CannotRunError(f"a part of `{name}` has another number of results")
+            raise CannotRunError(f"a part of `{name}` has another number of results")
         if kind is Kind.MAPS and not any(name in names for names in bound.outputs):
             return [pair for result in results for pair in zip(whole, result, strict=True)]
         if kind is Kind.MERGES:
@@ -246,141 +208,10 @@ def _merged(results: Sequence[tuple[Array, ...]], field: Field) -> tuple[Array, 
     """Results and log-sum-exps on the parts, merged one after the other."""
     spec = spec_of("merge_by_log_sum_exp")
     if spec is None or spec.evaluate is None or any(len(result) != 2 for result in results):
-        raise _CannotRunError("a part has no log-sum-exp")
+        raise CannotRunError("a part has no log-sum-exp")
     total = results[0]
     for result in results[1:]:
         operands = (*total, *result)
         call = Call("merge_by_log_sum_exp", tuple(operand.shape for operand in operands), {})
         total = spec.evaluate(spec.bind(call), operands, field)
     return total
-
-
-class _CannotRunError(Exception):
-    """The operator does not run on a part of its operands."""
-
-
-def decide(claim: Claim, timeout: float) -> Decision:
-    """Whether the pairs of the claim are equal for all operands; the solver gets at most `timeout` seconds."""
-    import numpy as np
-
-    try:
-        for seed, low in enumerate((0.25, -1.5, -1.5)):
-            with np.errstate(all="ignore"):
-                shown = _differing(claim(_Sample(seed, low), Floats()))
-            if shown:
-                return Refuted(shown)
-        return _solved(claim, timeout)
-    except _CannotRunError as error:
-        return Refuted(str(error))
-    except UnsupportedError as error:
-        return Unknown(str(error))
-
-
-class _Sample:
-    """Random numbers, some of which are zero where they may be negative."""
-
-    def __init__(self, seed: int, low: float) -> None:
-        import numpy as np
-
-        self._random, self._low = np.random.default_rng(seed), low
-
-    def numbers(self, label: str, shape: Shape) -> Array:
-        import numpy as np
-
-        drawn = np.asarray(self._random.uniform(self._low, 1.75, shape))
-        return drawn if self._low > 0 else np.where(self._random.random(shape) < 0.25, 0.0, drawn)
-
-    def whole_numbers(self, label: str, shape: Shape, low: int, high: int) -> Array:
-        return self._random.integers(low, high, shape)
-
-
-def _differing(pairs: Iterable[tuple[Array, Array]]) -> str:
-    import numpy as np
-
-    for output, (left, right) in enumerate(pairs):
-        left, right = np.asarray(left), np.asarray(right)
-        if left.shape != right.shape:
-            return f"output {output} has shape {left.shape} and not {right.shape}"
-        wrong = np.isfinite(left) & np.isfinite(right) & ~np.isclose(left, right, rtol=1e-7, atol=1e-9)
-        for place in np.argwhere(wrong)[:1]:
-            at = tuple(int(n) for n in place)
-            return f"output {output} at {at} is {left[at]:.6g} and not {right[at]:.6g}"
-    return ""
-
-
-def _solved(claim: Claim, timeout: float) -> Decision:
-    """For all numbers; for whole numbers one by one where they are few."""
-    symbols, terms = Symbols(), RealTerms()
-    pairs = claim(symbols, terms)
-    end = time.monotonic() + timeout
-    if not 1 < prod(high - low for low, high in symbols.ranges) <= _FEW:
-        return _equal(pairs, terms, symbols, end, timeout)
-    for values in product(*(range(low, high) for low, high in symbols.ranges)):
-        given, terms = Given(values), RealTerms()
-        decision = _equal(claim(given, terms), terms, given, end, timeout)
-        if decision != Proved():
-            return decision
-    return Proved()
-
-
-_FEW = 64
-"""How many combinations of whole numbers are tried one by one."""
-
-
-def _equal(pairs: list[tuple[Array, Array]], terms: RealTerms, symbols: Symbols, end: float, timeout: float) -> Decision:
-    import numpy as np
-    import z3
-
-    solver = z3.Solver()
-    solver.add(*symbols.constraints, *terms.facts)
-    for left, right in pairs:
-        for a, b in zip(np.asarray(left).flat, np.asarray(right).flat, strict=True):
-            one, other = real_term(a), real_term(b)
-            if one.eq(other) or z3.simplify(one == other, som=True).eq(z3.BoolVal(True)):
-                continue
-            if _over_numbers(one != other, terms.facts, end):
-                continue
-            solver.set("timeout", max(1, int((end - time.monotonic()) * 1000)))
-            found = solver.check(one != other)
-            if found == z3.sat:
-                return Unknown("the solver finds a difference for some functions in the place of `exp` and its like")
-            if found != z3.unsat:
-                return Unknown(f"the solver did not decide in {timeout:g} s")
-    return Proved()
-
-
-def _over_numbers(claim: Any, facts: Sequence[Any], end: float) -> bool:
-    """Whether no numbers satisfy the claim, with any number in the place of each value of a function; in little of the time.
-
-    Each fact is about one value of a function.
-    """
-    import z3
-
-    values = _values(claim)
-    if not values:
-        return False
-    pairs = [(term, z3.FreshReal("value")) for term in values.values()]
-    about = [fact for fact in facts if _values(fact).keys() <= values.keys()]
-    solver = z3.SolverFor("QF_NRA")
-    solver.set("timeout", max(1, int((end - time.monotonic()) * 150)))
-    return bool(solver.check(*(z3.substitute(own, *pairs) for own in (*about, claim))) == z3.unsat)
-
-
-def _values(claim: Any) -> dict[int, Any]:
-    """The values of functions in a claim over real numbers, outermost ones only; none where there are whole numbers."""
-    import z3
-
-    values: dict[int, Any] = {}
-    waiting, seen = [claim], set[int]()
-    while waiting:
-        term = waiting.pop()
-        if term.get_id() in seen:
-            continue
-        seen.add(term.get_id())
-        if z3.is_app(term) and term.num_args() and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            values[term.get_id()] = term
-        elif z3.is_int(term):
-            return {}
-        else:
-            waiting.extend(term.children())
-    return values

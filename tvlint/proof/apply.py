@@ -9,8 +9,9 @@ from math import prod
 
 from tvlint.ops.spec import ONE, Names
 from tvlint.proof.identities import term_of
+from tvlint.proof.pending import Coefficient, Pending
 from tvlint.proof.products import bare, rational, times
-from tvlint.proof.relation import Coefficient, Fold, Leaf, Pending, Value
+from tvlint.proof.relation import Fold, Leaf, Value
 from tvlint.proof.uses import Use
 from tvlint.proof.world import Index, Mismatch, World, canonical, indices_of, numbered
 from tvlint.proof.written import normal

@@ -6,7 +6,8 @@ from collections.abc import Hashable, Sequence
 
 from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator
 from tvlint.proof.machine import Machine, RankState, Slot
-from tvlint.proof.relation import Pending, Value
+from tvlint.proof.pending import Pending
+from tvlint.proof.relation import Value
 from tvlint.proof.trouble import Fix, Sum, Trouble, at
 from tvlint.proof.world import Mismatch
 

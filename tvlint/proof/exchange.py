@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from tvlint.ir.plan import Collective, Communicate
 from tvlint.proof.apply import fold_text
-from tvlint.proof.relation import AmbiguousSumError, Leaf, Value, united
+from tvlint.proof.pending import united
+from tvlint.proof.relation import AmbiguousSumError, Leaf, Value
 from tvlint.proof.world import Mismatch, World
 
 DECLARED_PIECE_ORDER = "declared-piece-order"

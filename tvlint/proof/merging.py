@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 
 from tvlint.ops.spec import Bound
 from tvlint.proof.apply import fold_text, run
-from tvlint.proof.relation import Fold, Ranges, Value, overlapping, united
+from tvlint.proof.pending import Ranges, overlapping, united
+from tvlint.proof.relation import Fold, Value
 from tvlint.proof.uses import gradient_use
 from tvlint.proof.world import Mismatch, World
 

@@ -14,8 +14,9 @@ from tvlint.proof.blame import scope_of
 from tvlint.proof.exchange import over_replicas
 from tvlint.proof.groups import members_of, spans_replicas
 from tvlint.proof.machine import Derived, Slot
+from tvlint.proof.pending import Pending
 from tvlint.proof.placed import covers, region
-from tvlint.proof.relation import AmbiguousSumError, Leaf, Pending, Value
+from tvlint.proof.relation import AmbiguousSumError, Leaf, Value
 from tvlint.proof.trouble import Trouble
 from tvlint.proof.world import Mismatch, World
 

@@ -8,8 +8,9 @@ from tvlint.findings import Piece, Scene, SceneStep
 from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator, Plan, Receive, Role, Send
 from tvlint.proof.blame import name_of, scope_of
 from tvlint.proof.machine import Derived
+from tvlint.proof.pending import Pending
 from tvlint.proof.placed import region, whole_shape
-from tvlint.proof.relation import Pending, Value
+from tvlint.proof.relation import Value
 from tvlint.proof.terms import Terms
 from tvlint.proof.trouble import Trouble, everywhere
 from tvlint.proof.world import Mismatch

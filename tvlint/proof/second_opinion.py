@@ -10,7 +10,8 @@ from tvlint.findings import Outcome, Verdict
 from tvlint.ir.plan import Literal, Plan
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
-from tvlint.proof.annotations import Decision, Proved, Refuted, Unknown, prove_annotation, prove_linear
+from tvlint.proof.annotations import prove_annotation, prove_linear
+from tvlint.proof.deciding import Decision, Proved, Refuted, Unknown
 from tvlint.proof.machine import Derived
 from tvlint.proof.pairing import first_rank
 from tvlint.proof.relation import Value

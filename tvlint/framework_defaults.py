@@ -17,6 +17,14 @@ _PARSER: Mapping[str, SettingValue] = {
 KEPT: Mapping[str, Mapping[str, SettingValue]] = {
     # adds options to Megatron-LM's parser without changing these
     "mindspeed": _PARSER,
+    # swift/megatron/arguments/megatron_args.py, the same from 3.3 to 4.5; the model is told by its checkpoint
+    "ms-swift": {
+        **_PARSER,
+        "expert_model_parallel_size": 1,
+        "sequence_parallel": False,
+        "micro_batch_size": 1,
+        "global_batch_size": 16,
+    },
     # primus/backends/megatron/argument_builder.py: what no preset sets is what the parser of Megatron-LM gives
     "primus": {
         **_PARSER,

@@ -61,3 +61,5 @@ class Configuration:
     version: str = ""
     overridden: tuple[Setting, ...] = ()
     """Settings that a later one of the same name replaced, in order."""
+    command_complete: bool = False
+    """Whether one that is not complete lacks only what no command gives: what its framework keeps is at its default."""

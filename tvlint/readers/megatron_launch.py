@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tvlint.ir.configuration import Setting, Unknown
 from tvlint.readers.megatron_arguments import flag_of
+from tvlint.readers.megatron_frameworks import SWIFT
 from tvlint.readers.shell_values import (
     Fork,
     Gap,
@@ -74,8 +75,10 @@ def _text(item: Item) -> str:
     return known_text(item.pieces) or "" if isinstance(item, Word) else ""
 
 
-def world_size(launch: Launch, variables: dict[str, Value], command: Span) -> Setting:
+def world_size(launch: Launch, variables: dict[str, Value], exported: Mapping[str, Value], command: Span) -> Setting:
     """The number of ranks as a setting `world_size`: known only where the file itself fixes every factor."""
+    if launch.program in SWIFT:
+        return _swift(exported, command)
     words = [_text(item).rpartition("/")[2] for item in launch.launcher]
     if TORCH & set(words) or "deepspeed" in words or "ft_launcher" in words:
         return _torch(launch, command)
@@ -96,6 +99,23 @@ def _torch(launch: Launch, command: Span) -> Setting:
     if per_node is None:
         return _setting(Unknown("the launcher does not say how many processes run on a node"), command, command)
     return _product([per_node] if nodes is None else [per_node, nodes])
+
+
+def begins_with_file(words: Sequence[Item]) -> bool:
+    """Whether a command of ms-swift takes settings from a file, the first word after what it is to do."""
+    return len(words) > 2 and (_text(words[2]).endswith((".yaml", ".yml", ".json")) or not isinstance(words[2], Word))
+
+
+def _swift(exported: Mapping[str, Value], command: Span) -> Setting:
+    """ms-swift starts as many processes as the environment of the command says, on one node unless that says otherwise."""
+    per_node, nodes = (exported.get(name) for name in ("NPROC_PER_NODE", "NNODES"))
+    if not isinstance(per_node, Scalar) or not per_node.pieces:
+        return _setting(Unknown("the environment does not say how many processes run on a node"), command, command)
+    if nodes is None:
+        return _product([per_node.pieces])
+    if not isinstance(nodes, Scalar) or not nodes.pieces:
+        return _setting(Unknown("the number of nodes is not known"), command, command)
+    return _product([per_node.pieces, nodes.pieces])
 
 
 def _srun(launch: Launch, variables: dict[str, Value], command: Span) -> Setting:

@@ -12,8 +12,8 @@ from tvlint.megatron_options import hyphens, is_option
 from tvlint.readers import hydra_overrides
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.megatron_arguments import Arguments, flag_of, read_arguments
-from tvlint.readers.megatron_frameworks import framework_of_script, version_of_script
-from tvlint.readers.megatron_launch import Launch, split_launch, world_size
+from tvlint.readers.megatron_frameworks import SWIFT, framework_of_script, version_of_script
+from tvlint.readers.megatron_launch import Launch, begins_with_file, split_launch, world_size
 from tvlint.readers.megatron_values import environment_value
 from tvlint.readers.option_mistakes import cut_short, option_mistakes
 from tvlint.readers.shell_evaluate import Evaluation, evaluate
@@ -151,12 +151,10 @@ def is_launch(words: Sequence[Item]) -> bool:
 
 def _configuration(evaluation: Evaluation, command: Command, launch: Launch, arguments: Arguments) -> Configuration:
     settings, overridden = _last_wins(arguments)
-    settings["world_size"] = world_size(launch, evaluation.variables, command.span)
+    settings["world_size"] = world_size(launch, evaluation.variables, command.exported, command.span)
     environment = {name: _exported(name, value, command) for name, value in command.exported.items()}
     framework = framework_of_script(evaluation.source.text, launch.program, [setting.written for setting in settings.values()])
-    complete = not (
-        arguments.gaps or launch.gaps or evaluation.unresolved_sources or framework == "ms-swift" or "yaml_cfg" in settings
-    )
+    known = not (arguments.gaps or launch.gaps or evaluation.unresolved_sources or "yaml_cfg" in settings)
     return Configuration(
         evaluation.source.path,
         FORMAT,
@@ -164,10 +162,11 @@ def _configuration(evaluation: Evaluation, command: Command, launch: Launch, arg
         settings,
         environment,
         f"line {line_of(command.span)}",
-        complete,
+        known and framework != "ms-swift",
         location_of(command.span),
         version_of_script(evaluation.source.text),
         tuple(overridden),
+        known and launch.program in SWIFT and not begins_with_file(launch.launcher),
     )
 
 
@@ -239,5 +238,6 @@ def _named(configurations: list[Configuration]) -> tuple[Configuration, ...]:
             only.location,
             only.version,
             only.overridden,
+            only.command_complete,
         ),
     )

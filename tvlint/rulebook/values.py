@@ -68,6 +68,8 @@ class Values:
             return self.evaluate(parse(DERIVED[name]))
         if self.configuration.framework in ABSENT and name in ABSENT[self.configuration.framework]:
             return ABSENT[self.configuration.framework][name]
+        if self.configuration.command_complete and name in (kept := KEPT.get(self.configuration.framework, {})):
+            return kept[name]
         if not self.configuration.complete:
             return Unknown(f"`{name}` may be set elsewhere")
         if name in self._kept:

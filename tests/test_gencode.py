@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from shared import ROOT, SHARED, needs_shared
 
 from tvlint.findings import Outcome, Report, Severity
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Group, Phase, Plan, ReduceGradients, Role
+from tvlint.ir.plan import (
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Group,
+    Operator,
+    Phase,
+    Plan,
+    ReduceGradients,
+    Role,
+)
 from tvlint.proof.prove import prove
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode import opened, read_folder, reference_of_folder
@@ -266,6 +278,41 @@ def test_generated_code_and_its_pickle_give_the_same_verdict(name: str) -> None:
     assert [finding for finding in document.findings if finding.severity is Severity.ERROR] == []
     outcomes = {prove(plan, reference.plan).outcome for plan in (document.plan, pickled.plan)}
     assert outcomes == {Outcome.PROVED}
+
+
+def wrong_operators(plan: Plan) -> dict[tuple[str, int], Plan]:
+    """The plan with one operator of a segment that computes or communicates something else, by segment and place."""
+    found = {}
+    for name, segment in plan.segments.items():
+        for at, own in enumerate(segment.operators):
+            other: Operator | None = None
+            if isinstance(own, Communicate) and len(own.inputs) == len(own.outputs) == 1:
+                other = Compute("nnscaler.runtime.function.identity", own.inputs, own.outputs, source=own.source)
+            elif isinstance(own, ReduceGradients):
+                other = replace(own, group=Group(ranks=own.group.ranks[:1]), replicated=False)
+            elif isinstance(own, Compute) and own.op.endswith(".relu"):
+                other = replace(own, op="torch.tanh")
+            if other is not None:
+                operators = (*segment.operators[:at], other, *segment.operators[at + 1 :])
+                found[name, at] = replace(plan, segments={**plan.segments, name: replace(segment, operators=operators)})
+    return found
+
+
+@needs_shared
+def test_generated_code_and_its_pickle_are_refuted_alike() -> None:
+    assert SHARED is not None
+    name = next(name for name in OF_THE_BRANCH if "mlp" in name)
+    good = SHARED / "plans" / "good"
+    paths = (good / f"{OF_THE_BRANCH[name]}.pkl.xz", SHARED / "plans" / "gencode" / name, good / f"{name[11:]}.pkl.xz")
+    reference, code, pickled = (document.plan for path in paths if (document := read(str(path))) is not None)
+    assert reference is not None
+    assert code is not None
+    assert pickled is not None
+    ours, theirs = wrong_operators(code), wrong_operators(pickled)
+    both = ours.keys() & theirs.keys()
+    assert len(both) > 10
+    for key in both:
+        assert [prove(plan, reference).outcome for plan in (ours[key], theirs[key])] == [Outcome.REFUTED] * 2, key
 
 
 @needs_shared

@@ -130,3 +130,59 @@ def test_heads_that_do_not_divide_leave_the_rank_unknown_and_the_model_known() -
     held = known(found.memory)[0].parameters
     assert isinstance(held, Unknown)
     assert "attention heads: 32 is not a multiple of 3" in held.reason
+
+
+SMALL = {
+    "num_layers": 8,
+    "hidden_size": 256,
+    "num_attention_heads": 8,
+    "seq_length": 64,
+    "max_position_embeddings": 64,
+    "micro_batch_size": 1,
+    "vocab_size": 1000,
+    "position_embedding_type": "rope",
+    "add_bias_linear": False,
+    "num_experts": 8,
+    "moe_ffn_hidden_size": 128,
+    "moe_layer_freq": "([0]*2+[1]*6)",
+    "bf16": True,
+}
+SPLIT = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 4, "expert_model_parallel_size": 2}
+INTERLEAVED = {
+    "tensor_model_parallel_size": 4,
+    "pipeline_model_parallel_size": 2,
+    "num_layers_per_virtual_pipeline_stage": 2,
+}
+MODERN = {"swiglu": True, "normalization": "RMSNorm"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "counts"),
+    [
+        (
+            {**SPLIT, **MODERN, "world_size": 32, "moe_shared_expert_intermediate_size": 256},
+            [885760, 857088, 857088, 988416],
+        ),
+        (
+            {**INTERLEAVED, "world_size": 16, "group_query_attention": True, "num_query_groups": 4},
+            [794624, 799232],
+        ),
+        (
+            {
+                **MODERN,
+                "world_size": 8,
+                "pipeline_model_parallel_size": 2,
+                "expert_model_parallel_size": 2,
+                "qk_layernorm": True,
+                "untie_embeddings_and_output_weights": True,
+            },
+            [3086592, 2894336],
+        ),
+    ],
+)
+def test_a_rank_holds_as_many_parameters_as_the_modules_that_megatron_builds_on_it(
+    settings: dict[str, object], counts: list[int]
+) -> None:
+    """Counted in models that Megatron-LM 0.20 (in development) built for the ranks of each pipeline stage."""
+    found = topology(**{**SMALL, **settings})
+    assert [known(stage.parameters) for stage in known(found.memory)] == counts

@@ -186,3 +186,23 @@ def test_a_rank_holds_as_many_parameters_as_the_modules_that_megatron_builds_on_
     """Counted in models that Megatron-LM 0.20 (in development) built for the ranks of each pipeline stage."""
     found = topology(**{**SMALL, **settings})
     assert [known(stage.parameters) for stage in known(found.memory)] == counts
+
+
+LATENT = {
+    **{name: value for name, value in SMALL.items() if "expert" not in name and not name.startswith("moe")},
+    "multi_latent_attention": True,
+    "q_lora_rank": 96,
+    "kv_lora_rank": 64,
+    "qk_head_dim": 32,
+    "qk_pos_emb_head_dim": 16,
+    "v_head_dim": 32,
+    "tensor_model_parallel_size": 2,
+}
+
+
+def test_projections_down_are_split_over_ranks_only_without_transformer_engine() -> None:
+    whole, split = (
+        known(known(topology(**LATENT, transformer_impl=chosen).memory)[0].parameters)
+        for chosen in ("transformer_engine", "local")
+    )
+    assert whole - split == 8 * 256 * (96 + 64 + 16) // 2

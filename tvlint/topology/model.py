@@ -73,6 +73,7 @@ def _latent(settings: Settings) -> Latent:
         head=settings.count("qk_head_dim", 1),
         positional=settings.count("qk_pos_emb_head_dim"),
         value=settings.count("v_head_dim", 1),
+        splits_down=settings.lookup("transformer_impl") == "local",
     )
 
 

@@ -21,6 +21,8 @@ class Latent:
     head: int
     positional: int
     value: int
+    splits_down: bool = False
+    """Whether the projections down are split over tensor parallel ranks, as without Transformer Engine; else each has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +117,12 @@ def _latent_attention(model: Model, latent: Latent, tp: int) -> int:
     heads = divide(model.heads, tp, "the number of attention heads:")
     norms = (2 if model.norm_bias else 1) if model.query_norm else 0
     width = latent.head + latent.positional
+    down = tp if latent.splits_down else 1
     if latent.query_rank is None:
         count = model.hidden * heads * width
     else:
-        count = model.hidden * latent.query_rank + norms * latent.query_rank + latent.query_rank * heads * width
-    count += model.hidden * (latent.key_value_rank + latent.positional) + norms * latent.key_value_rank
+        count = model.hidden * divide(latent.query_rank, down) + norms * latent.query_rank + latent.query_rank * heads * width
+    count += model.hidden * divide(latent.key_value_rank + latent.positional, down) + norms * latent.key_value_rank
     count += latent.key_value_rank * heads * (latent.head + latent.value)
     return count + heads * latent.value * model.hidden + (model.hidden if model.bias else 0)
 

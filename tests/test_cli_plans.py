@@ -88,6 +88,25 @@ def test_check_proves_the_pairs_of_the_project_after_the_rules(here: Path, capsy
     assert verdicts(capsys) == []
 
 
+def test_check_of_named_files_proves_the_pairs_that_have_a_plan_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "tvlint.toml").write_text(
+        "[[proof]]\nreference = 'single.plan'\nparallel = ['dp2-tp2.plan', 'dp2-tp2-broken.plan']\n"
+    )
+    for asked, proved in (
+        ([], ["proved", "refuted"]),
+        (["dp2-tp2.plan"], ["proved"]),
+        ([str(here)], ["proved", "refuted"]),
+        (["single.plan"], ["proved", "refuted"]),
+    ):
+        main(["check", *asked, "-o", "json"])
+        assert [verdict["verdict"] for verdict in verdicts(capsys)] == proved
+    (here / "train.sh").write_text("echo\n")
+    main(["check", "train.sh"])
+    said = capsys.readouterr()
+    assert "proved" not in said.out
+    assert "2 pairs of `[[proof]]` with no plan in what was named" in said.err
+
+
 def test_a_plan_stays_the_same_plan_in_every_format(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", "dp2-tp2.plan", "-o", "json:a.json"]) == 0
     assert main(["convert", "a.json", "-o", "text:b.plan"]) == 0

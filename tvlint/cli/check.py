@@ -11,11 +11,13 @@ from tvlint.cli.session import applying, cache, deliver, note, outputs, project
 from tvlint.findings import Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
+from tvlint.reporters.tally import counted
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.check import check, joined, prove_project
+from tvlint.run.check import check
 from tvlint.run.discovery import changed, discover
 from tvlint.run.exit_code import CLEAN, INPUT, NOTHING, exit_code
 from tvlint.run.project import ProjectError
+from tvlint.run.proofs import joined, prove_project
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,15 +33,19 @@ def run(options: argparse.Namespace) -> int:
     if options.world_size is not None:
         settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
     candidates = (changed if options.changed else discover)(tuple(options.paths), settings)
+    elsewhere = 0
     with Progress() as progress:
         plans: dict[str, Plan] = {}
         remembered = cache(options)
         report, skipped = check(candidates, rules, known, settings, progress, plans, remembered)
         if not options.no_prove and settings.proofs:
-            report = joined(report, prove_project(settings, progress, plans, remembered))
+            proved, elsewhere = prove_project(settings, progress, plans, remembered, tuple(options.paths))
+            report = joined(report, proved)
     deliver(report, wanted, options, known)
     for path in skipped:
         note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")
+    if elsewhere:
+        note(f"{counted(elsewhere, 'pair')} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
     for text in candidates.notes:
         note(text)
     code = exit_code(report, Severity(options.fail_on) if options.fail_on else settings.fail_on)

@@ -10,10 +10,10 @@ from tvlint.cli.progress import Progress
 from tvlint.cli.session import assumptions, cache, deliver, note, outputs, project
 from tvlint.findings import Outcome, Report, Severity
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.check import joined
 from tvlint.run.exit_code import INPUT, exit_code
 from tvlint.run.pair import Pair
 from tvlint.run.project import ProjectError
+from tvlint.run.proofs import joined
 from tvlint.run.prove import NO_CERTIFICATE, prove_pairs
 
 

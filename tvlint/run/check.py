@@ -17,11 +17,11 @@ from tvlint.ir.schedule import Schedule
 from tvlint.readers.bounds import without_collection
 from tvlint.readers.document import Document, ReadError
 from tvlint.rule import Rule, RuleKind
-from tvlint.run.discovery import Candidates, matches, shown
+from tvlint.run.discovery import Candidates, matches
 from tvlint.run.ignores import silence
-from tvlint.run.pair import Pair, Progress
+from tvlint.run.pair import Progress
 from tvlint.run.project import Project
-from tvlint.run.prove import prove_pairs
+from tvlint.run.proofs import pairs
 from tvlint.run.world_size import Stated, lacks_world_size, nearest, stated
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def check(
     they were read; what is found in large plans is kept in the cache.
     """
     said = _Said(problems=list(candidates.problems))
-    needed = {path for pair in _pairs(project) for path in (pair.parallel, pair.reference)}
+    needed = {path for pair in pairs(project) for path in (pair.parallel, pair.reference)}
     for index, path in enumerate(candidates.files):
         if progress is not None:
             progress(f"checking {path}", index / len(candidates.files))
@@ -100,34 +100,6 @@ def _once(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
         place = finding.location.path if once else (finding.location, finding.message)
         kept.setdefault((finding.rule, place), finding)
     return list(kept.values())
-
-
-def prove_project(project: Project, progress: Progress | None, plans: Mapping[str, Plan], cache: Cache | None = None) -> Report:
-    """The verdicts of the project's `[[proof]]` pairs; `plans` are those that have been read already."""
-    report = Report()
-    for proved in prove_pairs(tuple(_pairs(project)), 1, progress, dict(plans), cache):
-        report = joined(report, proved)
-    return report
-
-
-def _pairs(project: Project) -> Iterator[Pair]:
-    for proof in project.proofs:
-        for parallel in proof.parallel:
-            reference = shown(project.folder / proof.reference) if proof.reference else ""
-            yield Pair(shown(project.folder / parallel), reference, proof.assume, operators=project.operators)
-
-
-def joined(one: Report, two: Report) -> Report:
-    """Both reports in one; what was checked or drawn twice stands once."""
-    drawn = {outline.path for outline in one.outlines}
-    return Report(
-        findings=one.findings + two.findings,
-        verdicts=one.verdicts + two.verdicts,
-        not_evaluated=one.not_evaluated + two.not_evaluated,
-        problems=tuple(dict.fromkeys(one.problems + two.problems)),
-        checked=tuple(dict.fromkeys(one.checked + two.checked)),
-        outlines=one.outlines + tuple(outline for outline in two.outlines if outline.path not in drawn),
-    )
 
 
 @without_collection()

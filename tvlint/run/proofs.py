@@ -1,0 +1,67 @@
+"""The pairs that a project wants proved: all, or those of which somebody names a plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tvlint.findings import Report
+from tvlint.ir.plan import Plan
+from tvlint.run.discovery import shown
+from tvlint.run.pair import Pair, Progress
+from tvlint.run.project import Project
+from tvlint.run.prove import prove_pairs
+
+if TYPE_CHECKING:
+    from tvlint.cache.remember import Cache
+
+
+def joined(one: Report, two: Report) -> Report:
+    """Both reports in one; what was checked or drawn twice stands once."""
+    drawn = {outline.path for outline in one.outlines}
+    return Report(
+        findings=one.findings + two.findings,
+        verdicts=one.verdicts + two.verdicts,
+        not_evaluated=one.not_evaluated + two.not_evaluated,
+        problems=tuple(dict.fromkeys(one.problems + two.problems)),
+        checked=tuple(dict.fromkeys(one.checked + two.checked)),
+        outlines=one.outlines + tuple(outline for outline in two.outlines if outline.path not in drawn),
+    )
+
+
+def prove_project(
+    project: Project,
+    progress: Progress | None,
+    plans: Mapping[str, Plan],
+    cache: Cache | None = None,
+    within: tuple[str, ...] = (),
+) -> tuple[Report, int]:
+    """The verdicts of the project's `[[proof]]` pairs, and how many were left out.
+
+    `plans` are those that have been read already. Where somebody names files or folders (`within`), only pairs that have a
+    plan there are proved.
+    """
+    stated = tuple(pairs(project))
+    asked = tuple(pair for pair in stated if not within or _lies_in(pair.parallel, within) or _lies_in(pair.reference, within))
+    report = Report()
+    for proved in prove_pairs(asked, 1, progress, dict(plans), cache):
+        report = joined(report, proved)
+    return report, len(stated) - len(asked)
+
+
+def _lies_in(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether the path is one of the files and folders, lies in one of them, or is a folder of generated code around one."""
+    if not path:
+        return False
+    here = os.path.realpath(path)
+    given = tuple(os.path.realpath(folder) for folder in folders)
+    return any(os.path.commonpath((here, folder)) in (here, folder) for folder in given)
+
+
+def pairs(project: Project) -> Iterator[Pair]:
+    """The project's `[[proof]]` pairs, with paths as a person in the current folder writes them."""
+    for proof in project.proofs:
+        for parallel in proof.parallel:
+            reference = shown(project.folder / proof.reference) if proof.reference else ""
+            yield Pair(shown(project.folder / parallel), reference, proof.assume, operators=project.operators)

@@ -462,6 +462,52 @@ program pp=1
 """,
     ),
     *pair(
+        "a split backward without its second half for one micro-batch", "unbalanced-backward",
+        """
+mesh dp=2
+micro-batches 2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+output g
+program
+  y0 = linear(x, w)
+  g, _ = backward y0 (dy)
+  _, grad(w) = backward y0 (dy)
+  micro-batch 1
+  y1 = linear(x, w)
+  g, _ = backward y1 (dy)
++ _, grad(w) = backward y1 (dy)
+  reduce-gradients w over dp
+  update w
+""",
+    ),
+    *pair(
+        "the second half of a split backward run twice", "unbalanced-backward",
+        """
+mesh dp=2
+micro-batches 2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+segment there forward (x) -> (y)
+  y = linear(x, w)
+segment input backward mirror there (x, y, dy) -> (dx)
+  dx, _ = backward y (dy)
+segment weight backward mirror there (x, y, dy) -> ()
+  _, grad(w) = backward y (dy)
+segment step optimizer
+  reduce-gradients w over dp
+  update w
+program
+  run there micro-batch 0-1
+  run input micro-batch 0-1
+  run weight micro-batch 0-1
+- run weight micro-batch 1
+  run step
+""",
+    ),
+    *pair(
         "received in another shape", "mismatched-message",
         """
 mesh pp=2

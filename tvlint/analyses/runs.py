@@ -22,7 +22,10 @@ class Count:
 
 
 def uneven_backwards(plan: Plan) -> Iterator[Count]:
-    """Backward segments that run more or less often for a micro-batch than the forward segment they mirror."""
+    """Backward segments that run more or less often for a micro-batch than the forward segment they mirror.
+
+    Where several mirror it, as halves of a split backward do, only those that run more often.
+    """
     mirrors: dict[str, list[str]] = {}
     for name, segment in plan.segments.items():
         if segment.phase is Phase.BACKWARD and segment.mirror in plan.segments:
@@ -32,12 +35,13 @@ def uneven_backwards(plan: Plan) -> Iterator[Count]:
         used = {name for name, _ in runs}
         for forward, backwards in mirrors.items():
             own = [name for name in backwards if name in used]
-            if len(own) != 1 or forward not in used:
+            if forward not in used:
                 continue
-            batches = sorted({batch for name, batch in runs if name in (forward, own[0])})
-            for batch in batches:
-                if runs[own[0], batch] != runs[forward, batch]:
-                    yield Count(own[0], forward, batch, runs[own[0], batch], runs[forward, batch], program.ranks)
+            for backward in own:
+                for batch in sorted({batch for name, batch in runs if name in (forward, backward)}):
+                    times, expected = runs[backward, batch], runs[forward, batch]
+                    if times > expected or (times < expected and len(own) == 1):
+                        yield Count(backward, forward, batch, times, expected, program.ranks)
 
 
 def repeated(plan: Plan) -> Iterator[Count]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.left_out_gradients import left_out
 from tvlint.analyses.runs import uneven_backwards
 from tvlint.findings import Finding, Severity
 
@@ -12,7 +13,7 @@ SEVERITY = Severity.ERROR
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Micro-batches for which a forward segment and its backward run unequally often; once per segment and ranks."""
+    """Micro-batches for which a forward and its backward, or a half of that, run unequally often; once a segment and ranks."""
     seen = set()
     for found in uneven_backwards(facts.plan):
         if (found.segment, found.ranks) in seen:
@@ -27,6 +28,17 @@ def check(facts: Facts) -> Iterator[Finding]:
             "run every backward exactly once for every micro-batch that ran forward",
             (),
             facts.fold.everywhere(found.ranks),
+        )
+    for gap in left_out(facts.plan):
+        yield Finding(
+            "unbalanced-backward",
+            SEVERITY,
+            f"no backward for micro-batch {gap.micro_batch} gives the gradient of `{gap.weight}` on {facts.who(gap.ranks)}, "
+            "though those for other micro-batches do",
+            facts.place(gap.segment, gap.index),
+            "run the half of the backward that gives the gradients of weights for every micro-batch too",
+            (),
+            facts.fold.everywhere(gap.ranks),
         )
 
 

@@ -1,0 +1,69 @@
+"""Gradients of weights that the backward of one micro-batch leaves out and that of another gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from tvlint.ir.plan import Backward, Phase, Plan, Program, Role
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """On `ranks`, nothing for `micro_batch` gives the gradient of `weight`, nor does operator `index` of `segment`."""
+
+    weight: str
+    segment: str
+    index: int
+    micro_batch: int
+    ranks: tuple[int, ...]
+
+
+Uses = dict[tuple[str, ...], tuple[str, int, bool]]
+"""By the outputs of a forward operator that uses a weight: where it is taken backward, and whether that gives the gradient."""
+
+
+def left_out(plan: Plan) -> Iterator[LeftOut]:
+    """Where a split backward lacks its second half for some micro-batches: the first such use of a weight in a program."""
+    weights = frozenset(name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT)
+    given = {name: tuple(_given(plan, name, weights)) for name in plan.segments}
+    for program in plan.programs:
+        for weight, batches in _uses(plan, program, given).items():
+            lacking = {
+                batch: next(((segment, index) for segment, index, gives in uses.values() if not gives), None)
+                for batch, uses in batches.items()
+            }
+            if None not in lacking.values():
+                continue
+            for batch, place in sorted(lacking.items()):
+                if place is not None:
+                    yield LeftOut(weight, *place, batch, program.ranks)
+                    break
+
+
+def _given(plan: Plan, name: str, weights: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...], int, bool]]:
+    """The weights that the backwards of a segment are about, the outputs of their forwards, and which are given gradients."""
+    for index, operator in enumerate(plan.segments[name].operators):
+        if not isinstance(operator, Backward):
+            continue
+        operands = [operand for operand in operator.forward.inputs if isinstance(operand, str)]
+        for operand, gradient in zip_longest(operands, operator.outputs[: len(operands)], fillvalue=""):
+            if operand in weights:
+                yield operand, operator.forward.outputs, index, bool(gradient)
+
+
+def _uses(
+    plan: Plan, program: Program, given: dict[str, tuple[tuple[str, tuple[str, ...], int, bool], ...]]
+) -> dict[str, dict[int, Uses]]:
+    found: dict[str, dict[int, Uses]] = {}
+    for step in program.steps:
+        segment = plan.segments.get(step.segment)
+        if segment is None or segment.phase is not Phase.BACKWARD or step.micro_batch < 0:
+            continue
+        for weight, outputs, index, gives in given[step.segment]:
+            uses = found.setdefault(weight, {}).setdefault(step.micro_batch, {})
+            before = uses.get(outputs)
+            if before is None or (gives and not before[2]):
+                uses[outputs] = (step.segment, index, gives)
+    return found

@@ -147,7 +147,7 @@ WRONG = {
     ),
     "waited for by another stream": (EVENT, "  wait h\n", "  wait h on comm\n", "works on the stream"),
     "work on another stream": (WHOLE, "g = gelu(y)", "g = gelu(y) on comm", "works on the stream"),
-    "one handle for two micro-batches": (
+    "one handle twice for one micro-batch": (
         ACROSS_BATCHES,
         "  run first micro-batch 1\n  run done micro-batch 0\n",
         "  run first micro-batch 1\n  run give micro-batch 1\n  run done micro-batch 0\n",

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -50,6 +50,18 @@ class Post:
     values: list[Array | None]
     done: bool = False
     results: list[Array | None] = field(default_factory=list)
+
+
+Handles: TypeAlias = "dict[tuple[str, int], list[tuple[Post, tuple[str, ...]]]]"
+"""What is under way on one rank, by its handle and its micro-batch."""
+
+
+def _ended(handles: Handles, handle: str, micro_batch: int) -> list[tuple[Post, tuple[str, ...]]]:
+    """What a wait completes: what has the handle in its own micro-batch, else in the one that started it first."""
+    key = next((own for own in ((handle, micro_batch), *handles) if own in handles and own[0] == handle), None)
+    if key is None:
+        raise FailureError(f"nothing to wait for: `{handle}`")
+    return handles.pop(key)
 
 
 class Run:
@@ -145,7 +157,7 @@ class Run:
     def rank(self, rank: int, replica: int, steps: tuple[Step, ...]) -> Iterator[None]:
         outside: dict[object, Array] = {}
         saved: dict[int, dict[str, Array]] = {}
-        handles: dict[str, tuple[Post, tuple[str, ...]]] = {}
+        handles: Handles = {}
         weights: dict[str, Array] = {}
         self.accumulated[rank], self.held[rank] = {}, set()
         for step in steps:
@@ -219,7 +231,7 @@ class Run:
         body: dict[str, Array],
         memory: dict[str, Array],
         weights: dict[str, Array],
-        handles: dict[str, tuple[Post, tuple[str, ...]]],
+        handles: Handles,
     ) -> Iterator[None]:
         replica, micro_batch = turn
 
@@ -280,11 +292,9 @@ class Run:
                     for name, value in self._backward(operator, operands(operator.forward, True), read):
                         write(name, value)
                 elif isinstance(operator, Wait):
-                    if operator.handle not in handles:
-                        raise FailureError(f"nothing to wait for: `{operator.handle}`")
-                    post, outputs = handles.pop(operator.handle)
-                    yield from self._await(post)
-                    self._deliver(post, outputs, write)
+                    for post, outputs in _ended(handles, operator.handle, micro_batch):
+                        yield from self._await(post)
+                        self._deliver(post, outputs, write)
                 elif isinstance(operator, ReduceGradients):
                     yield from self._reduce(operator, rank, replica)
                 elif isinstance(operator, Communicate | Send | Receive):
@@ -299,7 +309,7 @@ class Run:
                     if issued is None:
                         continue
                     if operator.handle:
-                        handles[operator.handle] = issued
+                        handles.setdefault((operator.handle, micro_batch), []).append(issued)
                         continue
                     yield from self._await(issued[0])
                     self._deliver(*issued, write)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tvlint.certificate.meetings import touched, weights_of_gradients
+from tvlint.certificate.meetings import Flown, taken, touched, weights_of_gradients
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import Await, Operator, Plan, Program, Receive, Record, ReduceGradients, Role, Send, Step, Update, Wait
 
@@ -51,7 +51,7 @@ class _Rank:
     owner: dict[str, str]
     """The weight of each gradient of one."""
     time: int = 0
-    under_way: dict[str, _Flight] = field(default_factory=dict)
+    under_way: dict[Flown, _Flight] = field(default_factory=dict)
     touched: dict[Key, int] = field(default_factory=dict)
     """When the main stream touched a value last."""
     events: dict[str, int] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class _Rank:
                     self.known[own.stream] = max(self.known.get(own.stream, 0), self.events.get(own.event, 0))
                 else:
                     self.passes(number, step, own)
-        for handle in self.under_way:
+        for handle, _ in self.under_way:
             raise Rejected(f"`{handle}` is never waited for")
 
     def passes(self, number: int, step: Step, own: Operator) -> None:
@@ -77,7 +77,7 @@ class _Rank:
             raise Rejected(f"an operator works on the stream `{own.stream}`, which the checker does not follow")
         self.time += 1
         if isinstance(own, Wait):
-            ended = self.under_way.pop(own.handle, None)
+            ended = taken(self.under_way, own.handle, step.micro_batch)
             if ended is None:
                 raise Rejected(f"`{own.handle}` is waited for, and nothing under way has that handle")
             self.touched.update(dict.fromkeys(ended.reads | ended.writes, self.time))
@@ -94,13 +94,13 @@ class _Rank:
         elif any(self.touched.get(key, 0) > self.known.get(own.stream, 0) for key in reads | writes):
             raise Rejected(f"communication on the stream `{own.stream}` does not wait for what the main stream does before")
         if handle:
-            self.start(number, handle, own, reads, writes)
+            self.start(number, (handle, step.micro_batch), own, reads, writes)
 
-    def start(self, number: int, handle: str, own: Operator, reads: set[Key], writes: set[Key]) -> None:
+    def start(self, number: int, handle: Flown, own: Operator, reads: set[Key], writes: set[Key]) -> None:
         """Several messages of one step may have one handle."""
         before = self.under_way.setdefault(handle, _Flight(number, set(), set()))
         if (before.reads or before.writes) and (before.step != number or not isinstance(own, Send | Receive)):
-            raise Rejected(f"`{handle}` is under way twice")
+            raise Rejected(f"`{handle[0]}` is under way twice in one micro-batch")
         before.reads |= reads
         before.writes |= writes
 

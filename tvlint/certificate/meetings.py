@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import (
@@ -21,6 +21,11 @@ from tvlint.ir.plan import (
     Send,
     Update,
 )
+
+T = TypeVar("T")
+
+Flown: TypeAlias = "tuple[str, int]"
+"""What is under way: its handle, and the micro-batch of the step that started it."""
 
 
 class Meeting(NamedTuple):
@@ -43,6 +48,14 @@ def meeting_of(plan: Plan, own: Operator, rank: int) -> Meeting | None:
         members = members_of(plan, own.group, rank)
         return Meeting((members, own.group.name, spans_replicas(plan, own.group)), rank, members)
     return None
+
+
+def taken(under_way: dict[Flown, T], handle: str, micro_batch: int) -> T | None:
+    """What a wait ends: what has the handle in its own micro-batch, else in the one that started it first."""
+    key = (handle, micro_batch)
+    if key not in under_way:
+        key = next((own for own in under_way if own[0] == handle), key)
+    return under_way.pop(key, None)
 
 
 def weights_of_gradients(plan: Plan) -> dict[str, str]:

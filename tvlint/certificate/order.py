@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import TypeAlias
 
-from tvlint.certificate.meetings import meeting_of
+from tvlint.certificate.meetings import Flown, meeting_of, taken
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.plan import Communicate, Operator, Plan, Program, Receive, ReduceGradients, Send, Wait
 
@@ -45,7 +45,7 @@ def check_order(plan: Plan) -> None:
 
 def _stops(plan: Plan, program: Program, rank: int) -> Iterator[Stop]:
     turns: Counter[Hashable] = Counter()
-    handles: dict[str, list[Event]] = {}
+    handles: dict[Flown, list[Event]] = {}
     for step in program.steps:
         together = ""
         starts: list[Event] = []
@@ -57,7 +57,7 @@ def _stops(plan: Plan, program: Program, rank: int) -> Iterator[Stop]:
                 starts, waits = [], []
             together = batch
             if isinstance(own, Wait):
-                yield [], handles.pop(own.handle, [])
+                yield [], taken(handles, own.handle, step.micro_batch) or []
                 continue
             event = _event(plan, own, rank, turns)
             if event is None:
@@ -65,7 +65,7 @@ def _stops(plan: Plan, program: Program, rank: int) -> Iterator[Stop]:
             starts.append(event)
             handle = getattr(own, "handle", "")
             if handle:
-                handles.setdefault(handle, []).append(event)
+                handles.setdefault((handle, step.micro_batch), []).append(event)
             else:
                 waits.append(event)
         if starts:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvlint.certificate.form import ABSENT, Derivation, Relation
-from tvlint.certificate.multiples import agreed
+from tvlint.certificate.multiples import agreed, plain
 from tvlint.certificate.operators import World
 from tvlint.certificate.placed import Inputs, input_of, parameter
 from tvlint.certificate.sums import added, fold_of
@@ -196,6 +196,8 @@ def gradient(run: Running, rank: Rank, name: str) -> Relation | None:
         value = rank.environment.get(of) or rank.local.get(of)
         if value is None:
             continue
+        if of in returned and value.parts and run.losses is not None and value.term not in run.losses:
+            value = plain(run.world.tables, value)
         starts = of in returned if run.losses is None else value.term in run.losses
         if not starts and of in returned:
             raise Rejected(f"gradients start from `{of}`, which is not what the reference starts from")

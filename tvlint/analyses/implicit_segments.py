@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from tvlint.analyses.accumulated_gradients import replaces_gradients
 from tvlint.ir.plan import (
     Await,
     Backward,
@@ -75,19 +76,26 @@ def signature(operators: Sequence[Operator], everywhere: Collection[str]) -> tup
 
 
 def implicit_segments(
-    operators: Sequence[Operator], everywhere: Collection[str], accumulated: Collection[str], micro_batch: int
+    operators: Sequence[Operator],
+    everywhere: Collection[str],
+    accumulated: Collection[str],
+    micro_batch: int,
+    *,
+    many: bool,
 ) -> Iterator[ImplicitSegment]:
     """The segments of `operators`, cut where the phase changes.
 
     `backward`, `reduce-gradients` and `update` set the phase. Any other operator stays in the phase it stands in, except
     that one that touches a value of a micro-batch leaves the reduce and optimizer phases. `everywhere` are the names that
-    are visible on a rank for good, `accumulated` the gradients of weights.
+    are visible on a rank for good, `accumulated` the gradients of weights. Where there are `many` micro-batches, all-reduces
+    that replace accumulated gradients set the phase as well.
     """
     phase = Phase.FORWARD
     within = Phase.FORWARD
     start = 0
     for index, operator in enumerate(operators):
-        following = _phase(operator, phase, within, everywhere, accumulated)
+        replaces = many and replaces_gradients(operator, accumulated)
+        following = Phase.REDUCE if replaces else _phase(operator, phase, within, everywhere, accumulated)
         if following is not phase:
             if index > start:
                 yield _cut(phase, operators[start:index], everywhere, micro_batch)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from tvlint.analyses.accumulated_gradients import with_reducers
 from tvlint.analyses.derived_tensors import derive_tensors, for_every_operand, link_gradients
 from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.own_types import with_own_types
@@ -42,7 +43,7 @@ def build(path: str, document: dict[str, Any]) -> Plan:
         path, "plan-json", mesh, tensors, segments, programs, replication, int(document.get("micro_batches", max(last + 1, 1))),
         *_returned(document), communicators, document.get("name", ""),
     )  # fmt: skip
-    return with_own_types(plan, dict(enumerate(own)))
+    return with_reducers(with_own_types(plan, dict(enumerate(own))))
 
 
 def _open(tensors: dict[str, Tensor], declared: dict[str, Any]) -> frozenset[str]:

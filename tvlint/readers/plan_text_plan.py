@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tvlint.analyses.accumulated_gradients import with_reducers
 from tvlint.analyses.derived_tensors import derive_tensors, for_every_operand, link_gradients
-from tvlint.analyses.implicit_segments import implicit_segments, reads, signature
+from tvlint.analyses.implicit_segments import reads, signature
 from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.operands import writes
 from tvlint.analyses.own_types import with_own_types
@@ -25,6 +26,7 @@ from tvlint.readers.plan_text_draft import Draft, Section, is_bare
 from tvlint.readers.plan_text_lexer import nearest
 from tvlint.readers.plan_text_operators import PendingBackward
 from tvlint.readers.plan_text_sections import Run
+from tvlint.readers.plan_text_steps import Steps
 
 EVERYWHERE = (Role.WEIGHT, Role.BUFFER, Role.STATE)
 
@@ -43,18 +45,26 @@ def assemble(draft: Draft) -> Plan:
     segments: dict[str, Segment] = {}
     for name, section in draft.segments.items():
         segments[name] = _segment(section, _operators(operators[id(section)]), everywhere)
-    taken = set(segments)
+    micro_batches = _micro_batches(draft, operators)
     programs = []
     for section in draft.programs:
-        steps = _steps(operators[id(section)], segments, taken, everywhere, accumulated)
-        programs.append(Program(section.ranks, tuple(steps)))
-    last = max((step.micro_batch for program in programs for step in program.steps), default=0)
+        steps = Steps(segments, everywhere, accumulated, micro_batches > 1).read(operators[id(section)])
+        programs.append(Program(section.ranks, steps))
     plan = Plan(
         draft.path, "plan-text", draft.mesh, tensors, segments, tuple(programs), draft.replication,
-        draft.micro_batches if draft.micro_batches is not None else max(last + 1, 1),
+        micro_batches,
         tuple(draft.outputs), draft.loss, tuple(draft.groups), draft.name,
     )  # fmt: skip
-    return with_own_types(plan, {number: section.own for number, section in enumerate(draft.programs)})
+    return with_reducers(with_own_types(plan, {number: section.own for number, section in enumerate(draft.programs)}))
+
+
+def _micro_batches(draft: Draft, operators: dict[int, list[Operator | Step | int]]) -> int:
+    """How many micro-batches the plan says that it has, or names."""
+    if draft.micro_batches is not None:
+        return draft.micro_batches
+    items = [item for section in draft.programs for item in operators[id(section)]]
+    named = [item.micro_batch if isinstance(item, Step) else item for item in items if isinstance(item, Step | int)]
+    return max([0, *named]) + 1
 
 
 def _operators(items: list[Operator | Step | int]) -> list[Operator]:
@@ -217,40 +227,3 @@ def _segment(section: Section, operators: list[Operator], everywhere: frozenset[
     return Segment(
         header.name, header.phase, inputs, outputs, tuple(operators), header.pipeline_stage, header.mirror, header.checkpointed
     )  # fmt: skip
-
-
-def _steps(
-    items: list[Operator | Step | int],
-    segments: dict[str, Segment],
-    taken: set[str],
-    everywhere: frozenset[str],
-    accumulated: frozenset[str],
-) -> list[Step]:
-    """The steps of a program; operators that stand in it directly become segments of their own."""
-    steps: list[Step] = []
-    run: list[Operator] = []
-    micro_batch = 0
-
-    def close() -> None:
-        for part in implicit_segments(run, everywhere, accumulated, micro_batch):
-            name = part.phase.value
-            number = 1
-            while name in taken:
-                number += 1
-                name = f"{part.phase.value}.{number}"
-            taken.add(name)
-            segments[name] = Segment(name, part.phase, part.inputs, part.outputs, part.operators)
-            steps.append(Step(name, part.micro_batch))
-        run.clear()
-
-    for item in items:
-        if isinstance(item, int):
-            close()
-            micro_batch = item
-        elif isinstance(item, Step):
-            close()
-            steps.append(item)
-        else:
-            run.append(item)
-    close()
-    return steps

@@ -30,7 +30,7 @@ def implied_segments(plan: Plan) -> frozenset[str]:
     for program in plan.programs:
         for run, micro_batch in _runs(program, plain):
             operators = [operator for step in run for operator in plan.segments[step.segment].operators]
-            parts = list(implicit_segments(operators, everywhere, accumulated, micro_batch))
+            parts = list(implicit_segments(operators, everywhere, accumulated, micro_batch, many=plan.micro_batches > 1))
             if len(parts) != len(run):
                 return frozenset()
             for step, part in zip(run, parts, strict=True):

@@ -144,3 +144,9 @@ def test_the_comparison_sees_changes(change: tuple[str, str]) -> None:
 
 def test_a_replicated_weight_of_another_local_shape_survives() -> None:
     assert_round_trips(read("own.plan", "mesh tp=2\nweight w f32[4,8] replicated local []\nprogram\n  update w\n"))
+
+
+@pytest.mark.parametrize("name", ["²s", "Ⅷ", "½x", "x²", "层", "٣a", "_", "None", "-", "a`b", "a-b", "grad(x)"])
+def test_names_of_any_script_survive(name: str) -> None:
+    quoted = name.replace("`", "\\`")
+    assert_round_trips(read("own.plan", f"program\n  `{quoted}1` = gelu(x) on `{quoted}`\n"))

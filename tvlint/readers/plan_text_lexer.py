@@ -12,7 +12,7 @@ from tvlint.ir.plan import Value
 from tvlint.readers.document import ReadError
 
 _WORD = r"[^\W\d][\w.]*(?:-[^\W\d][\w.]*)*"
-_QUOTED = r'`(?:[^`\\]|\\.)*`'
+_QUOTED = r"`(?:[^`\\]|\\.)*`"
 TOKEN = re.compile(
     rf"[ \t\r]*(?:#.*|(grad\((?:{_WORD}|{_QUOTED})\)|{_WORD}|->|[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     rf'|-inf\b|"(?:[^"\\]|\\.)*"|{_QUOTED}|\S))'
@@ -23,6 +23,11 @@ CONSTANTS: dict[str, Value] = {
 LARGEST = 2**64
 MOST_DIGITS = 310
 DEEPEST = 96
+
+
+def begins_word(token: str) -> bool:
+    """Whether the token, or the text, starts as a word does: with `_`, or with a letter or number of any script but no digit."""
+    return token[:1] == "_" or (token[:1].isalnum() and not token[0].isdecimal())
 
 
 class Line:
@@ -62,9 +67,7 @@ class Line:
     def is_name(self) -> bool:
         """Whether a name is next."""
         token = self.tokens[self.index]
-        return bool(token) and (token[0].isalpha() or token[0] == "_" or (token[0] == "`" and len(token) > 1)) and (
-            token not in CONSTANTS
-        )
+        return (begins_word(token) or (token[:1] == "`" and len(token) > 1)) and token not in CONSTANTS
 
     def name(self, what: str = "a name") -> str:
         """The name that must be next."""
@@ -87,7 +90,7 @@ class Line:
     def word(self, what: str) -> str:
         """The bare word that must be next."""
         token = self.tokens[self.index]
-        if not token or not (token[0].isalpha() or token[0] == "_"):
+        if not begins_word(token):
             self.fail(f"expected {what}, found {self.found()}")
         self.index += 1
         return token

@@ -27,7 +27,7 @@ from tvlint.ir.plan import (
 )
 from tvlint.readers.plan_text_clauses import Scope, parse_clauses
 from tvlint.readers.plan_text_collectives import ALSO_COMPUTATIONS, KINDS, parse_collective
-from tvlint.readers.plan_text_lexer import Line
+from tvlint.readers.plan_text_lexer import Line, begins_word
 from tvlint.readers.plan_text_types import DTYPES, parse_tensor
 
 KEYWORDS = ["send", "recv", "wait", "record", "await", "reduce-gradients", "update"]
@@ -178,7 +178,7 @@ def _assignment(line: Line, scope: Scope) -> Parsed:
 def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
     start = line.index
     word = line.peek()
-    if word == "backward" and (line.after() == "(" or line.after()[:1].isalpha() or line.after()[:1] in ("_", "`")):
+    if word == "backward" and (begins_word(line.after()) or line.after()[:1] in ("(", "`")):
         return _backward(line, scope, outputs)
     if word in KINDS and (word not in ALSO_COMPUTATIONS or "over" in line.tokens):
         return parse_collective(line, scope, outputs, KINDS[word])

@@ -123,11 +123,14 @@ _FEW = 64
 
 
 def _equal(pairs: list[tuple[Array, Array]], terms: RealTerms, symbols: Symbols, end: float, timeout: float) -> Decision:
+    """Whether both sides of all pairs are equal; in a context of its own, since what a solver tries first, and with that its
+    time, depends on all the terms that were made in its context before."""
     import numpy as np
     import z3
 
-    solver = z3.Solver()
-    solver.add(*symbols.constraints, *terms.facts)
+    context = z3.Context()
+    solver = z3.Solver(ctx=context)
+    solver.add(*(fact.translate(context) for fact in (*symbols.constraints, *terms.facts)))
     for left, right in pairs:
         for a, b in zip(np.asarray(left).flat, np.asarray(right).flat, strict=True):
             one, other = real_term(a), real_term(b)
@@ -136,7 +139,7 @@ def _equal(pairs: list[tuple[Array, Array]], terms: RealTerms, symbols: Symbols,
             if _over_numbers(one != other, terms.facts, end):
                 continue
             solver.set("timeout", max(1, int((end - time.monotonic()) * 1000)))
-            found = solver.check(one != other)
+            found = solver.check((one != other).translate(context))
             if found == z3.sat:
                 return Unknown("the solver finds a difference for some functions in the place of `exp` and its like")
             if found != z3.unsat:
@@ -151,12 +154,14 @@ def _over_numbers(claim: Any, facts: Sequence[Any], end: float) -> bool:
     """
     import z3
 
+    context = z3.Context()
+    claim = claim.translate(context)
     values = _values(claim)
     if not values:
         return False
-    pairs = [(term, z3.FreshReal("value")) for term in values.values()]
-    about = [fact for fact in facts if _values(fact).keys() <= values.keys()]
-    solver = z3.SolverFor("QF_NRA")
+    pairs = [(term, z3.FreshReal("value", context)) for term in values.values()]
+    about = [fact for fact in (known.translate(context) for known in facts) if _values(fact).keys() <= values.keys()]
+    solver = z3.SolverFor("QF_NRA", ctx=context)
     solver.set("timeout", max(1, int((end - time.monotonic()) * 150)))
     return bool(solver.check(*(z3.substitute(own, *pairs) for own in (*about, claim))) == z3.unsat)
 

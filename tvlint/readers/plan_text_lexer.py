@@ -26,7 +26,7 @@ DEEPEST = 96
 
 
 def begins_word(token: str) -> bool:
-    """Whether the token, or the text, starts as a word does: with `_`, or with a letter or number of any script but no digit."""
+    """Whether the token or text starts as a word does: with `_`, or with a letter or number of any script that is no digit."""
     return token[:1] == "_" or (token[:1].isalnum() and not token[0].isdecimal())
 
 

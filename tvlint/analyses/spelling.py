@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 
 from tvlint.ir.plan import Compute, Literal, Operand, Value
-from tvlint.ops.spelling import without_overload
+from tvlint.ops.spelling import OF_ANOTHER_ORDER, spellings, without_overload
 from tvlint.ops.table import spec_of
 
 _MODULES = frozenset({"torch", "nn", "functional", "F", "aten", "ops", "Tensor", "operator", "prims", "special", "_C", "_nn"})
@@ -51,7 +51,7 @@ def usual_name(op: str) -> str:
     parts = plain.split(".")
     if spec_of(plain) is not None and parts[-1] not in _ALIASES:
         return plain
-    if set(parts[:-1]) - _MODULES:
+    if set(parts[:-1]) - _MODULES or OF_ANOTHER_ORDER.intersection(spellings(op)):
         return op
     last = _ALIASES.get(parts[-1], parts[-1])
     return last if spec_of(last) is not None or last in ("t", "flatten") else op

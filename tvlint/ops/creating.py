@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 from tvlint.ir.plan import Value
 from tvlint.ops.field import Array, Field
@@ -81,8 +82,10 @@ def _bind_like(call: Call) -> Bound:
     number = call.attributes.get("fill_value") if value is None else value
     if not isinstance(number, int | float) or call.attributes.get("requires_grad") or call.attributes.get("out") is not None:
         raise UnsupportedError(f"`{call.op}` with {number}, into another tensor, or with a gradient")
-    names, none = stars(len(call.shape(0))), frozenset({0})
-    return Bound((names,), (names,), attributes=(number, call.attributes.get("dtype")), shape_only=none, zero_gradient=none)
+    names, none, dtype = stars(len(call.shape(0))), frozenset({0}), call.attributes.get("dtype")
+    if dtype is None and isfinite(number) and number != int(number):
+        raise UnsupportedError(f"`{call.op}` with {number} and no `dtype`, which a tensor of whole numbers would round")
+    return Bound((names,), (names,), attributes=(number, dtype), shape_only=none, zero_gradient=none)
 
 
 def _like(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:

@@ -110,9 +110,20 @@ def _linear_unary(*attributes: str) -> Callable[[Call], Bound]:
     return bind
 
 
+def _to(call: Call) -> Bound:
+    """A type that is told by its number is not understood: most numbers stand for types that numbers are rounded to."""
+    given = [operand.value for operand in call.inputs if isinstance(operand, Literal)]
+    numbers = [value for value in (*given, call.attributes.get("dtype")) if isinstance(value, int)]
+    if any(not isinstance(value, bool) for value in numbers) or (given and isinstance(given[0], bool)):
+        raise UnsupportedError(f"`{call.op}` to a type or device that is told by its number")
+    return _linear_unary("dtype", "dtype_or_device", "device")(call)
+
+
 def holds_whole_numbers(dtype: Value) -> bool:
-    """Whether `dtype` names a type that a real number is rounded to, as torch or plan text spell it: casting to it is not
-    linear."""
+    """Whether `dtype` names a type that a real number is rounded to, as torch or plan text spell it, or is the number of some
+    type: casting to it is not linear."""
+    if isinstance(dtype, int) and not isinstance(dtype, bool):
+        return True
     return isinstance(dtype, str) and _WHOLE.match(dtype.rsplit(".", 1)[-1]) is not None
 
 
@@ -257,7 +268,7 @@ SPECS = (
     OpSpec(
         "to",
         ("torch.Tensor.to", "torch.Tensor.type_as", "nnscaler.runtime.function.to"),
-        _linear_unary("dtype", "dtype_or_device", "device"),
+        _to,
         evaluate=_cast,
     ),
     *(OpSpec(name, _torch(name), _unary(), evaluate=_of_one(function)) for name, function in _FUNCTIONS.items()),

@@ -32,6 +32,9 @@ _RENAMED = {
 _FUNCTIONAL = frozenset({"linear", "scaled_dot_product_attention"})
 """Functions that take in `torch` and `aten` what they take in `torch.nn.functional`, which not all do."""
 
+OF_ANOTHER_ORDER = frozenset({"torch.Tensor.where"})
+"""Methods that do not take first what the function of that name takes first: `x.where(mask, y)` is `where(mask, x, y)`."""
+
 HALF_TO_FLOAT = frozenset({"_softmax", "_log_softmax"})
 """Functions of `aten` whose third argument says that the result is wider."""
 
@@ -53,7 +56,7 @@ def spellings(op: str) -> tuple[str, ...]:
     *modules, name = without_overload(op).split(".")
     module = ".".join(modules)
     module = _MODULES.get(module, module)
-    if module not in ("torch", "torch.Tensor"):
+    if module not in ("torch", "torch.Tensor") or f"{module}.{name}" in OF_ANOTHER_ORDER:
         return (f"{module}.{name}",) if module else ()
     name = _RENAMED.get(name, name)
     others = ("torch", "torch.Tensor", "torch.ops.aten", *(("torch.nn.functional",) if name in _FUNCTIONAL else ()))

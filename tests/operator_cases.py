@@ -242,6 +242,8 @@ CASES: tuple[Case, ...] = (
     Case("squeeze", "torch.squeeze", ((4, 1, 2),), lambda x: x[:, 0], lambda t, x: x.squeeze(1), {"dim": 1}),
     Case("expand", "torch.Tensor.expand", ((4, 1, 2), Literal(3), Literal(-1), Literal(5), Literal(-1)),
          lambda x: np.broadcast_to(x, (3, 4, 5, 2)), lambda t, x: x.expand(3, -1, 5, -1)),
+    Case("expand as another operand", "expand_as_wide", ((4, 1, 2), (3, 6)), lambda x, y: np.broadcast_to(x, (3, 4, 6, 2)),
+         lambda t, x, y: x.expand(y.shape[0], -1, y.shape[1], -1), {"size": (9, -1, 9, -1), "dims": (0, 2), "of": (0, 1)}),
     Case("identity", N + "identity", ((4, 2),), lambda x: x, lambda t, x: x),
     Case("multiref", N + "multiref", ((4, 2),), lambda x: (x, x), lambda t, x: (x, x), {"times": 2}),
     Case("index", "operator.getitem", ((4, 4, 2), Literal((("slice", None, None, None), ("slice", 1, -1, None), None))),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from tvlint.ir.plan import Literal, Value
@@ -10,6 +11,9 @@ from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import contract, spread
 from tvlint.ops.slicing import dimension
 from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Shape, UnsupportedError, stars
+
+AS_WIDE = "expand_as_wide"
+"""`expand` to sizes of another operand: no framework has it, readers state it where that is what a number stands for."""
 
 
 def _transpose(call: Call) -> Bound:
@@ -114,21 +118,48 @@ def _squeeze(call: Call) -> Bound:
 
 
 def _expand(call: Call) -> Bound:
-    """Dimensions of size 1 and new leading ones get the size that is given; others keep theirs."""
-    call = _sizes_as_one(call, "size")
+    """Dimensions of size 1 and new leading ones get the size that is given; others keep theirs.
+
+    As `AS_WIDE`, the dimensions `dims` of the result are as long as the dimensions `of` of another operand.
+    """
+    if call.op != AS_WIDE:
+        return _expanded(_sizes_as_one(call, "size"), {})
+    call.expect(2)
+    dims, of = call.attributes.get("dims"), call.attributes.get("of")
+    other = tuple(f"wide{name}" for name in stars(len(call.shape(1))))
+    if not isinstance(dims, tuple) or not isinstance(of, tuple) or not len(set(dims)) == len(set(of)) == len(dims) == len(of):
+        raise UnsupportedError(f"`{call.op}` of dims {dims} as dims {of}")
+    if not all(isinstance(dim, int) and 0 <= dim < len(other) for dim in of):
+        raise UnsupportedError(f"`{call.op}` as dims {of} of shape {call.shape(1)}")
+    given = {name: value for name, value in call.attributes.items() if name not in ("dims", "of")}
+    as_wide = {dim: other[at] for dim, at in zip(dims, of, strict=True) if isinstance(dim, int) and isinstance(at, int)}
+    bound = _expanded(Call(call.op, call.inputs[:1], given, call.outputs), as_wide)
+    second = frozenset({1})
+    return replace(bound, operands=(*bound.operands, other), shape_only=second, zero_gradient=second)
+
+
+def _expanded(call: Call, as_wide: Mapping[int, str]) -> Bound:
+    """The annotation of an expansion; `as_wide` are the names of dimensions whose size another operand gives."""
     call.reject_unknown("size", "implicit")
     call.expect(1)
     shape, size = call.shape(0), call.attributes.get("size")
     if not isinstance(size, tuple) or len(size) < len(shape) or not all(isinstance(n, int) for n in size):
         raise UnsupportedError(f"`{call.op}` to {size}")
     made = call.outputs[0] if call.outputs else size
-    if len(made) != len(size) or any(n not in (-1, own) for n, own in zip(size, made, strict=True)):
+    stated = [n in (-1, own) or i in as_wide for i, (n, own) in enumerate(zip(size, made, strict=False))]
+    if len(made) != len(size) or not all(stated):
         raise UnsupportedError(f"`{call.op}` to {size}, whose result is declared {made}")
     new = len(size) - len(shape)
     operand, result, sizes = list(stars(len(shape))), list[str](), dict[str, int]()
     for i, wanted in enumerate(n for n in size if isinstance(n, int)):
-        free = i < new or (shape[i - new] == 1 and wanted != 1)
-        if free and (wanted > 0 or i < new):
+        free = i < new or (shape[i - new] == 1 and (wanted != 1 or i in as_wide))
+        if i in as_wide:
+            if not free:
+                raise UnsupportedError(f"`{call.op}` along dim {i} of size {shape[i - new]}")
+            result.append(as_wide[i])
+            if i >= new:
+                operand[i - new] = ONE
+        elif free and (wanted > 0 or i < new):
             if wanted < 1:
                 raise UnsupportedError(f"`{call.op}` to {size}")
             result.append(f"wide{i}")
@@ -137,6 +168,8 @@ def _expand(call: Call) -> Bound:
                 operand[i - new] = ONE
         else:
             result.append(operand[i - new])
+    if not as_wide.keys() <= set(range(len(size))):
+        raise UnsupportedError(f"`{call.op}` of dims {sorted(as_wide)} to {size}")
     return Bound((tuple(operand),), (tuple(result),), linear=(frozenset({0}),), sizes=sizes)
 
 
@@ -146,9 +179,9 @@ def _widen(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array
     kept = [name for name in bound.operands[0] if name != ONE]
     bare = operands[0].reshape([n for name, n in zip(bound.operands[0], operands[0].shape, strict=True) if name != ONE])
     narrow = spread(bare, kept, tuple(name if name in kept else ONE for name in bound.outputs[0]))
-    return (
-        np.broadcast_to(narrow, [bound.sizes.get(name, n) for name, n in zip(bound.outputs[0], narrow.shape, strict=True)]),
-    )
+    other = zip(bound.operands[1], operands[1].shape, strict=True) if len(bound.operands) > 1 else ()
+    sizes = {**dict(other), **bound.sizes}
+    return (np.broadcast_to(narrow, [sizes.get(name, n) for name, n in zip(bound.outputs[0], narrow.shape, strict=True)]),)
 
 
 def _copies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
@@ -164,7 +197,7 @@ SPECS = (
     OpSpec("permute", ("torch.permute", "torch.Tensor.permute"), _permute, evaluate=contract),
     OpSpec("unsqueeze", ("torch.unsqueeze", "torch.Tensor.unsqueeze"), _unsqueeze, evaluate=contract),
     OpSpec("squeeze", ("torch.squeeze", "torch.Tensor.squeeze"), _squeeze, evaluate=contract),
-    OpSpec("expand", ("torch.Tensor.expand", "nnscaler.runtime.function.expand"), _expand, evaluate=_widen),
+    OpSpec("expand", ("torch.Tensor.expand", "nnscaler.runtime.function.expand", AS_WIDE), _expand, evaluate=_widen),
     OpSpec(
         "identity",
         ("nnscaler.runtime.function.identity", "torch.Tensor.contiguous", "torch.clone", "torch.Tensor.clone"),

@@ -25,6 +25,7 @@ from tvlint.readers.gencode_names import cell_name
 from tvlint.readers.gencode_operators import IDENTITY, Body, Gradual
 from tvlint.readers.gencode_records import Execute, Load, Method, RankFile, Reducer, RunBackward
 from tvlint.readers.gencode_shapes import Contradiction, Kind, as_view, results
+from tvlint.readers.wide_batch import makers, widened, widened_in_place
 
 DATA_LOADER = "dataloader"
 
@@ -165,6 +166,7 @@ class Steps:
                 built.groups[self.rank].add(entry.operator.group.ranks)
             if isinstance(entry.reverse, Communicate):
                 built.groups[self.rank].add(entry.reverse.group.ranks)
+        self._widen(body, known, role)
         if action.forward:
             built.forward_cells[self.rank].append(action.method)
         phase = Phase.BACKWARD if role is Role.GRADIENT else Phase.FORWARD
@@ -174,6 +176,24 @@ class Steps:
         taken = tuple(compress(body.inputs, (given not in built.objects for given in outer)))
         built.segments[name] = Segment(name, phase, taken, leaving, operators, checkpointed=method.checkpointed)
         self.first_use[name] = action
+
+    def _widen(self, body: Body, known: dict[str, Kind], role: Role) -> None:
+        """Let expansions take their sizes from what their results are combined with."""
+        for position, wide_one in list(
+            widened_in_place([entry.operator for entry in body.operators], known, self.built.scalar)
+        ):
+            body.operators[position] = replace(body.operators[position], operator=wide_one)
+        made = makers(
+            (entry.operator, entry.differentiable and entry.reverse is None and entry.function is None)
+            for entry in body.operators
+            if isinstance(entry.operator, Compute)
+        )
+        for position, entry in reversed(list(enumerate(body.operators)) if made else []):
+            if isinstance(entry.operator, Compute):
+                *wide, own = widened(entry.operator, made, known, self.built.scalar)
+                for operator in wide:
+                    self._derive(operator, known, body, role)
+                body.operators[position : position + 1] = [*map(Gradual, wide), replace(entry, operator=own)]
 
     def _derive(self, operator: Operator, known: dict[str, Kind], body: Body, role: Role) -> None:
         try:

@@ -14,6 +14,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.plan import Compute, Literal, Operator, Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.ops.declared import PREFIX, Declared
+from tvlint.ops.shaping import AS_WIDE
 from tvlint.ops.table import meant
 from tvlint.readers.bounds import without_collection
 from tvlint.readers.compressed import decompress
@@ -31,6 +32,7 @@ from tvlint.readers.nnscaler_tensors import Tensors
 from tvlint.readers.traced_objects import taken_apart
 from tvlint.readers.traced_views import reshaped
 from tvlint.readers.unsafe_pickle import unsafe_calls
+from tvlint.readers.wide_batch import makers, widened
 
 FORMAT = "nnscaler-graph"
 LARGEST = 1 << 30
@@ -246,10 +248,14 @@ class _Graph:
             shape, dtype = traced.get(name, ((), ""))
             if shape:
                 kinds[name] = (shape[0] * self.slots, *shape[1:]), dtype
-        changed = []
-        for given in forward:
-            operator = as_view(reshaped(given, traced, kinds), kinds)
+        changed: list[Compute] = []
+        made = makers((operator, operator.label not in self.untracked) for operator in forward)
+        for own in (one for given in forward for one in widened(given, made, traced, self.scalar)):
+            operator = as_view(reshaped(own, traced, kinds), kinds)
             changed.append(operator)
+            if operator.op == AS_WIDE:
+                (name,) = operator.outputs
+                self.tensors.declared[name] = Tensor(name, (), "", Role.ACTIVATION)
             try:
                 found = results(operator, kinds, self.scalar)
             except Contradiction:

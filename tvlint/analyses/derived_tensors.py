@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tvlint.analyses.attention_names import is_attention
-from tvlint.analyses.implicit_segments import reads
+from tvlint.analyses.implicit_segments import reads, writes
 from tvlint.analyses.spelling import biased, flat_shape, target_shape, usual
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, Operator, Role, Tensor
@@ -43,8 +43,13 @@ def derive_tensors(
             found[name] = replace(found[name], gradient_of=_named_after(name, found))
     pending = list(operators)
     undecided = set(open_roles)
+    given = {name for operator in pending for name in reads(operator)} - {n for operator in pending for n in writes(operator)}
     for _ in range(_ROUNDS):
         before = len(found), len(undecided)
+        for name in given - found.keys():
+            of = _named_after(name, found)
+            if of:
+                found[name] = Tensor(name, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=of)
         pending = [operator for operator in pending if not _settle(operator, found, undecided, mesh)]
         if (len(found), len(undecided)) == before or not pending:
             break

@@ -18,6 +18,8 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
     for hazard in facts.hazards:
         operator = plan.segments[hazard.segment].operators[hazard.index]
         text = f"`{hazard.name}` on {{ranks}}: {hazard.kind.replace('-', ' ')}"
+        if hazard.kind == "never-waited":
+            text += f": `wait {hazard.name}` on the same ranks before the step ends"
         for rank in hazard.ranks:
             yield Trouble(
                 hazard.kind,
@@ -48,7 +50,12 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
     stuck = facts.buffered.blocked or facts.rendezvous.blocked
     certain = bool(facts.buffered.blocked)
     name = "deadlock" if certain else "needs-buffered-sends"
-    text = "{ranks} wait for each other for ever" if certain else "{ranks} wait for each other unless sends are buffered"
+    text = "{ranks} wait for each other for ever"
+    if not certain:
+        text = (
+            "{ranks} wait for each other unless sends are buffered: send asynchronously (`async HANDLE`) and `wait` later, "
+            "or issue send and receive together (`batch NAME`)"
+        )
     for call in stuck:
         yield Trouble(
             name,

@@ -173,7 +173,8 @@ def _proved(
         assumptions=assumptions(parallel, reference, told_apart(inner, outer), terms, derived, assume),
         facts=_facts(parallel, expected, micro_batches),
     )
-    proved = derived.finished and not derived.fatal and not any(map(stops, derived.troubles)) and not troubles and not wiring
+    right = derived.finished and not derived.fatal and not any(map(stops, derived.troubles)) and not troubles
+    proved = right and not wiring
     if proved and (fold is None or returns_all(many, fold, derived)):
         stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
         verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)
@@ -186,6 +187,11 @@ def _proved(
         return with_opinion(verdict, parallel, many, derived, solver_seconds, tell)
     if not repairs or (fold is not None and (proved or parallel.mesh.size <= _TOLD_AS_WRITTEN)):
         return blank
+    if right and wiring:
+        told = wiring if fold is None else of_first_replica(fold, wiring)
+        found = reasons(parallel, told, partial(scenes, parallel, terms, derived))
+        outcome = Outcome.REFUTED if any(reason.refutes for reason in found) else Outcome.UNKNOWN
+        return replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
     tell("looking for causes", 0.8)
     derived, troubles = attempt(Nearest(terms, frozenset(derived.computed)))
 

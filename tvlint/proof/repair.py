@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 
+from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Group, Literal, Operator, Plan, Segment, Value
 from tvlint.ir.ranks import describe
 from tvlint.proof.blame import name_of
-from tvlint.proof.trouble import Constant, Exchange, Substitute, Sum, Trouble
+from tvlint.proof.trouble import Constant, Declare, Exchange, Substitute, Sum, Trouble
 
 _LARGEST = 20_000
 """Plans with more operators are not derived again and again."""
@@ -39,6 +40,9 @@ def _candidates(plan: Plan, troubles: Sequence[Trouble]) -> Iterator[tuple[str, 
     sums = {trouble.rank: trouble.fix for trouble in troubles if isinstance(trouble.fix, Sum)}
     if sums:
         yield from _summed(plan, sums)
+    declared = {trouble.fix.tensor for trouble in troubles if isinstance(trouble.fix, Declare)}
+    if len(declared) == 1:
+        yield from _declared(plan, *declared)
 
 
 def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
@@ -62,6 +66,20 @@ def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
             what = ", ".join(dict.fromkeys(tensors))
             producer = name_of(next(iter(sums.values())).producer)
             yield f"all-reduce {what} over {over} after {producer}", _edited(plan, edits)
+
+
+def _declared(plan: Plan, name: str) -> Iterator[tuple[str, Plan]]:
+    """The returned tensor declared a mean, or a sum, over each set of mesh axes."""
+    tensor = plan.tensors.get(name)
+    axes = [axis.name for axis in plan.mesh.axes if axis.size > 1]
+    if tensor is None or tensor.placements:
+        return
+    for count, how in product(range(1, len(axes) + 1), ("avg", "sum")):
+        for chosen in combinations(axes, count):
+            written = " ".join(f"{axis}:{'P' if how == 'sum' else 'P(avg)'}" for axis in chosen)
+            changed = replace(tensor, placements=dict.fromkeys(chosen, Partial(how)), whole=tensor.whole or tensor.shape)
+            tensors = {**plan.tensors, name: changed}
+            yield f"declare that the ranks return parts of `{name}`: `{written}`", replace(plan, tensors=tensors)
 
 
 def _groups(plan: Plan, ranks: Iterable[int], axes: tuple[str, ...]) -> set[tuple[int, ...]]:

@@ -17,7 +17,7 @@ from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.pending import Pending
 from tvlint.proof.placed import covers, region
 from tvlint.proof.relation import AmbiguousSumError, Leaf, Value
-from tvlint.proof.trouble import Trouble
+from tvlint.proof.trouble import Declare, Trouble
 from tvlint.proof.world import Mismatch, World
 
 
@@ -104,7 +104,7 @@ def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending if not _whole(entry))
     if pending:
         lacks = scope_of(pending[0]._replace(one_replica=False, one_micro_batch=False))
-        return Trouble("incomplete-output", True, f"{subject} is a partial sum, {lacks}", rank)
+        return Trouble("incomplete-output", True, f"{subject} is a partial sum, {lacks}", rank, fix=Declare(name))
     return Trouble("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
 
 

@@ -49,7 +49,14 @@ class Substitute:
     op: str
 
 
-Fix: TypeAlias = Sum | Constant | Exchange | Substitute
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """A change to try: the returned `tensor` declared partial, so that what the ranks return is taken together."""
+
+    tensor: str
+
+
+Fix: TypeAlias = Sum | Constant | Exchange | Substitute | Declare
 
 
 @dataclass(frozen=True, slots=True)

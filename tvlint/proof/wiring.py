@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from tvlint.ir.plan import Await, Compute, Phase, Plan, Program, Record, ReduceGradients, Role, Segment, Step, Update, Wait
+from tvlint.ir.plan import (
+    Await,
+    Backward,
+    Compute,
+    Phase,
+    Plan,
+    Program,
+    Record,
+    ReduceGradients,
+    Role,
+    Segment,
+    Step,
+    Update,
+    Wait,
+)
 from tvlint.proof.bindings import inputs_told_apart, misbound
 from tvlint.proof.channels import mispaired
 from tvlint.proof.finality import Finals
@@ -56,19 +70,43 @@ def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Troubl
             continue
         what = f"{segment.phase.value} of `{name}`"
         if set(batches) == {-1}:
-            text = f"the {what} on {{ranks}} belongs to no micro-batch, and the plan runs {micro_batches}"
+            text = (
+                f"the {what} on {{ranks}} belongs to no micro-batch, and the plan runs {micro_batches}: run it for each, "
+                "or keep it to reducers, all-reduces of accumulated gradients and updates"
+            )
             yield Trouble("outside-micro-batches", False, text, -1, name)
             continue
         lacking = [batch for batch in range(micro_batches) if batch not in batches]
         if lacking:
             numbers = ", ".join(map(str, lacking))
             text = f"the {what} on {{ranks}} never runs for micro-batch {numbers} of {micro_batches}"
+            certain = _needed(plan, segment) and not _stands_in(plan, runs, name, lacking)
+            if not certain:
+                text += ": write what all micro-batches do alike as one segment, and run it for each of them"
             nearest = min(steps[name], key=lambda step: abs(step.micro_batch - lacking[0]))
-            yield Trouble("missing-micro-batch", True, text, -1, name, source=nearest.source)
+            yield Trouble("missing-micro-batch", certain, text, -1, name, source=nearest.source)
         elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
             text = f"the {what} on {{ranks}} does not run as often for every micro-batch"
             again = [step for step in steps[name] if batches[step.micro_batch] == max(batches.values())]
             yield Trouble("repeated-micro-batch", True, text, -1, name, source=again[-1].source)
+
+
+def _needed(plan: Plan, segment: Segment) -> bool:
+    """Whether gradients go through the segment."""
+    made = {name for own in segment.operators for name in (own.outputs if isinstance(own, Compute) else ())}
+    back = [own for part in plan.segments.values() for own in part.operators if isinstance(own, Backward)]
+    return any(own in segment.operators or made.intersection(own.forward.outputs) for own in back)
+
+
+def _stands_in(plan: Plan, runs: Mapping[str, Counter[int]], name: str, lacking: Sequence[int]) -> bool:
+    """Whether the rank has another segment of the phase that runs for what this one lacks, and not for all either."""
+    return any(
+        other != name
+        and plan.segments[other].phase is plan.segments[name].phase
+        and not batches.keys().isdisjoint(lacking)
+        and not batches.keys() >= runs[name].keys()
+        for other, batches in runs.items()
+    )
 
 
 def _once(plan: Plan, segment: Segment) -> bool:

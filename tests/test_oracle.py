@@ -15,9 +15,12 @@ from oracle.mutate import mutants
 from oracle.pieces import box_of
 
 from tests.test_oracle_further import CASES as FURTHER_CASES
+from tests.test_prove_attention import plans
+from tvlint.findings import Outcome
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.placement import Placement, Shard
 from tvlint.ir.plan import Communicate, Group, Peer, Plan, Program, Role, Send, Tensor
+from tvlint.proof.prove import prove
 
 NUMBERS = np.random.default_rng(5)
 
@@ -199,3 +202,56 @@ def test_axes_that_split_one_dimension_do_so_in_the_order_of_the_mesh(order: tup
     placements: dict[str, Placement] = {name: Shard(-1) for name in order}
     tensor = Tensor("w", (3, 2), "float32", Role.WEIGHT, whole=(3, 8), placements=placements)
     assert [box_of(tensor, plan, rank)[1][1] for rank in range(4)] == [(0, 2), (2, 4), (4, 6), (6, 8)]
+
+
+MEAN = """
+weight w f32[4,4]
+input x f32[16,4]
+loss l f32[]
+program
+  h = linear(x, w)
+  l = {0}(h)
+  dh = backward l (grad(l))
+  _, grad(w) = backward h (dh)
+"""
+
+PARTS = """
+mesh dp=2
+replicate dp
+micro-batches 2
+weight w f32[4,4]
+input x f32[4,4]
+loss l f32[]
+segment f forward (x) -> (l)
+  h = linear(x, w)
+  l = {0}(h)
+segment b backward mirror f () -> ()
+  dh = backward l (grad(l))
+  _, grad(w) = backward h (dh)
+segment r reduce () -> ()
+  reduce-gradients w over dp {1}
+program
+  run f micro-batch 0
+  run b micro-batch 0
+  run f micro-batch 1
+  run b micro-batch 1
+  run r
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "clauses", "outcome"),
+    [
+        ("mean", "by avg divide 2", "equal"),
+        ("mean", "divide 4", "equal"),
+        ("mean", "by avg", "different"),
+        ("mean", "divide 2", "different"),
+        ("sum", "", "equal"),
+        ("sum", "by avg divide 2", "different"),
+    ],
+)
+def test_a_mean_over_replicas_and_micro_batches_is_the_mean_of_their_means(loss: str, clauses: str, outcome: str) -> None:
+    """Two replicas with two micro-batches each: the gradient of the mean of 16 rows is a quarter of the sum of four."""
+    reference, parts = plans(MEAN.format(loss), PARTS.format(loss, clauses))
+    assert compare(reference, parts).outcome == outcome
+    assert (prove(parts, reference).outcome is Outcome.PROVED) is (outcome == "equal")

@@ -7,14 +7,14 @@ from oracle.compare import compare
 from oracle.mutate import mutants
 
 from tests.certificates import certified, objection
-from tests.kinds import exchanged, layers, masks, sharded_data, tables
+from tests.kinds import exchanged, layers, masks, micro_batches, pipelines, sharded_data, tables
 from tests.kinds.kind import Kind
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
 from tvlint.proof.prove import prove
 
-KINDS = [kind for room in (sharded_data, layers, exchanged, masks, tables) for kind in room.KINDS]
+KINDS = [kind for room in (sharded_data, layers, exchanged, masks, tables, pipelines, micro_batches) for kind in room.KINDS]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

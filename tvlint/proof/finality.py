@@ -51,6 +51,7 @@ class Finals:
         reduced: dict[str, tuple[str, Operator]] = {}
         updated: dict[str, tuple[str, Operator]] = {}
         told = set()
+        means = self._means(program)
         for step in program.steps:
             for touch in self._segments[step.segment]:
                 for name in touch.adds:
@@ -61,7 +62,7 @@ class Finals:
                             f"the gradients of `{where}` on {{ranks}} are reduced before the backward of micro-batch "
                             f"{step.micro_batch} adds to them"
                         )
-                        yield at(reducer, where, Trouble("reduced-too-early", True, text, -1))
+                        yield at(reducer, where, Trouble("reduced-too-early", name not in means, text, -1))
                 for name in touch.takes:
                     if name in reduced and name not in told:
                         told.add(name)
@@ -75,6 +76,21 @@ class Finals:
                         yield at(update, where, Trouble("updated-too-early", True, text, -1))
                 reduced.update(dict.fromkeys(touch.reduces, (step.segment, touch.operator)))
                 updated.update(dict.fromkeys(touch.updates, (step.segment, touch.operator)))
+
+    def _means(self, program: Program) -> set[str]:
+        """The weights whose gradients are averaged more than once, in one way: the mean of a mean is that mean."""
+        reducers: dict[str, list[ReduceGradients]] = {}
+        for step in program.steps:
+            for touch in self._segments[step.segment]:
+                for name in touch.reduces:
+                    assert isinstance(touch.operator, ReduceGradients)
+                    reducers.setdefault(name, []).append(touch.operator)
+        return {
+            name
+            for name, own in reducers.items()
+            if len(own) > 1 and len({(each.reduce, each.divisor, each.group) for each in own}) == 1
+            if own[0].reduce == "avg" and own[0].divisor == 1
+        }
 
 
 def _touches(operator: Operator, weights: set[str], owner: Mapping[str, str]) -> _Touches | None:

@@ -196,7 +196,12 @@ def test_operators_below_no_grad_stop_gradients(folder: Path) -> None:
     change(folder, LAST, "        silu_{s} = torch", "        with torch.no_grad():\n            silu_{s} = torch")
     backward = opened(str(folder)).plan.segments["device 2/segment 11 backward"].operators
     assert len(backward) < 4
-    assert outcome(folder) is Outcome.REFUTED
+    report = judged(folder)
+    assert report.verdicts[0].outcome is Outcome.REFUTED
+    (found, _) = [finding for finding in report.findings if finding.severity is Severity.ERROR]
+    assert found.rule == "undefined-tensor" and "does not depend on `linear_22`" in found.message
+    line = found.location.line if found.location else None
+    assert line and "glinear_32 = " in (folder / "gencode2.py").read_text().splitlines()[line - 1]
 
 
 @pytest.mark.parametrize(

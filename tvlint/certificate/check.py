@@ -93,6 +93,7 @@ def _assumed(plan: Plan, assume: frozenset[str]) -> tuple[str, ...]:
         found.append("gradient reducers whose divisor the plan does not say sum and do not divide")
     if any(own.scatter for own in reducers):
         found.append("weights that are updated in shards are gathered again before they are used")
+    found += plan.assumed
     return tuple(found)
 
 

@@ -63,7 +63,8 @@ def _total(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array
 
 def _rows(call: Call) -> Bound:
     call = call.with_arguments("dim")
-    call.reject_unknown("dim", "dtype", "_stacklevel")
+    functional = not call.op.startswith(("torch.softmax", "torch.log_softmax", "torch.Tensor."))
+    call.reject_unknown("dim", "dtype", *(("_stacklevel",) if functional else ()))
     call.expect(1)
     names = stars(len(call.shape(0)))
     if "dim" not in call.attributes:

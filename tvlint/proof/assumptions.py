@@ -29,4 +29,4 @@ def assumptions(
         more.append("gradient reducers whose divisor the plan does not say sum and do not divide")
     if any(reducer.scatter for reducer in reducers):
         more.append("weights that are updated in shards are gathered again before they are used")
-    return (*more, *sorted(derived.assumptions | terms.assumptions), *_ALWAYS)
+    return (*more, *plan.assumed, *sorted(derived.assumptions | terms.assumptions), *_ALWAYS)

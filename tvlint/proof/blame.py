@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from tvlint.ir.location import Location
 from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.pending import Pending
@@ -25,7 +26,9 @@ def tell(
     actual: str = "",
     cause: Hashable = None,
     fix: Fix | None = None,
+    source: Location | None = None,
 ) -> None:
+    """Note what is wrong, at its operator, or at `source` where there is none."""
     segment = rank.segment.name if rank.segment else ""
     subject = name_of(operator) if operator is not None else ""
     message = f"{subject} on {{ranks}} {mismatch.message}".strip()
@@ -43,6 +46,7 @@ def tell(
         actual=actual,
         cause=cause,
         fix=fix,
+        source=source,
     )
     machine.derived.troubles.append(at(operator, segment, trouble) if operator is not None else trouble)
     machine.derived.fatal = machine.derived.fatal or fatal

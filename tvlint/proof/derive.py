@@ -147,7 +147,8 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                 _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)
             elif inner not in machine.weight_of and not _at_a_root(segment, inner, rank.number):
                 text = f"gives `{inner}`, which nothing in it makes"
-                tell(machine, rank, None, Mismatch("missing-value", f"`{segment.name}` {text}", refutes=False), fatal=True)
+                missing = Mismatch("missing-value", f"`{segment.name}` {text}", refutes=False)
+                tell(machine, rank, None, missing, fatal=True, source=step.source)
         machine.derived.stages += 1
         classes.add((segment.phase, tuple(map(id, rank.trail))))
     machine.derived.classes += len(classes)

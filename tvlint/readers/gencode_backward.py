@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Compute, Phase, Program, Role, Segment, Step
+from tvlint.ir.plan import Backward, Compute, Phase, Program, Role, Segment, Step
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_autograd import differentiated, gradient
 from tvlint.readers.gencode_built import made_by
@@ -39,6 +41,7 @@ class Schedule(Steps):
         self.read(self.file.returned, self.file.returned_at or Location(self.file.path))
         built.returned_batches[self.rank] = tuple(self.batch_of.get(name, -1) for name in self.file.returned)
         self._in_turn()
+        self._judge_waits()
         built.programs.append(Program((self.rank,), tuple(self.steps)))
 
     def _backward(self, action: RunBackward) -> None:
@@ -84,8 +87,9 @@ class Schedule(Steps):
         if len(action.results) not in (len(leaves), 0):
             raise ReadError(f"`backward` of {len(leaves)} inputs gives {len(action.results)} gradients", action.source)
         leaving = tuple(gradient(one) for one in leaves) if action.results else ()
-        idle = frozenset(own for own, outer in zip(leaving, action.results, strict=False) if not self._used(outer))
-        name = self._backward_segment(mirror, body, leaves, results, taken, leaving, idle)
+        lone = len(action.results) == 1 and action.inputs[0] in self.loaded and not self._used(action.results[0])
+        name = self._backward_segment(mirror, body, leaves, results, taken, leaving, frozenset(leaving if lone else ()))
+        self._judge_given(action, dict(zip(action.results, leaving, strict=False)), name)
         outer_taken = tuple(outer for outer in gradients if outer)
         for one, outer in zip(made, gradients, strict=True):
             if outer:
@@ -99,6 +103,35 @@ class Schedule(Steps):
         outer_given = tuple(outer for own, outer in zip(leaving, action.results, strict=False) if own in kept)
         self.step(Step(name, batch, outer_taken, outer_given, action.source))
         self._fire(action, name)
+
+    def _judge_given(self, action: RunBackward, leaving: Mapping[str, str], segment: str) -> None:
+        """Note gradients that the runtime does not give: it gives those of what requires one, and stops where there is none.
+
+        What a loader gives requires no gradient by itself; the only gradient of a segment may then be None.
+        """
+        operators = self.built.segments[segment].operators
+        made = {one for operator in operators for one in made_by(operator)} | set(self.built.segments[segment].inputs)
+        for position, (one, result) in enumerate(zip(action.inputs, action.results, strict=False)):
+            loaded = one in self.loaded
+            if (leaving[result] in made and not loaded) or (loaded and len(action.results) == 1):
+                continue
+            found = self.built.asked if leaving[result] in made else self.built.ungiven
+            found.setdefault((self.rank, action.segment, position), (result, one, action))
+
+    def _judge_waits(self) -> None:
+        """Raises ReadError where an asynchronous reducer is waited for that no backward starts, for want of a gradient."""
+        made = {
+            name.removeprefix("g.")
+            for step in self.steps
+            for operator in self.built.segments[step.segment].operators
+            if isinstance(operator, Backward)
+            for name in made_by(operator)
+        }
+        for name, place in self.early.items():
+            without = sorted(set(self.file.reducers[name].weights) - made)
+            if name not in self.started and without and self.file.reducers[name].registered:
+                said = f"`{name}` waits for the gradient of `{without[0]}`, which no backward makes"
+                raise ReadError(said, place, "an asynchronous reducer starts when all its weights have their gradients")
 
     def _in_turn(self) -> None:
         """The runtime pairs the backwards of a segment with its runs in order; raises ReadError where one is out of turn."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Operator, Program, Receive, ReduceGradients, Role, Segment, Send, Tensor
 from tvlint.readers.gencode_operators import Body
-from tvlint.readers.gencode_records import RankFile
+from tvlint.readers.gencode_records import RankFile, RunBackward
 from tvlint.readers.gencode_shapes import Kind
+
+Asked: TypeAlias = tuple[int, str, int]
+"""A gradient that a rank takes of a segment: the rank, the segment and the position among the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,10 @@ class Built:
     """What cannot fit, where, on which rank, and where its operands were made."""
     unbound: list[tuple[str, Location, int]] = field(default_factory=list)
     """Names of the schedule that nothing made before, where, on which rank."""
+    ungiven: dict[Asked, tuple[str, str, RunBackward]] = field(default_factory=dict)
+    """Gradients that autograd does not make, of the first run: the name, the input that it is of, where."""
+    asked: dict[Asked, tuple[str, str, RunBackward]] = field(default_factory=dict)
+    """Gradients of what a loader gives that are taken with others, likewise."""
     early: list[tuple[str, Location, Location, int]] = field(default_factory=list)
     """Asynchronous reducers that are waited for before they start: where, what starts them, on which rank."""
     objects: set[str] = field(default_factory=set)

@@ -237,6 +237,19 @@ def _undefined(built: Built) -> Iterator[Finding]:
     for name, place, rank in built.unbound:
         said = f"`{name}` is used in the schedule of rank {rank} and nothing gives it a value before"
         yield error("undefined-tensor", said, place, ranks=(rank,))
+    for (rank, _, _), (name, given, action) in built.ungiven.items():
+        said = f"`{name}` gets no value on rank {rank}: what `{action.segment}` gives does not depend on `{given}`"
+        help = "the runtime stops in `backward` where an input requires a gradient and autograd has none for it"
+        yield error("undefined-tensor", said, action.source, help, ranks=(rank,))
+    for (rank, _, _), (name, given, action) in built.asked.items():
+        yield Finding(
+            "undefined-tensor",
+            Severity.WARNING,
+            f"`{name}` gets a value on rank {rank} only if the data loader gives `{given}` with `requires_grad`",
+            action.source,
+            f"`backward` gives gradients of what requires one, and `{action.segment}` takes {len(action.results)} apart",
+            ranks=(rank,),
+        )
 
 
 def _peers(built: Built) -> Iterator[Finding]:

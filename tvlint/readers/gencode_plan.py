@@ -28,6 +28,7 @@ from tvlint.readers.gencode_shapes import Kind
 from tvlint.readers.nnscaler_mesh import mesh_of
 
 FORMAT = "nnscaler-gencode"
+ASKED = "the data loader gives `{}` with `requires_grad`, since the step takes its gradient"
 
 
 def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], scalar: tuple[int, ...]) -> tuple[Plan, Built]:
@@ -55,6 +56,7 @@ def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], s
         for name, segment in built.segments.items()
     }
     first = replica.files[0]
+    asked = {built.logical.get(given, given) for _, given, _ in built.asked.values()}
     plan = Plan(
         path,
         FORMAT,
@@ -66,6 +68,7 @@ def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], s
         built.micro_batches,
         tuple(name for name in first.returned if name not in built.objects),
         communicators=tuple(Group(ranks=ranks) for ranks, _ in first.groups),
+        assumed=tuple(ASKED.format(name) for name in sorted(asked)),
     )
     return plan, built
 

@@ -51,6 +51,7 @@ class Steps:
         self.early: dict[str, Location] = {}
         self.untracked: dict[str, Location] = {}
         self.ready: dict[str, set[str]] = {}
+        self.loaded: set[str] = set()
 
     def known(self, name: str) -> str:
         return self.alias.get(name, name)
@@ -65,6 +66,7 @@ class Steps:
         for name in names:
             self.alias.pop(name, None)
             self.untracked.pop(name, None)
+            self.loaded.discard(name)
             self.live.add(name)
             self.batch_of[name] = batch
 
@@ -95,6 +97,7 @@ class Steps:
             self.built.segments[name] = Segment(name, Phase.DATA, (), given, (loader,))
         batch = self.count(name)
         self.write(action.outputs, batch)
+        self.loaded.update(action.outputs)
         self.step(Step(name, batch, (), tuple(compress(action.outputs, tensors)), action.source))
 
     def execute(self, action: Execute) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.kinds.kind import Kind
 from tests.kinds.schedules import Order, all_forwards_first, one_forward_one_backward, zero_bubble
@@ -161,6 +161,16 @@ class Pipe:
         return [*runs, f"update {names}"]
 
 
+def _two_names(kind: Kind) -> Kind:
+    """The last stage has the embedding under a name of its own."""
+    before, last = kind.plan.split("program pp=1\n")
+    before = before.replace("weight e f32[6,4]\n", "weight e f32[6,4]\nweight head f32[6,4] of e\n")
+    before = before.replace("z = linear(y1, e)", "z = linear(y1, head)").replace("dy1, grad(e)", "dy1, grad(head)")
+    for old, new in (("grad(e)", "grad(head)"), ("gradients e over", "gradients head over"), (", e\n", ", head\n")):
+        last = last.replace(old, new)
+    return replace(kind, name=f"{kind.name}, under two names", plan=f"{before}program pp=1\n{last}")
+
+
 def _kind(name: str, pipe: Pipe, *mistakes: tuple[str, str]) -> Kind:
     shared = (("div(l0, ", "div(l0, 1"), ("grad(v1) = backward", "_ = backward"))
     return Kind(name, pipe.reference(), pipe.plan(), (*shared, *mistakes))
@@ -171,6 +181,13 @@ _SKIPPED = ("run B1 micro-batch 1\n", "")
 _TIED = "grad(e) = all-reduce(grad(e)) over {ends}"
 _ENDS = _TIED.format(ends="ranks 0,1")
 _NOT_SUMMED = ("dy0 = all-reduce(dx1) over tp", "dy0 = identity(dx1)")
+
+_REDUCED = _kind(
+    "tied embedding, by a reducer",
+    Pipe(2, 2, 4, tied="reduce-gradients e over {ends}"),
+    ("over ranks 0,1\n", "over ranks 0,1 by avg\n"),
+    ("over ranks 0,1\n", "over pp divide 2\n"),
+)
 
 KINDS = (
     _kind("GPipe with blocking messages", Pipe(3, 3, 4, "GPipe", "none"), _SKIPPED),
@@ -188,11 +205,8 @@ KINDS = (
     _kind("tied embedding, by a line of the program", Pipe(2, 2, 4, tied=_TIED), (_ENDS, "")),
     _kind("tied embedding, of three stages", Pipe(3, 3, 4, "GPipe", tied=_TIED), ("ranks 0,2", "ranks 0,1,2")),
     _kind("tied embedding, by a segment", Pipe(2, 2, 4, tied="run E"), ("run E\n", "run E\nrun E\n")),
-    _kind(
-        "tied embedding, by a reducer",
-        Pipe(2, 2, 4, tied="reduce-gradients e over {ends}"),
-        ("over ranks 0,1\n", "over ranks 0,1 by avg\n"),
-    ),
+    _REDUCED,
+    _two_names(_REDUCED),
     _kind(
         "tied embedding, of GPipe",
         Pipe(2, 2, 4, "GPipe", tied=_TIED),

@@ -111,11 +111,15 @@ def _meeting(plan: Plan, queue: list[ReduceGradients], rank: int) -> Meeting:
 
 def _reduce(run: Running, members: tuple[int, ...], own: list[ReduceGradients], held: dict[tuple[int, str], Relation]) -> None:
     first, tables, plan = own[0], run.world.tables, run.plan
-    manners = {(each.weights, each.reduce, each.divisor, each.scatter, each.replicated) for each in own}
+    manners = {
+        (tuple(_full_name(plan, name) for name in each.weights), each.reduce, each.divisor, each.scatter, each.replicated)
+        for each in own
+    }
     if len(manners) > 1 or first.reduce not in ("sum", "avg"):
         raise Rejected(f"the gradient reducers of the ranks {list(members)} differ, or take no sum")
-    for name in first.weights:
-        values = [held[member, name] for member in members if (member, name) in held]
+    for named in zip(*(each.weights for each in own), strict=True):
+        slots = [*zip(members, named, strict=True)]
+        values = [held[slot] for slot in slots if slot in held]
         if not values:
             continue
         value, count = added(tables, values), len(members)
@@ -123,7 +127,7 @@ def _reduce(run: Running, members: tuple[int, ...], own: list[ReduceGradients], 
             value = over_slots(tables, value, plan.replication.count, "one_replica")
             count *= plan.replication.count
         value = scaled(tables, value, Fraction(1, (first.divisor or 1) * (count if first.reduce == "avg" else 1)))
-        held.update({(member, name): value for member in members})
+        held.update(dict.fromkeys(slots, value))
 
 
 def check_gradients(run: Running, wanted: Expected, micro_batches: int) -> int:

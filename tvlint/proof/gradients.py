@@ -120,29 +120,35 @@ def _reduce(
 ) -> None:
     """Reduce what the members hold; a gradient that a member never computes is zero there."""
     segment, first = operators[members[0]]
-    weights = [operator.weights for _, operator in operators.values()]
+    tensors = plan.tensors
+    full = {tuple(_known_as(tensors.get(name)) or name for name in own.weights) for _, own in operators.values()}
     kinds = {(own.reduce, own.divisor, own.scatter, own.replicated) for _, own in operators.values()}
-    if any(names != weights[0] for names in weights) or len(kinds) > 1:
+    if len(full) > 1 or len(kinds) > 1:
         how = "reduce in different ways" if len(kinds) > 1 else "name different weights, or in another order"
-        for own in operators:
+        for member, (_, own) in operators.items():
             text = f"the gradient reducers of the ranks {list(members)} {how}"
-            troubles.append(at(first, segment, Trouble("reducers-disagree", True, text, own)))
-            held.update({(own, name): None for name in first.weights})
+            troubles.append(at(first, segment, Trouble("reducers-disagree", True, text, member)))
+            held.update({(member, name): None for name in own.weights})
         return
-    for name in first.weights:
-        there = [member for member in members if (member, name) in held]
-        if not there:
+    for named in zip(*(operators[member][1].weights for member in members), strict=True):
+        slots = [*zip(members, named, strict=True)]
+        values = [held[slot] for slot in slots if slot in held]
+        if not values:
             continue
-        values = [held[member, name] for member in there]
+        name = named[0]
         known = [value for value in values if value is not None]
         total: Slot = None
         try:
             total = _total(world, plan, first, name, known, len(members)) if len(known) == len(values) else None
         except Mismatch as mismatch:
-            text = f"the reducer of `{plan.tensors[name].logical or name}` on {{ranks}} {mismatch.message}"
+            text = f"the reducer of `{tensors[name].logical or name}` on {{ranks}} {mismatch.message}"
             for member in members:
                 troubles.append(at(first, segment, Trouble(mismatch.name, mismatch.refutes, text, member)))
-        held.update({(member, name): total for member in members})
+        held.update(dict.fromkeys(slots, total))
+
+
+def _known_as(tensor: Tensor | None) -> str:
+    return tensor.logical if tensor is not None else ""
 
 
 def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, values: list[Value], count: int) -> Value:

@@ -139,7 +139,7 @@ def findings(example: Example, folder: Path) -> tuple[Finding, ...]:
             (folder / name).write_text(content, encoding="utf-8")
         path.write_bytes(base64.b64decode(first) if example.language == "base64" else first.encode())
     budget = int(example.options["budget"]) if "budget" in example.options else None
-    project = Project(folder, activation_budget=budget)
+    project = Project(folder, activation_budget=budget, version=example.options.get("version", ""))
     report, skipped = check(Candidates((str(path),), frozenset({str(path)})), RULES, RULES, project)
     assert [problem.message for problem in report.problems] == []
     assert skipped == (), "the example is not recognised"

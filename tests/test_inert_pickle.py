@@ -93,10 +93,29 @@ def test_a_call_that_no_plan_needs_is_reported(name: str) -> None:
         Global("my.model.__dict__"),
         Called("collections.OrderedDict"),
         Called("dill._dill._create_function", (None,)),
+        Called("dill._dill._create_namedtuple", ("Metadata", ("shape", "dtype"), "nnscaler.graph.tracer.metadata")),
+        Called(
+            "dill._dill._create_type",
+            (Called("dill._dill._load_type", ("type",)), "Model", (Global("torch.nn.modules.module.Module"),), {"a": 1}),
+        ),
     ],
 )
 def test_what_plans_hold_is_no_false_alarm(value: object) -> None:
     assert list(unsafe_calls(load(dumps(value), "plan.pkl"), "plan.pkl")) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Called("dill._dill._create_namedtuple", ("system", ("a",), "os")),
+        Called("dill._dill._create_namedtuple", (Global("os.system"), ("a",), "nnscaler.x")),
+        Called("dill._dill._create_type", (Global("os.system"), "true", (), {})),
+        Called("dill._dill._create_type", (Called("dill._dill._load_type", ("FunctionType",)), "f", (), {})),
+        Called("collections.namedtuple", ("a", "b")),
+    ],
+)
+def test_dill_is_trusted_with_making_classes_only(value: object) -> None:
+    assert len(list(unsafe_calls(load(dumps(value), "plan.pkl"), "plan.pkl"))) == 1
 
 
 def test_calling_what_a_lookup_returned_is_told_from_calling_anything_else() -> None:

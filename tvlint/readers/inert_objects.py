@@ -115,7 +115,8 @@ def stand_in(full: str, records: tuple[str, ...], note: Callable[[str, str], Non
     """
 
     def called(args: tuple[object, ...]) -> object:
-        note(full, "called")
+        if not _makes_a_class(full, args):
+            note(full, "called")
         return make(args)
 
     namespace: dict[str, Any] = {
@@ -134,8 +135,10 @@ def stand_in(full: str, records: tuple[str, ...], note: Callable[[str, str], Non
         make = _ignoring(dict.__new__, cls)
         return cls
     if full == "dill._dill._create_namedtuple":
-        made = Sealed("Opaque", (Opaque,), {**namespace, "tv_name": "collections.namedtuple"})
-        make = _answering(made)
+        silent: dict[str, Any] = {"tv_noted": staticmethod(lambda name, how: None), "tv_name": "collections.namedtuple"}
+        tuples = Sealed("Opaque", (Opaque,), {**namespace, **silent})
+        type.__setattr__(tuples, "tv_called", staticmethod(_remembering(tuples)))
+        make = _answering(tuples)
         return Sealed("Opaque", (Opaque,), namespace)
     if full == "dill._dill._load_type":
         cls = Sealed("Opaque", (Opaque,), namespace)
@@ -149,6 +152,20 @@ def stand_in(full: str, records: tuple[str, ...], note: Callable[[str, str], Non
     cls = Sealed("Opaque", (Opaque,), namespace)
     make = _remembering(cls)
     return cls
+
+
+def _makes_a_class(full: str, args: tuple[object, ...]) -> bool:
+    """Whether dill's call only makes a class: a named tuple of nnScaler or torch, or the class of a model in a script.
+
+    Another module would be imported by its name, and another maker than `type` would be called.
+    """
+    match args:
+        case (str(), tuple(), str() as module) if full == "dill._dill._create_namedtuple":
+            return module.partition(".")[0] in ("nnscaler", "torch")
+        case (Opaque() as maker, str(), tuple() as bases, dict()) if full == "dill._dill._create_type":
+            known = global_name(maker) == "dill._dill._load_type" and maker.tv_args == ("type",)  # type: ignore[attr-defined]
+            return known and all(isinstance(base, (Sealed, Opaque)) for base in bases)
+    return False
 
 
 def _names_slices(args: tuple[object, ...]) -> bool:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from tvlint.analyses.calls import Call
+from tvlint.analyses.differences import difference
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import Defect
-from tvlint.ir.plan import Box, Collective, Communicate, Compute, Literal, Role, Tensor
+from tvlint.ir.plan import Box, Collective, Communicate, Compute, Role, Tensor
 from tvlint.ir.ranks import describe
 from tvlint.ops.spec import Family
 from tvlint.ops.table import spec_of
@@ -85,31 +86,13 @@ def _replicas(facts: Facts) -> Iterator[Defect]:
                 continue
             key = (tensor.logical, tensor.region, tensor.part, operator.source)
             held = first.setdefault(key, (name, index, operator))
-            difference = "" if held[2] is operator else _difference(held[2], operator)
+            differs = "" if held[2] is operator else difference(held[2], operator)
             ranks, others = facts.ranks_running(name), facts.ranks_running(held[0])
-            if difference and not set(ranks) & set(others):
+            if differs and not set(ranks) & set(others):
                 yield Defect(
-                    "divergent-replicas", (name, index), operator.outputs[0], describe(others), difference,
+                    "divergent-replicas", (name, index), operator.outputs[0], describe(others), differs,
                     operator.op.rsplit(".", 1)[-1], describe(ranks), (held[0], held[1]), (*others, *ranks),
                 )  # fmt: skip
-
-
-def _difference(first: Compute, second: Compute) -> str:
-    """What one operator computes and the other does not, in words."""
-    if first.op != second.op:
-        return f"`{first.op}` and `{second.op}`"
-    constants = [[operand.value for operand in each.inputs if isinstance(operand, Literal)] for each in (first, second)]
-    if constants[0] != constants[1]:
-        return f"{_words(constants[0])} and {_words(constants[1])}"
-    for name in {**first.attributes, **second.attributes}:
-        one, two = first.attributes.get(name), second.attributes.get(name)
-        if one != two and not (isinstance(one, tuple) or isinstance(two, tuple)):
-            return f"`{name}` {one} and {two}"
-    return ""
-
-
-def _words(constants: Sequence[object]) -> str:
-    return ", ".join(map(str, constants)) or "no constant"
 
 
 def _chunks(facts: Facts) -> Iterator[Defect]:

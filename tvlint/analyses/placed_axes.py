@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.own_types import shared_name
 from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Plan, Program, Receive, Role, Send
+from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Plan, Program, Receive, ReduceGradients, Role, Send
 
 PIPELINE_AXES = frozenset({"pp", "pipe", "pipeline", "stage", "stages"})
 DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_shard"})
@@ -72,10 +72,15 @@ def messaged_axes(facts: Facts) -> frozenset[str]:
 
 
 def batch_axes(plan: Plan) -> frozenset[str]:
-    """The axes over which ranks have batches of their own: by their names, or since inputs are split by rows over them."""
+    """The axes over which ranks have batches of their own: by their names, or since inputs are split over them, by rows or
+    where gradients of weights are reduced over them as well."""
+    reduced = {
+        axis for segment in plan.segments.values() for operator in segment.operators if isinstance(operator, ReduceGradients)
+        for axis in operator.group.axes
+    }  # fmt: skip
     split = {
         axis for tensor in plan.tensors.values() if tensor.role is Role.INPUT
-        for axis, placement in (tensor.placements or {}).items() if isinstance(placement, Shard) and placement.dim == 0
+        for axis, on in (tensor.placements or {}).items() if isinstance(on, Shard) and (on.dim == 0 or axis in reduced)
     }  # fmt: skip
     return DATA_AXES | (split - _MODEL_AXES - PIPELINE_AXES)
 

@@ -9,10 +9,13 @@ from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.placed import On, Placed, Where, is_whole
 from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES, traded_axes
 from tvlint.analyses.placed_binding import bind
+from tvlint.analyses.placed_choices import choices
 from tvlint.analyses.placed_compute import Form, Wrong, forms, on_axis
 from tvlint.analyses.placed_joins import packed
+from tvlint.analyses.placed_mates import mates
 from tvlint.analyses.placed_multiples import multiplied
 from tvlint.analyses.placed_opaque import attended, greatest, is_split, looked_up, over_shards, unpacked
+from tvlint.analyses.placed_order import noted, reordered
 from tvlint.analyses.placed_reshape import reshaped
 from tvlint.analyses.placed_scales import of_compute
 from tvlint.analyses.placed_scans import channelwise, scans
@@ -44,6 +47,8 @@ def compute(walk: Walk, operator: Compute) -> None:
     """Places the results of one operator."""
     operator = usual(operator)
     states(walk, operator)
+    mates(walk, operator)
+    noted(walk, operator)
     _shares(walk, operator)
     multiplied(walk, operator)
     walk.used.update(name for name in operator.inputs if isinstance(name, str))
@@ -66,7 +71,7 @@ def compute(walk: Walk, operator: Compute) -> None:
         return
     constant = annotation.draws is None and any(isinstance(operand, Literal) for operand in operator.inputs)
     results = list(forms(annotation, constant, _rises(operator, spec.name)))
-    known = packed(walk, annotation, names) if spec.name == "cat" else {}
+    known = packed(walk, annotation, names) | reordered(walk, operator) if spec.name == "cat" else {}
     for position, name in enumerate(operator.outputs):
         if position < len(results):
             apply(walk, results[position], names, name, spec.name, known=known)
@@ -127,7 +132,7 @@ def _takes_packed_apart(walk: Walk, operator: Compute) -> bool:
 def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
     names = [name for name in operator.inputs if not isinstance(name, Literal)]
     ranks = [len(walk.shape(name) or ()) for name in names]
-    found = list(scans(walk, operator))
+    found = [*scans(walk, operator), *choices(walk, operator)]
     for axis in walk.axes:
         rule, at = over_shards(operator, [walk.value(name).on.get(axis) for name in names], ranks, axis)
         if not rule and names and is_attention(operator) and axis in ("cp", "context") and axis not in walk.messaged:

@@ -91,6 +91,8 @@ def ends(walk: Walk) -> None:
             judge_loss(walk, name)
         weight = walk.gradients.get(name, "")
         of_weight = weight in walk.plan.tensors and walk.plan.tensors[weight].role is Role.WEIGHT
+        if name in walk.multiples and name != walk.plan.loss:
+            walk.found.append(walk.multiples[name][1])
         if tensor is not None and tensor.placements is not None:
             continue
         for axis in walk.axes:

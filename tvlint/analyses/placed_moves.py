@@ -10,6 +10,8 @@ from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import AtRoot, On, Placed, Where, is_whole
 from tvlint.analyses.placed_communicate import after, faulty_splits
 from tvlint.analyses.placed_multiples import summed
+from tvlint.analyses.placed_order import strided
+from tvlint.analyses.placed_reach import sent_on
 from tvlint.analyses.placed_scales import of_communicate
 from tvlint.analyses.placed_walk import UNKNOWN, Scale, Walk
 from tvlint.ir.placement import Partial, Replicate, Shard
@@ -60,6 +62,7 @@ def communicate(walk: Walk, operator: Communicate) -> None:
                 reduce = "" if rule == "missing-allreduce" else operator.reduce or "sum"
                 over = _sharded_over(value, operator, rank, others) if rule in _GATHERS else ""
                 walk.say(rule, source, axis, operator.kind.value, reduce, wants=over)
+        on.update(strided(walk, operator, source, axes or ()))
         origin = {axis: place for axis, place in value.origin.items() if isinstance(on.get(axis), Partial)}
         walk.store(name, on, origin)
     for name in operator.outputs[len(operator.inputs) :]:
@@ -139,7 +142,8 @@ def _over_no_axis(walk: Walk, operator: Communicate, source: str) -> None:
     value = walk.value(source)
     partial = [axis for axis in walk.axes if isinstance(value.on.get(axis), Partial)]
     known = all(value.on.get(axis) is not None for axis in walk.axes)
-    if partial and known and walk.rank in ranks and max(ranks) < walk.plan.mesh.size and len(walk.axes) > 1:
+    several = len(walk.axes) > 1 or not sent_on(walk, operator.outputs)
+    if partial and known and walk.rank in ranks and max(ranks) < walk.plan.mesh.size and several:
         walk.say("wrong-collective-group", source, partial[0], operator.kind.value, describe(ranks))
 
 

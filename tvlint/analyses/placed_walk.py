@@ -65,6 +65,8 @@ class Walk:
         """Weights with the complete gradient that they are updated with, its factor and the place."""
         self.multiples: dict[str, tuple[Fraction, Defect]] = {}
         """Sums over ranks of what is to be averaged: how many times the value they are, and what is wrong where that stays."""
+        self.pieces: dict[str, tuple[str, int, int, int]] = {}
+        """Slices of values: of which, along which dimension, from where to where."""
         self.scattered: dict[str, frozenset[str]] = {}
         """The axes over which a reducer leaves complete pieces of gradients, along dimensions that it does not state."""
 

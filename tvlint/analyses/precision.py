@@ -118,6 +118,7 @@ def stale_scales(plan: Plan) -> Iterator[Stale]:
 def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
     from_peak: dict[str, frozenset[str]] = {}
     quantised: dict[str, tuple[str, int, str]] = {}
+    alike: dict[str, str] = {}
     for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
         for index, operator in enumerate(plan.segments[name].operators):
             if isinstance(operator, Communicate):
@@ -127,8 +128,10 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
                 continue
             names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
             peaks = frozenset().union(*(from_peak.get(each, frozenset()) for each in names))
+            if names and operator.op.rsplit(".", 1)[-1] in _SAME_PEAK:
+                alike.update(dict.fromkeys(operator.outputs, alike.get(names[0], names[0])))
             if is_peak(operator) and names:
-                peaks |= {names[0]}
+                peaks |= {names[0], alike.get(names[0], names[0])}
             changed = (*writes(operator), *overwritten(operator))
             if _quantises(plan, operator) and len(names) > 1:
                 scale = names[1]
@@ -145,6 +148,8 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
                 from_peak[each] = frozenset() if _is_history(plan, each) else peaks
 
 
+_SAME_PEAK = ("abs", "detach", "float", "to", "view", "reshape", "flatten", "contiguous", "clone")
+"""Functions whose result has the greatest magnitude of its operand."""
 _KEPT = (Role.BUFFER, Role.STATE, Role.INPUT)
 
 

@@ -13,11 +13,13 @@ SEVERITY = Severity.ERROR
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Operators that give one value on several ranks, and differ in function, constants or attributes."""
+    """Operators that give one value, or shards of one, on several ranks, and differ in function, constants or attributes."""
     return report(facts, "divergent-replicas", SEVERITY, _message, _help)
 
 
 def _message(defect: Defect) -> str:
+    if defect.operator == "mates":
+        return f"`{defect.name}` is computed otherwise than on {defect.other} of `{defect.axis}`: with {defect.has}"
     return f"`{defect.name}` is claimed to be the same on {defect.axis} and {defect.other}, which compute it with {defect.has}"
 
 

@@ -1,0 +1,25 @@
+"""In what two operators differ that should compute alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvlint.ir.plan import Compute, Literal
+
+
+def difference(first: Compute, second: Compute) -> str:
+    """What one operator computes and the other does not, in words."""
+    if first.op != second.op:
+        return f"`{first.op}` and `{second.op}`"
+    constants = [[operand.value for operand in each.inputs if isinstance(operand, Literal)] for each in (first, second)]
+    if constants[0] != constants[1]:
+        return f"{_words(constants[0])} and {_words(constants[1])}"
+    for name in {**first.attributes, **second.attributes}:
+        one, two = first.attributes.get(name), second.attributes.get(name)
+        if one != two and not (isinstance(one, tuple) or isinstance(two, tuple)):
+            return f"`{name}` {one} and {two}"
+    return ""
+
+
+def _words(constants: Sequence[object]) -> str:
+    return ", ".join(map(str, constants)) or "no constant"

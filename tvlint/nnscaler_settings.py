@@ -52,8 +52,25 @@ POLICY: Mapping[str, SettingValue] = {
     "mem_constraint": -1,
     "max_pipeline_bubble_ratio": 0.2,
     "max_pipeline_unbalance_ratio": 0.5,
+    "update_freq": 1,
+    "use_fp16": False,
+    "use_bf16": False,
 }
-"""What the shipped policies read of `pas_config` (nnscaler/policies.py:221)."""
+"""What rules ask about of `pas_config`, as the shipped policies read it (nnscaler/policies.py:221)."""
+
+FURTHER_POLICY = frozenset(
+    {
+        *("constraints", "constraints_path", "disable_shared_param_constraint", "enable_random_replicated"),
+        *("explore_pipeline", "fixed_partition_descs", "max_pipeline_stages", "mesh_col", "parallel_profile", "pipeline_size"),
+        *("pipeline_multiref_replicated_params", "profile_dir", "re_profile", "recompute_ratio", "recomputes", "seed"),
+        *("solver", "task_name", "transient_mem_coef", "use_apex_fused_adam_v2", "use_memory_efficient_bf16"),
+        *("use_memory_efficient_fp16", "verbose"),
+    }
+)
+"""What else some release's shipped policies read of `pas_config`."""
+
+SHIPPED = frozenset({"autodist", "dp", "tp", "pp", "data", "hybrid"})
+"""The policies that come with nnScaler (nnscaler/policies.py)."""
 
 TRAINER: Mapping[str, SettingValue] = {
     "pas_policy": "autodist",
@@ -79,7 +96,15 @@ NESTED: Mapping[str, SettingValue] = {
     "optimizer_grad_reduction": "mean",
     "optimizer_loss_reduction": "mean",
     "optimizer_aggregate_outputs_fn": None,
+    "checkpoint_no_save": False,
+    "dataloader_batch_size": None,
+    "dataloader_type": "torch.utils.data.DataLoader",
+    "dataset_sampler_type": "torch.utils.data.DistributedSampler",
+    "dataset_type": None,
     "lr_scheduler_interval": "epoch",
+    "lr_scheduler_type": None,
+    "model_type": None,
+    "optimizer_type": None,
 }
 """Trainer arguments of a section, under `section_name`."""
 

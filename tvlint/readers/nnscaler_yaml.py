@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
-from tvlint.nnscaler_settings import COMPUTE, EARLY_COMPUTE, NESTED, TRAINER
+from tvlint.nnscaler_settings import NESTED, TRAINER
 from tvlint.readers import autodist_plan
 from tvlint.readers.beside import content_beside
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.megatron_values import yaml_typed
+from tvlint.readers.nnscaler_sections import module_mistakes, surplus_settings
 from tvlint.readers.yaml_nodes import (
     Visits,
     YamlMapping,
@@ -66,7 +66,7 @@ def read(path: str, data: bytes) -> Document | None:
             if not any(key.text == "plan_ngpus" for key, _ in inner):
                 continue
             configurations.append(_configuration(path, ".".join(where), entries, inner, visits, compute.location))
-            findings.extend(_unknown(inner))
+            findings.extend((*surplus_settings(inner, _policy(configurations[-1]), visits), *module_mistakes(entries, visits)))
     if not configurations:
         return None
     return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings))
@@ -88,6 +88,9 @@ def _configuration(
         for inner, each in merged(value, visits) if isinstance(value, YamlMapping) else ():
             if f"{key.text}_{inner.text}" in NESTED:
                 _add(settings, inner, f"{key.text}_{inner.text}", f"{key.text}.", each)
+            for deepest, given in merged(each, visits) if key.text == "dataloader" and isinstance(each, YamlMapping) else ():
+                if deepest.text == "batch_size":
+                    _add(settings, deepest, "dataloader_batch_size", f"dataloader.{inner.text}.", given)
     for key, value in compute:
         if key.text == "pas_config" and isinstance(value, YamlMapping):
             for inner, each in merged(value, visits):
@@ -123,18 +126,8 @@ def _value(node: YamlScalar) -> SettingValue | Unknown:
     return yaml_typed(None, node.text, node.plain)
 
 
-def _unknown(compute: list[tuple[YamlScalar, YamlNode]]) -> Iterator[Finding]:
-    known = {**COMPUTE, **EARLY_COMPUTE}
-    for key, _ in compute:
-        if key.text in known or key.text.startswith("_"):
-            continue
-        from difflib import get_close_matches
-
-        near = get_close_matches(key.text[:80], known, 1)
-        yield Finding(
-            "unknown-compute-setting",
-            Severity.WARNING,
-            f"`compute_config` has no setting `{key.text[:80]}`",
-            key.location,
-            f"did you mean `{near[0]}`?" if near else "settings of a policy belong in `pas_config`",
-        )
+def _policy(configuration: Configuration) -> str:
+    """The policy that is named, or the default of the trainer's arguments; empty where neither is told."""
+    given = configuration.settings.get("pas_policy")
+    named = given.value if given is not None else TRAINER["pas_policy"] if configuration.complete else ""
+    return named if isinstance(named, str) else ""

@@ -18,6 +18,8 @@ from tvlint.proof.trouble import Trouble
 from tvlint.proof.wiring import micro_batches_of
 from tvlint.proof.world import World
 
+_FOR_TRAINING = "prove the plan that trains this model; rules check this one as it is"
+
 
 def first_rank(plan: Plan) -> int:
     """A rank of the plan, for what is wrong with all of it."""
@@ -152,8 +154,8 @@ def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[T
     if troubles or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
         if not troubles:
             inference = "the reference computes no gradients: it is inference, and a proof compares what is trained"
-            text = "the reference returns nothing" if not losses else inference
-            troubles.append(Trouble("reference-not-understood", False, text, rank))
+            text, repair = ("the reference returns nothing", "") if not losses else (inference, _FOR_TRAINING)
+            troubles.append(Trouble("reference-not-understood", False, text, rank, repair=repair))
         return [replace(trouble, refutes=False) for trouble in troubles]
     return Expected(gradients, shapes, tuple(losses))
 

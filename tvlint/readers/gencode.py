@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
@@ -27,6 +27,9 @@ from tvlint.readers.gencode_shapes import Kind
 from tvlint.readers.gencode_shift import as_first_replica
 from tvlint.readers.gencode_slices import same_slices
 from tvlint.readers.gencode_syntax import parse, read_bytes
+
+if TYPE_CHECKING:
+    from tvlint.readers.traced_objects import Traced
 
 _FILE = re.compile(r"gencode(0|[1-9]\d{0,6})\.py", re.ASCII)
 _VERSION = re.compile(rb"^runtime_version = ", re.MULTILINE)
@@ -49,8 +52,8 @@ class Folder:
     config: Mapping[str, Any]
     files: tuple[RankFile, ...]
     """The files that were parsed: those of the first replica, then those of the deviating ones."""
-    parameters: Mapping[str, tuple[int, ...]] | None
-    """The parameters of the traced graph, where there is one."""
+    traced: Traced | None
+    """What the graph in the folder was traced with, where there is one."""
 
 
 def is_folder(path: str) -> bool:
@@ -131,8 +134,8 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
         take_apart(replica)
     main = classes[0][0]
     scalar = _scalar(raw[0])
-    given, parameters = _traced(path)
-    inputs = _inputs(given, Replica(read[main], count, size, main * size), scalar)
+    graph = _traced(path)
+    inputs = _inputs(graph.given if graph is not None else None, Replica(read[main], count, size, main * size), scalar)
     plan, built = build(path, Replica(read[main], count, size, main * size), inputs, scalar)
     plan = as_first_replica(plan, main * size, f"replica {main}" if len(classes) > 1 else "")
     variants = []
@@ -144,7 +147,7 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
         found += differences(texts, size, members[0], main)
     parsed = tuple(file for members in classes for file in read[members[0]])
     undecided = len(classes) > 1 and len(classes[1]) == len(classes[0])
-    return Folder(path, plan, built, tuple(variants), tuple(found), undecided, config, parsed, parameters)
+    return Folder(path, plan, built, tuple(variants), tuple(found), undecided, config, parsed, graph)
 
 
 def _all_prepared(files: Iterable[RankFile]) -> None:
@@ -202,15 +205,15 @@ def _rank_file(path: str, data: bytes, rank: int, operators: tuple[Declared, ...
     return file
 
 
-def _traced(path: str) -> tuple[dict[Field, Kind] | None, dict[str, tuple[int, ...]] | None]:
-    """What the graph in the folder was traced with, and its parameters; None without a graph."""
+def _traced(path: str) -> Traced | None:
+    """What the graph in the folder was traced with; None without a graph."""
     from tvlint.readers.traced_graph import traced
 
     graph = Path(path, GRAPH)
-    return traced(str(graph), _bytes(graph)) if graph.is_file() else (None, None)
+    return traced(str(graph), _bytes(graph)) if graph.is_file() else None
 
 
-def _inputs(kinds: dict[Field, Kind] | None, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:
+def _inputs(kinds: Mapping[Field, Kind] | None, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:
     """Shape and dtype of what the data loader gives: those of the traced graph, else those that fit the code."""
     wanted = loaders_of(replica.files)
     if kinds is not None:

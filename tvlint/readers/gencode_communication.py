@@ -68,8 +68,7 @@ class Communications(Naming):
         tensors, words = self.given(statement)
         if name in _PLAIN:
             unknown = set(words) - {"ranks", "dim", "idim", "odim"}
-            if unknown and (unknown != {"async_op"} or words["async_op"] is not False):
-                raise ReadError(f"`{ADAPTER}{name}`: tvlint does not know the keyword `{min(unknown)}`", statement.source)
+            self._reject(ADAPTER + name, unknown, words, statement)
             before, after = self.one(tensors, statement)
             made = self.write(after, statement.source)
             self.append(self._communicate(_PLAIN[name], before, made, words, statement, True), differentiable=False)
@@ -87,7 +86,16 @@ class Communications(Naming):
         if missing or len(statement.call.args) != 1:
             raise ReadError(f"`{name}` lacks its argument `{missing or 'tensor'}`", statement.source)
         unknown = set(words) - {"shape", "dtype", *others}
-        if unknown and (unknown != {"async_op"} or words["async_op"] is not False):
+        self._reject(name, unknown, words, statement)
+
+    def _reject(self, name: str, unknown: set[str], words: Mapping[str, Value], statement: Statement) -> None:
+        if unknown == {"async_op"} and words["async_op"] is False:
+            return
+        if unknown == {"async_op"}:
+            help = "generate the code with synchronous communication (`ASYNC_COMM=0`) to have it judged"
+            said = f"`{name}` is asynchronous, and tvlint does not follow when its result is waited for"
+            raise ReadError(said, statement.source, help)
+        if unknown:
             raise ReadError(f"`{name}`: tvlint does not know the keyword `{min(unknown)}`", statement.source)
 
     def _state(self, name: str, words: Mapping[str, Value], statement: Statement) -> None:

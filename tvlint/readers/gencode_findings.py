@@ -34,8 +34,9 @@ def findings(folder: Folder) -> Iterator[Finding]:
         yield from _cleared(file)
         yield from reducers(file)
         yield from flags(file)
-    if folder.parameters is not None:
-        yield from of_the_graph(folder.files, folder.parameters)
+    if folder.traced is not None:
+        yield from folder.traced.unsafe
+        yield from of_the_graph(folder.files, folder.traced.parameters)
     yield from replicated(folder.built)
     for built in builds:
         yield from _undefined(built)

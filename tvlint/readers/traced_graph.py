@@ -29,7 +29,7 @@ from tvlint.readers.nnscaler_adapters import Scope
 from tvlint.readers.nnscaler_operators import Operators
 from tvlint.readers.nnscaler_records import Malformed, Sources, Work, described, fields, kind, records_in, required, sequence
 from tvlint.readers.nnscaler_tensors import Tensors
-from tvlint.readers.traced_objects import taken_apart
+from tvlint.readers.traced_objects import Traced, taken_apart
 from tvlint.readers.traced_views import reshaped
 from tvlint.readers.unsafe_pickle import unsafe_calls
 from tvlint.readers.wide_batch import makers, widened
@@ -65,11 +65,8 @@ def read_graph(
         return _graph(path, loaded, work, slots, scalar, declared)
 
 
-def traced(path: str, data: bytes) -> tuple[dict[Field, Kind], dict[str, tuple[int, ...]]]:
-    """What the graph was traced with: shape and dtype of what the loader gave, by position and keys, and of each parameter.
-
-    Parameters are those that operators use, by full name, with the whole shape.
-    """
+def traced(path: str, data: bytes) -> Traced:
+    """What the graph was traced with."""
     with without_collection():
         loaded, work = _loaded(path, data)
         try:
@@ -80,7 +77,8 @@ def traced(path: str, data: bytes) -> tuple[dict[Field, Kind], dict[str, tuple[i
         declared = graph.tensors.declared
         kinds = {field: (declared[name].shape, declared[name].dtype) for field, name in inputs.items() if name in declared}
         parameters = (one for one in declared.values() if one.role in (Role.WEIGHT, Role.BUFFER) and one.dtype != "object")
-        return kinds, {one.logical: one.whole or one.shape for one in parameters}
+        shapes = {one.logical: one.whole or one.shape for one in parameters}
+        return Traced(kinds, shapes, tuple(unsafe_calls(loaded, path)))
 
 
 def _loaded(path: str, data: bytes) -> tuple[Loaded, Work]:

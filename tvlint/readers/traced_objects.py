@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from tvlint.findings import Finding
 from tvlint.ir.plan import Compute, Literal, Operand, Role, Value
 from tvlint.readers.gencode_objects import GETITEM, Field, in_order
 from tvlint.readers.gencode_operators import IDENTITY
+from tvlint.readers.gencode_shapes import Kind
 from tvlint.readers.nnscaler_tensors import Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a graph was traced with: shape and dtype of what the loader gave, by position and keys, and of each parameter.
+
+    Parameters are those that operators use, by full name, with the whole shape. `unsafe` is what loading the file would run.
+    """
+
+    given: Mapping[Field, Kind]
+    parameters: Mapping[str, tuple[int, ...]]
+    unsafe: tuple[Finding, ...]
 
 
 def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tensors) -> tuple[dict[Field, str], list[Compute]]:

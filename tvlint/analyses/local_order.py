@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.operands import handle_of, overwritten, reads, writes
+from tvlint.analyses.operands import handle_of, overwritten, uses, writes
 from tvlint.ir.plan import Communicate, Operator, Plan, Program, ReduceGradients, Role, Segment, Step, Update, Wait
 
 
@@ -81,7 +81,7 @@ class _Walk:
             if isinstance(operator, Wait):
                 yield from self._wait(operator.handle, step, segment.name, index)
                 continue
-            read = {self._key(name, inner, renamed, step, number): name for name in reads(operator)}
+            read = {self._key(name, inner, renamed, step, number): name for name in uses(operator)}
             written = {self._key(name, inner, renamed, step, number): name for name in writes(operator)}
             written |= {self._key(name, inner, renamed, step, number): name for name in overwritten(operator)}
             if isinstance(operator, ReduceGradients):

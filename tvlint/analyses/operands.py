@@ -18,6 +18,13 @@ def reads(operator: Operator) -> tuple[str, ...]:
     return ()
 
 
+def uses(operator: Operator) -> tuple[str, ...]:
+    """What the operator reads, and the operands of the forward operator that it is the gradient of, which must still be there."""
+    if not isinstance(operator, Backward):
+        return reads(operator)
+    return (*reads(operator), *(name for name in operator.forward.inputs if not isinstance(name, Literal)))
+
+
 def writes(operator: Operator) -> tuple[str, ...]:
     """The tensors that the operator produces."""
     if isinstance(operator, (Compute, Communicate, Backward)):

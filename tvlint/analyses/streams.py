@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.operands import handle_of, overwritten, reads, stream_of, writes
+from tvlint.analyses.operands import handle_of, overwritten, reads, stream_of, uses, writes
 from tvlint.ir.plan import Await, Plan, Program, Record, Role, Update, Wait
 
 
@@ -70,7 +70,7 @@ def _crossings(plan: Plan, program: Program, strict: bool) -> Iterator[Crossing]
                     clock[other] = max(clock.get(other, 0), at)
                 handles[handle] = dict(clock) | {stream: now[stream]}
             stepped = operator.weights if isinstance(operator, Update) else ()
-            for name in (*reads(operator), *_gradients(plan, stepped)):
+            for name in (*uses(operator), *_gradients(plan, stepped)):
                 key = _key(plan, name, step.micro_batch)
                 written = writers.get(key)
                 known = written is None or key in pending or written[0] == stream or clock.get(written[0], 0) >= written[1]

@@ -55,6 +55,7 @@ def compute(run: Running, rank: Rank, own: Compute) -> None:
     if tuple(map(id, again[0])) != tuple(map(id, again[1])):
         raise Rejected(f"`{own.op}` runs twice on rank {rank.number}, on different operands, which gradients cannot tell apart")
     rank.kept[own.outputs] = (own, kept)
+    rank.replaced.pop(own.outputs, None)
 
 
 def _literals(own: Compute) -> tuple[Any, ...]:
@@ -173,6 +174,8 @@ def backward(run: Running, rank: Rank, own: Backward) -> None:
     if kept is None or (ran is not own.forward and not _same(run, rank, kept, ran, own.forward)):
         raise Rejected(f"a gradient on rank {rank.number} is that of an operator that did not run before")
     operands = [operand for operand in own.forward.inputs if not isinstance(operand, Literal)]
+    if ran is not None and ran.inputs == own.forward.inputs:
+        _check_unchanged(rank, own, kept, operands)
     given: dict[int, Relation] = {}
     for position, name in enumerate(own.inputs):
         value = incoming(run, rank, name) if name else None
@@ -194,6 +197,18 @@ def backward(run: Running, rank: Rank, own: Backward) -> None:
         value = run.memo[key][1]
         if value is not None:
             assign(run, rank, name, value, False, True)
+
+
+def _check_unchanged(rank: Rank, own: Backward, kept: Kept, operands: Sequence[str]) -> None:
+    """Rejects a gradient that needs an operand which communication has changed since the forward operator read it."""
+    changed = rank.replaced.get(own.forward.outputs)
+    if not changed or kept.family in (Family.IDENTITY, Family.RESHAPE):
+        return
+    for asked, _ in filter(lambda place: place[1], enumerate(own.outputs)):
+        groups = () if kept.steps else (kept.bound.shape_only, *(group for group in kept.bound.linear if asked in group))
+        spared = frozenset[int]().union(*groups)
+        if any(name in changed for place, name in enumerate(operands) if place not in spared):
+            raise Rejected(f"a gradient on rank {rank.number} needs an operand of `{own.forward.op}` that is changed since")
 
 
 def _computed(run: Running) -> frozenset[tuple[str, ...]]:

@@ -74,6 +74,8 @@ class Rank:
     named: dict[str, str] = field(default_factory=dict)
     """The one name that the gradient of a weight has on this rank."""
     kept: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    replaced: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
+    """By the outputs of a forward operator, its operands that communication has changed since."""
     local: dict[str, Relation] = field(default_factory=dict)
     undefined: set[str] = field(default_factory=set)
     """Names that a collective may have written anything into; `lost` are those that are visible outside the step."""
@@ -118,6 +120,10 @@ def hold(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, c
     if name in rank.undefined and not replaces and (name in run.gradient_names or name in run.of):
         raise Rejected(f"`{name}` is added to on rank {rank.number}, where a collective with another root leaves it undefined")
     rank.undefined.discard(name)
+    if replaces and not computed and name not in run.of:
+        for outputs, (own, _) in rank.kept.items():
+            if name in own.inputs:
+                rank.replaced.setdefault(outputs, set()).add(name)
     weight = run.weight_of.get(name)
     if weight is not None:
         if replaces and run.world.micro_batches:

@@ -29,6 +29,10 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         tell(machine, rank, operator, mismatch, fatal=True)
         saved = None
         rank.poisoned.add(operator.forward.outputs)
+    lost = replaced(rank, operator, saved, ran) if saved is not None else ""
+    if lost:
+        text = f"needs `{lost}` as its forward operator had it, and communication has put something else in it since"
+        tell(machine, rank, operator, Mismatch("replaced-operand", text, refutes=False), fatal=True)
     if saved is None:
         if operator.forward.outputs in rank.poisoned:
             for name in filter(None, operator.outputs):
@@ -118,6 +122,24 @@ def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Comp
     except Mismatch:
         return False
     return len(values) <= len(saved.inputs) and all(one is other for one, other in zip(values, saved.inputs, strict=False))
+
+
+def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | None) -> str:
+    """An operand that the gradients need the value of and that is replaced since it was read; empty where there is none.
+
+    What is linear in an operand does not need it for its gradient. An operator that is written out on other names reads those.
+    """
+    names = rank.replaced.get(operator.forward.outputs, set())
+    if not names or saved.family in (Family.IDENTITY, Family.RESHAPE) or ran is None or ran.inputs != operator.forward.inputs:
+        return ""
+    operands = [operand for operand in ran.inputs if not isinstance(operand, Literal)]
+    linear = () if saved.steps else saved.bound.linear
+    for position, name in enumerate(operator.outputs):
+        group = next((group for group in linear if position in group), frozenset())
+        for other, operand in enumerate(operands) if name else ():
+            if operand in names and other not in group and other not in saved.bound.shape_only:
+                return operand
+    return ""
 
 
 def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, saved: Saved) -> None:

@@ -88,6 +88,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     if assumption:
         machine.derived.assumptions.add(assumption)
     results = checked(machine, rank, operator, found.outputs, operands)
+    rank.replaced.pop(operator.outputs, None)
     rank.saved[operator.outputs] = (operator, found if results == found.outputs else replace(found, outputs=results))
     return results
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.ir.plan import Backward, Compute, Operator, Role
+from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Receive, Role
 from tvlint.proof.blame import tell
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.placed import parameter, region
@@ -193,6 +193,10 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             tell(machine, rank, operator, mismatch, fatal=True, expected=was, actual=tensor.dtype)
     if value is not None and (tensor is None or tensor.role is not Role.GRADIENT):
         rank.terms[name] = value.term
+    if name in inputs and isinstance(operator, Communicate | Receive) and name not in machine.forward_of:
+        for outputs, (ran, _) in rank.saved.items():
+            if name in ran.inputs:
+                rank.replaced.setdefault(outputs, set()).add(name)
     weight = machine.weight_of.get(name)
     if weight is not None:
         if rank.named.setdefault(weight, name) != name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import pi, sqrt
 
 from tvlint.ir.plan import Literal, Value
@@ -84,6 +85,13 @@ def _power(call: Call) -> Bound:
     return Bound(operands, (output,), attributes=literals)
 
 
+def _squared(call: Call) -> Bound:
+    """`square` is the power of 2, under its name."""
+    call.reject_unknown()
+    call.expect(1)
+    return _power(replace(call, inputs=(call.inputs[0], Literal(2))))
+
+
 def _unary(*attributes: str) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
         call.reject_unknown("inplace", *attributes)
@@ -116,7 +124,20 @@ def _to(call: Call) -> Bound:
     numbers = [value for value in (*given, call.attributes.get("dtype")) if isinstance(value, int)]
     if any(not isinstance(value, bool) for value in numbers) or (given and isinstance(given[0], bool)):
         raise UnsupportedError(f"`{call.op}` to a type or device that is told by its number")
-    return _linear_unary("dtype", "dtype_or_device", "device")(call)
+    bound = _linear_unary("dtype", "dtype_or_device", "device")(call)
+    named = [value.removeprefix("torch.") if isinstance(value, str) else value for value in bound.attributes]
+    said = [value for value in named if value is not None]
+    return replace(bound, attributes=tuple(said if len(said) == 1 else named))
+
+
+def _cast_to(dtype: str) -> Callable[[Call], Bound]:
+    """A method that is named after the type that it casts to."""
+
+    def bind(call: Call) -> Bound:
+        call.expect(1)
+        return replace(_linear_unary()(call), attributes=(dtype,))
+
+    return bind
 
 
 def holds_whole_numbers(dtype: Value) -> bool:
@@ -248,7 +269,6 @@ _FUNCTIONS: dict[str, Callable[[Array, Field], Array]] = {
     **{name: _named_function(name) for name in ("sqrt", "exp", "log", "sin", "cos", "tanh", "erf")},
     "rsqrt": lambda x, field: field.divide(field.number(1), field.function("sqrt", x)),
     "reciprocal": lambda x, field: field.divide(field.number(1), x),
-    "square": lambda x, field: x * x,
     "sigmoid": sigmoid,
     "silu": silu,
     "relu": _relu,
@@ -260,11 +280,12 @@ SPECS = (
     OpSpec("sub", (*_torch("sub"), "operator.sub"), _sum, evaluate=_linear_combination(-1)),
     OpSpec("mul", (*_torch("mul"), "operator.mul"), _product, evaluate=_times),
     OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over),
+    OpSpec("pow", (*_torch("square"), "square"), _squared, evaluate=_to_the_power),
     OpSpec("pow", (*_torch("pow"), "operator.pow", "_operator.pow"), _power, evaluate=_to_the_power),
     OpSpec("neg", (*_torch("neg"), "operator.neg", "_operator.neg"), _linear_unary(), evaluate=_of_one(lambda x, field: -x)),
-    OpSpec("float", ("torch.Tensor.float",), _linear_unary(), evaluate=_SAME),
-    OpSpec("half", ("torch.Tensor.half",), _linear_unary(), evaluate=_SAME),
-    OpSpec("bfloat16", ("torch.Tensor.bfloat16",), _linear_unary(), evaluate=_SAME),
+    OpSpec("to", ("torch.Tensor.float", "float"), _cast_to("float32"), evaluate=_SAME),
+    OpSpec("to", ("torch.Tensor.half", "half"), _cast_to("float16"), evaluate=_SAME),
+    OpSpec("to", ("torch.Tensor.bfloat16", "bfloat16"), _cast_to("bfloat16"), evaluate=_SAME),
     OpSpec(
         "to",
         ("torch.Tensor.to", "torch.Tensor.type_as", "nnscaler.runtime.function.to"),

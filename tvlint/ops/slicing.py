@@ -250,9 +250,9 @@ def _torch(*names: str) -> tuple[str, ...]:
 
 SPECS = (
     OpSpec("index", ("operator.getitem", "nnscaler.runtime.function.fullslice"), _index, evaluate=_take),
+    OpSpec("narrow", ("torch.ops.aten.slice", "slice"), _slice, evaluate=_take),
     OpSpec("narrow", _torch("narrow"), _narrow, evaluate=_take),
     OpSpec("select", _torch("select"), _select, evaluate=_take),
-    OpSpec("slice", ("torch.ops.aten.slice",), _slice, evaluate=_take),
     OpSpec("split", (*_torch("split", "chunk"), "torch.functional.split"), _split, evaluate=_cut),
     OpSpec("index-select", _torch("index_select"), _index_select, evaluate=_choose),
     OpSpec("gather", _torch("gather"), _gather, evaluate=_choose),

@@ -8,6 +8,7 @@ from tests.plan_findings import findings_of_plan, findings_of_text
 from tests.scenarios import (
     collectives,
     experts,
+    fifth,
     foreign_layers,
     foreign_parallel,
     foreign_training,
@@ -28,7 +29,7 @@ from tvlint.readers import plan_text
 from tvlint.reporters import plan_json as json_writer
 
 ROOMS = (
-    partial_sums, collectives, sequences, gradients, order, second, third, unusual, experts,
+    partial_sums, collectives, sequences, gradients, order, second, third, fifth, unusual, experts,
     foreign_layers, foreign_training, foreign_parallel, stranger, stated,
 )  # fmt: skip
 SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]

@@ -18,10 +18,12 @@ _FLOATS = ("float", "bfloat", "complex")
 _OTHER_DTYPE = frozenset(
     {
         "to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "argmax", "argmin", "topk", "sort",
-        "eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "one_hot",
+        "one_hot",
     }
 )  # fmt: skip
 """Functions whose result is of another dtype than their operands."""
+_MASKS = frozenset({"eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf"})
+"""Functions whose result is true or false."""
 _LIKE = ("type_as", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like")
 _SHORT = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp16": "float16"}
 _LOSSES = ("cross_entropy", "nll_loss")
@@ -213,9 +215,9 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
         return [(tensors[1].shape, tensors[0].dtype)]
     dtypes = {tensor.dtype for tensor in tensors}
     floats = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)}
-    if spec is None or operator.op.rsplit(".", 1)[-1] in _OTHER_DTYPE or len(floats or dtypes) != 1:
+    if spec is None or last in _OTHER_DTYPE or len(floats or dtypes) != 1:
         return []
-    dtype = (floats or dtypes).pop()
+    dtype = "bool" if last in _MASKS else (floats or dtypes).pop()
     operands = tuple(name if isinstance(name, Literal) else found[name].shape for name in operator.inputs)
     try:
         bound = spec.bind(Call(operator.op, operands, operator.attributes))

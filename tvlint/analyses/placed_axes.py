@@ -12,7 +12,7 @@ DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_sh
 
 SEQUENCE_AXES = frozenset({"cp", "context", "sp", "seq", "sequence"})
 
-_MODEL_AXES = frozenset({"tp", "mp", "model", "tensor", "sp", "seq", "sequence"})
+MODEL_AXES = frozenset({"tp", "mp", "model", "tensor", "sp", "seq", "sequence"})
 
 _COMPARED = 64
 """With so many of the other programs along an axis a program is compared."""
@@ -82,7 +82,7 @@ def batch_axes(plan: Plan) -> frozenset[str]:
         axis for tensor in plan.tensors.values() if tensor.role is Role.INPUT
         for axis, on in (tensor.placements or {}).items() if isinstance(on, Shard) and (on.dim == 0 or axis in reduced)
     }  # fmt: skip
-    return DATA_AXES | (split - _MODEL_AXES - PIPELINE_AXES)
+    return DATA_AXES | (split - MODEL_AXES - PIPELINE_AXES)
 
 
 def traded_axes(plan: Plan) -> frozenset[str]:

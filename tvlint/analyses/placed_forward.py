@@ -39,6 +39,9 @@ _RENAMED = {
 }
 
 _ADDING = frozenset({"add", "sub", "rsub"})
+_COMPARING = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_EXTREMES = (Partial("max"), Partial("min"))
+"""What a rank compares with the reduced value to find out whether the extreme is its own."""
 _RISING = frozenset({"add", "sub", "clamp", "clamp_min", "clamp_max", "relu", "exp", "log", "sqrt", "sigmoid", "tanh"})
 """Functions of one tensor that grow with it."""
 
@@ -242,6 +245,8 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
     if rule == "mismatched" and axis in walk.messaged and _are_blocks(walk, axis, name, other):
         return
     if rule == "mismatched" and axis in DATA_AXES - SEQUENCE_AXES and _own_batches(walk, axis, operator, name, other):
+        return
+    if rule == "nonlinear" and operator in _COMPARING and walk.value(name).on.get(axis) in _EXTREMES:
         return
     if rule == "constant" and operator not in _ADDING:
         rule = "nonlinear"

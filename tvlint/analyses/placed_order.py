@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import gcd
 
 from tvlint.analyses.placed import On, Shuffled
-from tvlint.analyses.placed_axes import SEQUENCE_AXES
+from tvlint.analyses.placed_axes import MODEL_AXES, SEQUENCE_AXES
 from tvlint.analyses.placed_walk import Walk
 from tvlint.ir.placement import Replicate, Shard
 from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Role
@@ -19,10 +19,10 @@ def strided(walk: Walk, operator: Communicate, source: str, axes: Sequence[str])
     """How a value lies on the inner axis of a dimension that two axes split, once it is gathered over the outer one alone.
 
     The earlier axis of the mesh is the outer one where nothing else splits values over it; weights may be split in turns of
-    their own.
+    their own, and what is split over model axes is often split over those last, wherever the mesh has them.
     """
     tensor = walk.plan.tensors.get(source)
-    if operator.kind is not Collective.ALL_GATHER or operator.dim is None or len(axes) != 1 or tensor is None:
+    if operator.kind is not Collective.ALL_GATHER or operator.dim is None or len(axes) != 1 or axes[0] in MODEL_AXES or tensor is None:
         return {}
     rank, mesh = len(tensor.shape), walk.plan.mesh
     if tensor.role in (Role.WEIGHT, Role.STATE) or not rank or not -rank <= operator.dim < rank:

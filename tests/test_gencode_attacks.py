@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from shared import ROOT
 
 from tvlint.findings import Outcome
+from tvlint.readers.document import ReadError
+from tvlint.readers.gencode import read_folder
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair
 
@@ -127,6 +130,30 @@ def test_a_step_of_several_micro_batches_is_given_all_of_them(tmp_path: Path) ->
         path.write_text(path.read_text().replace(old, new))
         found = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"))).findings
         assert ("uneven-data-loading", str(path)) in {(one.rule, one.location.path) for one in found}
+
+
+def test_an_asynchronous_reducer_that_lacks_a_gradient_is_refused_where_it_is_waited_for(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURE, tmp_path / "code"))
+    for path in folder.glob("gencode*.py"):
+        text = path.read_text().replace("async_op=False", "async_op=True")
+        text = text.replace("        linear_22 = torch.nn", "        with torch.no_grad():\n            linear_22 = torch.nn")
+        path.write_text(_moved(text, "    _ = nnscaler.runtime.executor.aexecute(model.reducer90", "    return sum_29"))
+    with pytest.raises(ReadError, match=r"waits for the gradient of `.*`, which no backward makes") as told:
+        read_folder(str(folder))
+    location = told.value.problem.location
+    assert location is not None
+    assert location.line
+    assert "reducer" in Path(location.path).read_text().splitlines()[location.line - 1]
+
+
+@pytest.mark.parametrize("call", ["move", "all_gather"])
+def test_asynchronous_communication_is_refused_with_what_to_do(tmp_path: Path, call: str) -> None:
+    folder = Path(shutil.copytree(FIXTURE, tmp_path / "code"))
+    path = next(path for path in sorted(folder.glob("gencode*.py")) if f"adapter.{call}(" in path.read_text())
+    path.write_text(re.sub(rf"(adapter\.{call}\(.*)\)", r"\1, async_op=True)", path.read_text(), count=1))
+    with pytest.raises(ReadError, match=f"adapter.{call}` is asynchronous") as told:
+        read_folder(str(folder))
+    assert "ASYNC_COMM=0" in told.value.problem.help
 
 
 def test_an_asynchronous_reducer_is_waited_for_after_it_starts(tmp_path: Path) -> None:

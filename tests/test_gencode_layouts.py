@@ -199,9 +199,11 @@ def test_operators_below_no_grad_stop_gradients(folder: Path) -> None:
     report = judged(folder)
     assert report.verdicts[0].outcome is Outcome.REFUTED
     (found, _) = [finding for finding in report.findings if finding.severity is Severity.ERROR]
-    assert found.rule == "undefined-tensor" and "does not depend on `linear_22`" in found.message
+    assert found.rule == "undefined-tensor"
+    assert "does not depend on `linear_22`" in found.message
     line = found.location.line if found.location else None
-    assert line and "glinear_32 = " in (folder / "gencode2.py").read_text().splitlines()[line - 1]
+    assert line
+    assert "glinear_32 = " in (folder / "gencode2.py").read_text().splitlines()[line - 1]
 
 
 @pytest.mark.parametrize(
@@ -252,6 +254,38 @@ def test_a_flag_that_is_handed_to_another_rank_is_refused(folder: Path) -> None:
     with pytest.raises(ReadError, match="handed to another segment") as told:
         opened(str(folder))
     assert "nothing sends it to another rank" in told.value.problem.help
+
+
+def test_gradients_of_what_a_loader_gives_are_an_assumption_where_they_are_taken_apart(folder: Path) -> None:
+    for old, new in (
+        ("data_20 = next(", "data_20, more_21 = next("),
+        ("data_120 = next(", "data_120, more_121 = next("),
+        ("*(data_20, )", "*(data_20, more_21, )"),
+        ("*(data_120, )", "*(data_120, more_121, )"),
+        ("(self, data_20)", "(self, data_20, more_21)"),
+        (
+            "        linear_22 = torch.nn.functional.linear(data_20",
+            "        both_1 = torch.add(data_20, more_21)\n{linear}both_1",
+        ),
+        (
+            "_ = nnscaler.runtime.executor.backward('segment10', (), (linear_22",
+            "gdata_1, gmore_2 = {backward}(data_20, more_21, ), (linear_22",
+        ),
+    ):
+        words = {
+            "{linear}": "        linear_22 = torch.nn.functional.linear(",
+            "{backward}": "nnscaler.runtime.executor.backward('segment10', ",
+        }
+        for word, text in words.items():
+            new = new.replace(word, text)
+        change(folder, FIRST, old, new)
+    document = read_folder(str(folder))
+    found = [one for one in document.findings if one.rule == "undefined-tensor"]
+    assert {one.severity for one in found} == {Severity.WARNING}
+    assert {one.message.split("`")[3] for one in found} == {"data_20", "more_21"}
+    assert isinstance(document.plan, Plan)
+    assert len(document.plan.assumed) == 2
+    assert all("`requires_grad`" in text for text in document.plan.assumed)
 
 
 def test_a_module_under_the_name_of_another_is_refused(folder: Path) -> None:

@@ -19,7 +19,7 @@ def reads(operator: Operator) -> tuple[str, ...]:
 
 
 def uses(operator: Operator) -> tuple[str, ...]:
-    """What the operator reads, and the operands of the forward operator that it is the gradient of, which must still be there."""
+    """What the operator reads, and the operands of the forward operator that it is the gradient of, which must be there."""
     if not isinstance(operator, Backward):
         return reads(operator)
     return (*reads(operator), *(name for name in operator.forward.inputs if not isinstance(name, Literal)))

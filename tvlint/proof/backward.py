@@ -135,7 +135,7 @@ def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | N
     operands = [operand for operand in ran.inputs if not isinstance(operand, Literal)]
     linear = () if saved.steps else saved.bound.linear
     for position, name in enumerate(operator.outputs):
-        group = next((group for group in linear if position in group), frozenset())
+        group: frozenset[int] = next((group for group in linear if position in group), frozenset())
         for other, operand in enumerate(operands) if name else ():
             if operand in names and other not in group and other not in saved.bound.shape_only:
                 return operand

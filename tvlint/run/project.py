@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
-from tvlint.run.suggest import did_you_mean
+from tvlint.run.project_values import KEYS, ProofPair, Reading
 from tvlint.run.toml_places import KeyPath, Places
 
 if TYPE_CHECKING:
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 MAXIMAL_SIZE = 1 << 20
 """Bytes of the largest project file that is read."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProofPair:
-    """One `[[proof]]`: parallel plans to prove against their reference, paths relative to the project's folder.
-
-    Without a reference they are folders of generated code, each with its own.
-    """
-
-    reference: str
-    parallel: tuple[str, ...]
-    assume: frozenset[str]
-    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +96,9 @@ def load(path: Path, shown: str) -> Project:
         prefix = ("tool", "tvlint")
         tool = document.get("tool", {})
         document = tool.get("tvlint", {}) if isinstance(tool, dict) else {}
-    reading = _Reading(Places(shown, text), prefix)
+    reading = Reading(Places(shown, text), prefix)
     if isinstance(document, dict):
-        values = reading.table(document, (), _KEYS)
+        values = reading.table(document, (), KEYS)
     else:
         values = {}
         reading.wrong(reading.places.key(prefix), "`tool.tvlint` is no table")
@@ -145,162 +132,3 @@ def _parsed(shown: str, text: str) -> dict[str, Any]:
         raise _failed(shown, f"not TOML: {message[:1].lower()}{message[1:]}", line, column) from None
     except RecursionError:
         raise _failed(shown, "not TOML: nested too deeply") from None
-
-
-class _Reading:
-    """The problems and rule names that come up while the tables are read."""
-
-    def __init__(self, places: Places, prefix: KeyPath) -> None:
-        self.places = places
-        self.prefix = prefix
-        self.problems: list[Problem] = []
-        self.names: list[tuple[str, Location]] = []
-
-    def wrong(self, location: Location, message: str, help: str = "") -> None:
-        self.problems.append(Problem(message, location, help))
-
-    def table(self, table: dict[str, Any], path: KeyPath, keys: Mapping[str, _Key]) -> dict[str, Any]:
-        """The values of a table by field name; an unknown key or a value of the wrong type is a problem."""
-        values: dict[str, Any] = {}
-        for key, value in table.items():
-            here = (*path, key)
-            if key not in keys:
-                self.wrong(self.places.key((*self.prefix, *here)), f"unknown key `{key}`", did_you_mean(key, keys))
-                continue
-            found = keys[key](self, here, value)
-            if found is not None:
-                values[key.replace("-", "_")] = found
-        return values
-
-    def expected(self, path: KeyPath, what: str, value: Any) -> None:
-        shown = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
-        self.wrong(self.places.key((*self.prefix, *path)), f"`{path[-1]}` must be {what}, not {shown[:80]}")
-
-
-_Key = Callable[[_Reading, KeyPath, Any], Any]
-
-
-def _string(reading: _Reading, path: KeyPath, value: Any) -> str | None:
-    if isinstance(value, str) and value:
-        return value
-    reading.expected(path, "a string", value)
-    return None
-
-
-def _version(reading: _Reading, path: KeyPath, value: Any) -> str | None:
-    if isinstance(value, str) and re.match(r"\D{0,20}\d", value):
-        return value
-    reading.expected(path, "a string with a number, such as `0.12`", value)
-    return None
-
-
-def _strings(reading: _Reading, path: KeyPath, value: Any) -> tuple[str, ...] | None:
-    if isinstance(value, list) and all(isinstance(item, str) and item for item in value):
-        return tuple(value)
-    reading.expected(path, "a list of strings", value)
-    return None
-
-
-def _rules(reading: _Reading, path: KeyPath, value: Any) -> tuple[str, ...] | None:
-    names = _strings(reading, path, value)
-    for name in names or ():
-        reading.names.append((name, reading.places.text((*reading.prefix, *path), name)))
-    return names
-
-
-def _positive(reading: _Reading, path: KeyPath, value: Any) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    reading.expected(path, "a positive number", value)
-    return None
-
-
-def _severity(reading: _Reading, path: KeyPath, value: Any) -> Severity | None:
-    if value in [severity.value for severity in Severity]:
-        return Severity(value)
-    reading.expected(path, "`error`, `warning` or `note`", value)
-    return None
-
-
-def _severities(reading: _Reading, path: KeyPath, value: Any) -> dict[str, Severity] | None:
-    if not isinstance(value, dict):
-        reading.expected(path, "a table of rule and severity", value)
-        return None
-    found = {}
-    for name, severity in value.items():
-        reading.names.append((name, reading.places.key((*reading.prefix, *path, name))))
-        found[name] = _severity(reading, (*path, name), severity)
-    return {name: severity for name, severity in found.items() if severity is not None}
-
-
-def _per_file_ignores(reading: _Reading, path: KeyPath, value: Any) -> dict[str, tuple[str, ...]] | None:
-    if not isinstance(value, dict):
-        reading.expected(path, "a table of file pattern and list of rules", value)
-        return None
-    return {pattern: _rules(reading, (*path, pattern), rules) or () for pattern, rules in value.items()}
-
-
-def _proofs(reading: _Reading, path: KeyPath, value: Any) -> tuple[ProofPair, ...] | None:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        reading.expected(path, "tables, each written as `[[proof]]`", value)
-        return None
-    pairs = []
-    for index, item in enumerate(value):
-        here = (*path, index)
-        location = reading.places.key((*reading.prefix, *here))
-        values = reading.table(item, here, {"reference": _string, "parallel": _strings, "assume": _strings})
-        if "parallel" not in item:
-            reading.wrong(location, "a `[[proof]]` needs `parallel`")
-        if "parallel" in values and ("reference" in values or "reference" not in item):
-            assume = frozenset(values.get("assume", ()))
-            pairs.append(ProofPair(values.get("reference", ""), values["parallel"], assume, location))
-    return tuple(pairs)
-
-
-def _operators(reading: _Reading, path: KeyPath, value: Any) -> tuple[Declared, ...] | None:
-    from tvlint.run.project_operators import declared_operators
-
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        reading.expected(path, "tables, each written as `[[operator]]`", value)
-        return None
-    keys: Mapping[str, _Key] = {
-        "name": _string,
-        "annotation": _string,
-        "arguments": _strings,
-        "linear-in": _operands,
-        "same-as": _string,
-    }
-    tables = [reading.table(item, (*path, index), keys) for index, item in enumerate(value)]
-
-    def place(index: int, key: str) -> Location:
-        return reading.places.key((*reading.prefix, *path, index, *((key,) if key else ())))
-
-    return declared_operators(value, tables, place, reading.wrong)
-
-
-def _operands(reading: _Reading, path: KeyPath, value: Any) -> tuple[tuple[int | str, ...], ...] | None:
-    found = []
-    for entry in value if isinstance(value, list) else [None]:
-        places = entry if isinstance(entry, list) and entry else [entry]
-        if not all(isinstance(place, str) or (type(place) is int and place >= 0) for place in places):
-            reading.expected(path, "a list of operands by name, or by position from 0, such as `[0, [1, 2]]`", value)
-            return None
-        found.append(tuple(places))
-    return tuple(found)
-
-
-_KEYS: Mapping[str, _Key] = {
-    "paths": _strings,
-    "exclude": _strings,
-    "select": _rules,
-    "ignore": _rules,
-    "severity": _severities,
-    "per-file-ignores": _per_file_ignores,
-    "fail-on": _severity,
-    "world-size": _positive,
-    "activation-budget": _positive,
-    "framework": _string,
-    "version": _version,
-    "proof": _proofs,
-    "operator": _operators,
-}

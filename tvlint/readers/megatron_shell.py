@@ -15,7 +15,7 @@ from tvlint.readers.megatron_arguments import Arguments, flag_of, read_arguments
 from tvlint.readers.megatron_frameworks import SWIFT, framework_of_script, version_of_script
 from tvlint.readers.megatron_launch import Launch, begins_with_file, split_launch, world_size
 from tvlint.readers.megatron_values import environment_value
-from tvlint.readers.option_mistakes import cut_short, option_mistakes
+from tvlint.readers.option_mistakes import carriage_return, cut_short, option_mistakes
 from tvlint.readers.shell_evaluate import Evaluation, evaluate
 from tvlint.readers.shell_lexer import commands_in
 from tvlint.readers.shell_state import Command
@@ -112,6 +112,7 @@ def read(path: str, data: bytes) -> Document | None:
         findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each)))
     if not configurations:
         return None
+    findings.update(dict.fromkeys(carriage_return(evaluation.source)))
     return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
 
 

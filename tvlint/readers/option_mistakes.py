@@ -9,7 +9,7 @@ from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.megatron_options import Option, flags, hyphens, is_option, option
 from tvlint.readers.megatron_arguments import VALUELESS
-from tvlint.readers.shell_values import Span, Word, known_text, location_of, span_of
+from tvlint.readers.shell_values import Source, Span, Word, known_text, location_of, span_of
 
 NUMBERS = {"int": "an integer", "float": "a number"}
 LONGEST = 80
@@ -57,6 +57,15 @@ def cut_short(command: Span) -> Iterator[Finding]:
         message = f"the command ends here: a space stands after the backslash, so `{match[2][:LONGEST]}` is not passed"
         place = location_of(Span(command.source, *match.span(1)))
         yield Finding("space-after-backslash", Severity.ERROR, message, place, "remove the space")
+
+
+def carriage_return(source: Source) -> Iterator[Finding]:
+    """The finding about the first line that is meant to go on and ends, for the shell, in an escaped carriage return."""
+    at = source.text.find("\\\r\n")
+    if at >= 0:
+        message = "the command ends here: a carriage return stands after the backslash"
+        place = location_of(Span(source, at, at + 1))
+        yield Finding("carriage-return-after-backslash", Severity.WARNING, message, place, "save the script with LF line ends")
 
 
 def _left_over(setting: Setting, word: Word) -> Iterator[Finding]:

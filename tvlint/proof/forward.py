@@ -12,6 +12,7 @@ from tvlint.ir.plan import Backward, Compute, Literal, Phase, Role, Segment
 from tvlint.ops.shaping import view_sizes
 from tvlint.ops.spec import Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
+from tvlint.proof.advice import instead_of
 from tvlint.proof.blame import bare_name, blame, name_of, tell
 from tvlint.proof.diagonal import below_the_diagonal
 from tvlint.proof.draws import drawn
@@ -227,10 +228,12 @@ def checked(
             replaced.append(value)
             continue
         near = machine.nearest.to(value.term) if machine.nearest is not None else None
-        if near is not None and near.kind == "operator" and not value.clean:
+        if near is not None and near.kind == "operator" and (not value.clean or _casts(operator)):
             near = None
         subject = name_of(operator)
         text = near.text if near is not None else "is applied to values that the reference does not apply it to"
+        if isinstance(operator, Compute) and (near is None or near.kind == "operator"):
+            text += instead_of(operator.op)
         trouble = Trouble(
             "other-operator" if near is None or near.kind == "operator" else near.kind,
             False,
@@ -248,6 +251,12 @@ def checked(
         )
         replaced.append(machine.world.values.retermed(value, near.term) if near is not None else value)
     return tuple(replaced)
+
+
+def _casts(operator: Compute | Backward) -> bool:
+    """Whether the operator only changes the type of numbers, and so stands in the place of no other."""
+    spec = spec_of(operator.op if isinstance(operator, Compute) else operator.forward.op)
+    return spec is not None and spec.name == "to"
 
 
 def forward_of(operator: Compute | Backward) -> tuple[str, ...]:

@@ -90,7 +90,11 @@ def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> Bo
         if isinstance(placement, Replicate | Invariant):
             continue
         if not isinstance(placement, Shard) or placement.order or placement.parts:
-            raise Mismatch("declared-placement", f"`{tensor.name}` is placed in a way that is not one box", refutes=False)
+            text = f"`{tensor.name}` is placed in several pieces of one dimension, which are not followed"
+            more = "give each part (query, key and value, or gate and up) a tensor of its own in both plans"
+            if not isinstance(placement, Shard) or placement.order:
+                more = "a plan that splits the dimension in its order can be proved"
+            raise Mismatch("declared-placement", f"{text}: {more}", refutes=False)
         if not -len(whole) <= placement.dim < len(whole):
             raise Mismatch("declared-placement", f"`{tensor.name}` is sharded on dimension {placement.dim}", refutes=False)
         dim = placement.dim % len(whole)

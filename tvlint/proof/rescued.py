@@ -16,6 +16,7 @@ from tvlint.ops.spec import Family
 from tvlint.ops.table import spec_of
 from tvlint.proof.insensitive import Readers, readers_of
 from tvlint.proof.machine import Derived
+from tvlint.proof.slices import SLICES
 from tvlint.proof.trouble import Trouble
 
 _POWERS = frozenset({"softmax", "log-softmax", "logsumexp"})
@@ -29,14 +30,38 @@ _VIEWS = frozenset({"identity", "view", "expand", "unsqueeze", "squeeze"})
 
 def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Trouble]:
     """What is told of split dimensions that a right plan may have as well."""
+    pieces = [
+        own
+        for own in derived.troubles
+        if own.refutes and own.name == "mismatched-slices" and isinstance(own.place, Compute) and _has_pieces(plan, own.rank)
+    ]
+    pieces = pieces if pieces and _cuts(reference) else []
     found = [own for own in derived.troubles if own.refutes and own.name in ("split-dimension", *_STATISTICS)]
     if not found:
-        return []
+        return pieces
     readers, known = readers_of(plan), _computed(reference, reference.programs[0].ranks[0])
     split = [own for own in found if own.name not in _STATISTICS]
     more = {rank for rank in {trouble.rank for trouble in split} if _computed(plan, rank) - known}
     shifts = [own for own in found if own.name in _STATISTICS and _shifts(plan, readers, own)]
-    return [*shifts, *(own for own in split if derived.foreign or own.rank in more or _read_again(readers, own))]
+    return [*pieces, *shifts, *(own for own in split if derived.foreign or own.rank in more or _read_again(readers, own))]
+
+
+def _has_pieces(plan: Plan, rank: int) -> bool:
+    """Whether the rank uses several pieces of one value as tensors of their own, which a right plan joins slice by slice."""
+    regions: dict[str, set[object]] = {}
+    for program in plan.programs:
+        segments = {step.segment for step in program.steps} if rank in program.ranks else set()
+        for operator in (own for name in segments for own in plan.segments[name].operators if isinstance(own, Compute)):
+            for tensor in (plan.tensors[name] for name in operator.inputs if isinstance(name, str) and name in plan.tensors):
+                if tensor.logical and tensor.region is not None:
+                    regions.setdefault(tensor.logical, set()).add(tensor.region)
+    return any(len(found) > 1 for found in regions.values())
+
+
+def _cuts(plan: Plan) -> bool:
+    """Whether the plan takes slices of what it computes."""
+    computes = (own for segment in plan.segments.values() for own in segment.operators if isinstance(own, Compute))
+    return any(_is(own, *SLICES) for own in computes)
 
 
 def _read_again(readers: Readers, trouble: Trouble) -> bool:

@@ -270,4 +270,19 @@ program
   update r, w
 """,
     ),
+    *pair(
+        "capacity cut between dispatch and combine", "expert-exchange-not-undone",
+        """
+mesh ep=2
+weight w f32[4,16,16] ep:S(0)
+input x f32[4,8,16] ep:S(1)
+output y
+program
+  d = all-to-all(x, dim=0, concat-dim=1) over ep
+  h = bmm(d, w)
+- o = narrow(h, 1, 0, 6)
++ o = relu(h)
+  y = all-to-all(o, dim=1, concat-dim=0) over ep
+""",
+    ),
 )

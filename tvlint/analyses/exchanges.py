@@ -21,7 +21,10 @@ Exchange = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
-    """At (`segment`, `index`) `name`, whose tokens were dispatched over `given`, is combined over `taken` or meets `other`."""
+    """At (`segment`, `index`) `name`, whose tokens were dispatched over `given`, is combined over `taken` or meets `other`.
+
+    `rows` are those that were dispatched and those that are combined, where they are not as many.
+    """
 
     segment: str
     index: int
@@ -31,6 +34,7 @@ class Unpaired:
     other: str
     dispatched: tuple[str, int]
     ranks: tuple[int, ...]
+    rows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,10 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
                         continue
                     words = "/".join(group.axes) or group.name or "ranks " + ",".join(map(str, group.ranks))
                     if held.open and held.open[-1][0] == key and back:
+                        rows = _rows(facts, held, operator, source) if held.worked else None
+                        if rows is not None:
+                            _, given, dispatched, _ = held.open[-1]
+                            yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks, rows)
                         tokens[output] = _Tokens(held.open[:-1], held.worked, held.routed)
                     elif held.open and held.worked and back:
                         _, given, dispatched, _ = held.open[-1]
@@ -130,6 +138,22 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
             elif isinstance(operator, Backward):
                 for output in writes(operator):
                     tokens.pop(output, None)
+
+
+def _rows(facts: Facts, held: _Tokens, back: Communicate, source: str) -> tuple[int, int] | None:
+    """How many rows the exchange that `back` undoes gave and how many `back` takes, where their numbers differ: cut evenly,
+    other rows go back than came."""
+    segment, at = held.open[-1][2]
+    sent = facts.plan.segments[segment].operators[at]
+    if not isinstance(sent, Communicate) or sent.splits or sent.receive_splits or back.splits or back.receive_splits:
+        return None
+    given, taken = (facts.plan.tensors.get(name) for name in (sent.outputs[0], source))
+    dim = back.dim or 0
+    if given is None or taken is None or len(given.shape) != len(taken.shape) or not 0 <= dim < len(given.shape) - 1:
+        return None
+    one, other = given.shape[:-1], taken.shape[:-1]
+    alike = one[:dim] + one[dim + 1 :] == other[:dim] + other[dim + 1 :]
+    return (one[dim], other[dim]) if alike and one[dim] != other[dim] else None
 
 
 def _compute(

@@ -22,7 +22,9 @@ def strided(walk: Walk, operator: Communicate, source: str, axes: Sequence[str])
     their own, and what is split over model axes is often split over those last, wherever the mesh has them.
     """
     tensor = walk.plan.tensors.get(source)
-    if operator.kind is not Collective.ALL_GATHER or operator.dim is None or len(axes) != 1 or axes[0] in MODEL_AXES or tensor is None:
+    if operator.kind is not Collective.ALL_GATHER or operator.dim is None or tensor is None:
+        return {}
+    if len(axes) != 1 or axes[0] in MODEL_AXES:
         return {}
     rank, mesh = len(tensor.shape), walk.plan.mesh
     if tensor.role in (Role.WEIGHT, Role.STATE) or not rank or not -rank <= operator.dim < rank:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
-from tvlint.ops.spec import ONE, Names
+from tvlint.ops.spec import ONE, Names, UnsupportedError
 from tvlint.proof.identities import term_of
 from tvlint.proof.pending import Coefficient, Pending
 from tvlint.proof.products import bare, rational, times
@@ -119,6 +119,8 @@ def _run(world: World, use: Use, total_slots: int) -> Value:
     for dim, name in enumerate(use.result):
         index = indices.get(name)
         if name == ONE or index is None:
+            if name != ONE and name not in use.sizes:
+                raise UnsupportedError(f"the size of `{name}` in a result of `{use.head[0]}` is declared nowhere")
             size = 1 if name == ONE else use.sizes[name]
             box.append((0, size))
             shape.append(size)

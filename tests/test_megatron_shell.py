@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron_shell import read, recognise
+from tvlint.readers.option_mistakes import still_refused
 from tvlint.readers.shell_syntax import PLACEHOLDER
 
 TAIL = " --num-layers 4 --micro-batch-size 1\n"
@@ -343,6 +345,26 @@ def test_the_parser_s_own_refusals_are_found_where_every_option_is_known(options
     document = read("train.sh", f"torchrun pretrain_gpt.py --pipeline-model-parallel-size 2 {options}\n".encode())
     assert document is not None
     assert [finding.rule for finding in document.findings] == found
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("--recompute-granularity partial", ["option-value-not-a-choice"]),
+        ("--num-layers many", ["option-value-not-a-number"]),
+        ("--moe-token-dispatcher-type alltoall_seq", []),
+        ("--moe-flex-dispatcher-backend other", []),
+    ],
+)
+def test_values_are_judged_for_an_older_release_where_it_takes_the_same(options: str, found: list[str]) -> None:
+    launch = f"python pretrain_gpt.py --tensor-model-parallel-size 2 {options}\n"
+    document = read("train.sh", f"export PYTHONPATH=backends/Megatron-LM-250624\n{launch}".encode())
+    assert document is not None
+    assert [finding.rule for finding in document.findings] == found
+    plain = read("train.sh", launch.encode())
+    assert plain is not None
+    assert [finding.rule for finding in still_refused(plain.findings, [replace(only(launch), version="0.12")])] == found
+    assert len(plain.findings) == 1
 
 
 def test_a_dated_snapshot_tells_the_version() -> None:

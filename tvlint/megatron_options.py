@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from tvlint.ir.configuration import SettingValue
+from tvlint.ir.configuration import IN_DEVELOPMENT, SettingValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class Missing:
 
 
 MISSING: Final = Missing()
+FIRST_COMPARED = "0.12"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,17 @@ def default(name: str) -> SettingValue | Missing:
 def since(name: str) -> str:
     """The release of Megatron core that the setting `name` came with; empty where it is older than 0.5."""
     return _since().get(name, "")
+
+
+def takes_the_same(name: str, version: str) -> bool:
+    """Whether the option of the setting `name` takes in release `version` (`0.16`) what it takes now; False where unknown.
+
+    Compared are the parsers of 0.12 and of every release since.
+    """
+    numbers = _numbers(version.removesuffix(IN_DEVELOPMENT))
+    return numbers >= _numbers(FIRST_COMPARED) and all(
+        _numbers(each) <= numbers for each in (since(name), _changed().get(name, ""))
+    )
 
 
 def names() -> tuple[str, ...]:
@@ -125,3 +137,12 @@ def _by_destination() -> dict[str, dict[str, Any]]:
 @cache
 def _since() -> dict[str, str]:
     return {name: version for version, names in _table()["since"].items() for name in names}
+
+
+@cache
+def _changed() -> dict[str, str]:
+    return {name: version for version, names in _table()["changed"].items() for name in names}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Configuration, Setting, Unknown
-from tvlint.megatron_options import Option, flags, hyphens, is_option, option
+from tvlint.megatron_options import Option, flags, hyphens, is_option, option, takes_the_same
 from tvlint.readers.megatron_arguments import VALUELESS
 from tvlint.readers.shell_values import Source, Span, Word, known_text, location_of, span_of
 
 NUMBERS = {"int": "an integer", "float": "a number"}
+REFUSALS = frozenset({"option-value-not-a-choice", "option-value-not-a-number"})
 LONGEST = 80
 SPELLINGS = {
     **dict.fromkeys(
@@ -30,24 +31,36 @@ SHORT, LONG = 14, 22
 def option_mistakes(configuration: Configuration, surplus: Iterable[tuple[Setting, Word]] = ()) -> Iterator[Finding]:
     """Findings about the options of one command line, each as it is written; `surplus` are words that belong to none.
 
-    Values are judged only where every option is Megatron-LM's, for no older version: a program that has options of its own may
-    take other values too.
+    Values are judged only where every option is Megatron-LM's: a program that has options of its own may take other values too.
+    Where the script names an older version, they are judged of options that take the same there.
     """
     written = [each for each in (*configuration.overridden, *configuration.settings.values()) if each.written.startswith("--")]
-    judged = configuration.framework == "megatron-lm" and not configuration.version
-    own = judged and all(is_option(each.written) for each in written)
+    version = configuration.version
+    own = configuration.framework == "megatron-lm" and all(is_option(each.written) for each in written)
     for setting in written:
         known = option(setting.written)
         if known is not None:
-            if own and known.kind == "store":
+            if own and known.kind == "store" and (not version or takes_the_same(known.dest, version)):
                 yield from _refused(setting, known)
             continue
         near = _nearest(hyphens(setting.written), LONG if configuration.framework != "megatron-lm" else SHORT)
         if near:
             message = f"Megatron has no option `{setting.written[:LONGEST]}`"
             yield Finding("misspelled-option", Severity.NOTE, message, setting.name_location, f"did you mean `{near}`?")
-    for setting, word in surplus if own else ():
+    for setting, word in surplus if own and not version else ():
         yield from _left_over(setting, word)
+
+
+def still_refused(findings: Iterable[Finding], configurations: Iterable[Configuration]) -> Iterator[Finding]:
+    """The findings of a file, without refusals of values by options that are otherwise in the version that is known by now."""
+    otherwise = {
+        setting.location
+        for each in configurations
+        if each.version
+        for setting in each.settings.values()
+        if not takes_the_same(setting.name, each.version)
+    }
+    yield from (each for each in findings if each.rule not in REFUSALS or each.location not in otherwise)
 
 
 def cut_short(command: Span) -> Iterator[Finding]:

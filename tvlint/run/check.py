@@ -154,12 +154,17 @@ def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Proj
             said.skipped.append(path)
         return None
     said.checked[path] = _kinds(document)
-    said.findings += document.findings
     if document.configurations:
+        from tvlint.readers.option_mistakes import still_refused
+
         comments = stated(path)
         said.problems += comments.problems
-    for configuration in document.configurations:
-        _check_configuration(as_project_says(as_stated(configuration, comments), project), rules, said)
+        told = [as_project_says(as_stated(each, comments), project) for each in document.configurations]
+        said.findings += still_refused(document.findings, told)
+        for configuration in told:
+            _check_configuration(configuration, rules, said)
+    else:
+        said.findings += document.findings
     if document.plan is not None:
         _check_plan(document.plan, rules, project, said)
     if document.schedule is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from oracle.generate import random_pair
 
+from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Compute
 from tvlint.proof.prove import prove
@@ -22,3 +23,39 @@ def test_a_result_that_is_declared_nowhere_is_no_crash(last: str) -> None:
     assert made
     left = {name: tensor for name, tensor in plan.tensors.items() if name not in made}
     assert prove(replace(plan, tensors=left), PAIR.reference).outcome is not Outcome.REFUTED
+
+
+def test_a_gradient_that_nothing_makes_is_not_summed_with_one_of_another_shape() -> None:
+    text = """mesh tp=2
+weight w f32[8,8] tp:S(0)
+input x f32[8,8]
+tensor o f32[8,1]
+gradient none f32[{0}] grad-of o
+loss l
+program tp=0
+  h = linear(x, w)
+  a = sum(h)
+  l: f32[] = all-reduce(a) over tp
+  dh = backward a (grad(l))
+  dx, grad(w) = backward h (dh)
+  d: f32[8,8] = all-reduce(dx) over tp
+program tp=1
+  h = linear(x, w)
+  a = sum(h)
+  l: f32[] = all-reduce(a) over tp
+  dh = backward a (grad(l))
+  dx, grad(w) = backward h (dh)
+  d: f32[8,8] = all-reduce(none) over tp
+"""
+    reference = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l f32[]
+program
+  h = linear(x, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, grad(w) = backward h (dh)
+"""
+    assert verdict_on(text.format("8,8"), reference).outcome is Outcome.PROVED
+    assert verdict_on(text.format("8,1"), reference).outcome is not Outcome.PROVED

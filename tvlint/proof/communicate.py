@@ -59,6 +59,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     if set(table) != set(members):
         raise Blocked
     if (channel, turn) not in machine.arrived:
+        _check_absent(machine, rank, operator, table)
         machine.arrived[channel, turn] = together(machine, rank, members, table)
     machine.turns[rank.number, channel] = turn + 1
     results = machine.arrived[channel, turn]
@@ -71,6 +72,18 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
             rank.trail.append("absent")
         elif name in operator.inputs:
             _leave_open(machine, rank, name)
+
+
+def _check_absent(
+    machine: Machine, rank: RankState, operator: Communicate, table: dict[int, tuple[Communicate, Slot | str]]
+) -> None:
+    """A gradient that nothing makes is zero of its declared shape, which must be that of what it is summed with."""
+    names = [own.inputs[0] for own, _ in table.values() if own.inputs]
+    shapes = {machine.plan.tensors[name].shape for name in names if name in machine.plan.tensors}
+    sums = operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+    if sums and len(shapes) > 1 and any(given == "absent" for _, given in table.values()):
+        text = f"sums values of the shapes {', '.join(map(str, sorted(shapes)))}, one of which nothing makes"
+        tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=False), fatal=True)
 
 
 def _leave_open(machine: Machine, rank: RankState, name: str) -> None:

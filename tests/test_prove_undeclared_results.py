@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 from oracle.generate import random_pair
 
+from tests.certificates import certified, objection
+from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Compute
@@ -25,8 +27,7 @@ def test_a_result_that_is_declared_nowhere_is_no_crash(last: str) -> None:
     assert prove(replace(plan, tensors=left), PAIR.reference).outcome is not Outcome.REFUTED
 
 
-def test_a_gradient_that_nothing_makes_is_not_summed_with_one_of_another_shape() -> None:
-    text = """mesh tp=2
+NONE_MADE = """mesh tp=2
 weight w f32[8,8] tp:S(0)
 input x f32[8,8]
 tensor o f32[8,1]
@@ -47,7 +48,8 @@ program tp=1
   dx, grad(w) = backward h (dh)
   d: f32[8,8] = all-reduce(none) over tp
 """
-    reference = """
+
+ALONE = """
 weight w f32[8,8]
 input x f32[8,8]
 loss l f32[]
@@ -57,5 +59,13 @@ program
   dh = backward l (grad(l))
   _, grad(w) = backward h (dh)
 """
-    assert verdict_on(text.format("8,8"), reference).outcome is Outcome.PROVED
-    assert verdict_on(text.format("8,1"), reference).outcome is not Outcome.PROVED
+
+
+def test_a_gradient_that_nothing_makes_is_not_summed_with_one_of_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verdict_on(NONE_MADE.format("8,8"), ALONE).outcome is Outcome.PROVED
+    assert verdict_on(NONE_MADE.format("8,1"), ALONE).outcome is not Outcome.PROVED
+    monkeypatch.setattr("tvlint.proof.communicate._check_absent", lambda *arguments: None)
+    reference, wrong = plans(ALONE, NONE_MADE.format("8,1"))
+    own = certified(wrong, reference)
+    assert own is not None
+    assert "another shape" in objection(own, wrong, reference)

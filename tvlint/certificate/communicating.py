@@ -109,6 +109,9 @@ def _meet(run: Running, members: tuple[int, ...], turn: Sequence[Joining], spans
         return
     put = [own.given for own in given if own.given is not None]
     if put and len(put) != len(turn) and first.kind in SUMS and first.reduce in ("", "sum"):
+        shapes = {run.plan.tensors[name].shape for own in given for name in own.operator.inputs if name in run.plan.tensors}
+        if len(shapes) > 1:
+            raise Rejected(f"the group {list(members)} sums a gradient that nothing makes with one of another shape")
         zero = run.world.tables.relation(put[0].term, put[0].box, 0)
         put = [own.given or zero for own in given]
     if len(put) != len(turn):

@@ -256,14 +256,16 @@ program
 """,
     ),
     "gelu on partial, bias, const, ptp, double": (
-        {"bias-added-to-partial",
-         "doubled-allreduce",
-         "gather-of-partial",
-         "gather-of-unsharded",
-         "partial-through-nonlinear",
-         "partial-times-partial",
-         "reduce-scatter-of-replicated",
-         "wrong-reduce-op"},
+        {
+            "bias-added-to-partial",
+            "doubled-allreduce",
+            "gather-of-partial",
+            "gather-of-unsharded",
+            "partial-through-nonlinear",
+            "partial-times-partial",
+            "reduce-scatter-of-replicated",
+            "wrong-reduce-op",
+        },
         """
 mesh tp=2
 weight w1 f32[16,8]  tp:S(1)

@@ -147,7 +147,6 @@ def both(parallel: Plan, reference: Plan) -> tuple[Verdict, Verdict]:
     return prove(parallel, reference), prove(parallel, reference, keep=[])
 
 
-
 def axis_mutants(plan: Plan) -> Iterator[tuple[str, Plan]]:
     """Plans with one group, reduction, placement, program or order of axes changed."""
     names = [axis.name for axis in plan.mesh.axes if axis.size > 1]
@@ -251,7 +250,9 @@ def test_the_time_of_a_proof_does_not_grow_with_replicas(monkeypatch: pytest.Mon
         "averages": [("w2 over dp", "w2 over dp by avg")],
         "a loss that is averaged": [("l = all-reduce(s)", "l = all-reduce avg(s)")],
         "a loss that is declared partial": [
-            ("  l = all-reduce(s) over dp\n", ""), ("loss l", "loss s f32[] dp:P(sum)"), ("(l)", "(s)"),
+            ("  l = all-reduce(s) over dp\n", ""),
+            ("loss l", "loss s f32[] dp:P(sum)"),
+            ("(l)", "(s)"),
         ],
     }.values(),
 )
@@ -323,14 +324,22 @@ def test_what_is_wrong_is_told_of_all_replicas(changes: list[tuple[str, str]], r
 @pytest.mark.parametrize(
     ("changes", "repair"),
     [
-        ([("y = all-reduce(p) over tp", "y = gelu(p)"), ("backward p (dy)", "backward p (dp)"),
-          ("  da,", "  dp = backward y (dy)\n  da,")], "all-reduce `p` over `tp` after `linear`"),
+        (
+            [
+                ("y = all-reduce(p) over tp", "y = gelu(p)"),
+                ("backward p (dy)", "backward p (dp)"),
+                ("  da,", "  dp = backward y (dy)\n  da,"),
+            ],
+            "all-reduce `p` over `tp` after `linear`",
+        ),
         ([("a = gelu(h)", "a = relu(h)")], "use `gelu` instead of `relu`"),
     ],
 )
 def test_a_repair_is_found_for_the_plan_as_it_is_written(changes: list[tuple[str, str]], repair: str) -> None:
-    once_more = [("z = mul(y", "b = gelu(y)\n  z = mul(b"),
-                 ("dy, _ = backward z (dz)", "db, _ = backward z (dz)\n  dy = backward b (db)")]
+    once_more = [
+        ("z = mul(y", "b = gelu(y)\n  z = mul(b"),
+        ("dy, _ = backward z (dz)", "db, _ = backward z (dz)\n  dy = backward b (db)"),
+    ]
     reference = REFERENCE if "relu" in str(changes) else everywhere_changed(REFERENCE, once_more)
     one, written = both(plan_of(everywhere_changed(WRITTEN, changes)), plan_of(reference))
     assert one.reasons[0].repair == written.reasons[0].repair == repair

@@ -113,7 +113,7 @@ def test_hostile_json(text: str) -> None:
 
 
 def test_large_plans_are_read_and_written() -> None:
-    lines = [f"  y{index}: f32[4,8] = gelu(y{index - 1}, approximate=\"tanh\")" for index in range(1, 3000)]
+    lines = [f'  y{index}: f32[4,8] = gelu(y{index - 1}, approximate="tanh")' for index in range(1, 3000)]
     plan = plan_text.read("large.plan", "mesh tp=2\ninput y0 f32[4,8]\nprogram\n" + "\n".join(lines)).plan
     assert plan is not None
     assert len(text_writer.write(plan).split("\n")) < 3010

@@ -104,9 +104,7 @@ def traffic(plan: Plan, fold: Fold) -> Traffic:
     return found
 
 
-def _unroll(
-    plan: Plan, fold: Fold, sites: dict[str, tuple[Site, ...]], rank: int, program: int, found: Traffic
-) -> list[Call]:
+def _unroll(plan: Plan, fold: Fold, sites: dict[str, tuple[Site, ...]], rank: int, program: int, found: Traffic) -> list[Call]:
     calls: list[Call] = []
     groups: dict[Site, tuple[tuple[int, ...], tuple[object, ...]]] = {}
     peers: dict[Site, tuple[bool, int | None]] = {}

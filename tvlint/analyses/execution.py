@@ -174,7 +174,8 @@ class _Run:
             return [at for at in at_rank.get(call.rank, ()) if _before(at, record)]
         if call.meeting is not None:
             missing = [
-                (rank, call.meeting.calls.get(rank)) for rank in call.meeting.members
+                (rank, call.meeting.calls.get(rank))
+                for rank in call.meeting.members
                 if call.meeting.calls.get(rank) not in self.posted
             ]
             return [at for rank, needed in missing if needed is not None for at in at_rank.get(rank, ()) if _before(at, needed)]

@@ -62,7 +62,9 @@ def _trading(facts: Facts) -> frozenset[str]:
     """The axes over which ranks exchange rows of which each has its own."""
     plan = facts.plan
     groups = [
-        operator.group for segment in plan.segments.values() for operator in segment.operators
+        operator.group
+        for segment in plan.segments.values()
+        for operator in segment.operators
         if isinstance(operator, Communicate) and operator.kind is Collective.ALL_TO_ALL
     ]
     inputs = [tensor.placements or {} for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
@@ -80,7 +82,8 @@ def _in_program(facts: Facts, program: Program, trading: frozenset[str]) -> Iter
     for weight, own in reduced.items():
         for axis in sorted(split[weight] & trading - own.axes):
             others = {
-                other: there for other, there in reduced.items()
+                other: there
+                for other, there in reduced.items()
                 if not split[other] and there.axes == own.axes | {axis} and there.divisor is not None
             }
             if own.divisor is None or not others or any(there.divisor == own.divisor for there in others.values()):
@@ -113,10 +116,7 @@ def _reduced(facts: Facts, program: Program) -> dict[str, _Reduced]:
                 chains[output] = after
                 if output in owners:
                     found[owners[output]] = after
-    return {
-        weight: each for weight, each in found.items()
-        if weight in facts.plan.tensors and (each.axes or weight in updated)
-    }
+    return {weight: each for weight, each in found.items() if weight in facts.plan.tensors and (each.axes or weight in updated)}
 
 
 def _after(facts: Facts, operator: Communicate | Compute, before: _Reduced, where: tuple[str, int]) -> _Reduced:

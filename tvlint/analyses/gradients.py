@@ -38,8 +38,10 @@ def early(plan: Plan) -> Iterator[Early]:
     produced: dict[str, list[tuple[int, str]]] = {}
     for name, segment in plan.segments.items():
         produced[name] = [
-            (index, owners[gradient]) for index, operator in enumerate(segment.operators)
-            for gradient in writes(operator) if gradient in owners
+            (index, owners[gradient])
+            for index, operator in enumerate(segment.operators)
+            for gradient in writes(operator)
+            if gradient in owners
         ]
     using: dict[str, list[tuple[int, ReduceGradients | Update]]] = {}
     for name, segment in plan.segments.items():

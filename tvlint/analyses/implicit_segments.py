@@ -106,9 +106,7 @@ def implicit_segments(
         yield _cut(phase, operators[start:], everywhere, micro_batch)
 
 
-def _phase(
-    operator: Operator, phase: Phase, within: Phase, everywhere: Collection[str], accumulated: Collection[str]
-) -> Phase:
+def _phase(operator: Operator, phase: Phase, within: Phase, everywhere: Collection[str], accumulated: Collection[str]) -> Phase:
     if isinstance(operator, Backward):
         return Phase.BACKWARD
     if isinstance(operator, ReduceGradients):

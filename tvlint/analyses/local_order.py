@@ -39,7 +39,8 @@ def hazards(plan: Plan) -> Iterator[Hazard]:
     """The hazards of all programs; the same place is named once, with the ranks of every program that has it."""
     merged: dict[tuple[str, str, int, str, tuple[str, int] | None], set[int]] = {}
     asynchronous = frozenset(
-        name for name, segment in plan.segments.items()
+        name
+        for name, segment in plan.segments.items()
         if any(isinstance(operator, Wait) or handle_of(operator) for operator in segment.operators)
     )
     for program in plan.programs if asynchronous else ():
@@ -100,8 +101,9 @@ class _Walk:
                 before = self._reissued(handle, operator, segment, number, step, index)
                 if before is not None:
                     yield self._hazard("reissued", segment.name, index, handle, before)
-                issue = _Issue(segment.name, index, number, step.micro_batch, handle, read | written, frozenset(read),
-                               frozenset(written))
+                issue = _Issue(
+                    segment.name, index, number, step.micro_batch, handle, read | written, frozenset(read), frozenset(written)
+                )
                 self.open.setdefault(handle, []).append(issue)
                 for key in written:
                     self.writing[key] = issue
@@ -126,9 +128,7 @@ class _Walk:
                 return issue
         return None
 
-    def _collisions(
-        self, read: dict[object, str], written: dict[object, str], segment: str, index: int
-    ) -> Iterator[Hazard]:
+    def _collisions(self, read: dict[object, str], written: dict[object, str], segment: str, index: int) -> Iterator[Hazard]:
         if not self.open:
             return
         for key, name in read.items():

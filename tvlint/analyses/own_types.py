@@ -72,8 +72,12 @@ def _with_types_of(plan: Plan, number: int, own: Mapping[str, Tensor]) -> Plan:
     program = plan.programs[number]
     mark = where(program.ranks, plan.mesh)
     run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
-    made = {name for segment in run for operator in plan.segments[segment].operators
-            for name in (*writes(operator), *(reads(operator) if isinstance(operator, Backward) else ()))}
+    made = {
+        name
+        for segment in run
+        for operator in plan.segments[segment].operators
+        for name in (*writes(operator), *(reads(operator) if isinstance(operator, Backward) else ()))
+    }
     outer = {name for step in program.steps for name in (*(step.inputs or ()), *(step.outputs or ()))}
     names = {name: _marked(name, mark, plan.tensors) for name in sorted(made | outer | own.keys())}
     operators = [_renamed(operator, names, {}) for segment in run for operator in plan.segments[segment].operators]

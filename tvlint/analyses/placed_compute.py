@@ -78,8 +78,12 @@ def gradient_form(bound: Bound, operand: int, present: Sequence[int]) -> Form:
     if own is not None:
         linear += [frozenset({count + other for other in group}) for group in bound.linear if operand not in group]
     shape_only = frozenset(count + other for other in range(len(bound.operands)) if other not in needs)
-    relevant = {name for position, group in enumerate((*gradients, *bound.operands)) for name in group
-                if position not in shape_only or position == count + operand}
+    relevant = {
+        name
+        for position, group in enumerate((*gradients, *bound.operands))
+        for name in group
+        if position not in shape_only or position == count + operand
+    }
     return Form(
         (*gradients, *bound.operands),
         names,
@@ -178,9 +182,7 @@ def _split(form: Form, operands: Sequence[On]) -> tuple[dict[str, tuple[Shard, i
     return split, None
 
 
-def _partial(
-    form: Form, operands: Sequence[On], partial: Sequence[int], split: dict[str, tuple[Shard, int]]
-) -> Wrong | None:
+def _partial(form: Form, operands: Sequence[On], partial: Sequence[int], split: dict[str, tuple[Shard, int]]) -> Wrong | None:
     """What is wrong with the use of partial operands, if anything."""
     first = partial[0]
     kinds = {placement.reduce for placement in (operands[at] for at in partial) if isinstance(placement, Partial)}

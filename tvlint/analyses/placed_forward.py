@@ -117,9 +117,13 @@ def _unbound(walk: Walk, operator: Compute) -> None:
     for axis, (rule, name) in wrong.items():
         walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1], "values" if operator.inputs[2:3] == (name,) else "")
     given = [walk.value(name).on for name in operator.inputs if isinstance(name, str)]
-    known = greatest(operator, given, walk.axes) or unpacked(operator, given, walk.axes) or looked_up(
-        operator, given, walk.axes, len(walk.shape(str(first)) or ())
-    ) or attended(operator, given, [axis for axis in walk.axes if axis not in wrong]) or channelwise(walk, operator)
+    known = (
+        greatest(operator, given, walk.axes)
+        or unpacked(operator, given, walk.axes)
+        or looked_up(operator, given, walk.axes, len(walk.shape(str(first)) or ()))
+        or attended(operator, given, [axis for axis in walk.axes if axis not in wrong])
+        or channelwise(walk, operator)
+    )
     for position, name in enumerate(operator.outputs):
         whole = position == 0 or is_split(operator)
         walk.store(name, dict(known) if whole else {}, dict.fromkeys(known, walk.where))
@@ -218,8 +222,12 @@ def _adds_once(walk: Walk, axis: str, added: str, output: str) -> bool:
         if number is None:
             return False
         steps = {step.segment for step in walk.plan.programs[number].steps if step.segment in walk.plan.segments}
-        makers = [operator for name in steps for operator in walk.plan.segments[name].operators
-                  if isinstance(operator, Compute) and output in operator.outputs]
+        makers = [
+            operator
+            for name in steps
+            for operator in walk.plan.segments[name].operators
+            if isinstance(operator, Compute) and output in operator.outputs
+        ]
         adding += any(added in operator.inputs for operator in makers)
     return adding == 1
 
@@ -265,8 +273,11 @@ def _own_batches(walk: Walk, axis: str, operator: str, name: str, other: str) ->
     """Whether a product is of two shards of data: every rank computes on its own batch, wherever that dimension went."""
     if not operator.endswith(("matmul", "einsum")):
         return False
-    weights = [operator for operator in (name, other) if (tensor := walk.plan.tensors.get(operator)) is not None
-               and tensor.role in (Role.WEIGHT, Role.STATE)]
+    weights = [
+        operator
+        for operator in (name, other)
+        if (tensor := walk.plan.tensors.get(operator)) is not None and tensor.role in (Role.WEIGHT, Role.STATE)
+    ]
     return not weights and _are_blocks(walk, axis, name, other)
 
 

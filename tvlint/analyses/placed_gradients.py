@@ -137,8 +137,11 @@ def _left_over(walk: Walk) -> None:
 
 def invariant_tensors(plan: Plan) -> tuple[str, ...]:
     """The tensors that are declared invariant over some axis."""
-    return tuple(name for name, tensor in plan.tensors.items()
-                 if any(isinstance(placement, Invariant) for placement in (tensor.placements or {}).values()))
+    return tuple(
+        name
+        for name, tensor in plan.tensors.items()
+        if any(isinstance(placement, Invariant) for placement in (tensor.placements or {}).values())
+    )
 
 
 def _invariants(walk: Walk) -> None:

@@ -97,9 +97,7 @@ class Walk:
             return tensor.whole
         return whole_shape(self.plan.mesh, shape, placements)
 
-    def say(
-        self, rule: str, name: str, axis: str, operator: str = "", other: str = "", has: str = "", wants: str = ""
-    ) -> None:
+    def say(self, rule: str, name: str, axis: str, operator: str = "", other: str = "", has: str = "", wants: str = "") -> None:
         """Notes that `rule` is broken at the present operator."""
         value = self.value(name)
         made = value.origin.get(axis) or self.producer.get(name)

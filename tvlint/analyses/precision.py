@@ -75,8 +75,11 @@ def quantised_from(segment: Segment) -> dict[str, str]:
     return {
         operator.outputs[0]: str(operator.inputs[0])
         for operator in segment.operators
-        if isinstance(operator, Compute) and operator.outputs and names_quantisation(operator.op)
-        and operator.inputs and not isinstance(operator.inputs[0], Literal)
+        if isinstance(operator, Compute)
+        and operator.outputs
+        and names_quantisation(operator.op)
+        and operator.inputs
+        and not isinstance(operator.inputs[0], Literal)
     }
 
 

@@ -74,9 +74,7 @@ def _rank(facts: ScheduleFacts, fault: Fault) -> int | None:
     return fault.steps[0].rank if fault.steps else facts.placement.rank(fault.stage, fault.micro_batch)
 
 
-def each(
-    rule: str, severity: Severity, steps: Iterable[Step], say: Callable[[Step, str], str], help: str
-) -> Iterator[Finding]:
+def each(rule: str, severity: Severity, steps: Iterable[Step], say: Callable[[Step, str], str], help: str) -> Iterator[Finding]:
     """One finding for the steps of each rank, pipeline stage and kind; `say(first, more)` is the sentence."""
     alike: dict[tuple[int, int, str], list[Step]] = {}
     for step in steps:

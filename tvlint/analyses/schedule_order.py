@@ -146,9 +146,7 @@ class _Run:
         return self.computed > before
 
 
-def _runs(
-    steps: Iterable[Step], computes: Mapping[tuple[ActionKind, int, int], Step], messages: Messages
-) -> dict[int, _Run]:
+def _runs(steps: Iterable[Step], computes: Mapping[tuple[ActionKind, int, int], Step], messages: Messages) -> dict[int, _Run]:
     runs: dict[int, _Run] = {}
     order: dict[tuple[int, int], int] = {}
     for step in steps:

@@ -105,8 +105,10 @@ def target_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] |
 def flat_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The shape that `flatten` gives."""
     given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
-    start, end = (operator.attributes.get(key, given[at] if len(given) > at else usual_value)
-                  for at, (key, usual_value) in enumerate((("start_dim", 0), ("end_dim", -1))))
+    start, end = (
+        operator.attributes.get(key, given[at] if len(given) > at else usual_value)
+        for at, (key, usual_value) in enumerate((("start_dim", 0), ("end_dim", -1)))
+    )
     rank = len(shape)
     if not isinstance(start, int) or not isinstance(end, int) or not (-rank <= start < rank and -rank <= end < rank):
         return None

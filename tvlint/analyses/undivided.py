@@ -31,7 +31,8 @@ def remainders(plan: Plan) -> Iterator[Remainder]:
     for tensor in placed:
         shapes[tensor.logical or tensor.name].add(tensor.shape)
     found = [
-        (tensor, what) for tensor in placed
+        (tensor, what)
+        for tensor in placed
         if len(shapes[tensor.logical or tensor.name]) == 1 and (what := _undivided(plan, tensor)) is not None
     ]
     if not found:

@@ -18,9 +18,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
-    return (
-        f"{defect.operator} sends the root's part of `{defect.name}`, a partial value over `{defect.axis}`, to all ranks"
-    )
+    return f"{defect.operator} sends the root's part of `{defect.name}`, a partial value over `{defect.axis}`, to all ranks"
 
 
 def _help(defect: Defect) -> str:

@@ -15,8 +15,10 @@ def check(facts: Facts) -> Iterator[Finding]:
     """Reads of what another stream produces, and writes to what another stream reads, without an event between them."""
     for found in crossings(facts.plan):
         own, origin = found.stream or "main", found.origin or "main"
-        done = f"is overwritten on stream `{own}` while stream `{origin}` may still read it" if found.overwrites else (
-            f"is read on stream `{own}`, but stream `{origin}` may still be producing it"
+        done = (
+            f"is overwritten on stream `{own}` while stream `{origin}` may still read it"
+            if found.overwrites
+            else (f"is read on stream `{own}`, but stream `{origin}` may still be producing it")
         )
         yield Finding(
             "cross-stream-access",

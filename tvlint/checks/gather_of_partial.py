@@ -18,9 +18,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
-    return (
-        f"{defect.operator} puts the partial values `{defect.name}` of `{defect.axis}` side by side; they are to be added"
-    )
+    return f"{defect.operator} puts the partial values `{defect.name}` of `{defect.axis}` side by side; they are to be added"
 
 
 def _help(defect: Defect) -> str:

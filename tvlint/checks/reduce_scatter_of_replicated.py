@@ -18,9 +18,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
-    return (
-        f"{defect.operator} sums `{defect.name}` over `{defect.axis}`, where every rank holds the complete value already"
-    )
+    return f"{defect.operator} sums `{defect.name}` over `{defect.axis}`, where every rank holds the complete value already"
 
 
 def _help(_: Defect) -> str:

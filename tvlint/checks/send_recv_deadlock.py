@@ -18,8 +18,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "send-recv-deadlock",
             SEVERITY,
-            "ranks wait for each other: " + "; ".join(_waits(facts, call, cycle[(at + 1) % len(cycle)])
-                                                   for at, call in enumerate(cycle[:8])),
+            "ranks wait for each other: "
+            + "; ".join(_waits(facts, call, cycle[(at + 1) % len(cycle)]) for at, call in enumerate(cycle[:8])),
             location_of(facts, cycle[0]),
             "reorder the operations, or issue them together (`batch_isend_irecv`)",
             tuple(Related(f"rank {call.rank} stands here", location_of(facts, call)) for call in cycle[1:8]),

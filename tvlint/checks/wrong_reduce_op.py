@@ -30,9 +30,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _message(defect: Defect) -> str:
-    return (
-        f"{defect.operator} takes the {defect.other} of `{defect.name}` over `{defect.axis}`, but it is {defect.has} there"
-    )
+    return f"{defect.operator} takes the {defect.other} of `{defect.name}` over `{defect.axis}`, but it is {defect.has} there"
 
 
 def _help(_: Defect) -> str:

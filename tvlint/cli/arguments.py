@@ -118,6 +118,7 @@ def _command(commands: Any, name: str, module: str, summary: str, examples: str 
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+
     def run(options: argparse.Namespace) -> int:
         code: int = import_module(f"tvlint.cli.{module}").run(options)
         return code
@@ -248,7 +249,5 @@ def _rules(commands: Any) -> None:
 
 def _config(commands: Any) -> None:
     parser = _command(commands, "config", "config", "verify the project file", "  tvlint config verify")
-    parser.add_argument(
-        "action", choices=("verify",), metavar="verify", help="`verify` reads it and names every mistake in it"
-    )
+    parser.add_argument("action", choices=("verify",), metavar="verify", help="`verify` reads it and names every mistake in it")
     reporting(parser)

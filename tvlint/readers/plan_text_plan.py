@@ -96,8 +96,11 @@ def _set_apart(draft: Draft, sections: list[Section], operators: dict[int, list[
         if other is None or (other.shape, other.dtype) == (tensor.shape, tensor.dtype):
             continue
         running = [program for program in draft.programs if program is section or _runs(program, section)]
-        if not running or any(maker is not section and (maker is program or _runs(program, maker))
-                              for program in running for maker in makers[name]):
+        if not running or any(
+            maker is not section and (maker is program or _runs(program, maker))
+            for program in running
+            for maker in makers[name]
+        ):
             continue
         for program in running:
             program.own.setdefault(name, tensor)
@@ -142,9 +145,7 @@ def _near(draft: Draft, section: Section) -> list[Section]:
     return [section, *(draft.segments[name] for name in names if name in draft.segments)]
 
 
-def _backward(
-    item: PendingBackward, near: list[Section], everywhere: dict[str, list[Compute]], draft: Draft
-) -> Backward:
+def _backward(item: PendingBackward, near: list[Section], everywhere: dict[str, list[Compute]], draft: Draft) -> Backward:
     forward = item.found
     for section in near:
         forward = forward or section.scope.computes.get(item.of)
@@ -200,8 +201,12 @@ def _link(draft: Draft, tensors: dict[str, Tensor]) -> None:
             tensors[name] = replace(known, gradient=gradient)
     everything = [item for section in (*draft.segments.values(), *draft.programs) for item in section.items]
     owned = {gradient for gradients in undecided.values() for gradient in gradients}
-    further = {name for item in everything if isinstance(item, Compute | Communicate) and owned.intersection(item.outputs)
-               for name in reads(item)}
+    further = {
+        name
+        for item in everything
+        if isinstance(item, Compute | Communicate) and owned.intersection(item.outputs)
+        for name in reads(item)
+    }
     for name, gradients in undecided.items():
         known = tensors.get(name)
         last_ones = [gradient for gradient in gradients if gradient not in further] or gradients[-1:]

@@ -25,7 +25,8 @@ from typing import Any, TypeVar
 
 from ladder import PAIRS
 
-from tvlint.ir.plan import Backward, Communicate, Compute, Plan, Receive, Segment, Send
+from tvlint.ir.operators import Backward, Communicate, Compute, Receive, Send
+from tvlint.ir.plan import Plan, Segment
 
 T = TypeVar("T")
 

@@ -14,19 +14,8 @@ from dataclasses import replace
 from tests.plan_findings import findings_of_plan
 from tests.test_scenarios import SCENARIOS
 from tvlint.findings import Severity
-from tvlint.ir.plan import (
-    Collective,
-    Communicate,
-    Compute,
-    Group,
-    Operator,
-    Plan,
-    Receive,
-    ReduceGradients,
-    Segment,
-    Send,
-    Wait,
-)
+from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send, Wait
+from tvlint.ir.plan import Plan, Segment
 from tvlint.readers import plan_text
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.operator_case import Case, F, N, normal, sig
-from tvlint.ir.plan import Literal
+from tvlint.ir.operators import Literal
 
 
 def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.more_operator_cases import FLAGS, MORE_CASES
 from tests.operator_case import Case, F, N, normal, sig
-from tvlint.ir.plan import Literal
+from tvlint.ir.operators import Literal
 
 
 def softmax(x: Any, axis: int) -> Any:

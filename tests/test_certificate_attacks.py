@@ -13,7 +13,8 @@ from tvlint.certificate.operators import World as CheckedWorld
 from tvlint.certificate.sums import moved, total
 from tvlint.certificate.tables import Rejected, Tables
 from tvlint.findings import Outcome
-from tvlint.ir.plan import Plan, ReduceGradients, Replication
+from tvlint.ir.operators import ReduceGradients
+from tvlint.ir.plan import Plan, Replication
 from tvlint.proof.pending import Pending
 from tvlint.proof.prove import prove
 from tvlint.proof.relation import Leaf, Values

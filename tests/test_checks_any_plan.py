@@ -11,7 +11,8 @@ import pytest
 from tests.correct_programs import PROGRAMS
 from tests.plan_findings import findings_of_plan
 from tvlint.analyses.operands import reads
-from tvlint.ir.plan import Collective, Communicate, Group, Operator, Peer, Plan, Program, Receive, Send, Step
+from tvlint.ir.operators import Collective, Communicate, Group, Operator, Peer, Receive, Send
+from tvlint.ir.plan import Plan, Program, Step
 from tvlint.readers import plan_text
 
 _VALUES: dict[str, list[Any]] = {

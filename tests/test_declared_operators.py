@@ -10,7 +10,7 @@ import pytest
 from shared import ROOT
 
 from tvlint.findings import Outcome
-from tvlint.ir.plan import Literal
+from tvlint.ir.operators import Literal
 from tvlint.ops.declared import Declared
 from tvlint.ops.spec import Call, UnsupportedError
 from tvlint.ops.table import meant, spec_of

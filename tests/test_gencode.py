@@ -10,18 +10,8 @@ import pytest
 from shared import ROOT, SHARED, needs_shared
 
 from tvlint.findings import Outcome, Report, Severity
-from tvlint.ir.plan import (
-    Backward,
-    Collective,
-    Communicate,
-    Compute,
-    Group,
-    Operator,
-    Phase,
-    Plan,
-    ReduceGradients,
-    Role,
-)
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Operator, ReduceGradients
+from tvlint.ir.plan import Phase, Plan, Role
 from tvlint.proof.prove import prove
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode import opened, read_folder, reference_of_folder

@@ -9,7 +9,8 @@ import pytest
 from shared import ROOT
 
 from tvlint.findings import Outcome, Report, Severity
-from tvlint.ir.plan import Communicate, Compute, Plan, Role, Tensor
+from tvlint.ir.operators import Communicate, Compute
+from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode import opened, read_folder
 from tvlint.readers.nnscaler_records import Work

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tvlint.findings import Outcome
-from tvlint.ir.plan import Group, Phase, Plan, ReduceGradients, Replication, Segment
+from tvlint.ir.operators import Group, ReduceGradients
+from tvlint.ir.plan import Phase, Plan, Replication, Segment
 from tvlint.proof.prove import prove
 from tvlint.readers.gencode_loop import loss_is_mean, with_loop
 from tvlint.run.reading import read_plan

@@ -22,7 +22,7 @@ from nnscaler_pickles import (
 )
 
 from tvlint.findings import Problem
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Backward,
     Collective,
     Communicate,
@@ -31,13 +31,11 @@ from tvlint.ir.plan import (
     Literal,
     Operator,
     Peer,
-    Phase,
-    Plan,
     Receive,
     ReduceGradients,
-    Role,
     Send,
 )
+from tvlint.ir.plan import Phase, Plan, Role
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler_pickle import is_nnscaler_plan, read
 

@@ -9,19 +9,8 @@ from typing import Any
 import pytest
 from shared import SHARED, needs_shared
 
-from tvlint.ir.plan import (
-    Backward,
-    Collective,
-    Communicate,
-    Compute,
-    Literal,
-    Operator,
-    Plan,
-    Receive,
-    Role,
-    Segment,
-    Send,
-)
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Receive, Send
+from tvlint.ir.plan import Plan, Role, Segment
 from tvlint.readers.nnscaler_pickle import read
 
 PLANS = (SHARED or Path("absent")) / "plans"

@@ -11,7 +11,7 @@ import pytest
 from shared import SHARED, needs_shared
 
 from tvlint.findings import Finding
-from tvlint.ir.plan import Compute
+from tvlint.ir.operators import Compute
 from tvlint.readers.read import read
 from tvlint.readers.traced_graph import read_graph
 from tvlint.rulebook.evaluate import evaluate

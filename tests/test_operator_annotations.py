@@ -12,7 +12,7 @@ import pytest
 from tests.more_operator_cases import FLAGS
 from tests.operator_cases import CASES, Case, operands_of
 from tests.registered_operators import REPRESENTATIVES
-from tvlint.ir.plan import Literal
+from tvlint.ir.operators import Literal
 from tvlint.ops.derivatives import gradient
 from tvlint.ops.field import Floats
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.operator_cases import CASES, Case, operands_of
-from tvlint.ir.plan import Literal
+from tvlint.ir.operators import Literal
 from tvlint.ops.derivatives import gradient
 from tvlint.ops.field import Floats, Residues
 from tvlint.ops.registered import SPECS as REGISTERED

@@ -18,8 +18,9 @@ from tests.test_oracle_further import CASES as FURTHER_CASES
 from tests.test_prove_attention import plans
 from tvlint.findings import Outcome
 from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.operators import Communicate, Group, Peer, Send
 from tvlint.ir.placement import Placement, Shard
-from tvlint.ir.plan import Communicate, Group, Peer, Plan, Program, Role, Send, Tensor
+from tvlint.ir.plan import Plan, Program, Role, Tensor
 from tvlint.proof.prove import prove
 
 NUMBERS = np.random.default_rng(5)

@@ -16,7 +16,8 @@ from plan_equality import assert_same_plan
 from test_plan_round_trip import EVERYTHING
 
 from tvlint.findings import Problem
-from tvlint.ir.plan import Backward, Compute, Literal, Replication, Step
+from tvlint.ir.operators import Backward, Compute, Literal
+from tvlint.ir.plan import Replication, Step
 from tvlint.readers import plan_json, plan_text
 from tvlint.readers.document import ReadError
 from tvlint.readers.plan_json_form import FormError, form

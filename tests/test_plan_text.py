@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Backward,
     Collective,
     Communicate,
@@ -17,18 +16,12 @@ from tvlint.ir.plan import (
     Group,
     Literal,
     Peer,
-    Phase,
-    Plan,
-    Program,
     Receive,
     ReduceGradients,
-    Replication,
-    Role,
-    Segment,
     Send,
-    Step,
-    Tensor,
 )
+from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
+from tvlint.ir.plan import Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
 from tvlint.readers import plan_text
 from tvlint.readers.document import ReadError
 from tvlint.reporters.plan_text import write

@@ -8,7 +8,8 @@ import pytest
 
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
-from tvlint.ir.plan import Communicate, Group, Plan
+from tvlint.ir.operators import Communicate, Group
+from tvlint.ir.plan import Plan
 from tvlint.proof.prove import prove
 from tvlint.readers.plan_text import read
 

@@ -13,21 +13,9 @@ from oracle.mutate import mutants
 from tests.test_prove_attacks import changed
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.mesh import Mesh
+from tvlint.ir.operators import Communicate, Group, Operator, Peer, Receive, ReduceGradients, Send
 from tvlint.ir.placement import Partial, Replicate, Shard
-from tvlint.ir.plan import (
-    Communicate,
-    Group,
-    Operator,
-    Peer,
-    Plan,
-    Program,
-    Receive,
-    ReduceGradients,
-    Replication,
-    Role,
-    Send,
-    Tensor,
-)
+from tvlint.ir.plan import Plan, Program, Replication, Role, Tensor
 from tvlint.proof import prove as prove_module
 from tvlint.proof.derive import derive
 from tvlint.proof.fold import folded

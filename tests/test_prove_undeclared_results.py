@@ -11,7 +11,7 @@ from tests.certificates import certified, objection
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
-from tvlint.ir.plan import Compute
+from tvlint.ir.operators import Compute
 from tvlint.proof.prove import prove
 
 PAIR = random_pair(15)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvlint.ir.plan import Collective, Communicate, Compute, Group, Literal
+from tvlint.ir.operators import Collective, Communicate, Compute, Group, Literal
 from tvlint.ops.shaping import AS_WIDE
 from tvlint.readers.gencode_shapes import Kind, results
 from tvlint.readers.wide_batch import makers, widened, widened_in_place

@@ -9,7 +9,8 @@ import numpy as np
 from oracle.functions import FailureError, UndefinedError
 from oracle.interpret import DeadlockError
 from oracle.step import TOLERANCE, Result, run
-from tvlint.ir.plan import Compute, Plan, Role
+from tvlint.ir.operators import Compute
+from tvlint.ir.plan import Plan, Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,25 +9,8 @@ from random import Random
 from oracle.models import Layer, embedding, head, llama_layer, mlp_layer, moe_layer
 from oracle.trace import Trace
 from tvlint.ir.mesh import Axis, Mesh
-from tvlint.ir.plan import (
-    Collective,
-    Communicate,
-    Compute,
-    Group,
-    Operator,
-    Peer,
-    Phase,
-    Plan,
-    Program,
-    Receive,
-    ReduceGradients,
-    Replication,
-    Role,
-    Segment,
-    Send,
-    Step,
-    Tensor,
-)
+from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operator, Peer, Receive, ReduceGradients, Send
+from tvlint.ir.plan import Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
 
 WORDS, LENGTH = 8, 4
 

@@ -13,7 +13,7 @@ import numpy as np
 from oracle.functions import Array, FailureError, forward, rounded
 from oracle.gradients import backward
 from oracle.pieces import box_of, combine, cut, exchange, logical_array, start_value
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Backward,
     Collective,
     Communicate,
@@ -22,16 +22,12 @@ from tvlint.ir.plan import (
     Literal,
     Operator,
     Peer,
-    Phase,
-    Plan,
     Receive,
     ReduceGradients,
-    Role,
-    Segment,
     Send,
-    Step,
     Wait,
 )
+from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 
 FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 TO_ROOT = (Collective.REDUCE, Collective.GATHER)

@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeAlias
 
 from oracle.trace import Trace
-from tvlint.ir.plan import Collective
+from tvlint.ir.operators import Collective
 
 ACTIVATIONS = ("torch.relu", "torch.nn.functional.silu", "torch.nn.functional.gelu", "torch.tanh", "torch.sigmoid", "torch.exp")
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvlint.ir.plan import (
-    Operator,
-    Plan,
-    Segment,
-)
+from tvlint.ir.operators import Operator
+from tvlint.ir.plan import Plan, Segment
 
 
 @dataclass(frozen=True, slots=True)

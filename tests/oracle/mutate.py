@@ -8,7 +8,7 @@ from typing import Any
 
 from oracle.mutant import Mutant, alike, with_operators
 from oracle.mutate_schedule import of_interface, of_order, of_plan, of_steps, of_tensors
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Backward,
     Collective,
     Communicate,
@@ -17,13 +17,11 @@ from tvlint.ir.plan import (
     Literal,
     Operator,
     Peer,
-    Phase,
-    Plan,
     Receive,
     ReduceGradients,
-    Segment,
     Send,
 )
+from tvlint.ir.plan import Phase, Plan, Segment
 
 SIGNATURES = {
     "torch.add": "torch.sub",

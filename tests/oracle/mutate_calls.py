@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from oracle.mutant import Mutant, with_operators
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Group, Literal, Operator, Plan, ReduceGradients
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, Operator, ReduceGradients
+from tvlint.ir.plan import Plan
 
 ALIKE = (
     ("mse_loss", "l1_loss", "smooth_l1_loss"),

@@ -9,8 +9,9 @@ from functools import reduce
 import numpy as np
 
 from oracle.functions import Array, FailureError, rounded
+from tvlint.ir.operators import Collective, Communicate
 from tvlint.ir.placement import Partial, Shard
-from tvlint.ir.plan import Box, Collective, Communicate, Plan, Tensor
+from tvlint.ir.plan import Box, Plan, Tensor
 
 
 def is_integer(dtype: str) -> bool:

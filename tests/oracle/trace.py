@@ -5,19 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tvlint.ir.plan import (
-    Backward,
-    Box,
-    Collective,
-    Communicate,
-    Compute,
-    Group,
-    Literal,
-    Operand,
-    Operator,
-    Role,
-    Tensor,
-)
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, Operand, Operator
+from tvlint.ir.plan import Box, Role, Tensor
 
 OPPOSITE = {
     Collective.ALL_GATHER: Collective.CHUNK,

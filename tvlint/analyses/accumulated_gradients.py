@@ -10,21 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from tvlint.ir.plan import (
-    Await,
-    Collective,
-    Communicate,
-    Operator,
-    Phase,
-    Plan,
-    Record,
-    ReduceGradients,
-    Role,
-    Segment,
-    Step,
-    Update,
-    Wait,
-)
+from tvlint.ir.operators import Await, Collective, Communicate, Operator, Record, ReduceGradients, Update, Wait
+from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 
 _ENDS = ReduceGradients | Update | Wait | Record | Await
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvlint.analyses.calls import Call, Meeting, Traffic
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.own_types import shared_name
-from tvlint.ir.plan import Collective, Communicate, ReduceGradients
+from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 
 _MOST_COMPARED = 4096
 """Of more collectives it is not asked whether tensors were exchanged between groups; exporters do not do that."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tvlint.ir.plan import Compute
+from tvlint.ir.operators import Compute
 
 
 def is_attention(operator: Compute) -> bool:

@@ -7,7 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tvlint.analyses.fold import Fold
-from tvlint.ir.plan import Await, Collective, Communicate, Operator, Plan, Receive, Record, ReduceGradients, Send, Wait
+from tvlint.ir.operators import Await, Collective, Communicate, Operator, Receive, Record, ReduceGradients, Send, Wait
+from tvlint.ir.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)

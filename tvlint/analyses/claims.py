@@ -14,7 +14,8 @@ from tvlint.analyses.calls import Call
 from tvlint.analyses.differences import difference
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import Defect
-from tvlint.ir.plan import Box, Collective, Communicate, Compute, Role, Tensor
+from tvlint.ir.operators import Collective, Communicate, Compute
+from tvlint.ir.plan import Box, Role, Tensor
 from tvlint.ir.ranks import describe
 from tvlint.ops.spec import Family
 from tvlint.ops.table import spec_of

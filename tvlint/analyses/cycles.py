@@ -6,7 +6,7 @@ from tvlint.analyses.calls import Call
 from tvlint.analyses.execution import Standstill
 from tvlint.analyses.facts import Facts
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Communicate, Receive, ReduceGradients, Send, Wait
+from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Wait
 
 
 def cycles_with_messages(found: Standstill) -> list[tuple[Call, ...]]:

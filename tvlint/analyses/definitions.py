@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import reads, writes
-from tvlint.ir.plan import Backward, Phase, Plan, Program, Role, Segment, Send
+from tvlint.ir.operators import Backward, Send
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 
 _GIVEN = (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT)
 

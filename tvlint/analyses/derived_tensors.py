@@ -9,7 +9,8 @@ from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.implicit_segments import reads, writes
 from tvlint.analyses.spelling import biased, flat_shape, target_shape, usual
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, Operator, Role, Tensor
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator
+from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.spec import ONE, Bound, Call, Family, UnsupportedError
 from tvlint.ops.table import spec_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.ir.plan import Compute, Literal
+from tvlint.ir.operators import Compute, Literal
 
 
 def difference(first: Compute, second: Compute) -> str:

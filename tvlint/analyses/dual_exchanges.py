@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.operands import reads, writes
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Operator, Program, Receive, Role
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator, Receive
+from tvlint.ir.plan import Program, Role
 
 Where = tuple[str, int]
 

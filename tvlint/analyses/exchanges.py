@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.operands import writes
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, Program, Role, Tensor
+from tvlint.ir.plan import Program, Role, Tensor
 from tvlint.ops.table import spec_of
 
 Exchange = tuple[object, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tvlint.analyses.calls import Call, Meeting, Traffic
 from tvlint.analyses.operands import stream_of
-from tvlint.ir.plan import Await, Communicate, Receive, Record, ReduceGradients, Send, Wait
+from tvlint.ir.operators import Await, Communicate, Receive, Record, ReduceGradients, Send, Wait
 
 
 @dataclass(slots=True, eq=False)

@@ -17,8 +17,9 @@ from tvlint.analyses.final_gradients import axes_apart
 from tvlint.analyses.gradients import weight_gradients
 from tvlint.analyses.operands import reads, writes
 from tvlint.analyses.updates import updated_weights
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, ReduceGradients
 from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Group, Literal, Program, ReduceGradients, Role
+from tvlint.ir.plan import Program, Role
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 _AVERAGES = ("avg", "mean")

@@ -11,7 +11,8 @@ from tvlint.analyses.execution import Standstill, standstill
 from tvlint.analyses.fold import Fold
 from tvlint.analyses.local_order import Hazard, hazards
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Operator, Plan
+from tvlint.ir.operators import Operator
+from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
 
 Derived = TypeVar("Derived")

@@ -13,7 +13,8 @@ from tvlint.analyses.gradients import weight_gradients
 from tvlint.analyses.operands import reads
 from tvlint.analyses.placed_axes import DATA_AXES
 from tvlint.analyses.updates import updated_weights
-from tvlint.ir.plan import Collective, Communicate, Group, Phase, Plan, ReduceGradients
+from tvlint.ir.operators import Collective, Communicate, Group, ReduceGradients
+from tvlint.ir.plan import Phase, Plan
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 

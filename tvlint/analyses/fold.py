@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from math import prod
 
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.plan import Communicate, Group, Operator, Peer, Plan, Receive, ReduceGradients, Send
+from tvlint.ir.operators import Communicate, Group, Operator, Peer, Receive, ReduceGradients, Send
+from tvlint.ir.plan import Plan
 
 _LARGEST_GROUP = 1 << 20
 _LONGEST_AXIS = 4096

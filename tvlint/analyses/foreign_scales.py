@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tvlint.analyses.operands import writes
 from tvlint.analyses.precision import is_peak, names_quantisation
-from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Plan, Program
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
+from tvlint.ir.plan import Plan, Program
 
 _JOINS = (Collective.ALL_GATHER, Collective.GATHER, Collective.ALL_TO_ALL)
 _REDUCES = (Collective.ALL_REDUCE, Collective.REDUCE)

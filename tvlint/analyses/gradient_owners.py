@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import reads, writes
-from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator, Plan, Role
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
+from tvlint.ir.plan import Plan, Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.operands import overwritten, reads, writes
-from tvlint.ir.plan import Backward, Communicate, Compute, Group, Plan, Program, ReduceGradients, Role, Send, Update
+from tvlint.ir.operators import Backward, Communicate, Compute, Group, ReduceGradients, Send, Update
+from tvlint.ir.plan import Plan, Program, Role
 
 
 @dataclass(frozen=True, slots=True)

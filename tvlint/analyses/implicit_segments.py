@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tvlint.analyses.accumulated_gradients import replaces_gradients
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Await,
     Backward,
     Communicate,
     Compute,
     Literal,
     Operator,
-    Phase,
     Receive,
     Record,
     ReduceGradients,
@@ -21,6 +20,7 @@ from tvlint.ir.plan import (
     Update,
     Wait,
 )
+from tvlint.ir.plan import Phase
 
 
 @dataclass(frozen=True, slots=True)

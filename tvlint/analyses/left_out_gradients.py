@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tvlint.ir.plan import Backward, Phase, Plan, Program, Role
+from tvlint.ir.operators import Backward
+from tvlint.ir.plan import Phase, Plan, Program, Role
 
 
 @dataclass(frozen=True, slots=True)

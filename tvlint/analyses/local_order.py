@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import handle_of, overwritten, uses, writes
-from tvlint.ir.plan import Communicate, Operator, Plan, Program, ReduceGradients, Role, Segment, Step, Update, Wait
+from tvlint.ir.operators import Communicate, Operator, ReduceGradients, Update, Wait
+from tvlint.ir.plan import Plan, Program, Role, Segment, Step
 
 
 @dataclass(frozen=True, slots=True)

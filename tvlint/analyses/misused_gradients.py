@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.placed_walk import gradient_owners
-from tvlint.ir.plan import Backward, Literal, Plan, Role
+from tvlint.ir.operators import Backward, Literal
+from tvlint.ir.plan import Plan, Role
 from tvlint.ops.table import spec_of
 
 

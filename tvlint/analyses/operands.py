@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator, Receive, ReduceGradients, Send
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive, ReduceGradients, Send
 
 
 def reads(operator: Operator) -> tuple[str, ...]:

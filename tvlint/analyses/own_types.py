@@ -12,22 +12,8 @@ from dataclasses import replace
 from tvlint.analyses.derived_tensors import derive_tensors
 from tvlint.analyses.operands import reads, writes
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.plan import (
-    Backward,
-    Communicate,
-    Compute,
-    Operator,
-    Plan,
-    Program,
-    Receive,
-    ReduceGradients,
-    Role,
-    Segment,
-    Send,
-    Step,
-    Tensor,
-    Update,
-)
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
+from tvlint.ir.plan import Plan, Program, Role, Segment, Step, Tensor
 from tvlint.ir.ranks import compact
 
 OwnTypes = Mapping[int, Mapping[str, Tensor]]

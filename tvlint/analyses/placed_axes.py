@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.own_types import shared_name
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Receive, ReduceGradients, Send
 from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Plan, Program, Receive, ReduceGradients, Role, Send
+from tvlint.ir.plan import Plan, Program, Role
 
 PIPELINE_AXES = frozenset({"pp", "pipe", "pipeline", "stage", "stages"})
 DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_shard"})

@@ -15,8 +15,8 @@ from tvlint.analyses.placed_scales import of_backward
 from tvlint.analyses.placed_varying import differing
 from tvlint.analyses.placed_walk import Walk
 from tvlint.analyses.spelling import biased, usual
+from tvlint.ir.operators import Backward, Compute, Literal
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
-from tvlint.ir.plan import Backward, Compute, Literal
 from tvlint.ops.spec import Family, stars
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.placed_opaque import loss_spec
 from tvlint.analyses.placed_walk import Walk
+from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Compute, Literal
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 

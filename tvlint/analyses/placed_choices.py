@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tvlint.analyses.placed_axes import SEQUENCE_AXES, batch_axes
 from tvlint.analyses.placed_reach import sent_on
 from tvlint.analyses.placed_walk import Walk
+from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Compute, Literal
 
 _LAST = -1
 _PICKS: dict[str, tuple[int, int | None]] = {

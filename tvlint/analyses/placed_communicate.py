@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tvlint.analyses.placed import AtRoot, On, Shuffled, is_whole
+from tvlint.ir.operators import Collective, Communicate
 from tvlint.ir.placement import Partial, Replicate, Shard
-from tvlint.ir.plan import Collective, Communicate
 
 
 def after(operator: Communicate, before: On, rank: int, gradient: bool, members: int) -> tuple[On, str]:

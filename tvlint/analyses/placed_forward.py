@@ -23,8 +23,9 @@ from tvlint.analyses.placed_states import states
 from tvlint.analyses.placed_walk import UNKNOWN, Walk
 from tvlint.analyses.spelling import biased, usual
 from tvlint.analyses.updates import is_step
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Partial, Shard
-from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Role
+from tvlint.ir.plan import Role
 from tvlint.ops.nonlinear import never_linear
 from tvlint.ops.spec import Family
 

@@ -12,8 +12,9 @@ from tvlint.analyses.placed_scales import judge_gradient, judge_loss, judge_toge
 from tvlint.analyses.placed_varying import unexplained
 from tvlint.analyses.placed_walk import Walk
 from tvlint.analyses.updates import updated_weights
+from tvlint.ir.operators import ReduceGradients, Update
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
-from tvlint.ir.plan import Plan, ReduceGradients, Role, Update
+from tvlint.ir.plan import Plan, Role
 
 
 def reduce(walk: Walk, operator: ReduceGradients) -> None:

@@ -8,8 +8,9 @@ from tvlint.analyses.own_types import shared_name
 from tvlint.analyses.placed import Defect, Where, is_whole
 from tvlint.analyses.placed_axes import SEQUENCE_AXES, batch_axes
 from tvlint.analyses.placed_walk import Walk
+from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Compute, Literal, Plan
+from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
 
 _ACTIVATIONS = frozenset({"gelu", "silu", "relu", "relu6", "elu", "tanh", "sigmoid", "softplus", "mish", "leaky_relu", "selu"})

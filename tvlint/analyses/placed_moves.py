@@ -14,8 +14,9 @@ from tvlint.analyses.placed_order import strided
 from tvlint.analyses.placed_reach import sent_on
 from tvlint.analyses.placed_scales import of_communicate
 from tvlint.analyses.placed_walk import UNKNOWN, Scale, Walk
+from tvlint.ir.operators import Collective, Communicate, Receive, Send
 from tvlint.ir.placement import Partial, Replicate, Shard
-from tvlint.ir.plan import Collective, Communicate, Receive, Role, Send
+from tvlint.ir.plan import Role
 from tvlint.ir.ranks import describe
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)

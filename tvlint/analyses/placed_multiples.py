@@ -12,8 +12,9 @@ from math import prod
 
 from tvlint.analyses.placed import Defect
 from tvlint.analyses.placed_walk import Walk
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Role
+from tvlint.ir.plan import Role
 from tvlint.ops.nonlinear import never_linear
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.placed import On, is_whole
 from tvlint.analyses.placed_axes import DATA_AXES, SEQUENCE_AXES
+from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.placement import Partial, Replicate, Shard
-from tvlint.ir.plan import Compute, Literal
 from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
 
 _LAST_DIM_WHOLE = {

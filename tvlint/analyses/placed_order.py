@@ -9,8 +9,9 @@ from math import gcd
 from tvlint.analyses.placed import On, Shuffled
 from tvlint.analyses.placed_axes import MODEL_AXES, SEQUENCE_AXES
 from tvlint.analyses.placed_walk import Walk
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Replicate, Shard
-from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Role
+from tvlint.ir.plan import Role
 
 _SPLITS = (Collective.CHUNK, Collective.SCATTER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
 

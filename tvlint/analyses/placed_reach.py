@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tvlint.analyses.operands import reads, writes
 from tvlint.analyses.placed_walk import Walk
-from tvlint.ir.plan import Communicate, Send
+from tvlint.ir.operators import Communicate, Send
 
 
 def sent_on(walk: Walk, names: Collection[str], axis: str = "") -> bool:

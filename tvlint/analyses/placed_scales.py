@@ -14,8 +14,8 @@ from math import prod
 
 from tvlint.analyses.placed import is_whole
 from tvlint.analyses.placed_walk import Scale, Walk
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, ReduceGradients
 from tvlint.ir.placement import Partial, Shard
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Literal, ReduceGradients
 from tvlint.ops.spec import ONE, Bound
 
 _KEEPS = frozenset(

@@ -9,8 +9,8 @@ from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import On
 from tvlint.analyses.placed_axes import SEQUENCE_AXES, batch_axes, traded_axes
 from tvlint.analyses.placed_walk import Walk
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Replicate, Shard
-from tvlint.ir.plan import Collective, Communicate, Compute, Literal
 
 _RUNNING = {"cumsum": 0, "cumprod": 0, "cummax": 0, "cummin": 0, "logcumsumexp": 0, "flip": 0, "roll": 1}
 """Functions along dimensions, and which of their constants names those where no attribute does."""

@@ -7,8 +7,9 @@ from tvlint.analyses.placed_scales import judge_gradient
 from tvlint.analyses.placed_varying import unexplained
 from tvlint.analyses.placed_walk import Walk
 from tvlint.analyses.updates import is_step
+from tvlint.ir.operators import Compute
 from tvlint.ir.placement import Partial, Shard
-from tvlint.ir.plan import Compute, Role
+from tvlint.ir.plan import Role
 
 
 def states(walk: Walk, operator: Compute) -> None:

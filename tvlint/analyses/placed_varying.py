@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tvlint.analyses.operands import reads, writes
 from tvlint.analyses.placed import is_whole
 from tvlint.analyses.placed_walk import Walk
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Operator, Receive
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator, Receive
 
 _ALIKE = frozenset(
     {"zeros_like", "ones_like", "empty_like", "full_like", "new_zeros", "new_ones", "zeros", "ones", "zero", "size", "shape"}

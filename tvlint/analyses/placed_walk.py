@@ -10,8 +10,9 @@ from tvlint.analyses.gradient_owners import owners
 from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.placed import AtRoot, Defect, On, Placed, Shuffled, Where, same, words
 from tvlint.analyses.placed_axes import common_axes, messaged_axes
+from tvlint.ir.operators import Group
 from tvlint.ir.placement import Partial, Placement, Replicate, Shard
-from tvlint.ir.plan import Group, Plan, Program, Role, Tensor
+from tvlint.ir.plan import Plan, Program, Role, Tensor
 
 
 def gradient_owners(plan: Plan) -> dict[str, str]:

@@ -16,7 +16,8 @@ from tvlint.analyses.placed_gradients import ends, reduce, update
 from tvlint.analyses.placed_moves import communicate, receive, send
 from tvlint.analyses.placed_varying import follow
 from tvlint.analyses.placed_walk import Walk
-from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Role, Segment, Send, Step, Update
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
+from tvlint.ir.plan import Role, Segment, Step
 
 
 def defects(facts: Facts) -> tuple[Defect, ...]:

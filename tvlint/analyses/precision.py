@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from tvlint.analyses.operands import overwritten, writes
-from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Plan, Program, Role, Segment
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
+from tvlint.ir.plan import Plan, Program, Role, Segment
 
 _BITS = {"float64": 64, "float32": 32, "float16": 16, "bfloat16": 16, "f8e4m3": 8, "f8e5m2": 8}
 _REDUCES = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)

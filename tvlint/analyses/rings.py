@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.calls import Call
 from tvlint.analyses.facts import Facts
-from tvlint.ir.plan import Communicate, Compute, Literal, Receive, Role, Send
+from tvlint.ir.operators import Communicate, Compute, Literal, Receive, Send
+from tvlint.ir.plan import Role
 from tvlint.ops.table import spec_of
 
 Where = tuple[str, int]

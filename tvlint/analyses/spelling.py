@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from tvlint.ir.plan import Compute, Literal, Operand, Value
+from tvlint.ir.operators import Compute, Literal, Operand, Value
 from tvlint.ops.spelling import OF_ANOTHER_ORDER, spellings, without_overload
 from tvlint.ops.table import spec_of
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tvlint.analyses.operands import overwritten, reads
 from tvlint.analyses.updates import is_step
-from tvlint.ir.plan import Collective, Communicate, Compute, Plan, Program, Role, Update
+from tvlint.ir.operators import Collective, Communicate, Compute, Update
+from tvlint.ir.plan import Plan, Program, Role
 
 Where = tuple[str, int]
 

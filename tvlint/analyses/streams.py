@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import handle_of, overwritten, reads, stream_of, uses, writes
-from tvlint.ir.plan import Await, Plan, Program, Record, Role, Update, Wait
+from tvlint.ir.operators import Await, Record, Update, Wait
+from tvlint.ir.plan import Plan, Program, Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from tvlint.analyses.derived_tensors import implied_types
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.placements import defects
 from tvlint.analyses.undivided import remainders
-from tvlint.ir.plan import Communicate, Compute, Plan
+from tvlint.ir.operators import Communicate, Compute
+from tvlint.ir.plan import Plan
 from tvlint.ops.table import spec_of
 
 

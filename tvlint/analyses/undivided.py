@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tvlint.analyses.local_shapes import Undivided, floored_shape
 from tvlint.analyses.operands import overwritten, reads, writes
-from tvlint.ir.plan import Plan, ReduceGradients, Tensor, Update
+from tvlint.ir.operators import ReduceGradients, Update
+from tvlint.ir.plan import Plan, Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from tvlint.analyses.calls import Call, Site
 from tvlint.analyses.facts import Facts
 from tvlint.findings import Related
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Operator, Receive, Send
+from tvlint.ir.operators import Operator, Receive, Send
 from tvlint.ir.ranks import describe
 
 

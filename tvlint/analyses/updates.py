@@ -8,7 +8,8 @@ from functools import cache
 
 from tvlint.analyses.gradients import weight_gradients
 from tvlint.analyses.operands import overwritten, writes
-from tvlint.ir.plan import Backward, Communicate, Compute, Plan, Role, Update
+from tvlint.ir.operators import Backward, Communicate, Compute, Update
+from tvlint.ir.plan import Plan, Role
 
 _STEPS = ("adam", "adagrad", "sgd", "momentum", "lamb", "lars", "lion", "muon", "rmsprop", "adafactor", "optimizer", "optim")
 

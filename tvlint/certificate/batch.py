@@ -7,7 +7,8 @@ from typing import TypeAlias
 from tvlint.certificate.meetings import meeting_of, touched, weights_of_gradients
 from tvlint.certificate.running import bound_names
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Await, Phase, Plan, Program, Record, ReduceGradients, Role, Segment, Step, Tensor, Update, Wait
+from tvlint.ir.operators import Await, Record, ReduceGradients, Update, Wait
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 
 Key: TypeAlias = "tuple[str, int]"
 """A value on a rank: its name, and the micro-batch where the step gives it no name of its own."""

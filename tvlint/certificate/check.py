@@ -15,7 +15,8 @@ from tvlint.certificate.placed import check_pair, inputs_of
 from tvlint.certificate.programs import run_programs
 from tvlint.certificate.running import Running
 from tvlint.certificate.tables import Rejected, Tables
-from tvlint.ir.plan import UNDIVIDED, Plan, ReduceGradients
+from tvlint.ir.operators import ReduceGradients
+from tvlint.ir.plan import UNDIVIDED, Plan
 
 ASSUMED = (
     "real arithmetic, not floating point",

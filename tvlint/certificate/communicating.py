@@ -9,7 +9,7 @@ from tvlint.certificate.meetings import meeting_of, members_of, spans_replicas
 from tvlint.certificate.multiples import agreed
 from tvlint.certificate.running import Joining, Rank, Running, assign, claim, hold, read
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Collective, Communicate, Receive, Send
+from tvlint.ir.operators import Collective, Communicate, Receive, Send
 from tvlint.ops.elementwise import holds_whole_numbers
 
 

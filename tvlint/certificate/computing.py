@@ -16,7 +16,7 @@ from tvlint.certificate.sums import added, fold_of
 from tvlint.certificate.tables import Rejected
 from tvlint.certificate.uses import Kept, Steps, gradient_use
 from tvlint.certificate.views import view, view_gradient
-from tvlint.ir.plan import Backward, Compute, Literal
+from tvlint.ir.operators import Backward, Compute, Literal
 from tvlint.ops.shaping import view_sizes
 from tvlint.ops.spec import PREVIOUS, Call, Family, OpSpec
 from tvlint.ops.table import spec_of

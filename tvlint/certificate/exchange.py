@@ -10,7 +10,7 @@ from tvlint.certificate.form import Relation
 from tvlint.certificate.operators import World
 from tvlint.certificate.sums import added, fold_of, folded, over_slots, scaled
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Collective, Communicate
+from tvlint.ir.operators import Collective, Communicate
 
 DECLARED_PIECE_ORDER = "declared-piece-order"
 

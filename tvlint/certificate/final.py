@@ -16,8 +16,9 @@ from tvlint.certificate.placed import region, whole_of
 from tvlint.certificate.running import Running
 from tvlint.certificate.sums import added, over_slots, scaled
 from tvlint.certificate.tables import Rejected
+from tvlint.ir.operators import Group, Operator, ReduceGradients, Update
 from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Box, Group, Operator, Plan, ReduceGradients, Role, Tensor, Update
+from tvlint.ir.plan import Box, Plan, Role, Tensor
 
 
 @dataclass(frozen=True, slots=True)

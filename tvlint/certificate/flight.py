@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from tvlint.certificate.meetings import Flown, taken, touched, weights_of_gradients
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Await, Operator, Plan, Program, Receive, Record, ReduceGradients, Role, Send, Step, Update, Wait
+from tvlint.ir.operators import Await, Operator, Receive, Record, ReduceGradients, Send, Update, Wait
+from tvlint.ir.plan import Plan, Program, Role, Step
 
 Key: TypeAlias = "tuple[str, int]"
 """A value on a rank: a name, and the micro-batch that it is of, or `_ANY` for what lasts over all of them."""

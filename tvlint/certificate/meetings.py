@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Backward,
     Collective,
     Communicate,
@@ -14,13 +14,12 @@ from tvlint.ir.plan import (
     Group,
     Operator,
     Peer,
-    Plan,
     Receive,
     ReduceGradients,
-    Role,
     Send,
     Update,
 )
+from tvlint.ir.plan import Plan, Role
 
 T = TypeVar("T")
 

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from tvlint.certificate.meetings import Flown, meeting_of, taken
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Communicate, Operator, Plan, Program, Receive, ReduceGradients, Send, Wait
+from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients, Send, Wait
+from tvlint.ir.plan import Plan, Program
 
 Event: TypeAlias = "tuple[Hashable, int]"
 """One communication, and how many ranks take part in it."""

@@ -8,7 +8,8 @@ from tvlint.certificate.flight import check_flight
 from tvlint.certificate.meetings import weights_of_gradients
 from tvlint.certificate.running import Rank, Running, accumulated, bound_names, load
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Phase, Receive, Segment, Send, Step
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, Send
+from tvlint.ir.plan import Phase, Segment, Step
 from tvlint.ops.spec import UnsupportedError
 
 

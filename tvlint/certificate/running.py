@@ -16,7 +16,8 @@ from tvlint.certificate.operators import World
 from tvlint.certificate.placed import Inputs, input_of, parameter
 from tvlint.certificate.sums import added, fold_of
 from tvlint.certificate.tables import Rejected
-from tvlint.ir.plan import Box, Communicate, Compute, Plan, Role, Segment, Step
+from tvlint.ir.operators import Communicate, Compute
+from tvlint.ir.plan import Box, Plan, Role, Segment, Step
 from tvlint.ops.table import spec_of
 
 Meeting: TypeAlias = "tuple[tuple[int, ...], str, bool]"

@@ -11,7 +11,7 @@ from tvlint.certificate.operators import World, made
 from tvlint.certificate.tables import VIEW, Rejected
 from tvlint.certificate.uses import Kept, forward_use
 from tvlint.certificate.views import view
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape
 from tvlint.ops.table import spec_of
 

@@ -8,7 +8,8 @@ from tvlint.analyses.agreement import called, signature
 from tvlint.analyses.calls import Call, Meeting
 from tvlint.analyses.facts import Facts
 from tvlint.findings import Finding, Related, Severity
-from tvlint.ir.plan import Collective, Communicate, Tensor
+from tvlint.ir.operators import Collective, Communicate
+from tvlint.ir.plan import Tensor
 
 SEVERITY = Severity.ERROR
 

@@ -8,7 +8,8 @@ from tvlint.analyses.calls import Call
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.operands import reads, writes
 from tvlint.findings import Finding, Related, Severity
-from tvlint.ir.plan import Receive, Role, Send, Tensor
+from tvlint.ir.operators import Receive, Send
+from tvlint.ir.plan import Role, Tensor
 
 SEVERITY = Severity.ERROR
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tvlint.analyses.calls import Call
 from tvlint.analyses.facts import Facts
 from tvlint.findings import Finding, Related, Severity
-from tvlint.ir.plan import Receive, Send
+from tvlint.ir.operators import Receive, Send
 
 SEVERITY = Severity.ERROR
 

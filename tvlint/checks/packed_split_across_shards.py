@@ -9,7 +9,7 @@ from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import Defect
 from tvlint.analyses.placement_findings import of_rule, report
 from tvlint.findings import Finding, Severity
-from tvlint.ir.plan import Compute
+from tvlint.ir.operators import Compute
 
 SEVERITY = Severity.ERROR
 

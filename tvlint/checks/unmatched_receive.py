@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.unmatched import unmatched
 from tvlint.findings import Finding, Severity
-from tvlint.ir.plan import Receive
+from tvlint.ir.operators import Receive
 
 SEVERITY = Severity.ERROR
 

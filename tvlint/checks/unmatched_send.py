@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.unmatched import unmatched
 from tvlint.findings import Finding, Severity
-from tvlint.ir.plan import Send
+from tvlint.ir.operators import Send
 
 SEVERITY = Severity.ERROR
 

@@ -9,7 +9,7 @@ from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import Defect
 from tvlint.analyses.placement_findings import report
 from tvlint.findings import Finding, Severity
-from tvlint.ir.plan import Collective, Communicate
+from tvlint.ir.operators import Collective, Communicate
 
 SEVERITY = Severity.ERROR
 

@@ -10,7 +10,7 @@ from tvlint.analyses.facts import Facts
 from tvlint.analyses.placed import Defect
 from tvlint.analyses.placement_findings import report
 from tvlint.findings import Finding, Related, Severity
-from tvlint.ir.plan import Communicate, ReduceGradients
+from tvlint.ir.operators import Communicate, ReduceGradients
 from tvlint.ir.ranks import describe
 
 SEVERITY = Severity.ERROR

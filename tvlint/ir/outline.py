@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.plan import Backward, Compute, Phase, Plan, Program
+from tvlint.ir.operators import Backward, Compute
+from tvlint.ir.plan import Phase, Plan, Program
 
 
 @dataclass(frozen=True, slots=True)

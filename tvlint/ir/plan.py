@@ -21,13 +21,11 @@ from typing import TypeAlias
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
+from tvlint.ir.operators import Group, Operator
 from tvlint.ir.placement import Placement
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """A half-open interval per dimension."""
-
-Value: TypeAlias = "int | float | str | bool | None | tuple[Value, ...]"
-"""An attribute of an operator: a number, a string, a flag, nothing, or a tuple of those."""
 
 
 class Role(Enum):
@@ -49,21 +47,6 @@ class Phase(Enum):
     BACKWARD = "backward"
     REDUCE = "reduce"
     OPTIMIZER = "optimizer"
-
-
-class Collective(Enum):
-    """The collectives, by their field names."""
-
-    ALL_REDUCE = "all-reduce"
-    REDUCE_SCATTER = "reduce-scatter"
-    ALL_GATHER = "all-gather"
-    ALL_TO_ALL = "all-to-all"
-    BROADCAST = "broadcast"
-    REDUCE = "reduce"
-    SCATTER = "scatter"
-    GATHER = "gather"
-    CHUNK = "chunk"
-    BARRIER = "barrier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,202 +75,6 @@ class Tensor:
     storage: str = ""
     source: Location | None = field(default=None, compare=False)
     """Where the plan declares it, on the first rank that has it; None where the format has no such place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant operand."""
-
-    value: Value
-
-
-Operand: TypeAlias = str | Literal
-"""The name of a tensor, or a constant."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The ranks that take part in a communication, as seen from any one of them.
-
-    Either `axes` of the mesh (the group that a rank has along them) or `ranks`, absolute and as written in the plan (their
-    order means nothing: a rank's position is its position in the sorted ranks, as torch does). In a folded replica `ranks`
-    are those of replica 0. `name` is the communicator when the plan names it.
-    """
-
-    axes: tuple[str, ...] = ()
-    ranks: tuple[int, ...] = ()
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """The other end of a send or receive: an absolute `rank`, or `offset` steps along `axis` from the own rank.
-
-    `wrap` makes the axis a ring. Without it a rank whose peer would fall off the axis skips the operation.
-    """
-
-    rank: int | None = None
-    axis: str = ""
-    offset: int = 0
-    wrap: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Compute:
-    """One forward operator, or any computation that is written out; `op` is what is emitted (`torch.nn.functional.linear`).
-
-    `annotation` is what the model's author or exporter claims of an operator (nnScaler's `* k+, n k+ -> * n`).
-    `in_place` lists inputs, by position, that the operator overwrites.
-    """
-
-    op: str
-    inputs: tuple[Operand, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Value] = field(default_factory=dict)
-    annotation: str = ""
-    in_place: tuple[int, ...] = ()
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Backward:
-    """The vector-Jacobian product of `forward`.
-
-    `inputs` are the gradients of the outputs of `forward`, position by position (empty string: that output has none),
-    `outputs` the gradients of its operands that are tensors, literals not counted (empty string: not asked for). Names beyond
-    those positions are gradients that the plan gives too many. A gradient at the position of another tensor than the one in
-    its `gradient_of` is what the plan says, not what it should be.
-    """
-
-    forward: Compute
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Communicate:
-    """One collective, as one member runs it.
-
-    `dim` is the dimension that is gathered, scattered or chunked; all-to-all splits `dim` and concatenates `concat_dim`.
-    `splits` gives unequal sizes per member (all-to-all: the sizes sent; `receive_splits`: the sizes received). `root` is an
-    absolute rank. `handle` names the completion of an asynchronous issue; empty means that it completes here. CHUNK is
-    local: the rank keeps the piece of its position in the group.
-    """
-
-    kind: Collective
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    group: Group
-    reduce: str = ""
-    dim: int | None = None
-    concat_dim: int | None = None
-    root: int | None = None
-    splits: tuple[int, ...] = ()
-    receive_splits: tuple[int, ...] = ()
-    dtype: str = ""
-    handle: str = ""
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send one tensor to a peer."""
-
-    tensor: str
-    peer: Peer
-    tag: int = 0
-    communicator: str = ""
-    handle: str = ""
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-    batch: str = ""
-    """Operations with the same non-empty name are issued together (`batch_isend_irecv`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Receive:
-    """Receive one tensor from a peer."""
-
-    tensor: str
-    peer: Peer
-    tag: int = 0
-    communicator: str = ""
-    handle: str = ""
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-    batch: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Block until `handle` has completed."""
-
-    handle: str
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Record `event` on a stream."""
-
-    event: str
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Await:
-    """Make a stream wait for `event`."""
-
-    event: str
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReduceGradients:
-    """Reduce the accumulated gradients of `weights` over `group`, then divide by `divisor`.
-
-    `group.ranks` of a replicated plan name replica 0 only when `replicated` is set: the group then extends over all
-    replicas at the same offsets. `scatter` keeps one shard a rank (ZeRO); `divisor` 0 means that the plan does not say.
-    """
-
-    weights: tuple[str, ...]
-    group: Group
-    reduce: str = "sum"
-    divisor: int = 1
-    replicated: bool = False
-    scatter: bool = False
-    handle: str = ""
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """The optimizer step on `weights`."""
-
-    weights: tuple[str, ...]
-    stream: str = ""
-    source: Location | None = None
-    label: str = ""
-
-
-Operator: TypeAlias = Compute | Backward | Communicate | Send | Receive | Wait | Record | Await | ReduceGradients | Update
 
 
 @dataclass(frozen=True, slots=True)

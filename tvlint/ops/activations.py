@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.ops.elementwise import sigmoid
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars

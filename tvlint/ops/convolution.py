@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.reductions import without_absent
 from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.slicing import whole_number
 from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars

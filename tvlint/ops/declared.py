@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tvlint.ir.plan import Literal, Value
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, Shape, UnsupportedError
 
 PREFIX = "declared("

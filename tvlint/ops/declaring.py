@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tvlint.ir.plan import Backward, Compute, Operator, Plan
+from tvlint.ir.operators import Backward, Compute, Operator
+from tvlint.ir.plan import Plan
 from tvlint.ops.declared import PREFIX, Declared
 from tvlint.ops.table import meant
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import pi, sqrt
 
-from tvlint.ir.plan import Literal, Value
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name, spread
 from tvlint.ops.spec import ONE, Bound, Call, Evaluate, Names, OpSpec, Shape, UnsupportedError, stars

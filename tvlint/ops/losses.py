@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import as_array
 from tvlint.ops.reductions import without_absent

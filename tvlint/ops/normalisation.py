@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.ir.plan import Literal
+from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
 from tvlint.ops.reductions import without_absent
 from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError

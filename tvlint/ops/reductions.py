@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from math import prod
 
-from tvlint.ir.plan import Literal
+from tvlint.ir.operators import Literal
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract, spread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.ops.elementwise import broadcast, pair, placed
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvlint.ir.plan import Literal, Value
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, spread
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Shape, UnsupportedError, stars

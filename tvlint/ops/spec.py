@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
-from tvlint.ir.plan import Literal, Value
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 
 Shape: TypeAlias = tuple[int, ...]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.reductions import greatest_of_rows, reduced_dims
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError, stars

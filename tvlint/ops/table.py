@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from tvlint.ir.plan import Literal
+from tvlint.ir.operators import Literal
 from tvlint.ops import (
     activations,
     attention,

@@ -13,7 +13,7 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
-from tvlint.ir.plan import Literal
+from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, Names, OpSpec, Shape, UnsupportedError
 from tvlint.ops.table import spec_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tvlint.ir.plan import UNDIVIDED, Plan, ReduceGradients
+from tvlint.ir.operators import ReduceGradients
+from tvlint.ir.plan import UNDIVIDED, Plan
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.machine import Derived
 from tvlint.proof.terms import Terms

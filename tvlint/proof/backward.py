@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvlint.ir.plan import Backward, Compute, Literal
+from tvlint.ir.operators import Backward, Compute, Literal
 from tvlint.ops.spec import Family, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import run

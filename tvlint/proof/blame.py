@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.pending import Pending
 from tvlint.proof.relation import Value

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Communicate, Plan, Receive, Send
+from tvlint.ir.operators import Communicate, Receive, Send
+from tvlint.ir.plan import Plan
 from tvlint.proof.groups import members_of, peer_of, spans_replicas
 from tvlint.proof.trouble import Trouble
 

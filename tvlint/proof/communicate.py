@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from tvlint.ir.plan import Collective, Communicate, Receive, Role, Send
+from tvlint.ir.operators import Collective, Communicate, Receive, Send
+from tvlint.ir.plan import Role
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.proof.blame import blame, name_of, tell
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange, over_replicas

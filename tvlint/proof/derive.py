@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Await,
     Backward,
     Collective,
     Communicate,
     Compute,
     Operator,
-    Phase,
-    Plan,
     Receive,
     Record,
     ReduceGradients,
-    Role,
-    Segment,
     Send,
-    Step,
     Update,
     Wait,
 )
+from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 from tvlint.proof.backward import backward
 from tvlint.proof.blame import tell
 from tvlint.proof.communicate import Blocked, communicate, receive, send

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from tvlint.ir.plan import Collective, Communicate
+from tvlint.ir.operators import Collective, Communicate
 from tvlint.proof.apply import fold_text
 from tvlint.proof.pending import united
 from tvlint.proof.relation import AmbiguousSumError, Leaf, Value

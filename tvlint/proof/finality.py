@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tvlint.ir.plan import (
-    Backward,
-    Communicate,
-    Compute,
-    Operator,
-    Plan,
-    Program,
-    Receive,
-    ReduceGradients,
-    Role,
-    Send,
-    Update,
-)
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
+from tvlint.ir.plan import Plan, Program, Role
 from tvlint.proof.trouble import Trouble, at
 
 

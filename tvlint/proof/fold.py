@@ -14,8 +14,9 @@ from typing import TypeGuard
 
 from tvlint.analyses.fold import Fold, operators
 from tvlint.ir.mesh import Mesh
+from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 from tvlint.ir.placement import Invariant, Placement, Replicate, Shard
-from tvlint.ir.plan import Collective, Communicate, Plan, Program, ReduceGradients, Replication, Role, Tensor
+from tvlint.ir.plan import Plan, Program, Replication, Role, Tensor
 from tvlint.proof.groups import resolved
 from tvlint.proof.machine import Derived
 from tvlint.proof.placed import Inputs

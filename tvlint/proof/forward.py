@@ -8,7 +8,8 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
-from tvlint.ir.plan import Backward, Compute, Literal, Phase, Role, Segment
+from tvlint.ir.operators import Backward, Compute, Literal
+from tvlint.ir.plan import Phase, Role, Segment
 from tvlint.ops.shaping import view_sizes
 from tvlint.ops.spec import Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from tvlint.ir.plan import Compute, Plan, ReduceGradients, Role, Tensor
+from tvlint.ir.operators import Compute, ReduceGradients
+from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.proof.apply import fold_text
 from tvlint.proof.exchange import over_replicas
 from tvlint.proof.groups import members_of, spans_replicas

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tvlint.ir.plan import Group, Peer, Plan
+from tvlint.ir.operators import Group, Peer
+from tvlint.ir.plan import Plan
 
 
 def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from tvlint.ir.plan import Compute, Literal, Operator, Plan, Send
+from tvlint.ir.operators import Compute, Literal, Operator, Send
+from tvlint.ir.plan import Plan
 from tvlint.ops.spec import Call, Family, UnsupportedError
 from tvlint.ops.table import spec_of
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Receive, Role
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive
+from tvlint.ir.plan import Role
 from tvlint.proof.blame import tell
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.placed import parameter, region

@@ -6,7 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tvlint.ir.plan import Box, Communicate, Compute, Operator, Plan, Segment
+from tvlint.ir.operators import Communicate, Compute, Operator
+from tvlint.ir.plan import Box, Plan, Segment
 from tvlint.ops.spec import Bound, Call, Family
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.placed import Inputs

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.streams import crossings
-from tvlint.ir.plan import Await, Communicate, Operator, Plan, Receive, Record, Send, Wait
+from tvlint.ir.operators import Await, Communicate, Operator, Receive, Record, Send, Wait
+from tvlint.ir.plan import Plan
 from tvlint.proof.trouble import Trouble, at, source_of
 
 _HARMLESS = ("never-waited", "waited-twice")

@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
-from tvlint.ir.plan import Communicate, Plan, Receive, ReduceGradients, Role, Send
+from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send
+from tvlint.ir.plan import Plan, Role
 from tvlint.proof.gradients import reduced
 from tvlint.proof.groups import resolved
 from tvlint.proof.machine import Derived, Slot

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, Operator, Value
 from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Group, Literal, Operator, Plan, Segment, Value
+from tvlint.ir.plan import Plan, Segment
 from tvlint.ir.ranks import describe
 from tvlint.proof.blame import name_of
 from tvlint.proof.trouble import Constant, Declare, Exchange, Substitute, Sum, Trouble

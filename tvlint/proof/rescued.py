@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tvlint.ir.plan import Backward, Collective, Communicate, Compute, Operator, Phase, Plan
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator
+from tvlint.ir.plan import Phase, Plan
 from tvlint.ops.spec import Family
 from tvlint.ops.table import spec_of
 from tvlint.proof.insensitive import Readers, readers_of

@@ -7,8 +7,9 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
+from tvlint.ir.operators import Group
 from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Box, Group, Plan
+from tvlint.ir.plan import Box, Plan
 from tvlint.proof.apply import fold_text
 from tvlint.proof.blame import scope_of
 from tvlint.proof.exchange import over_replicas

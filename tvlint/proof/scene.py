@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tvlint.findings import Piece, Scene, SceneStep
-from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator, Plan, Receive, Role, Send
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive, Send
+from tvlint.ir.plan import Plan, Role
 from tvlint.proof.blame import name_of, scope_of
 from tvlint.proof.machine import Derived
 from tvlint.proof.pending import Pending

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvlint.findings import Outcome, Verdict
-from tvlint.ir.plan import Literal, Plan
+from tvlint.ir.operators import Literal
+from tvlint.ir.plan import Plan
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.annotations import prove_annotation, prove_linear

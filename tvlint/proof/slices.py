@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tvlint.ir.plan import Compute, Literal
+from tvlint.ir.operators import Compute, Literal
 from tvlint.ops.slicing import ranges_taken
 from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
 from tvlint.proof.machine import Machine, Saved

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Box, Plan, Role, Update
+from tvlint.ir.operators import Update
+from tvlint.ir.plan import Box, Plan, Role
 from tvlint.proof.apply import fold_text
 from tvlint.proof.blame import scope_of
 from tvlint.proof.gradients import weights_of

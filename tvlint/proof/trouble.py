@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from tvlint.findings import Reason, Related, Scene
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Backward, Compute, Operator, Plan
+from tvlint.ir.operators import Backward, Compute, Operator
+from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
 from tvlint.ops.table import spec_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tvlint.ir.plan import Compute
+from tvlint.ir.operators import Compute
 
 _TO_EXPERTS = re.compile(
     r"(?i)moe|expert|(un)?permute_tokens?|token_(un)?permut|grouped_?(gemm|mm|linear)|\bgmm|dropless|ragged"

@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tvlint.ir.plan import (
-    Await,
-    Backward,
-    Compute,
-    Phase,
-    Plan,
-    Program,
-    Record,
-    ReduceGradients,
-    Role,
-    Segment,
-    Step,
-    Update,
-    Wait,
-)
+from tvlint.ir.operators import Await, Backward, Compute, Record, ReduceGradients, Update, Wait
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 from tvlint.proof.bindings import inputs_told_apart, misbound
 from tvlint.proof.channels import mispaired
 from tvlint.proof.finality import Finals

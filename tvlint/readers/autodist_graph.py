@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Compute, Phase, Plan
+from tvlint.ir.operators import Compute
+from tvlint.ir.plan import Phase, Plan
 from tvlint.readers import autodist_plan
 from tvlint.readers.autodist_plan import Split
 from tvlint.readers.document import ReadError

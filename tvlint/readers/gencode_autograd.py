@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from tvlint.ir.plan import Backward, Communicate, Compute, Literal, Operator, Receive
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive
 from tvlint.readers.gencode_operators import Gradual, Reverse
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Backward, Compute, Phase, Program, Role, Segment, Step
+from tvlint.ir.operators import Backward, Compute
+from tvlint.ir.plan import Phase, Program, Role, Segment, Step
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_autograd import differentiated, gradient
 from tvlint.readers.gencode_built import made_by

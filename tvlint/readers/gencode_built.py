@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Operator, Program, Receive, ReduceGradients, Role, Segment, Send, Tensor
+from tvlint.ir.operators import Operator, Receive, ReduceGradients, Send
+from tvlint.ir.plan import Program, Role, Segment, Tensor
 from tvlint.readers.gencode_operators import Body
 from tvlint.readers.gencode_records import RankFile, RunBackward
 from tvlint.readers.gencode_shapes import Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvlint.ir.plan import Collective, Communicate, Compute, Peer, Receive, Send, Value
+from tvlint.ir.operators import Collective, Communicate, Compute, Peer, Receive, Send, Value
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_naming import Naming
 from tvlint.readers.gencode_operators import IDENTITY

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Collective, Communicate
+from tvlint.ir.operators import Collective, Communicate
 from tvlint.readers.gencode_built import Built
 from tvlint.readers.gencode_records import ClearGradients, Execute, Load, RankFile, RunBackward
 from tvlint.readers.gencode_reductions import error, flags, reducer_groups, reducers, unreduced, waits

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.readers.gencode_nodes import Nodes
 from tvlint.readers.gencode_records import Parameter, RankFile, Reducer
 from tvlint.readers.gencode_syntax import dotted

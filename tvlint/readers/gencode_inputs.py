@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from tvlint.ir.plan import Compute, Literal, Operator, Receive, Send, Value
+from tvlint.ir.operators import Compute, Literal, Operator, Receive, Send, Value
 from tvlint.readers.gencode_built import Replica
 from tvlint.readers.gencode_methods import lower
 from tvlint.readers.gencode_operators import Body

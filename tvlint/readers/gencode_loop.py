@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tvlint.ir.plan import Compute, Literal, Phase, Plan, ReduceGradients
+from tvlint.ir.operators import Compute, Literal, ReduceGradients
+from tvlint.ir.plan import Phase, Plan
 from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Communicate, Compute, Literal, Operand, Operator, Value
+from tvlint.ir.operators import Communicate, Compute, Literal, Operand, Operator, Value
 from tvlint.ops.table import meant
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_communication import ADAPTER, Communications

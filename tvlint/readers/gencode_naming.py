@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Communicate, Compute, Group, Operator, Value
+from tvlint.ir.operators import Communicate, Compute, Group, Operator, Value
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_operators import Body, Gradual, Undefined
 from tvlint.readers.gencode_records import Method, RankFile, Statement

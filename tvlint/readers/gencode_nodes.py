@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_syntax import NotConstant, Source, constant, dotted, integer, integers
 from tvlint.readers.nnscaler_records import Sources

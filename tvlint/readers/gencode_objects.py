@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.readers.gencode_records import Delete, Execute, Load, Method, RankFile, Statement
 from tvlint.readers.gencode_syntax import NotConstant, constant, dotted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Communicate, Compute, Operator
+from tvlint.ir.operators import Communicate, Compute, Operator
 
 IDENTITY = "nnscaler.runtime.function.identity"
 

@@ -6,17 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import (
-    Communicate,
-    Group,
-    Operator,
-    Plan,
-    Receive,
-    Replication,
-    Role,
-    Send,
-    Tensor,
-)
+from tvlint.ir.operators import Communicate, Group, Operator, Receive, Send
+from tvlint.ir.plan import Plan, Replication, Role, Tensor
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_autograd import gradient
 from tvlint.readers.gencode_backward import Schedule

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.ops.declared import Declared
 from tvlint.readers.gencode_syntax import Source
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.findings import Finding, Related, Severity
-from tvlint.ir.plan import Compute
+from tvlint.ir.operators import Compute
 from tvlint.ops.table import spec_of
 from tvlint.readers.gencode_built import Built
 from tvlint.readers.gencode_operators import IDENTITY

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import TypeAlias, TypeVar
 
-from tvlint.ir.plan import Collective, Communicate, Compute, Literal, Operator, Receive
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator, Receive
 from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 

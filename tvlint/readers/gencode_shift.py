@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvlint.ir.plan import Communicate, Group, Operator, Peer, Plan, Receive, ReduceGradients, Segment, Send
+from tvlint.ir.operators import Communicate, Group, Operator, Peer, Receive, ReduceGradients, Send
+from tvlint.ir.plan import Plan, Segment
 
 
 def as_first_replica(plan: Plan, low: int, name: str) -> Plan:

@@ -7,18 +7,8 @@ from dataclasses import replace
 from itertools import compress
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import (
-    Collective,
-    Communicate,
-    Compute,
-    Group,
-    Operator,
-    Phase,
-    ReduceGradients,
-    Role,
-    Segment,
-    Step,
-)
+from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operator, ReduceGradients
+from tvlint.ir.plan import Phase, Role, Segment, Step
 from tvlint.readers.document import ReadError
 from tvlint.readers.gencode_built import Built, made_by
 from tvlint.readers.gencode_names import cell_name

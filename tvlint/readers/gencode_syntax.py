@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.readers.bounds import bounded_memory, trial, without_collection
 from tvlint.readers.document import ReadError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Collective, Communicate, Compute, Group, Operator, Peer, Receive, Send, Value
+from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operator, Peer, Receive, Send, Value
 from tvlint.readers.nnscaler_records import (
     Malformed,
     Work,

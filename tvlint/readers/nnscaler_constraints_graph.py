@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Compute, Plan
+from tvlint.ir.operators import Compute
+from tvlint.ir.plan import Plan
 
 DIMENSION = re.compile(r"\([^()]*\)|[^\s()]+")
 FROZEN = "^"

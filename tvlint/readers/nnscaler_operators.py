@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvlint.ir.plan import Backward, Compute, Literal, Operand, Value
+from tvlint.ir.operators import Backward, Compute, Literal, Operand, Value
 from tvlint.readers.inert_objects import Record
 from tvlint.readers.nnscaler_adapters import Scope
 from tvlint.readers.nnscaler_records import (

@@ -35,7 +35,8 @@ from typing import Any
 
 from tvlint.findings import Finding
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Group, Plan, Replication, Segment
+from tvlint.ir.operators import Group
+from tvlint.ir.plan import Plan, Replication, Segment
 from tvlint.readers.bounds import without_collection
 from tvlint.readers.compressed import decompress
 from tvlint.readers.document import Document, ReadError

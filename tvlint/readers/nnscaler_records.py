@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.readers.inert_objects import Opaque, Record, global_name
 
 _LONGEST_INTEGER = 128

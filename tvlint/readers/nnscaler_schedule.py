@@ -7,21 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import (
-    Backward,
-    Collective,
-    Communicate,
-    Compute,
-    Group,
-    Operator,
-    Phase,
-    Program,
-    Receive,
-    ReduceGradients,
-    Role,
-    Segment,
-    Step,
-)
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Operator, Receive, ReduceGradients
+from tvlint.ir.plan import Phase, Program, Role, Segment, Step
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler_adapters import Scope, lower_adapter
 from tvlint.readers.nnscaler_operators import Operators

@@ -6,7 +6,7 @@ from typing import Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Await,
     Backward,
     Collective,

@@ -11,8 +11,9 @@ from tvlint.analyses.derived_tensors import derive_tensors, for_every_operand, l
 from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.own_types import with_own_types
 from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.operators import Backward, Compute, Group, Operator
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
-from tvlint.ir.plan import Backward, Compute, Group, Operator, Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
+from tvlint.ir.plan import Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
 from tvlint.readers.plan_json_form import At, FormError
 from tvlint.readers.plan_json_operators import OperatorBuilder, integers
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.plan import Compute, Group, Tensor
+from tvlint.ir.operators import Compute, Group
+from tvlint.ir.plan import Tensor
 from tvlint.readers.plan_text_lexer import Line
 
 MOST_LISTED = 2**22

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvlint.ir.plan import Collective, Communicate, Group, Operand
+from tvlint.ir.operators import Collective, Communicate, Group, Operand
 from tvlint.readers.plan_text_clauses import Scope, parse_clauses
 from tvlint.readers.plan_text_lexer import Line
 from tvlint.readers.plan_text_types import DTYPES, parse_dtype

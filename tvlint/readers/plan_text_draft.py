@@ -8,8 +8,9 @@ from math import prod
 from typing import TypeAlias
 
 from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.operators import Group
 from tvlint.ir.placement import Placement
-from tvlint.ir.plan import Group, Replication, Role, Tensor
+from tvlint.ir.plan import Replication, Role, Tensor
 from tvlint.readers.plan_text_clauses import Scope
 from tvlint.readers.plan_text_lexer import Line
 from tvlint.readers.plan_text_operators import Parsed

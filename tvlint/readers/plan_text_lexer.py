@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Value
+from tvlint.ir.operators import Value
 from tvlint.readers.document import ReadError
 
 _WORD = r"[^\W\d][\w.]*(?:-[^\W\d][\w.]*)*"

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Await,
     Backward,
     Compute,
@@ -19,12 +19,12 @@ from tvlint.ir.plan import (
     Receive,
     Record,
     ReduceGradients,
-    Role,
     Send,
     Update,
     Value,
     Wait,
 )
+from tvlint.ir.plan import Role
 from tvlint.readers.plan_text_clauses import Scope, parse_clauses
 from tvlint.readers.plan_text_collectives import ALSO_COMPUTATIONS, KINDS, parse_collective
 from tvlint.readers.plan_text_lexer import Line, begins_word

@@ -10,18 +10,8 @@ from tvlint.analyses.implicit_segments import reads, signature
 from tvlint.analyses.local_shapes import whole_shape
 from tvlint.analyses.operands import writes
 from tvlint.analyses.own_types import with_own_types
-from tvlint.ir.plan import (
-    Backward,
-    Communicate,
-    Compute,
-    Operator,
-    Plan,
-    Program,
-    Role,
-    Segment,
-    Step,
-    Tensor,
-)
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.plan import Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.plan_text_draft import Draft, Section, is_bare
 from tvlint.readers.plan_text_lexer import nearest
 from tvlint.readers.plan_text_operators import PendingBackward

@@ -6,7 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from tvlint.analyses.implicit_segments import ImplicitSegment, implicit_segments
-from tvlint.ir.plan import Backward, Operator, Phase, Segment, Step
+from tvlint.ir.operators import Backward, Operator
+from tvlint.ir.plan import Phase, Segment, Step
 
 
 @dataclass(slots=True)

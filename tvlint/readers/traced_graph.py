@@ -12,7 +12,8 @@ from typing import Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
-from tvlint.ir.plan import Compute, Literal, Operator, Phase, Plan, Program, Role, Segment, Step, Tensor
+from tvlint.ir.operators import Compute, Literal, Operator
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.ops.declared import PREFIX, Declared
 from tvlint.ops.shaping import AS_WIDE
 from tvlint.ops.table import meant

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvlint.findings import Finding
-from tvlint.ir.plan import Compute, Literal, Operand, Role, Value
+from tvlint.ir.operators import Compute, Literal, Operand, Value
+from tvlint.ir.plan import Role
 from tvlint.readers.gencode_objects import GETITEM, Field, in_order
 from tvlint.readers.gencode_operators import IDENTITY
 from tvlint.readers.gencode_shapes import Kind

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from tvlint.ir.plan import Compute, Literal
+from tvlint.ir.operators import Compute, Literal
 from tvlint.ops.spec import Family
 from tvlint.ops.table import spec_of
 from tvlint.readers.gencode_shapes import Kind

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tvlint.ir.plan import Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import Communicate, Compute, Literal, Operator
 from tvlint.ops.shaping import AS_WIDE
 from tvlint.ops.spec import ONE, Bound
 from tvlint.ops.table import spec_of

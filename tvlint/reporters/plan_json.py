@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tvlint.analyses.derived_tensors import link_gradients
+from tvlint.ir.operators import Compute, Group
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate
-from tvlint.ir.plan import Compute, Group, Plan, Program, Replication, Role, Segment, Step, Tensor
+from tvlint.ir.plan import Plan, Program, Replication, Role, Segment, Step, Tensor
 from tvlint.reporters.plan_json_operators import operator
 
 

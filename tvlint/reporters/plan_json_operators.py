@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tvlint.ir.location import Location
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Await,
     Backward,
     Collective,

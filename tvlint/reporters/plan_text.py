@@ -8,7 +8,8 @@ from math import prod
 
 from tvlint.analyses.derived_tensors import link_gradients
 from tvlint.analyses.implicit_segments import writes
-from tvlint.ir.plan import Backward, Compute, Operator, Plan, Program, Replication, Role, Segment, Step, Tensor
+from tvlint.ir.operators import Backward, Compute, Operator
+from tvlint.ir.plan import Plan, Program, Replication, Role, Segment, Step, Tensor
 from tvlint.reporters import plan_text_operators
 from tvlint.reporters import plan_text_words as words
 from tvlint.reporters.plan_text_omissions import PRODUCED, implied_segments, made_from_gradients, stated_tensors

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tvlint.analyses.derived_tensors import derive_tensors, link_gradients
 from tvlint.analyses.implicit_segments import implicit_segments, reads, writes
-from tvlint.ir.plan import Backward, Communicate, Compute, Operator, Plan, Program, Role, Step
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.plan import Plan, Program, Role, Step
 
 PRODUCED = (Role.ACTIVATION, Role.GRADIENT)
 _EVERYWHERE = (Role.WEIGHT, Role.BUFFER, Role.STATE)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.plan import (
+from tvlint.ir.operators import (
     Await,
     Backward,
     Collective,

@@ -10,8 +10,9 @@ from functools import lru_cache
 from tvlint.analyses.local_shapes import local_shape
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
+from tvlint.ir.operators import Collective, Group, Peer, Value
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate
-from tvlint.ir.plan import Collective, Group, Peer, Role, Tensor, Value
+from tvlint.ir.plan import Role, Tensor
 
 _WORD = r"[^\W\d][\w.]*(?:-[^\W\d][\w.]*)*"
 _BARE = re.compile(rf"{_WORD}|grad\({_WORD}\)")

@@ -8,19 +8,8 @@ from dataclasses import dataclass
 
 from tvlint.ir.configuration import Configuration, SettingValue, Unknown
 from tvlint.ir.mesh import Axis, Mesh
-from tvlint.ir.plan import (
-    Backward,
-    Collective,
-    Communicate,
-    Compute,
-    Group,
-    Operator,
-    Phase,
-    Plan,
-    Program,
-    ReduceGradients,
-    Segment,
-)
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Operator, ReduceGradients
+from tvlint.ir.plan import Phase, Plan, Program, Segment
 from tvlint.topology.grid import GroupKind
 from tvlint.topology.quantity import Lookup, Settings, attempt, divide, need
 from tvlint.topology.schedule import bubble

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.readers.shell_arithmetic import evaluate_arithmetic
 from tvlint.readers.shell_quotes import ansi_string, literal, unescaped
-from tvlint.readers.shell_state import DEEPEST, State, as_scalar, directory_of
+from tvlint.readers.shell_state import DEEPEST, State, directory_of
 from tvlint.readers.shell_syntax import parse
 from tvlint.readers.shell_values import (
     Array,
@@ -26,7 +25,8 @@ from tvlint.readers.shell_values import (
     source_of,
     weight,
 )
-from tvlint.readers.shell_words import join, split, split_value
+from tvlint.readers.shell_variables import variable, variable_of, whole_array
+from tvlint.readers.shell_words import join, split
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -41,7 +41,7 @@ OWN_DIRECTORY_WORDS = re.compile(
 
 def expand_words(state: State, node: Node) -> list[Item]:
     """The words that one argument of a command becomes."""
-    alone = _whole_array(state, node)
+    alone = whole_array(state, node)
     if alone is not None:
         return list(alone)
     parts = expand(state, node, quoted=False)
@@ -107,7 +107,7 @@ def _expand_nested(state: State, node: Node, quoted: bool) -> list[Part]:
         return [part for child in node.children for part in expand(state, child, quoted)]
     if kind == "simple_expansion":
         name = state.text(node)[1:]
-        return [(piece, not quoted) for piece in _variable(state, name, state.span(node))]
+        return [(piece, not quoted) for piece in variable(state, name, state.span(node))]
     if kind == "expansion":
         return _braces(state, node, quoted)
     if kind == "arithmetic_expansion":
@@ -139,112 +139,33 @@ def _string(state: State, node: Node) -> list[Part]:
     return parts or [(Text("", state.span(node)), False)]
 
 
-def _whole_array(state: State, node: Node) -> tuple[Item, ...] | None:
-    """The words of `"${A[@]}"`, `${A[*]}` or `"$@"` standing alone; None for anything else.
-
-    Without quotes, blanks in an element cut it into words.
-    """
-    inner = node
-    if node.type == "string":
-        if len(node.named_children) != 1 or node.named_children[0].end_byte + 1 != node.end_byte:
-            return None
-        inner = node.named_children[0]
-        if inner.start_byte != node.start_byte + 1 or "*" in state.text(inner):
-            return None
-    if inner.type in ("simple_expansion", "expansion"):
-        text = state.text(inner)
-        if text in ("$@", "$*", "${@}", "${*}"):
-            return state.words_of_arguments(state.span(inner))
-        match = re.fullmatch(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}", text)
-        if match is None:
-            return None
-        value = state.variables.get(match[1])
-        if value is None:
-            return (Gap(f"`{match[1]}` is not set in the file", state.span(inner)),)
-        state.spend(len(value.items) if isinstance(value, Array) else 1)
-        if isinstance(value, Scalar):
-            return (Word(value.pieces),) if node.type == "string" else split_value(value)
-        return value.items if node.type == "string" else tuple(_cut_again(value.items))
-    return None
-
-
-def _cut_again(items: tuple[Item, ...]) -> Iterator[Item]:
-    for item in items:
-        if isinstance(item, Word):
-            yield from split([(piece, isinstance(piece, Text)) for piece in item.pieces])
-        else:
-            yield item
-
-
-def _variable(state: State, name: str, span: Span) -> tuple[Piece, ...]:
-    value = state.variables.get(name)
-    if value is not None:
-        scalar = as_scalar(value)
-        return scalar.pieces if scalar is not None else (Hole(f"`{name}` is an array that is not known", span),)
-    if name in ("@", "*"):
-        return join(state.words_of_arguments(span))
-    if name.isdigit() and state.arguments is not None and name != "0":
-        return _argument(state.arguments, int(name), span)
-    if name.isdigit() or name in ("#", "?", "$", "!", "-", "_"):
-        return (Hole(f"depends on `${name}`", span),)
-    return (Hole(f"`{name}` is not set in the file", span),)
-
-
-def _argument(arguments: tuple[Item, ...], number: int, span: Span) -> tuple[Piece, ...]:
-    if not all(isinstance(item, Word) for item in arguments[:number]):
-        return (Hole(f"depends on `${number}`", span),)
-    if number > len(arguments):
-        return ()
-    item = arguments[number - 1]
-    return item.pieces if isinstance(item, Word) else (Hole(f"depends on `${number}`", span),)
-
-
 def _braces(state: State, node: Node, quoted: bool) -> list[Part]:
     children = node.children
     named = next((child for child in children if child.type in ("variable_name", "special_variable_name", "subscript")), None)
     span = state.span(node)
     if named is None or children[1].start_byte != named.start_byte:
         return [(Hole("not understood", span), not quoted)]
-    name, present = _named(state, named)
+    name, present = variable_of(state, named)
     at = children.index(named) + 1
     operator = children[at].type if at < len(children) else "}"
     if operator == "}":
-        found = present if present is not None else _variable(state, name, span)
+        found = present if present is not None else variable(state, name, span)
         return [(piece, not quoted) for piece in found]
     if operator in (":-", "-", ":=", "=", ":?", "?", ":+", "+"):
         return _defaulted(state, children[at:], (name, present), operator, quoted, span)
     if present is None:
-        present = _variable(state, name, span)
+        present = variable(state, name, span)
     return [(_altered(state, node, present, span), not quoted)]
 
 
-def _named(state: State, node: Node) -> tuple[str, tuple[Piece, ...] | None]:
-    """The variable's name and, where the file sets it, its text."""
-    name = state.text(node)
-    if node.type != "subscript":
-        if name in state.variables or (name.isdigit() and state.arguments is not None):
-            return name, _variable(state, name, state.span(node))
-        return name, None
-    match = re.fullmatch(r"([A-Za-z_]\w*)\[([@*]|\d+)\]", name)
-    value = state.variables.get(match[1]) if match else None
-    hole = (Hole(f"`{name}` is not known", state.span(node)),)
-    if match is None or value is None:
-        return name, hole
-    if match[2] in "@*":
-        return name, join(split_value(value))
-    items = split_value(value) if isinstance(value, Array) else (Word(value.pieces),)
-    found = _argument(items, int(match[2]) + 1, state.span(node))
-    return name, found
-
-
 def _defaulted(
-    state: State, rest: list[Node], variable: tuple[str, tuple[Piece, ...] | None], operator: str, quoted: bool, span: Span
+    state: State, rest: list[Node], found: tuple[str, tuple[Piece, ...] | None], operator: str, quoted: bool, span: Span
 ) -> list[Part]:
-    name, present = variable
+    name, present = found
     empty_counts = operator.startswith(":")
     if operator in (":?", "?"):
-        found = present if present is not None else _variable(state, name, span)
-        return [(piece, not quoted) for piece in found]
+        pieces = present if present is not None else variable(state, name, span)
+        return [(piece, not quoted) for piece in pieces]
     text = known_text(present) if present is not None else None
     if operator in (":+", "+"):
         if present is None or text is None:

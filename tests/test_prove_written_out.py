@@ -155,3 +155,17 @@ def test_no_mutant_that_computes_something_else_is_proved(text: str, other: str,
             continue
         found = compare(reference, mutant.plan)
         assert found.outcome in ("equal", "deadlocks"), (number, mutant.kind, mutant.description, found)
+
+
+def test_a_mask_that_is_doubled_many_times_is_looked_at_once() -> None:
+    doubled = "buffer m0 f32[2,8,8]\nprogram\n" + "".join(f"m{n + 1} = add(m{n}, m{n})\n" for n in range(64))
+    fused = "o = scaled_dot_product_attention(q, k, v, m64)\n"
+    written = TURNED + "z = matmul(q, kt)\ns = div(z, 2)\nb = add(s, m64)\np = softmax(b, dim=2)\no = matmul(p, v)\n"
+    one, other = (with_backward(HEAD.replace("program\n", doubled) + way + TAIL) for way in (fused, written))
+    assert verdict_on(one, other).outcome is Outcome.PROVED
+
+
+def test_a_shift_that_is_viewed_in_circles_is_looked_at_once() -> None:
+    shifted = KEYS.replace("all-reduce max(m0) over cp", "all-reduce(m0) over cp\nm2 = identity(m)\nm = identity(m2)")
+    assert shifted.count("identity") == 2
+    assert verdict_on(with_backward(shifted), attention("a division behind")).outcome is not Outcome.PROVED

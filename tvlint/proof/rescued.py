@@ -117,13 +117,17 @@ def _is_shift(readers: Readers, name: str) -> bool:
 def _shifted(readers: Readers, name: str) -> list[Sequence[Operator | None]]:
     """Who reads each difference from which the value is subtracted; no one of what else is made of it."""
     found: list[Sequence[Operator | None]] = []
-    for own in readers.get(name, ()):
-        if isinstance(own, Compute) and _is(own, "sub") and tuple(own.inputs[1:2]) == (name,) and own.inputs[0] != name:
-            found.append(readers.get(own.outputs[0], ()))
-        elif isinstance(own, Compute) and _is(own, *_VIEWS) and own.outputs:
-            found.extend(_shifted(readers, own.outputs[0]))
-        else:
-            found.append(())
+    names, seen = [name], {name}
+    while names:
+        shift = names.pop()
+        for own in readers.get(shift, ()):
+            if isinstance(own, Compute) and _is(own, "sub") and tuple(own.inputs[1:2]) == (shift,) and own.inputs[0] != shift:
+                found.append(readers.get(own.outputs[0], ()))
+            elif isinstance(own, Compute) and _is(own, *_VIEWS) and own.outputs:
+                names += [own.outputs[0]] if own.outputs[0] not in seen else []
+                seen.add(own.outputs[0])
+            else:
+                found.append(())
     return found
 
 

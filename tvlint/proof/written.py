@@ -97,11 +97,20 @@ def _scores(
 
 def _is_of_numbers(terms: Terms, term: int) -> bool:
     """Whether the elements are numbers that are not whole, so that a mask is one to add and not one of flags."""
-    head, operands = terms.keys[term], terms.operands[term]
-    if head[0] in ("weight", "buffer", "input"):
-        return str(head[2]).startswith(("float", "bfloat"))
-    known = operands[1:2] if head[0] == "embedding" else operands if head[0] in _KEEP_NUMBERS else ()
-    return bool(known) and all(_is_of_numbers(terms, own) for own in known)
+    waiting, seen = [term], {term}
+    while waiting:
+        own = waiting.pop()
+        head, operands = terms.keys[own], terms.operands[own]
+        if head[0] in ("weight", "buffer", "input"):
+            if not str(head[2]).startswith(("float", "bfloat")):
+                return False
+            continue
+        known = operands[1:2] if head[0] == "embedding" else operands if head[0] in _KEEP_NUMBERS else ()
+        if not known:
+            return False
+        waiting += [operand for operand in known if operand not in seen]
+        seen.update(known)
+    return True
 
 
 def _of_attention(terms: Terms, head: Head, operands: Operands) -> int | None:

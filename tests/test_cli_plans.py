@@ -97,6 +97,7 @@ def test_check_of_named_files_proves_the_pairs_that_have_a_plan_there(here: Path
         (["dp2-tp2.plan"], ["proved"]),
         ([str(here)], ["proved", "refuted"]),
         (["single.plan"], ["proved", "refuted"]),
+        (["--changed", "tvlint.toml"], ["proved", "refuted"]),
     ):
         main(["check", *asked, "-o", "json"])
         assert [verdict["verdict"] for verdict in verdicts(capsys)] == proved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvlint.findings import Report
@@ -40,9 +41,10 @@ def prove_project(
     """The verdicts of the project's `[[proof]]` pairs, and how many were left out.
 
     `plans` are those that have been read already. Where somebody names files or folders (`within`), only pairs that have a
-    plan there are proved.
+    plan there are proved; all where the project file is one of them, which says what is proved and under which assumptions.
     """
     stated = tuple(pairs(project))
+    within = () if _lies_in(project.path, within) else within
     asked = tuple(pair for pair in stated if not within or _lies_in(pair.parallel, within) or _lies_in(pair.reference, within))
     report = Report()
     for proved in prove_pairs(asked, 1, progress, dict(plans), cache):
@@ -54,9 +56,9 @@ def _lies_in(path: str, folders: tuple[str, ...]) -> bool:
     """Whether the path is one of the files and folders, lies in one of them, or is a folder of generated code around one."""
     if not path:
         return False
-    here = os.path.realpath(path)
-    given = tuple(os.path.realpath(folder) for folder in folders)
-    return any(os.path.commonpath((here, folder)) in (here, folder) for folder in given)
+    here = Path(os.path.realpath(path))
+    given = tuple(Path(os.path.realpath(folder)) for folder in folders)
+    return any(here.is_relative_to(folder) or folder.is_relative_to(here) for folder in given)
 
 
 def pairs(project: Project) -> Iterator[Pair]:

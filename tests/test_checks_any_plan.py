@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from tests.correct_programs import PROGRAMS
-from tests.plan_findings import findings_of_plan
+from tests.plan_findings import findings_of_plan, findings_of_text
+from tests.test_scenarios import SCENARIOS
 from tvlint.analyses.operands import reads
 from tvlint.ir.operators import Collective, Communicate, Group, Operator, Peer, Receive, Send
 from tvlint.ir.plan import Plan, Program, Step
 from tvlint.readers import plan_text
+from tvlint.readers.document import ReadError
 
 _VALUES: dict[str, list[Any]] = {
     "inputs": [(), ("nowhere",), ("x", "x", "x", "x")],
@@ -109,3 +112,67 @@ def _reading(operator: Operator, old: str, new: str) -> Operator:
     if inputs is None or old not in inputs:
         return operator
     return replace(operator, inputs=tuple(new if name == old else name for name in inputs))  # type: ignore[call-arg]
+
+
+EMPTY = {
+    "a segment that says what it gives and has nothing": """
+micro-batches 2
+tensor h f32[4,8]
+segment f forward () -> (h)
+segment b forward (h) -> (y)
+  y: f32[4,8] = gelu(h)
+program
+  run b micro-batch 0
+  run f micro-batch 0
+  run f micro-batch 1
+  run b micro-batch 1
+""",
+    "a dimension of nothing that is put together again": """
+mesh dp=2
+input x f32[4,0] dp:S(1)
+tensor a f32[4,0]
+tensor b f32[4,0]
+program
+  g: f32[4,0] = all-gather(x, dim=1) over dp
+  a = narrow(g, 1, 0, 0)
+  b = narrow(g, 1, 0, 0)
+  y = cat(b, a, dim=1)
+""",
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_what_is_empty_is_judged(name: str) -> None:
+    rules = {finding.rule for finding in findings_of_text(EMPTY[name])}
+    assert rules == ({"use-before-definition"} if "segment" in name else set())
+
+
+def _damaged(text: str, drawn: random.Random) -> str:
+    """The text with another number, another name, or lines that are gone or elsewhere."""
+    lines, kind = text.split("\n"), drawn.randrange(4)
+    if kind < 2:
+        found = list(re.finditer(r"\d+" if kind else r"\b[a-z]\w*", text))
+        place = drawn.choice(found)
+        new = drawn.choice(("0", "1", "3", "100000000")) if kind else drawn.choice(found)[0]
+        return text[: place.start()] + new + text[place.end() :]
+    one, other = drawn.randrange(len(lines)), drawn.randrange(len(lines))
+    lines[one], lines[other] = lines[other], lines[one]
+    return "\n".join(lines if kind == 3 else [*lines[:one], *lines[one + 1 :]])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_checks_end_on_damaged_scenarios(seed: int) -> None:
+    drawn = random.Random(seed)
+    judged = 0
+    for _ in range(60):
+        text = drawn.choice(SCENARIOS).text
+        for _ in range(drawn.choice((1, 1, 2))):
+            text = _damaged(text, drawn)
+        try:
+            plan = plan_text.read("damaged.plan", text).plan
+        except ReadError:
+            continue
+        assert plan is not None
+        findings_of_plan(plan)
+        judged += 1
+    assert judged > 10

@@ -95,7 +95,7 @@ def _between_steps(plan: Plan, program: Program) -> Iterator[tuple[str, int, str
                 origin is None and tensor.role is Role.GRADIENT and not isinstance(segment.operators[index], Send)
             ):
                 continue
-            later = None if origin is None else (origin, _producer(plan.segments[origin], name))
+            later = (origin, _producer(plan.segments[origin], name)) if origin and plan.segments[origin].operators else None
             yield step.segment, index, inner, step.micro_batch, later
         for name in step.outputs if step.outputs is not None else segment.outputs:
             produced.add((name, step.micro_batch))

@@ -103,7 +103,7 @@ def reordered(walk: Walk, operator: Compute) -> dict[str, On]:
             before = tuple(range(walk.plan.mesh.axis_size(axis)))
         else:
             continue
-        unit = gcd(shape[dim] // len(before), *ends) if shape[dim] % len(before) == 0 else 1
+        unit = gcd(shape[dim] // len(before), *ends) or 1 if shape[dim] % len(before) == 0 else 1
         if shape[dim] // unit > 4096:
             continue
         finer = shape[dim] // len(before) // unit

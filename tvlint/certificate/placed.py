@@ -120,7 +120,11 @@ def _inputs(plan: Plan) -> dict[str, list[Tensor]]:
 def _slot(whole: tuple[int, ...], local: tuple[int, ...]) -> tuple[int, int]:
     """How many local batches make up the whole one, and in which dimension (-1: the batch is not cut)."""
     differing = [i for i, (one, other) in enumerate(zip(whole, local, strict=False)) if one != other]
-    if len(whole) != len(local) or len(differing) > 1 or any(whole[i] % local[i] or whole[i] < local[i] for i in differing):
+    if (
+        len(whole) != len(local)
+        or len(differing) > 1
+        or any(not local[i] or whole[i] % local[i] or whole[i] < local[i] for i in differing)
+    ):
         raise Rejected(f"an input has shape {whole} in the reference and {local} in the parallel plan")
     return (whole[differing[0]] // local[differing[0]], differing[0]) if differing else (1, -1)
 

@@ -129,7 +129,7 @@ def slot_dims(reference: Inputs, parallel: Inputs) -> tuple[int, tuple[int, ...]
         if not differing:
             dims.append(-1)
             continue
-        ratio, rest = divmod(whole[differing[0]], local[differing[0]])
+        ratio, rest = divmod(whole[differing[0]], local[differing[0]]) if local[differing[0]] else (0, 0)
         if rest or ratio < 2 or slots not in (0, ratio):
             return f"input `{name}` has shape {whole} in the reference and {local} in the parallel plan"
         slots = ratio

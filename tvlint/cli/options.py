@@ -81,7 +81,7 @@ def natural(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """A number of at least 1."""
+    """A whole number of at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"`{text}` is no positive number")
+        raise argparse.ArgumentTypeError(f"`{text}` is no positive whole number")
     return int(text)

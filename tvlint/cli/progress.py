@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
 PATIENCE = 1.0
 """Seconds of silence."""
 
+_BAR = 24
+_REST = _BAR + len("s 0:00:00   ")
+"""The columns of a line that its words leave to the bar, the spinner, the time and the space between them."""
+
 
 class Progress:
     """Shown on stderr, only on a terminal, only after a second; gone when the work is done."""
 
     def __init__(self) -> None:
         self._state = ("starting", 0.0)
+        self._started = time.monotonic()
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._lock = threading.Lock()
@@ -47,7 +53,7 @@ class Progress:
         what = visible(what)
         self._state = (what, share)
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=what, completed=share)
+            _update(self._bar, self._task, what, share)
 
     def _show(self) -> None:
         from rich.console import Console
@@ -57,15 +63,26 @@ class Progress:
         with self._lock:
             if self._timer is None:
                 return
-            columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+            words = TextColumn("{task.description}", markup=False)
+            columns = (SpinnerColumn(), BarColumn(_BAR), TimeElapsedColumn(), words)
             console = Console(stderr=True)
             console.show_cursor = _keep_cursor  # type: ignore[method-assign]
             bar = Bar(*columns, console=console, transient=True, refresh_per_second=8)
             what, share = self._state
-            self._task = bar.add_task(what, total=1.0)
-            bar.update(self._task, completed=share)
+            self._task = bar.add_task(what)
+            bar.tasks[0].start_time = bar.get_time() - (time.monotonic() - self._started)
+            _update(bar, self._task, what, share)
             bar.start()
             self._bar = bar
+
+
+def _update(bar: Bar, task: TaskID, what: str, share: float) -> None:
+    """Show what is done; a bar that only moves where nobody knows yet which share of it is done."""
+    from rich.text import Text
+
+    words = Text(what)
+    words.truncate(max(bar.console.width - _REST, 1), overflow="ellipsis")
+    bar.update(task, description=words.plain, total=1.0 if share else None, completed=share)
 
 
 def _keep_cursor(show: bool = True) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.findings import Finding, Problem
@@ -75,7 +76,7 @@ def _read_pair(
     said: tuple[Finding, ...] = ()
     for path in (pair.parallel, pair.reference):
         if progress is not None:
-            progress(f"reading {path or pair.parallel}", 0.0)
+            progress(f"reading {Path(path or pair.parallel).name}", 0.0)
         if not path:
             found = _traced(pair, plans[0] if plans else None)
         elif os.path.isdir(path):

@@ -171,9 +171,10 @@ def _prove_each(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with ProcessPoolExecutor(min(jobs, len(pairs)), get_context("spawn"), _leave_interrupts_to_the_parent) as pool:
         try:
-            for index, report in enumerate(pool.map(prove_pair, pairs)):
-                if progress is not None:
-                    progress("proving", (index + 1) / len(pairs))
+            tell = progress or (lambda what, share: None)
+            tell(f"proving {len(pairs)} plans", 0.0)
+            for done, report in enumerate(pool.map(prove_pair, pairs), 1):
+                tell(f"proving {len(pairs)} plans, {done} done", done / len(pairs))
                 yield report
         except BaseException:
             for child in active_children():

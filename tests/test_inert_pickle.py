@@ -141,6 +141,21 @@ def test_records_keep_their_attributes_and_scalars_become_numbers() -> None:
     assert global_name(root) == "nnscaler.x.Thing"
 
 
+def test_a_record_built_twice_shares_no_attributes_with_another() -> None:
+    one, other = b"cnnscaler.x\nThing\n)\x81q\x01", b"cnnscaler.x\nThing\n)\x81q\x02"
+    shared = HEAD + one + b"}q\x03U\x01aK\x01sb" + other + b"h\x03b}U\x01bK\x02sbh\x01\x86."
+    second, first = (loaded := load(shared, "plan.pkl", ("nnscaler.",)).root)
+    assert isinstance(loaded, tuple)
+    assert (first.__dict__, second.__dict__) == ({"a": 1}, {"a": 1, "b": 2})
+
+
+def test_the_slots_of_a_record_are_attributes_too() -> None:
+    root: Any = load(dumps(Object("nnscaler.x.Thing", ({"a": 1}, {"b": 2}))), "plan.pkl", ("nnscaler.",)).root
+    assert root.__dict__ == {"a": 1, "b": 2}
+    with pytest.raises(ReadError, match="not a dictionary"):
+        load(dumps(Object("nnscaler.x.Thing", 3)), "plan.pkl", ("nnscaler.",))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

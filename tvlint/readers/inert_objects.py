@@ -35,6 +35,21 @@ class Record(metaclass=Sealed):
     def __init__(self, *args: object, **kwargs: object) -> None:
         """Take any arguments, as `object.__new__` then does."""
 
+    def __setstate__(self, state: object) -> None:
+        """Have what the file says as attributes.
+
+        The first dictionary becomes the `__dict__` as it is: copies of all of them would be a quarter of the memory of a load.
+        """
+        if type(state) is dict and not self.__dict__:
+            self.__dict__ = state
+            return
+        attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+        for part in (attributes, slots):
+            if isinstance(part, dict):
+                self.__dict__ = {**self.__dict__, **part}
+            elif part is not None:
+                raise TypeError("the state of an object is not a dictionary")
+
 
 class Opaque(metaclass=Sealed):
     """Anything else that the file names: built, called or filled, it only remembers."""

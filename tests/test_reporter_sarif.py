@@ -150,9 +150,19 @@ def test_links_in_linted_text_are_dead_and_ours_are_not(tmp_path: Path) -> None:
 def test_problems_make_the_run_unsuccessful(tmp_path: Path) -> None:
     (invocation,) = written(reports.FULL, tmp_path)["runs"][0]["invocations"]
     assert invocation["executionSuccessful"] is False
-    assert [note["level"] for note in invocation["toolExecutionNotifications"]] == ["error", "note"]
+    told = [(note["level"], note["descriptor"]["id"]) for note in invocation["toolExecutionNotifications"]]
+    assert [level for level, name in told if name != "assumptions"] == ["error", "note"]
     (invocation,) = written(reports.CLEAN, tmp_path)["runs"][0]["invocations"]
     assert invocation["executionSuccessful"] is True
+
+
+def test_a_run_says_what_its_verdicts_take_for_granted(tmp_path: Path) -> None:
+    (invocation,) = written(Report(verdicts=(reports.PROVED,)), tmp_path)["runs"][0]["invocations"]
+    (note,) = invocation["toolExecutionNotifications"]
+    assert note["level"] == "note"
+    assert note["descriptor"]["id"] == "assumptions"
+    assert reports.PROVED.assumptions
+    assert all(assumption in note["message"]["text"] for assumption in reports.PROVED.assumptions)
 
 
 def test_a_run_never_has_more_results_than_github_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

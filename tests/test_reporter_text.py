@@ -56,7 +56,8 @@ def test_folding_puts_no_command_at_the_start_of_a_line(root: Path) -> None:
 def test_concise_has_one_line_a_remark(root: Path) -> None:
     report = reports.HOSTILE
     lines = concise.write(report, reports.context(root)).splitlines()
-    assert len(lines) == len(report.problems) + len(report.findings) + len(report.verdicts)
+    assumed = sum(bool(verdict.assumptions) for verdict in report.verdicts)
+    assert len(lines) == len(report.problems) + len(report.findings) + len(report.verdicts) + assumed
     assert all(re.search(r":\d+:\d+: (error|warning|note): ", line) for line in lines)
 
 

@@ -6,20 +6,26 @@ from tvlint.findings import Outcome, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
 from tvlint.reporters.paths import relative
-from tvlint.reporters.tally import by_place
+from tvlint.reporters.tally import assumed, by_place
 from tvlint.reporters.visible import visible
 
 _SEVERITY = {Outcome.PROVED: "note", Outcome.REFUTED: "error", Outcome.UNKNOWN: "warning"}
 
 
 def write(report: Report, context: Context) -> str:
-    """`path:line:col: severity: message [rule]`; a verdict stands at its parallel plan, a place without lines at line 1."""
+    """`path:line:col: severity: message [rule]`; a verdict stands at its parallel plan, a place without lines at line 1.
+
+    What a verdict takes for granted is a remark of its own, after it.
+    """
     lines = [f"{_place(problem.location, context)}: error: {problem.message}" for problem in report.problems]
     lines += [
         f"{_place(finding.location, context)}: {finding.severity.value}: {finding.message} [{finding.rule}]"
         for finding in by_place(report.findings)
     ]
-    lines += [_verdict(verdict, context) for verdict in report.verdicts]
+    for verdict in report.verdicts:
+        lines.append(_verdict(verdict, context))
+        if verdict.assumptions:
+            lines.append(f"{_place(Location(verdict.parallel), context)}: note: {assumed(verdict)}")
     return "".join(f"{visible(line)}\n" for line in lines)
 
 

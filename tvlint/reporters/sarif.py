@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,8 @@ from tvlint.reporters.fingerprint import line_hashes, semantic
 from tvlint.reporters.paths import place, relative, uri
 from tvlint.reporters.ranks import intervals
 from tvlint.reporters.sarif_rules import rule_object
-from tvlint.reporters.tally import by_severity
+from tvlint.reporters.sarif_words import link_text, message_text
+from tvlint.reporters.tally import assumed, by_severity
 from tvlint.reporters.visible import visible
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -104,8 +104,7 @@ def _finding_remark(finding: Finding, report: Report, context: Context) -> _Rema
 
 
 def _verdict_remarks(verdict: Verdict, context: Context) -> Iterator[_Remark]:
-    root = repository(context)
-    pair = f"{relative(verdict.parallel, root)} against {relative(verdict.reference, root)}"
+    pair = _pair(verdict, context)
     if not verdict.reasons:
         refuted = verdict.outcome is Outcome.REFUTED
         yield _Remark(
@@ -134,6 +133,11 @@ def _verdict_remarks(verdict: Verdict, context: Context) -> Iterator[_Remark]:
         )
 
 
+def _pair(verdict: Verdict, context: Context) -> str:
+    root = repository(context)
+    return f"{relative(verdict.parallel, root)} against {relative(verdict.reference, root)}"
+
+
 def _proof_rule(refuted: bool) -> tuple[str, str]:
     return ("refuted-proof", "error") if refuted else ("unknown-proof", "warning")
 
@@ -142,15 +146,15 @@ def _result(remark: _Remark, index: int, fingerprints: dict[str, str], context: 
     related = [
         (other, where) for other in remark.related[:MAXIMAL_RELATED] if (where := located(other.location, context)) is not None
     ]
-    links = [f"see [{_plain(other.message)}]({number})" for number, (other, _) in enumerate(related, 1)]
-    lines = [_text(remark.message), *(_text(detail) for detail in remark.details), *links]
+    links = [f"see [{link_text(other.message)}]({number})" for number, (other, _) in enumerate(related, 1)]
+    lines = [message_text(remark.message), *(message_text(detail) for detail in remark.details), *links]
     lines += [
-        _text(f"{other.message}: {place(other.location, context.root)}")
+        message_text(f"{other.message}: {place(other.location, context.root)}")
         for other in remark.related[:MAXIMAL_RELATED]
         if located(other.location, context) is None
     ]
     if not remark.anchor.exact:
-        lines.append(_text(f"at {place(remark.location, context.root)} {remark.location.pointer}".rstrip()))
+        lines.append(message_text(f"at {place(remark.location, context.root)} {remark.location.pointer}".rstrip()))
     if remark.ranks:
         lines.append(f"ranks: {intervals(remark.ranks)}")
     result: dict[str, Any] = {
@@ -163,7 +167,7 @@ def _result(remark: _Remark, index: int, fingerprints: dict[str, str], context: 
     }
     if related:
         result["relatedLocations"] = [
-            {"id": number, **_physical(where), "message": {"text": _text(other.message)}}
+            {"id": number, **_physical(where), "message": {"text": message_text(other.message)}}
             for number, (other, where) in enumerate(related, 1)
         ]
     if remark.flow and related:
@@ -194,23 +198,12 @@ def _logical(location: Location) -> dict[str, Any]:
 
 
 def _step(anchor: Anchor, message: str) -> dict[str, Any]:
-    return {"location": {**_physical(anchor), "message": {"text": _text(message)}}}
+    return {"location": {**_physical(anchor), "message": {"text": message_text(message)}}}
 
 
 def _properties(remark: _Remark) -> dict[str, Any]:
     properties = {"ranks": intervals(remark.ranks), "sourceLine": visible(remark.location.text.strip())}
     return {name: value for name, value in properties.items() if value}
-
-
-def _text(text: str) -> str:
-    """`text` as a SARIF message: no links, no placeholders."""
-    text = re.sub(r"\[(?=[^\]]*\]\()", r"\\[", visible(text))
-    return re.sub(r"\{(\d+)\}", r"{{\1}}", text)
-
-
-def _plain(text: str) -> str:
-    """`text` as the words of a link."""
-    return re.sub(r"\{(\d+)\}", r"{{\1}}", re.sub(r"[\[\]\\()]", "", visible(text))) or "here"
 
 
 class _Lines:
@@ -264,12 +257,17 @@ def _source_line(remark: _Remark, lines: _Lines) -> str:
 def _invocation(report: Report, context: Context, left_out: int) -> dict[str, Any]:
     notes = [_problem(problem, context) for problem in report.problems]
     notes += [
-        {
-            "level": "note",
-            "message": {"text": _text(f"{item.rule} was not evaluated: {item.reason}")},
-            "descriptor": {"id": "not-evaluated"},
-            **_notified(located(item.location, context)),
-        }
+        _note(
+            "assumptions",
+            f"{_pair(verdict, context)}: {verdict.outcome.value}; {assumed(verdict)}",
+            Location(verdict.parallel),
+            context,
+        )
+        for verdict in report.verdicts
+        if verdict.assumptions
+    ]
+    notes += [
+        _note("not-evaluated", f"{item.rule} was not evaluated: {item.reason}", item.location, context)
         for item in report.not_evaluated
     ]
     if left_out:
@@ -277,11 +275,16 @@ def _invocation(report: Report, context: Context, left_out: int) -> dict[str, An
     return {"executionSuccessful": not report.problems, "toolExecutionNotifications": notes[:MAXIMAL_NOTIFICATIONS]}
 
 
+def _note(name: str, text: str, location: Location, context: Context) -> dict[str, Any]:
+    told = {"level": "note", "message": {"text": message_text(text)}, "descriptor": {"id": name}}
+    return {**told, **_notified(located(location, context))}
+
+
 def _problem(problem: Problem, context: Context) -> dict[str, Any]:
     text = f"{problem.message}\nhelp: {problem.help}" if problem.help else problem.message
     return {
         "level": Severity.ERROR.value,
-        "message": {"text": "\n".join(_text(line) for line in text.split("\n"))},
+        "message": {"text": "\n".join(message_text(line) for line in text.split("\n"))},
         "descriptor": {"id": "unreadable-input"},
         **_notified(located(problem.location, context)),
     }

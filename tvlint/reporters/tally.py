@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tvlint.findings import Finding, Outcome, Report, Severity
+from tvlint.findings import Finding, Outcome, Report, Severity, Verdict
 
 SEVERITIES = tuple(Severity)
 
@@ -44,6 +44,11 @@ def summary(report: Report) -> str:
     if report.not_evaluated:
         parts.append(f"{counted(len({item.rule for item in report.not_evaluated}), 'rule')} not evaluated")
     return "; ".join(parts) or "nothing was checked"
+
+
+def assumed(verdict: Verdict) -> str:
+    """What the verdict takes for granted, on one line; empty where that is nothing."""
+    return f"assumed: {'; '.join(verdict.assumptions)}" if verdict.assumptions else ""
 
 
 def bytes_text(count: int) -> str:

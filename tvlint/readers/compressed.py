@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from io import BytesIO
 
 from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
@@ -14,7 +15,7 @@ LIMIT = 4 << 30
 
 _FREE = 64 << 20
 _RATIO = 200
-_CHUNK = 1 << 20
+_CHUNK = 256 << 10
 _XZ_MEMORY = 256 << 20
 _ZSTD_WINDOW = 256 << 20
 _ZSTD_PIECE = 256
@@ -35,18 +36,16 @@ def decompress(data: bytes, path: str, limit: int = LIMIT) -> bytes:
         return data
     name, chunks = unpack
     bound = min(limit, max(_FREE, _RATIO * len(data)))
-    pieces: list[bytes] = []
-    total = 0
+    unpacked = BytesIO()
     try:
         for piece in chunks(data):
-            total += len(piece)
-            if total > bound:
+            if unpacked.tell() + len(piece) > bound:
                 raise ReadError(
                     f"{name} data of {len(data)} bytes unpacks to more than {bound} bytes",
                     Location(path),
                     "unpack the file yourself if its content is really this large",
                 )
-            pieces.append(piece)
+            unpacked.write(piece)
     except _Truncated:
         raise ReadError(f"{name} data ends before it is complete", Location(path), "copy or download the file again") from None
     except (lzma.LZMAError, zlib.error, EOFError, _ZstdError) as error:
@@ -55,7 +54,7 @@ def decompress(data: bytes, path: str, limit: int = LIMIT) -> bytes:
         ) from None
     except MemoryError:
         raise ReadError(f"{name} data of {len(data)} bytes does not fit in memory", Location(path)) from None
-    return b"".join(pieces)
+    return unpacked.getvalue()
 
 
 class _Truncated(Exception):

@@ -1,8 +1,22 @@
-"""Which tensors an operator reads, produces and overwrites."""
+"""Which tensors an operator reads, produces and overwrites, and which operators of a segment are of a kind."""
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive, ReduceGradients, Send
+
+
+def has(operators: tuple[Operator, ...], kinds: AbstractSet[type]) -> bool:
+    """Whether one of the operators is of one of the kinds."""
+    return not kinds.isdisjoint(map(type, operators))
+
+
+def of_kinds(operators: tuple[Operator, ...], kinds: AbstractSet[type]) -> list[tuple[int, Operator]]:
+    """The operators of the kinds, with their positions."""
+    if not has(operators, kinds):
+        return []
+    return [(index, operator) for index, operator in enumerate(operators) if type(operator) in kinds]
 
 
 def reads(operator: Operator) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Compute
-from tvlint.ir.plan import Phase, Plan, Program
+from tvlint.ir.plan import Phase, Plan, Segment
+
+_COMPUTE = frozenset({Compute, Backward})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,27 @@ class Outline:
 
 def outline(plan: Plan) -> Outline:
     """The outline of `plan`; steps that name no segment of the plan are left out."""
-    return Outline(plan.path, plan.mesh, plan.micro_batches, tuple(_lane(plan, program) for program in plan.programs))
+    kinds: dict[tuple[Phase, int, bool], _Cells] = {}
+    looks = {name: kinds.setdefault(kind := _kind(segment), _Cells(kind)) for name, segment in plan.segments.items()}
+    lanes = (
+        Lane(program.ranks, tuple(looks[step.segment][step.micro_batch] for step in program.steps if step.segment in looks))
+        for program in plan.programs
+    )
+    return Outline(plan.path, plan.mesh, plan.micro_batches, tuple(lanes))
 
 
-def _lane(plan: Plan, program: Program) -> Lane:
-    cells = []
-    for step in program.steps:
-        segment = plan.segments.get(step.segment)
-        if segment is not None:
-            computes = any(isinstance(operator, Compute | Backward) for operator in segment.operators)
-            cells.append(Cell(segment.phase, segment.pipeline_stage, step.micro_batch, computes))
-    return Lane(program.ranks, tuple(cells))
+class _Cells(dict[int, Cell]):
+    """The cells of segments of one kind, by micro-batch, made as they are asked for."""
+
+    def __init__(self, kind: tuple[Phase, int, bool]) -> None:
+        super().__init__()
+        self._phase, self._pipeline_stage, self._computes = kind
+
+    def __missing__(self, micro_batch: int) -> Cell:
+        cell = self[micro_batch] = Cell(self._phase, self._pipeline_stage, micro_batch, self._computes)
+        return cell
+
+
+def _kind(segment: Segment) -> tuple[Phase, int, bool]:
+    computes = not _COMPUTE.isdisjoint(map(type, segment.operators))
+    return segment.phase, segment.pipeline_stage, computes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.proof.placed import inputs_of
@@ -14,14 +15,16 @@ _GIVEN = (Role.INPUT, Role.WEIGHT, Role.BUFFER)
 """What lies where it is declared to lie."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The run that made a value: output `position` of `segment`, in its run number `turn` for `micro_batch`."""
+_Place: TypeAlias = tuple[str, int, int]
+"""What makes a value for every micro-batch: a segment, which of its outputs, in which of its runs for the micro-batch."""
 
-    segment: str
-    position: int
+
+class _Source(NamedTuple):
+    """The run that made a value; `alone` is the set of its place only."""
+
+    place: _Place
+    alone: frozenset[_Place]
     micro_batch: int
-    turn: int
 
 
 def inputs_told_apart(plan: Plan) -> frozenset[str]:
@@ -38,13 +41,15 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
     """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
     held: dict[object, list[_Source]] = {}
     owners: dict[object, int] = {}
-    pattern: dict[tuple[str, int, int], frozenset[tuple[str, int, int]]] = {}
+    patterns: dict[tuple[str, int], list[frozenset[_Place] | None]] = {}
+    makers: dict[tuple[str, int], list[tuple[_Place, frozenset[_Place]]]] = {}
     forward: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
     turns: Counter[tuple[str, int]] = Counter()
     told: set[object] = set()
     for step in program.steps:
-        segment, turn = plan.segments[step.segment], turns[step.segment, step.micro_batch]
-        turns[step.segment, step.micro_batch] += 1
+        segment, micro_batch = plan.segments[step.segment], step.micro_batch
+        turn = turns[segment.name, micro_batch]
+        turns[segment.name, micro_batch] = turn + 1
         inputs = segment.inputs if step.inputs is None else step.inputs
         outputs = segment.outputs if step.outputs is None else step.outputs
         if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
@@ -58,49 +63,54 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
             )
             continue
         pairs = (*zip(segment.inputs, inputs, strict=True), *zip(segment.outputs, outputs, strict=True))
-        unlike = next(((inner, outer) for inner, outer in pairs if not _alike(plan, inner, outer, known)), None)
+        unlike = next((pair for pair in pairs if pair[0] != pair[1] and not _alike(plan, *pair, known)), None)
         if unlike is not None and unlike not in told:
             told.add(unlike)
             how = "is another weight or input, or declared with another shape, type or slice"
             text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and {how}"
             yield Trouble("unlike-values", False, text, -1, segment.name, source=step.source)
-        read = [_key(step, name, step.inputs) for name in inputs]
-        made = [_key(step, name, step.outputs) for name in outputs]
+        read, made = _keys(step, inputs, step.inputs), _keys(step, outputs, step.outputs)
         if segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in told:
             told.add(segment.name)
-            text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {step.micro_batch}"
+            text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {micro_batch}"
             yield Trouble("loaded-twice", False, text, -1, segment.name, source=step.source)
-        if step.micro_batch >= 0:
-            for position, name in enumerate(inputs):
-                sources = held.get(read[position], [])
-                trouble = _stale(segment, step.micro_batch, turn, position, name, sources, pattern)
+        if micro_batch >= 0:
+            pattern = patterns.setdefault((segment.name, turn), [None] * len(read))
+            for position, key in enumerate(read):
+                sources = held.get(key, [])
+                if len(sources) == 1 and sources[0].micro_batch == micro_batch and sources[0].alone == pattern[position]:
+                    continue
+                trouble = _stale(segment, micro_batch, inputs[position], sources, pattern, position)
                 if trouble is not None and (segment.name, position) not in told:
                     told.add((segment.name, position))
                     yield replace(trouble, source=step.source)
-            trouble = _of_other_forward(plan, segment, step.micro_batch, inputs, outputs, forward, held)
+            trouble = _of_other_forward(plan, segment, micro_batch, inputs, outputs, forward, held)
             if trouble is not None and segment.name not in told:
                 told.add(segment.name)
                 yield replace(trouble, source=step.source)
         if segment.phase is not Phase.BACKWARD:
-            forward.setdefault((segment.name, step.micro_batch), []).append((tuple(outputs), tuple(inputs)))
-        for position, name in enumerate(outputs):
-            key = made[position]
-            source = _Source(segment.name, position, step.micro_batch, turn)
-            if key in read:
-                held[key] = [source]
+            forward.setdefault((segment.name, micro_batch), []).append((outputs, inputs))
+        if (segment.name, turn) not in makers:
+            places = [(segment.name, position, turn) for position in range(len(outputs))]
+            makers[segment.name, turn] = [(place, frozenset({place})) for place in places]
+        overwritten = set(read).intersection(made)
+        for name, key, maker in zip(outputs, made, makers[segment.name, turn], strict=True):
+            source = _Source(*maker, micro_batch)
+            if key in held and key not in overwritten:
+                held[key].append(source)
             else:
-                held.setdefault(key, []).append(source)
-            owner = owners.setdefault(key, step.micro_batch)
-            if owner != step.micro_batch and ("owner", name) not in told:
+                held[key] = [source]
+            owner = owners.setdefault(key, micro_batch)
+            if owner != micro_batch and ("owner", name) not in told:
                 told.add(("owner", name))
-                text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {step.micro_batch}"
+                text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {micro_batch}"
                 yield Trouble("crossed-micro-batches", True, text, -1, segment.name, source=step.source)
 
 
 def _alike(plan: Plan, inner: str, outer: str, inputs: frozenset[str]) -> bool:
-    """Whether the name that a run gives a value declares what the segment's own name declares."""
+    """Whether another name that a run gives a value declares what the segment's own name declares."""
     one, other = plan.tensors.get(inner), plan.tensors.get(outer)
-    if inner == outer or one is None or other is None:
+    if one is None or other is None:
         return True
     if (one.shape, one.dtype, one.role) != (other.shape, other.dtype, other.role):
         return False
@@ -120,32 +130,34 @@ def _known_as(tensor: Tensor) -> str:
     return tensor.logical or tensor.name
 
 
-def _key(step: Step, name: str, given: tuple[str, ...] | None) -> object:
-    """What tells the value apart on its rank: a name that the step gives is one value, any other one a micro-batch."""
-    return name if given is not None else (step.micro_batch, name)
+def _keys(step: Step, names: tuple[str, ...], given: tuple[str, ...] | None) -> Sequence[object]:
+    """What tells the values apart on their rank: a name that the step gives is one value, any other one a micro-batch."""
+    return names if given is not None else [(step.micro_batch, name) for name in names]
 
 
 def _stale(
     segment: Segment,
     micro_batch: int,
-    turn: int,
-    position: int,
     name: str,
-    sources: list[_Source],
-    pattern: dict[tuple[str, int, int], frozenset[tuple[str, int, int]]],
+    sources: Sequence[_Source],
+    pattern: list[frozenset[_Place] | None],
+    position: int,
 ) -> Trouble | None:
+    """What is wrong with the sources of an input; `pattern` gets those of the first micro-batch, where it has none yet."""
     crossed = [source for source in sources if source.micro_batch not in (-1, micro_batch)]
     if crossed:
         text = (
             f"`{segment.name}` on {{ranks}} reads for micro-batch {micro_batch} the value `{name}` that "
-            f"`{crossed[0].segment}` made for micro-batch {crossed[0].micro_batch}"
+            f"`{crossed[0].place[0]}` made for micro-batch {crossed[0].micro_batch}"
         )
         return Trouble("crossed-micro-batches", True, text, -1, segment.name)
-    made_by = frozenset((source.segment, source.position, source.turn) for source in sources)
-    if len({(source.segment, source.position) for source in sources}) != len(sources):
+    made_by = frozenset(source.place for source in sources)
+    if len({source.place[:2] for source in sources}) != len(sources):
         text = f"`{name}` on {{ranks}} is made twice by one segment for micro-batch {micro_batch}"
         return Trouble("repeated-micro-batch", False, text, -1, segment.name)
-    if pattern.setdefault((segment.name, turn, position), made_by) != made_by:
+    if pattern[position] is None:
+        pattern[position] = made_by
+    if pattern[position] != made_by:
         text = (
             f"`{segment.name}` on {{ranks}} reads `{name}` for micro-batch {micro_batch} from other segments than for the first"
         )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
+from tvlint.analyses.operands import has
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
-from tvlint.ir.plan import Plan, Program, Role
+from tvlint.ir.plan import Plan, Program, Role, Step
 from tvlint.proof.trouble import Trouble, at
+
+_ENDS = frozenset({ReduceGradients, Update})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +28,55 @@ class _Touches:
 
 
 class Finals:
-    """The touches of every segment, found once."""
+    """The touches of the segments that run after a reducer or an update, each found once."""
 
     def __init__(self, plan: Plan) -> None:
-        weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
-        owner = {plan.tensors[name].gradient: name for name in weights if plan.tensors[name].gradient}
-        owner.update({name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of in weights})
-        self._segments = {
-            name: tuple(touch for own in segment.operators if (touch := _touches(own, weights, owner)) is not None)
-            for name, segment in plan.segments.items()
-        }
+        self._plan = plan
+        self._ending = frozenset(name for name, segment in plan.segments.items() if has(segment.operators, _ENDS))
+        self._known: dict[str, tuple[_Touches, ...]] = {}
+
+    @cached_property
+    def _weights(self) -> set[str]:
+        return {name for name, tensor in self._plan.tensors.items() if tensor.role is Role.WEIGHT}
+
+    @cached_property
+    def _owner(self) -> dict[str, str]:
+        """The weight that each gradient is one of."""
+        tensors, weights = self._plan.tensors, self._weights
+        owner = {tensors[name].gradient: name for name in weights if tensors[name].gradient}
+        owner.update({name: tensor.gradient_of for name, tensor in tensors.items() if tensor.gradient_of in weights})
+        return owner
+
+    def _touches_of(self, segment: str) -> tuple[_Touches, ...]:
+        if segment not in self._known:
+            touches = (self._touches(own) for own in self._plan.segments[segment].operators)
+            self._known[segment] = tuple(touch for touch in touches if touch is not None)
+        return self._known[segment]
+
+    def _touches(self, operator: Operator) -> _Touches | None:
+        if isinstance(operator, ReduceGradients):
+            return _Touches(operator, reduces=operator.weights)
+        if isinstance(operator, Update):
+            return _Touches(operator, updates=operator.weights)
+        inputs, outputs = _names(operator)
+        adds = tuple(self._owner[name] for name in outputs if name in self._owner)
+        takes = tuple(self._owner[name] for name in inputs if name in self._owner)
+        reads = tuple(name for name in inputs if name in self._weights)
+        return _Touches(operator, adds=adds, reads=reads, takes=takes) if adds or takes or reads else None
 
     def troubles(self, program: Program) -> Iterator[Trouble]:
-        """Weights that are reduced before their gradients are complete, or updated before their last use."""
+        """Weights that are reduced before their gradients are complete, or updated before their last use.
+
+        What runs before the first reducer or update is too early for neither.
+        """
         reduced: dict[str, tuple[str, Operator]] = {}
         updated: dict[str, tuple[str, Operator]] = {}
         told = set()
-        means = self._means(program)
-        for step in program.steps:
-            for touch in self._segments[step.segment]:
+        first = next((i for i, step in enumerate(program.steps) if step.segment in self._ending), len(program.steps))
+        steps = program.steps[first:]
+        means = self._means(steps)
+        for step in steps:
+            for touch in self._touches_of(step.segment):
                 for name in touch.adds:
                     if name in reduced and name not in told:
                         told.add(name)
@@ -66,11 +100,11 @@ class Finals:
                 reduced.update(dict.fromkeys(touch.reduces, (step.segment, touch.operator)))
                 updated.update(dict.fromkeys(touch.updates, (step.segment, touch.operator)))
 
-    def _means(self, program: Program) -> set[str]:
+    def _means(self, steps: tuple[Step, ...]) -> set[str]:
         """The weights whose gradients are averaged more than once, in one way: the mean of a mean is that mean."""
         reducers: dict[str, list[ReduceGradients]] = {}
-        for step in program.steps:
-            for touch in self._segments[step.segment]:
+        for step in steps:
+            for touch in self._touches_of(step.segment):
                 for name in touch.reduces:
                     assert isinstance(touch.operator, ReduceGradients)
                     reducers.setdefault(name, []).append(touch.operator)
@@ -80,18 +114,6 @@ class Finals:
             if len(own) > 1 and len({(each.reduce, each.divisor, each.group) for each in own}) == 1
             if own[0].reduce == "avg" and own[0].divisor == 1
         }
-
-
-def _touches(operator: Operator, weights: set[str], owner: Mapping[str, str]) -> _Touches | None:
-    if isinstance(operator, ReduceGradients):
-        return _Touches(operator, reduces=operator.weights)
-    if isinstance(operator, Update):
-        return _Touches(operator, updates=operator.weights)
-    inputs, outputs = _names(operator)
-    adds = tuple(owner[name] for name in outputs if name in owner)
-    takes = tuple(owner[name] for name in inputs if name in owner)
-    reads = tuple(name for name in inputs if name in weights)
-    return _Touches(operator, adds=adds, reads=reads, takes=takes) if adds or takes or reads else None
 
 
 def _names(operator: Operator) -> tuple[tuple[str, ...], tuple[str, ...]]:

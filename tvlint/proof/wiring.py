@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from tvlint.ir.operators import Await, Backward, Compute, Record, ReduceGradients, Update, Wait
@@ -46,13 +46,14 @@ def _on(trouble: Trouble, rank: int) -> Trouble:
 
 def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Trouble]:
     """Every segment runs as often for each micro-batch as for the first."""
-    runs: dict[str, Counter[int]] = {}
-    steps: dict[str, list[Step]] = {}
+    steps: defaultdict[str, list[Step]] = defaultdict(list)
     for step in program.steps:
-        runs.setdefault(step.segment, Counter())[step.micro_batch] += 1
-        steps.setdefault(step.segment, []).append(step)
-    for name, batches in runs.items():
-        segment = plan.segments[name]
+        steps[step.segment].append(step)
+    every = set(range(micro_batches))
+    for name, own in steps.items():
+        if len(own) == micro_batches and {step.micro_batch for step in own} == every:
+            continue
+        segment, batches = plan.segments[name], Counter(step.micro_batch for step in own)
         if _once(plan, segment) or (micro_batches == 1 and set(batches) == {-1}):
             continue
         what = f"{segment.phase.value} of `{name}`"
@@ -67,14 +68,14 @@ def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Troubl
         if lacking:
             numbers = ", ".join(map(str, lacking))
             text = f"the {what} on {{ranks}} never runs for micro-batch {numbers} of {micro_batches}"
-            certain = _needed(plan, segment) and not _stands_in(plan, runs, name, lacking)
+            certain = _needed(plan, segment) and not _stands_in(plan, steps, name, lacking)
             if not certain:
                 text += ": write what all micro-batches do alike as one segment, and run it for each of them"
-            nearest = min(steps[name], key=lambda step: abs(step.micro_batch - lacking[0]))
+            nearest = min(own, key=lambda step: abs(step.micro_batch - lacking[0]))
             yield Trouble("missing-micro-batch", certain, text, -1, name, source=nearest.source)
         elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
             text = f"the {what} on {{ranks}} does not run as often for every micro-batch"
-            again = [step for step in steps[name] if batches[step.micro_batch] == max(batches.values())]
+            again = [step for step in own if batches[step.micro_batch] == max(batches.values())]
             yield Trouble("repeated-micro-batch", True, text, -1, name, source=again[-1].source)
 
 
@@ -85,14 +86,15 @@ def _needed(plan: Plan, segment: Segment) -> bool:
     return any(own in segment.operators or made.intersection(own.forward.outputs) for own in back)
 
 
-def _stands_in(plan: Plan, runs: Mapping[str, Counter[int]], name: str, lacking: Sequence[int]) -> bool:
+def _stands_in(plan: Plan, steps: Mapping[str, Sequence[Step]], name: str, lacking: Sequence[int]) -> bool:
     """Whether the rank has another segment of the phase that runs for what this one lacks, and not for all either."""
+    batches = {own: {step.micro_batch for step in runs} for own, runs in steps.items()}
     return any(
         other != name
         and plan.segments[other].phase is plan.segments[name].phase
-        and not batches.keys().isdisjoint(lacking)
-        and not batches.keys() >= runs[name].keys()
-        for other, batches in runs.items()
+        and not found.isdisjoint(lacking)
+        and not found >= batches[name]
+        for other, found in batches.items()
     )
 
 

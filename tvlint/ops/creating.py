@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 
 from tvlint.ir.operators import Value
@@ -50,7 +51,7 @@ def _counts(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
 
 
 def _bind_constant(call: Call) -> Bound:
-    """`zeros`, `ones` and `full` of a size."""
+    """`zeros`, `ones` and `full` of a size; what `full` makes has the type of its number: flags are no numbers."""
     value = {"zeros": 0, "ones": 1}.get(call.op.rsplit(".", 1)[-1])
     words = ("size", "fill_value") if value is None else ("size",)
     call = call.with_arguments(*words)
@@ -60,6 +61,9 @@ def _bind_constant(call: Call) -> Bound:
     number = call.attributes.get("fill_value") if value is None else value
     if not isinstance(number, int | float):
         raise UnsupportedError(f"`{call.op}` with {number}")
+    if value is None and call.attributes.get("dtype") is None and isinstance(number, int):
+        own = "bool" if isinstance(number, bool) else "int64"
+        call = replace(call, attributes={**call.attributes, "dtype": own})
     return _made(call, [whole_number(call, "size", one) for one in (size if isinstance(size, tuple) else (size,))], (number,))
 
 

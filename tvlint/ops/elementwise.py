@@ -41,10 +41,18 @@ def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
 
 
 def _two(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
-    """As `broadcast`, of two operands."""
+    """As `broadcast`, of two operands that are numbers."""
     if len(call.inputs) != 2:
         raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
+    reject_flags(call)
     return broadcast(call)
+
+
+def reject_flags(call: Call) -> None:
+    """Raises UnsupportedError for a flag among the constants: `mask * True` is a mask, and `mask * 1.0` is none."""
+    for operand in call.inputs:
+        if isinstance(operand, Literal) and isinstance(operand.value, bool):
+            raise UnsupportedError(f"`{call.op}` with {operand.value}, which is no number")
 
 
 def _sum(call: Call) -> Bound:

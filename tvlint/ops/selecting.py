@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvlint.ir.operators import Value
-from tvlint.ops.elementwise import broadcast, pair, placed
+from tvlint.ops.elementwise import broadcast, pair, placed, reject_flags
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name
 from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, OpSpec, UnsupportedError, stars
@@ -76,6 +76,7 @@ def _bind_where(call: Call) -> Bound:
     if len(call.inputs) != 3:
         raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
     call.shape(0)
+    reject_flags(call)
     operands, output, literals = broadcast(call)
     values = literals[1::2]
     tensors = frozenset(range(1, len(operands)))

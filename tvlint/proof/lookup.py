@@ -8,7 +8,7 @@ from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receiv
 from tvlint.ir.plan import Role
 from tvlint.proof.blame import tell
 from tvlint.proof.machine import Machine, RankState, Slot
-from tvlint.proof.placed import parameter, region
+from tvlint.proof.placed import parameter, region, whole_shape
 from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.world import Mismatch
 
@@ -86,6 +86,10 @@ def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
     shape = machine.inputs.shapes[number]
     term = machine.world.terms.term(("input", number, tensor.dtype), (), shape, machine.slots[number])
     if machine.world.slots > 1 and machine.slots[number] >= 0:
+        if box != tuple((0, size) for size in whole_shape(tensor)):
+            text = f"reads only a part of the input `{name}`, of which a reference reads all"
+            tell(machine, rank, None, Mismatch("part-of-input", text, refutes=False), fatal=True)
+            return None
         box = tuple((0, size) for size in shape)
     return machine.world.values.clean(term, box)
 

@@ -11,6 +11,7 @@ from tvlint.proof.bindings import inputs_told_apart, misbound
 from tvlint.proof.channels import mispaired
 from tvlint.proof.finality import Finals
 from tvlint.proof.trouble import Trouble
+from tvlint.proof.turns import Turns
 
 _ONCE = (Phase.REDUCE, Phase.OPTIMIZER)
 
@@ -24,13 +25,10 @@ def micro_batches_of(plan: Plan) -> int:
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     """What keeps the micro-batches from being alike on some rank."""
     found = False
-    finals, inputs = Finals(plan), inputs_told_apart(plan)
+    finals, inputs, turns = Finals(plan), inputs_told_apart(plan), Turns(plan)
     for program in plan.programs:
-        for trouble in (
-            *_counts(plan, program, micro_batches),
-            *misbound(plan, program, inputs),
-            *finals.troubles(program),
-        ):
+        troubles = (*_counts(plan, program, micro_batches), *misbound(plan, program, inputs), *finals.troubles(program))
+        for trouble in troubles or turns.troubles(program, micro_batches):
             found = True
             yield from (_on(trouble, rank) for rank in program.ranks)
     if micro_batches > 1:

@@ -23,7 +23,7 @@ def certified(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
     if not keep:
         return None
     assumptions = verdict.assumptions
-    return certificate(keep[0], engine="test", files=(), variant=0, assume=assume, assumptions=assumptions)
+    return certificate(keep[0], files=(), variant=0, assume=assume, assumptions=assumptions)
 
 
 def forged(parallel: Plan, reference: Plan) -> Certificate | None:

@@ -30,7 +30,6 @@ ABSENT = -1
 
 Coefficient: TypeAlias = "int | Fraction"
 
-_VERSION = re.compile(r"[0-9A-Za-z.+-]{1,64}")
 _FIRST_LINE = re.compile(rb"tvlint certificate ([0-9]{1,4}) sha256:([0-9a-f]{64})\n")
 
 
@@ -110,7 +109,6 @@ class Derivation:
 class Certificate:
     """A proof as data."""
 
-    engine: str
     files: tuple[tuple[str, str, str], ...]
     """Which plan (`parallel` or `reference`), file name and digest, of every file that was read."""
     variant: int
@@ -213,7 +211,6 @@ def _certificate(found: Any) -> Certificate:
     if not isinstance(found, dict) or set(found) != _FIELDS:
         raise CertificateError("the certificate has not the fields of one")
     return Certificate(
-        engine=_engine(found["engine"]),
         files=tuple((_text(plan), _text(name), _text(digest)) for plan, name, digest in found["files"]),
         variant=_number(found["variant"]),
         assume=tuple(map(_text, found["assume"])),
@@ -225,12 +222,6 @@ def _certificate(found: Any) -> Certificate:
         reference=_derivation(**found["reference"]),
         parallel=_derivation(**found["parallel"]),
     )
-
-
-def _engine(value: Any) -> str:
-    if not _VERSION.fullmatch(_text(value)):
-        raise ValueError(value)
-    return str(value)
 
 
 def _term(head: Any, operands: Any, shape: Any, slot: Any) -> Term:

@@ -15,7 +15,6 @@ from tvlint.proof.terms import GRADIENT_SUM
 def certificate(
     proof: Proof,
     *,
-    engine: str,
     files: tuple[tuple[str, str, str], ...],
     variant: int,
     assume: frozenset[str],
@@ -27,7 +26,6 @@ def certificate(
     final = {key: value for key, value in proof.held.items() if isinstance(value, Value)}
     parallel = writer.derivation(proof.parallel, final)
     return Certificate(
-        engine,
         files,
         variant,
         tuple(sorted(assume)),

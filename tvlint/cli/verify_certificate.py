@@ -49,7 +49,7 @@ def _text(found: Verified | NotVerified, options: argparse.Namespace, seconds: f
         return "".join(f"{visible(line)}\n" for line in lines)
     lines = [f"verified: {options.parallel} trains the same model as {reference} ({seconds_text(seconds)})"]
     lines += [f"  {', '.join(f'{name} {value}' for name, value in found.facts)}"]
-    lines += [f"  proof written by tvlint {found.engine}, checked by tvlint {__version__}", "", "  assumed:"]
+    lines += [f"  checked by tvlint {__version__}", "", "  assumed:"]
     for assumption in found.assumptions:
         lines += wrap(assumption, 96, initial_indent="    - ", subsequent_indent="      ")
     return "".join(f"{visible(line)}\n" for line in lines)
@@ -65,7 +65,7 @@ def _json(found: Verified | NotVerified, options: argparse.Namespace) -> str:
         "outcome": "verified" if isinstance(found, Verified) else "rejected",
     }
     if isinstance(found, Verified):
-        content |= {"engine": found.engine, "facts": dict(found.facts), "assumptions": list(found.assumptions)}
+        content |= {"facts": dict(found.facts), "assumptions": list(found.assumptions)}
     else:
         content["reason"] = found.reason
     return json.dumps(content, indent=2) + "\n"

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tvlint import __version__
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.readers.bounds import without_collection
@@ -29,7 +28,6 @@ _LARGEST = 1 << 26
 class Verified:
     """What a certificate proves of the pair."""
 
-    engine: str
     assumptions: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
 
@@ -84,8 +82,7 @@ def write_certificate(
     from tvlint.certificate.write import certificate
 
     made = [
-        certificate(proof, engine=__version__, files=files, variant=i, assume=assume, assumptions=assumptions[i])
-        for i, proof in enumerate(proofs)
+        certificate(proof, files=files, variant=i, assume=assume, assumptions=assumptions[i]) for i, proof in enumerate(proofs)
     ]
     data = to_bytes(made)
     try:
@@ -146,4 +143,4 @@ def _checked(certificates: tuple[Certificate, ...], plans: Plans, progress: Prog
         except Rejected as error:
             return NotVerified(str(error))
     assumptions = tuple(dict.fromkeys(name for each in found for name in each.assumptions))
-    return Verified(certificates[0].engine, assumptions, found[0].facts)
+    return Verified(assumptions, found[0].facts)

@@ -14,6 +14,7 @@ from tvlint.proof.machine import Machine, RankState, Saved, Slot
 from tvlint.proof.merging import ATTENTION, merge_gradient, part_gradient
 from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape_gradient
+from tvlint.proof.runnable import may_go_back
 from tvlint.proof.trouble import Exchange
 from tvlint.proof.uses import gradient_use
 from tvlint.proof.world import Mismatch, is_zero
@@ -75,7 +76,7 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         try:
             value = vjp(machine, rank, operator, saved, position, gradients)
         except Mismatch as mismatch:
-            blame(machine, rank, operator, mismatch)
+            blame(machine, rank, operator, mismatch, runs=may_go_back(machine, saved, gradients))
             value = None
         except AmbiguousSumError:
             text = "adds contributions that are parts of the same gradient in different ways"

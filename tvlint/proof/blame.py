@@ -9,7 +9,8 @@ from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operato
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.pending import Pending
 from tvlint.proof.relation import Value
-from tvlint.proof.trouble import Fix, Sum, Trouble, at
+from tvlint.proof.runnable import may_run
+from tvlint.proof.trouble import STOPS, Fix, Sum, Trouble, at
 from tvlint.proof.world import Mismatch
 
 _PARTIAL = ("partial-used-as-complete", "gathers-partial-sums")
@@ -52,12 +53,17 @@ def tell(
     machine.derived.fatal = machine.derived.fatal or fatal
 
 
-def blame(machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch, cause: Hashable = None) -> None:
+def blame(
+    machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch, cause: Hashable = None, runs: bool = True
+) -> None:
     """Tell the mismatch where it comes from.
 
     A partial sum that arrives here is told once, at the operator that first took it for complete, on the ranks that made it.
-    What follows from a value that the reference does not compute is not told again.
+    What follows from a value that the reference does not compute is not told again, unless the operator does not run at all.
     """
+    if not runs or mismatch.name in STOPS or not may_run(machine, rank, operator):
+        tell(machine, rank, operator, mismatch, fatal=True, cause=cause)
+        return
     value = at_fault(machine, rank, operator)
     foreign = any(machine.world.terms.foreign(own.term) for own in operands_of(machine, rank, operator))
     if mismatch.name == "scaled-value" and foreign:

@@ -17,6 +17,7 @@ from tvlint.proof.insensitive import order_may_not_matter, readers_of
 from tvlint.proof.lookup import assign, forward_term, gradient_value, is_absent, operand_value
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Value
+from tvlint.proof.runnable import may_exchange
 from tvlint.proof.world import Mismatch
 
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
@@ -186,8 +187,9 @@ def together(
         blind = mismatch.name == "pieces-out-of-order" and all(_blind(machine, own, given) for own, _ in table.values())
         if blind:
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
+        runs = may_exchange(first, [machine.world.local_shape(value) for value in given.values()], len(members))
         for member in members:
-            blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)))
+            blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)), runs=runs)
         return None
 
 

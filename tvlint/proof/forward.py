@@ -60,9 +60,12 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     if operator.in_place:
         raise UnsupportedError(f"`{operator.op}` overwrites its operand")
     spec = spec_of(operator.op)
-    if spec is None:
-        raise UnsupportedError(f"`{operator.op}` is not in the operator table{how_to_declare(operator)}")
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    if spec is None:
+        for name in names:
+            if not is_absent(machine, rank, operator, name):
+                operand_value(machine, rank, operator, name)
+        raise UnsupportedError(f"`{operator.op}` is not in the operator table{how_to_declare(operator)}")
     if any(is_absent(machine, rank, operator, name) for name in names):
         if len(names) > 1 or not keeps_zero(machine, operator, spec, names[0]):
             raise Mismatch("absent-gradient", "reads a gradient that nothing produces", refutes=False)

@@ -89,8 +89,18 @@ Draw: TypeAlias = Callable[[Sequence[Trouble]], tuple[Scene, ...]]
 """Draws what happens around the troubles of one reason."""
 
 
-_STOPS = frozenset({"missing-value", "wrong-dimension", "wrong-root", "wrong-view-size"})
-"""What no framework runs."""
+STOPS = frozenset(
+    {
+        "missing-value",
+        "unequal-splits",
+        "unsupported-collective",
+        "wrong-dimension",
+        "wrong-root",
+        "wrong-shape",
+        "wrong-view-size",
+    }
+)
+"""What no framework runs, or may not."""
 
 
 def stops(trouble: Trouble) -> bool:
@@ -99,7 +109,7 @@ def stops(trouble: Trouble) -> bool:
     That is left open of a call of a known operator that is not understood; one that nobody knows is taken to run.
     """
     if trouble.name != "unsupported-operator":
-        return trouble.name in _STOPS
+        return trouble.name in STOPS
     return isinstance(trouble.place, Compute) and spec_of(trouble.place.op) is not None
 
 

@@ -7,8 +7,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tvlint.analyses.fold import Fold
-from tvlint.ir.operators import Await, Collective, Communicate, Operator, Receive, Record, ReduceGradients, Send, Wait
+from tvlint.analyses.operands import handle_of, of_kinds
+from tvlint.ir.operators import Await, Collective, Communicate, Group, Operator, Receive, Record, ReduceGradients, Send, Wait
 from tvlint.ir.plan import Plan
+
+_TALKING = frozenset({Communicate, Send, Receive, Wait, Record, Await, ReduceGradients})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,6 +21,8 @@ class Site:
     segment: str
     index: int
     operator: Operator
+    handle: str
+    """What it completes through; empty when it completes in place."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,10 +52,7 @@ class Call:
     @property
     def handle(self) -> str:
         """The handle that it completes through; empty when it completes in place."""
-        operator = self.site.operator
-        if isinstance(operator, (Communicate, Send, Receive, ReduceGradients)):
-            return operator.handle
-        return ""
+        return self.site.handle
 
 
 @dataclass(slots=True, eq=False)
@@ -78,10 +80,9 @@ def sites_of(plan: Plan) -> dict[str, tuple[Site, ...]]:
     """The communications, waits and events of every segment."""
     return {
         name: tuple(
-            Site(name, index, operator)
-            for index, operator in enumerate(segment.operators)
-            if isinstance(operator, (Communicate, Send, Receive, Wait, Record, Await, ReduceGradients))
-            and not (isinstance(operator, Communicate) and operator.kind is Collective.CHUNK)
+            Site(name, index, operator, handle_of(operator))
+            for index, operator in of_kinds(segment.operators, _TALKING)
+            if not (isinstance(operator, Communicate) and operator.kind is Collective.CHUNK)
         )
         for name, segment in plan.segments.items()
     }
@@ -107,22 +108,21 @@ def traffic(plan: Plan, fold: Fold) -> Traffic:
 
 def _unroll(plan: Plan, fold: Fold, sites: dict[str, tuple[Site, ...]], rank: int, program: int, found: Traffic) -> list[Call]:
     calls: list[Call] = []
-    groups: dict[Site, tuple[tuple[int, ...], tuple[object, ...]]] = {}
+    places: dict[Site, _Place] = {}
+    by_communicator: dict[tuple[object, ...], _Place] = {}
     peers: dict[Site, tuple[bool, int | None]] = {}
-    turns: dict[tuple[object, ...], int] = defaultdict(int)
     open_handles: dict[str, list[Call]] = {}
     for number, step in enumerate(plan.programs[program].steps):
         for site in sites.get(step.segment, ()):
             call = Call(rank, number, step.micro_batch, site)
             operator = site.operator
             if isinstance(operator, (Communicate, ReduceGradients)):
-                if site not in groups:
-                    groups[site] = (fold.members(operator.group, rank), fold.communicator(operator.group, rank))
-                call.members, call.communicator = groups[site]
-                if rank not in call.members:
-                    found.outside.append(call)
-                else:
-                    _meet(fold, call, turns, found)
+                place = places.get(site)
+                if place is None:
+                    communicator = fold.communicator(operator.group, rank)
+                    place = by_communicator.get(communicator) or _place(fold, communicator, operator.group, rank, found)
+                    places[site] = by_communicator[communicator] = place
+                _meet(call, place, found)
             elif isinstance(operator, (Send, Receive)):
                 if site not in peers:
                     target = fold.peer(operator.peer, rank)
@@ -157,14 +157,38 @@ def _resolve(issued: list[Call], micro_batch: int) -> tuple[Call, ...]:
     return tuple(chosen)
 
 
-def _meet(fold: Fold, call: Call, turns: dict[tuple[object, ...], int], found: Traffic) -> None:
-    meetings = found.meetings.setdefault(call.communicator, [])
-    turn = turns[call.communicator]
-    turns[call.communicator] = turn + 1
-    if turn == len(meetings):
-        meetings.append(Meeting(call.communicator, tuple(rank for rank in call.members if fold.representative(rank) == rank)))
-    call.meeting = meetings[turn]
-    meetings[turn].calls[call.rank] = call
+@dataclass(slots=True, eq=False)
+class _Place:
+    """A rank's place on a communicator: its `members`, those of them that are `walked`, and how often the rank has met them.
+
+    `meetings` are those of all its members; None where the rank is not one of them.
+    """
+
+    communicator: tuple[object, ...]
+    members: tuple[int, ...]
+    walked: tuple[int, ...]
+    meetings: list[Meeting] | None
+    turn: int = 0
+
+
+def _place(fold: Fold, communicator: tuple[object, ...], group: Group, rank: int, found: Traffic) -> _Place:
+    members = fold.members(group, rank)
+    if rank not in members:
+        return _Place(communicator, members, (), None)
+    walked = tuple(member for member in members if fold.representative(member) == member)
+    return _Place(communicator, members, walked, found.meetings.setdefault(communicator, []))
+
+
+def _meet(call: Call, place: _Place, found: Traffic) -> None:
+    call.members, call.communicator, meetings = place.members, place.communicator, place.meetings
+    if meetings is None:
+        found.outside.append(call)
+        return
+    if place.turn == len(meetings):
+        meetings.append(Meeting(place.communicator, place.walked))
+    call.meeting = meetings[place.turn]
+    call.meeting.calls[call.rank] = call
+    place.turn += 1
 
 
 def _pair(found: Traffic) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from tvlint.analyses.calls import Call, Meeting, Traffic
+from tvlint.analyses.calls import Call, Meeting, Site, Traffic
 from tvlint.analyses.operands import stream_of
-from tvlint.ir.operators import Await, Communicate, Receive, Record, ReduceGradients, Send, Wait
+from tvlint.ir.operators import Await, Receive, Record, Send, Wait
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +51,8 @@ class _Run:
     def _split(self, rank: int, calls: list[Call]) -> list[_Lane]:
         lanes: dict[str, _Lane] = {}
         events: dict[str, Call] = {}
+        if all(_in_one_lane(site) for site in {call.site for call in calls}):
+            return [_Lane(rank, calls)] if calls else []
         for call in calls:
             operator = call.operator
             if isinstance(operator, Record):
@@ -76,20 +78,21 @@ class _Run:
             for call in batch:
                 if call not in self.posted:
                     self._post(call, ready)
-            pending = next((call for call in batch if not call.handle and not self._done(call)), None)
-            if pending is not None:
-                self.waiting.setdefault(self._key(pending), []).append(lane)
-                return
+            for call in batch:
+                if not call.site.handle and not self._done(call):
+                    self.waiting.setdefault(self._key(call), []).append(lane)
+                    return
             lane.at += len(batch)
 
     def _post(self, call: Call, ready: deque[_Lane]) -> None:
         self.posted.add(call)
         woken: list[_Lane] = []
-        if call.meeting is not None:
-            count = self.arrived.get(call.meeting, 0) + 1
-            self.arrived[call.meeting] = count
-            if count >= len(call.meeting.members):
-                woken = self.waiting.pop(call.meeting, [])
+        meeting = call.meeting
+        if meeting is not None:
+            count = self.arrived.get(meeting, 0) + 1
+            self.arrived[meeting] = count
+            if count >= len(meeting.members):
+                woken = self.waiting.pop(meeting, [])
         elif isinstance(call.operator, (Send, Receive)):
             woken = self.waiting.pop(call, [])
             if call.partner is not None:
@@ -102,13 +105,13 @@ class _Run:
                 ready.append(lane)
 
     def _done(self, call: Call) -> bool:
-        operator = call.operator
+        if call.meeting is not None:
+            return self.arrived.get(call.meeting, 0) >= len(call.meeting.members)
+        operator = call.site.operator
         if isinstance(operator, Wait):
             return all(self._done(issue) for issue in call.waits_for)
         if isinstance(operator, Await):
             return call not in self.event_of or self.event_of[call] in self.posted
-        if isinstance(operator, (Communicate, ReduceGradients)):
-            return call.meeting is None or self.arrived.get(call.meeting, 0) >= len(call.meeting.members)
         if isinstance(operator, (Send, Receive)):
             if call not in self.posted:
                 return False
@@ -119,12 +122,12 @@ class _Run:
 
     def _key(self, call: Call) -> object:
         """What has to happen for `call` to go on."""
+        if call.meeting is not None:
+            return call.meeting
         if isinstance(call.operator, Wait):
             return next((self._key(issue) for issue in call.waits_for if not self._done(issue)), call)
         if isinstance(call.operator, Await):
             return self.event_of.get(call, call)
-        if call.meeting is not None:
-            return call.meeting
         if call.partner is not None and call.partner not in self.posted:
             return call.partner
         return call
@@ -185,6 +188,11 @@ class _Run:
         return [at for at in at_rank.get(partner.rank, ()) if _before(at, partner)]
 
 
+def _in_one_lane(site: Site) -> bool:
+    """Whether the calls of the site run on the stream that ranks have anyway, and no event is looked for."""
+    return not stream_of(site.operator) and not isinstance(site.operator, (Record, Await))
+
+
 def _before(standing: Call, needed: Call) -> bool:
     """Whether the blocked call `standing` is what keeps `needed` from being posted."""
     return stream_of(standing.operator) == stream_of(needed.operator)
@@ -193,7 +201,7 @@ def _before(standing: Call, needed: Call) -> bool:
 def _together(queue: list[Call], start: int) -> list[Call]:
     """The call at `start` and those that are issued in one batch with it."""
     first = queue[start]
-    operator = first.operator
+    operator = first.site.operator
     if not isinstance(operator, (Send, Receive)) or not operator.batch:
         return [first]
     end = start + 1

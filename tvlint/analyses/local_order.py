@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.operands import handle_of, overwritten, uses, writes
-from tvlint.ir.operators import Communicate, Operator, ReduceGradients, Update, Wait
+from tvlint.analyses.operands import handle_of, of_kinds, overwritten, uses, writes
+from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients, Send, Update, Wait
 from tvlint.ir.plan import Plan, Program, Role, Segment, Step
+
+_ASYNCHRONOUS = frozenset({Communicate, Send, Receive, ReduceGradients, Wait})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def hazards(plan: Plan) -> Iterator[Hazard]:
     asynchronous = frozenset(
         name
         for name, segment in plan.segments.items()
-        if any(isinstance(operator, Wait) or handle_of(operator) for operator in segment.operators)
+        if any(isinstance(own, Wait) or handle_of(own) for _, own in of_kinds(segment.operators, _ASYNCHRONOUS))
     )
     for program in plan.programs if asynchronous else ():
         walk = _Walk(plan, program, asynchronous)

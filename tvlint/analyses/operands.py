@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive, ReduceGradients, Send
+
+_STREAM = attrgetter("stream")
 
 
 def has(operators: tuple[Operator, ...], kinds: AbstractSet[type]) -> bool:
@@ -56,6 +59,13 @@ def overwritten(operator: Operator) -> tuple[str, ...]:
     inputs = operator.inputs
     chosen = [inputs[position] for position in operator.in_place if 0 <= position < len(inputs)]
     return tuple(name for name in chosen if not isinstance(name, Literal))
+
+
+def streams_named(operators: tuple[Operator, ...]) -> set[str]:
+    """The streams that the operators name, `main` among them where it is named."""
+    named = set(map(_STREAM, operators))
+    named.discard("")
+    return named
 
 
 def stream_of(operator: Operator) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.operands import handle_of, overwritten, reads, stream_of, uses, writes
+from tvlint.analyses.operands import handle_of, overwritten, reads, stream_of, streams_named, uses, writes
 from tvlint.ir.operators import Await, Record, Update, Wait
 from tvlint.ir.plan import Plan, Program, Role
 
@@ -30,7 +30,7 @@ def crossings(plan: Plan, strict: bool = False) -> Iterator[Crossing]:
     What is issued asynchronously on a stream is taken to start after the work of all streams so far, as a communicator's own
     stream does, and a wait to hold up all streams. With `strict`, only the stream that it is issued on counts for both.
     """
-    if not any(stream_of(operator) for segment in plan.segments.values() for operator in segment.operators):
+    if not any(streams_named(segment.operators) - {"main"} for segment in plan.segments.values()):
         return
     seen = set()
     for program in plan.programs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.operands import streams_named
 from tvlint.analyses.streams import crossings
 from tvlint.ir.operators import Await, Communicate, Operator, Receive, Record, Send, Wait
 from tvlint.ir.plan import Plan
@@ -37,7 +38,7 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
         for rank in crossing.ranks:
             yield Trouble("cross-stream-access", crossing in sure, text, rank, crossing.segment)
     for name, segment in plan.segments.items():
-        for operator in segment.operators:
+        for operator in segment.operators if streams_named(segment.operators) else ():
             if _unordered(operator):
                 text = f"an operator of `{name}` works on the stream `{operator.stream}`"
                 yield at(operator, name, Trouble("side-stream", False, text, plan.programs[0].ranks[0]))

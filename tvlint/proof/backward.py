@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvlint.ir.operators import Backward, Compute, Literal
 from tvlint.ops.spec import Family, UnsupportedError
 from tvlint.ops.table import spec_of
-from tvlint.proof.apply import run
+from tvlint.proof.apply import run_again
 from tvlint.proof.blame import blame, tell
 from tvlint.proof.forward import checked, forward, literals, scaled_gradient
 from tvlint.proof.identities import factor_of
@@ -16,7 +16,7 @@ from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape_gradient
 from tvlint.proof.runnable import may_go_back
 from tvlint.proof.trouble import Exchange
-from tvlint.proof.uses import gradient_use
+from tvlint.proof.uses import Use, gradient_use
 from tvlint.proof.world import Mismatch, is_zero
 
 
@@ -212,10 +212,14 @@ def evaluated_vjp(
         return vjp_in_sequence(machine, saved, position, gradients)
     if saved.family is Family.MERGE or any(gradient.fold is not None for gradient in gradients.values()):
         return vjp_of_parts(machine, saved, inputs, position, gradients)
-    use = gradient_use(saved.op, saved.bound, position, inputs, gradients)
-    if use is None:
+
+    def use() -> Use | None:
+        return gradient_use(saved.op, saved.bound, position, inputs, gradients)
+
+    key = ("gradient", position, tuple(gradients))
+    result = run_again(machine.world, machine.total_slots, saved.uses, key, use, inputs, gradients)
+    if result is None:
         return "absent"
-    result = run(machine.world, use, machine.total_slots)
     factor = factor_of(saved.op, saved.bound.attributes) if len(inputs) == 1 else None
     return result if factor is None else scaled_gradient(machine, gradients[0], result, factor)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tvlint.ops.spec import Call, OpSpec, UnsupportedError
+from tvlint.proof.cases import Case
 from tvlint.proof.machine import Machine, Saved
 from tvlint.proof.relation import Value
 from tvlint.proof.sequences import evaluated_once
@@ -37,7 +38,7 @@ def below_the_diagonal(machine: Machine, spec: OpSpec, call: Call, values: Seque
     places = {"query_start": first, "query_stop": stop, "key_start": low, "key_stop": last}
     causal = replace(call, attributes={**call.attributes, **places, "is_causal": True})
     try:
-        found = evaluated_once(machine, saved.op, spec.bind(causal).given_draws(), tuple(values), causal)
+        found = evaluated_once(machine, Case(saved.op, causal, spec.bind(causal).given_draws()), tuple(values))
     except (Mismatch, UnsupportedError):
         return saved
     known = all(own is not None and not terms.foreign(own.term) for own in found.outputs[:1])

@@ -15,6 +15,7 @@ from tvlint.ops.spec import Call, Family, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.advice import instead_of
 from tvlint.proof.blame import bare_name, blame, name_of, tell
+from tvlint.proof.cases import Case, Form
 from tvlint.proof.diagonal import below_the_diagonal
 from tvlint.proof.draws import drawn
 from tvlint.proof.identities import factor_of, is_gradient
@@ -23,7 +24,7 @@ from tvlint.proof.machine import Foreign, Machine, RankState, Saved, Slot
 from tvlint.proof.merging import ATTENTION, merge, merges_parts
 from tvlint.proof.nearest import Near
 from tvlint.proof.relation import AmbiguousSumError, Value
-from tvlint.proof.reshape import reshape
+from tvlint.proof.reshape import readings, viewed
 from tvlint.proof.sequences import as_widened, evaluated_once, grouped, has_groups, in_sequence, repeated
 from tvlint.proof.slices import SLICES, sliced
 from tvlint.proof.trouble import Constant, Fix, Substitute, Trouble, at
@@ -59,7 +60,8 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     """The results of the operator; none where its one operand is a gradient that nothing produces, which is zero."""
     if operator.in_place:
         raise UnsupportedError(f"`{operator.op}` overwrites its operand")
-    spec = spec_of(operator.op)
+    form = machine.cases.form(operator, machine.plan.tensors)
+    spec = form.spec
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
     if spec is None:
         for name in names:
@@ -67,7 +69,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
                 operand_value(machine, rank, operator, name)
         raise UnsupportedError(f"`{operator.op}` is not in the operator table{how_to_declare(operator)}")
     if any(is_absent(machine, rank, operator, name) for name in names):
-        if len(names) > 1 or not keeps_zero(machine, operator, spec, names[0]):
+        if len(names) > 1 or not keeps_zero(machine, form, names[0]):
             raise Mismatch("absent-gradient", "reads a gradient that nothing produces", refutes=False)
         return ()
     values = tuple(operand_value(machine, rank, operator, name) for name in names)
@@ -78,17 +80,11 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
         rank.poisoned.add(operator.outputs)
         return (None,) * len(operator.outputs)
     operands = tuple(value for value in values if value is not None)
-    known = (*operands, *draws_of(machine, rank, operator, spec, operands))
-    key = (
-        operator.op,
-        id(operator.attributes),
-        literals(operator),
-        tuple(map(id, known)),
-        output_shapes(machine, operator),
-    )
+    known = (*operands, *draws_of(machine, rank, form, operands))
+    key = (form, *map(id, known))
     found = machine.results.get(key)
     if found is None:
-        found = machine.results[key] = evaluated(machine, operator, spec, known)
+        found = machine.results[key] = evaluated(machine, form, spec, known)
     assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
     if assumption:
         machine.derived.assumptions.add(assumption)
@@ -98,16 +94,15 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     return results
 
 
-def draws_of(
-    machine: Machine, rank: RankState, operator: Compute, spec: OpSpec, values: tuple[Value, ...]
-) -> tuple[Value, ...]:
+def draws_of(machine: Machine, rank: RankState, form: Form, values: tuple[Value, ...]) -> tuple[Value, ...]:
     """The random numbers that the operator draws, as one more operand.
 
     Ranks that hold parts of one sum draw each for its own part; a part is no element, so nothing makes their draws one.
     """
-    if not spec.may_draw:
+    spec = form.spec
+    if spec is None or not spec.may_draw:
         return ()
-    call = call_of(machine, operator, values)
+    call = call_of(machine, form, values)
     if has_groups(spec, call):
         call, values = as_widened(machine, call, values)
     draws = drawn(machine, rank, spec.name, spec.bind(call), values)
@@ -116,59 +111,56 @@ def draws_of(
     return draws
 
 
-def keeps_zero(machine: Machine, operator: Compute, spec: OpSpec, name: str) -> bool:
+def keeps_zero(machine: Machine, form: Form, name: str) -> bool:
     """Whether the operator is linear in its one operand, so that it makes zero of zero."""
-    shape = machine.plan.tensors[name].shape
-    inputs = tuple(operand if isinstance(operand, Literal) else shape for operand in operator.inputs)
-    bound = spec.bind(Call(operator.op, inputs, operator.attributes, output_shapes(machine, operator)))
-    return frozenset({0}) in bound.linear
+    assert form.spec is not None
+    return frozenset({0}) in form.spec.bind(form.call([machine.plan.tensors[name].shape])).linear
 
 
-def output_shapes(machine: Machine, operator: Compute) -> tuple[tuple[int, ...], ...]:
-    tensors = machine.plan.tensors
-    return tuple(tensors[name].shape if name in tensors else () for name in operator.outputs)
-
-
-def call_of(machine: Machine, operator: Compute, values: tuple[Value, ...]) -> Call:
+def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
     """The operator on whole operands."""
-    shapes = iter(values)
-    inputs = tuple(
-        operand if isinstance(operand, Literal) else machine.world.logical_shape(next(shapes), machine.total_slots)
-        for operand in operator.inputs
-    )
-    return Call(operator.op, inputs, operator.attributes, output_shapes(machine, operator))
+    return form.call(machine.world.logical_shape(value, machine.total_slots) for value in values)
 
 
-def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
+def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
     """The operator's results, with what its gradient needs."""
-    call = call_of(machine, operator, values)
-    name = operator.op if spec.assumption else spec.name
-    if spec.name == "expand" and any(out not in machine.plan.tensors for out in operator.outputs):
-        raise UnsupportedError(f"`{operator.op}` into a tensor that the plan does not declare")
-    if has_groups(spec, call):
-        inner, _ = as_widened(machine, call, values)
-        return grouped(machine, name, spec.bind(inner).given_draws(), call, values)
-    bound = spec.bind(call).given_draws()
-    steps = spec.steps(call) if spec.steps is not None else ()
-    if steps:
-        return in_sequence(machine, name, bound, steps, values, call.outputs)
+    key = (form, *[value.extent for value in values])
+    case = machine.cases.known.get(key)
+    if case is None:
+        call = call_of(machine, form, values)
+        if spec.name == "expand" and None in form.outputs:
+            raise UnsupportedError(f"`{form.op}` into a tensor that the plan does not declare")
+        name = form.op if spec.assumption else spec.name
+        if has_groups(spec, call):
+            inner, _ = as_widened(machine, call, values)
+            return grouped(machine, name, spec.bind(inner).given_draws(), call, values)
+        bound = spec.bind(call).given_draws()
+        steps = spec.steps(call) if spec.steps is not None else ()
+        everything = bool(values) and takes_everything(form, spec, machine.world.local_shape(values[0]))
+        case = machine.cases.known[key] = Case(name, call, bound, steps, everything)
+    return evaluated_case(machine, form, spec, case, values)
+
+
+def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, values: tuple[Value, ...]) -> Saved:
+    """The operator's results where its case is known."""
+    name, call, bound, count = case.name, case.call, case.bound, len(form.outputs)
+    if case.steps:
+        return in_sequence(machine, name, bound, case.steps, values, call.outputs)
     if spec.family is Family.IDENTITY:
-        return Saved(name, bound, spec.family, values, (values[0],) * len(operator.outputs))
+        return Saved(name, bound, spec.family, values, (values[0],) * count)
     if spec.family is Family.RESHAPE:
-        result = reshape(machine.world, values[0], view_size(call, machine.world.local_shape(values[0])))
-        return Saved(name, bound, spec.family, values, (result,))
-    if values and takes_everything(spec, operator, machine.world.local_shape(values[0])):
-        return Saved(name, bound, Family.IDENTITY, values, (values[0],) * len(operator.outputs))
+        return Saved(name, bound, spec.family, values, (view_of(machine, case, values[0]),))
+    if case.everything:
+        return Saved(name, bound, Family.IDENTITY, values, (values[0],) * count)
     if spec.name == "repeat-interleave":
         return repeated(machine, bound, values, call)
     if spec.family is Family.MERGE and merges_parts(values):
-        merged = merge(machine.world, values)
-        return Saved(name, bound, Family.MERGE, values, merged[: max(1, len(operator.outputs))])
+        return Saved(name, bound, Family.MERGE, values, merge(machine.world, values)[: max(1, count)])
     if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
     if spec.name in SLICES and len(values) == 1:
-        return sliced(machine, spec, operator, values, lambda: evaluated_once(machine, name, bound, values, call))
-    saved = evaluated_once(machine, name, bound, values, call)
+        return sliced(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
+    saved = evaluated_once(machine, case, values)
     if name == ATTENTION:
         return below_the_diagonal(machine, spec, call, values, saved)
     factor = factor_of(name, bound.attributes) if len(values) == 1 else None
@@ -180,13 +172,22 @@ def evaluated(machine: Machine, operator: Compute, spec: OpSpec, values: tuple[V
     return replace(saved, outputs=(scaled_gradient(machine, given, made, factor),))
 
 
-def takes_everything(spec: OpSpec, operator: Compute, shape: tuple[int, ...]) -> bool:
+def view_of(machine: Machine, case: Case, value: Value) -> Value:
+    """The operand under another shape."""
+    world = machine.world
+    choices = case.uses.get("view")
+    if choices is None:
+        shape = world.local_shape(value)
+        choices = case.uses["view"] = readings(world, value, view_size(case.call, shape))
+    return viewed(world, value, choices)
+
+
+def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
     """Whether the operator takes a slice of its one operand, of local shape `shape`, that is all of it."""
-    if spec.name not in ("index", "narrow", "slice", "split"):
+    if spec.name not in SLICES:
         return False
-    inputs = tuple(operand if isinstance(operand, Literal) else shape for operand in operator.inputs)
     try:
-        bound = spec.bind(Call(operator.op, inputs, operator.attributes))
+        bound = spec.bind(replace(form.call([shape] * form.operands.count(None)), outputs=()))
     except UnsupportedError:
         return False
     if spec.name == "split":

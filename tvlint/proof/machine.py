@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from tvlint.ir.operators import Communicate, Compute, Operator
 from tvlint.ir.plan import Box, Plan, Segment
 from tvlint.ops.spec import Bound, Call, Family
+from tvlint.proof.cases import Cases
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.placed import Inputs
 from tvlint.proof.relation import Value
@@ -33,6 +34,8 @@ class Saved:
 
     An operand below zero is the result of the step that many before.
     """
+    uses: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What its case knows of its uses (`tvlint.proof.cases`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,7 @@ class Machine:
     gradient_names: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
     """Inputs that the plan loads in a segment of its own; others are there from the start."""
+    cases: Cases = field(default_factory=Cases)
     parameters: dict[tuple[str, int], Value] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)
     waiting: dict[Any, dict[int, tuple[Communicate, Slot | str]]] = field(default_factory=dict)

@@ -53,16 +53,23 @@ class AmbiguousSumError(Exception):
 
 
 class Value:
-    """One relation; interned by `Values`, so that identity is equality."""
+    """One relation; interned by `Values`, so that identity is equality.
 
-    __slots__ = ("box", "coefficient", "fold", "leaves", "term")
+    `extent` is a number for the box and for the shape and the slot of the term: values of one extent are the same slice of
+    values that are alike in everything but what they are.
+    """
 
-    def __init__(self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None) -> None:
+    __slots__ = ("box", "coefficient", "extent", "fold", "leaves", "term")
+
+    def __init__(
+        self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None, extent: int
+    ) -> None:
         self.term = term
         self.box = box
         self.coefficient = coefficient
         self.leaves = leaves
         self.fold = fold
+        self.extent = extent
 
     @property
     def clean(self) -> bool:
@@ -77,6 +84,7 @@ class Values:
         self.terms = terms
         self._table: dict[tuple[Any, ...], Value] = {}
         self._joint: dict[int, frozenset[int]] = {}
+        self._extents: dict[tuple[Box, tuple[int, ...], int], int] = {}
 
     def clean(self, term: int, box: Box) -> Value:
         """Exactly the box of the term."""
@@ -102,7 +110,8 @@ class Values:
         key = (term, box, coefficient, leaves, fold)
         found = self._table.get(key)
         if found is None:
-            found = self._table[key] = Value(term, box, coefficient, leaves, fold)
+            extent = self._extents.setdefault((box, self.terms.shape[term], self.terms.slot[term]), len(self._extents))
+            found = self._table[key] = Value(term, box, coefficient, leaves, fold, extent)
         return found
 
     def of_leaves(self, term: int, box: Box, leaves: Iterable[Leaf]) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import TypeAlias
@@ -42,23 +42,32 @@ def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[
     return groups
 
 
+Reading: TypeAlias = tuple[tuple[object, ...], tuple[int, ...], int, Box]
+"""What a view may be of a term: the head, shape and slot of the result, and its box."""
+
+
 def reshape(world: World, value: Value, after: tuple[int, ...]) -> Value:
-    """The relation of the local tensor `value` viewed as local shape `after`.
+    """The relation of the local tensor `value` viewed as local shape `after`."""
+    return viewed(world, value, readings(world, value, after))
+
+
+def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Reading, ...]:
+    """What a view of the local tensor as local shape `after` may be, which depends on the extent of the value alone.
 
     A run of dimensions is one dimension split into parts with the outermost part derived, or several joined: every
     dimension but the outermost of a run must be whole, otherwise the part held is not a box of the result. Where a size of 1
-    leaves it open which dimension was split, the reading that the reference knows is taken.
+    leaves it open which dimension was split, there are several.
     """
     before = world.local_shape(value)
     groups = _groups(before, after)
     choices = [list(_readings(world, value, ins, tuple(after[j] for j in outs))) for ins, outs in groups]
-    if any(not readings for readings in choices):
+    if any(not own for own in choices):
         raise Mismatch(
             "reshape-of-split-dimension",
             f"views local shape {before} as {after}, which takes a split dimension apart",
             refutes=False,
         )
-    first = None
+    found: list[Reading] = []
     for combination in product(*choices) if prod(map(len, choices)) <= 64 else (tuple(c[0] for c in choices),):
         shape = tuple(size for part in combination for _, size, _ in part)
         box: Box = tuple(bounds for part in combination for bounds, _, _ in part)
@@ -66,15 +75,14 @@ def reshape(world: World, value: Value, after: tuple[int, ...]) -> Value:
         inner = tuple(
             (len(ins), tuple(size for _, size, _ in part[1:])) for (ins, _), part in zip(groups, combination, strict=True)
         )
-        head = ("view", inner)
-        slot = slotted[0] if slotted else -1
-        if world.terms.find(head, (value.term,), shape, slot) is not None:
-            term = world.terms.term(head, (value.term,), shape, slot)
-            return world.values.through(value, term, 0, box, 1, frozenset())
-        first = first or (head, shape, slot, box)
-    if first is None:
-        raise Mismatch("reshape-of-split-dimension", f"views local shape {before} as {after}", refutes=False)
-    head, shape, slot, box = first
+        found.append((("view", inner), shape, slotted[0] if slotted else -1, box))
+    return tuple(found)
+
+
+def viewed(world: World, value: Value, choices: Sequence[Reading]) -> Value:
+    """The relation of a view: the first of its readings that the table of terms has, else the first."""
+    known = (own for own in choices if world.terms.find(own[0], (value.term,), *own[1:3]) is not None)
+    head, shape, slot, box = next(known, choices[0])
     term = world.terms.term(head, (value.term,), shape, slot)
     return world.values.through(value, term, 0, box, 1, frozenset())
 

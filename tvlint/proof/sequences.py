@@ -4,30 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
 from tvlint.ops.table import spec_of
-from tvlint.proof.apply import run
+from tvlint.proof.apply import run_again
+from tvlint.proof.cases import Case
 from tvlint.proof.machine import Machine, Saved
 from tvlint.proof.merging import ATTENTION
 from tvlint.proof.relation import Value
 from tvlint.proof.reshape import reshape
-from tvlint.proof.uses import forward_use
+from tvlint.proof.uses import Use, forward_use
 
 
-def evaluated_once(machine: Machine, name: str, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:
+def evaluated_once(machine: Machine, case: Case, values: tuple[Value, ...]) -> Saved:
     """The results of one annotated operator."""
+    call, bound = case.call, case.bound
     if len(bound.outputs) != max(1, len(call.outputs)):
         raise UnsupportedError(f"`{call.op}` with {len(call.outputs)} outputs")
     machine.derived.uses.append((call, bound, values))
-    results = tuple(
-        run(machine.world, forward_use(name, bound, i, values, free_sizes(bound, i, call)), machine.total_slots)
-        for i in range(len(bound.outputs))
-    )
-    if name == ATTENTION and len(results) == 2 and not machine.world.terms.foreign(results[0].term):
+    results = tuple([_output(machine, case, i, values) for i in range(len(bound.outputs))])
+    if case.name == ATTENTION and len(results) == 2 and not machine.world.terms.foreign(results[0].term):
         machine.world.terms.auxiliary.add(results[1].term)
-    return Saved(name, bound, Family.INDEXED, values, results)
+    return Saved(case.name, bound, Family.INDEXED, values, results, uses=case.uses)
+
+
+def _output(machine: Machine, case: Case, output: int, values: tuple[Value, ...]) -> Value:
+    bound = case.bound
+    order = tuple([one.term > other.term for one, other in combinations(values, 2)]) if bound.commutative else ()
+
+    def use() -> Use:
+        return forward_use(case.name, bound, output, values, free_sizes(bound, output, case.call))
+
+    made = run_again(machine.world, machine.total_slots, case.uses, ("output", output, order), use, values, {})
+    assert made is not None
+    return made
 
 
 def repeated(
@@ -47,7 +59,7 @@ def repeated(
         spec = spec_of(op)
         if spec is None:
             raise AssertionError(f"the operator table has no `{op}`")
-        done.append(evaluated_once(machine, op, spec.bind(step), own, step))
+        done.append(evaluated_once(machine, Case(op, step, spec.bind(step)), own))
     wide = done[-1].outputs[0]
     if wide is None or not isinstance(repeats, int):
         raise UnsupportedError(f"`{call.op}` {repeats} times")
@@ -108,7 +120,7 @@ def grouped(machine: Machine, name: str, bound: Bound, call: Call, values: tuple
     """Attention on widened keys and values; `call` and `bound` are those of it, before keys and values are widened."""
     steps = widened(machine, call, values)
     inner, operands = as_widened(machine, call, values)
-    last = evaluated_once(machine, name, bound, operands, inner)
+    last = evaluated_once(machine, Case(name, inner, bound), operands)
     places = (0, PREVIOUS - 1, PREVIOUS, *range(3, len(operands)))
     done = ((steps[0], (1,)), (steps[1], (2,)), (last, places))
     return Saved(name, bound, Family.INDEXED, values, last.outputs, done)
@@ -128,7 +140,7 @@ def in_sequence(
         known = tuple(value for value in operands if value is not None)
         shapes = tuple(machine.world.logical_shape(value, machine.total_slots) for value in known)
         call = Call(op, shapes, {}, outputs if len(done) == len(steps) - 1 else ())
-        done.append((evaluated_once(machine, op, spec.bind(call), known, call), positions))
+        done.append((evaluated_once(machine, Case(op, call, spec.bind(call)), known), positions))
     last = done[-1][0]
     return Saved(name, bound, Family.INDEXED, values, last.outputs, tuple(done))
 

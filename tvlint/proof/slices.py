@@ -8,10 +8,11 @@ reference does with a slice that it writes in another way, and is then wrong now
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from tvlint.ir.operators import Compute, Literal
 from tvlint.ops.slicing import ranges_taken
-from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import Bound, Family, OpSpec, UnsupportedError
+from tvlint.proof.cases import Form
 from tvlint.proof.machine import Machine, Saved
 from tvlint.proof.relation import Value
 from tvlint.proof.world import Mismatch
@@ -19,7 +20,7 @@ from tvlint.proof.world import Mismatch
 SLICES = frozenset({"index", "narrow", "slice", "split"})
 
 
-def sliced(machine: Machine, spec: OpSpec, operator: Compute, values: Sequence[Value], ordinary: Callable[[], Saved]) -> Saved:
+def sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value], ordinary: Callable[[], Saved]) -> Saved:
     """What a slice makes: the slice that the reference takes too, which is what `ordinary` gives, or a part of its operand."""
     terms = machine.world.terms
     if not terms.normal or terms.sealed < 0:
@@ -30,7 +31,7 @@ def sliced(machine: Machine, spec: OpSpec, operator: Compute, values: Sequence[V
     except Mismatch as error:
         mismatch = error
     known = saved is not None and not any(value is None or terms.foreign(value.term) for value in saved.outputs)
-    parts = None if known else _parts(machine, spec, operator, values[0])
+    parts = None if known else _parts(machine, spec, form, values[0])
     if parts is not None:
         bound, outputs = parts
         return Saved(spec.name, bound, Family.INDEXED, tuple(values), outputs)
@@ -40,17 +41,16 @@ def sliced(machine: Machine, spec: OpSpec, operator: Compute, values: Sequence[V
     return saved
 
 
-def _parts(machine: Machine, spec: OpSpec, operator: Compute, value: Value) -> tuple[Bound, tuple[Value, ...]] | None:
+def _parts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> tuple[Bound, tuple[Value, ...]] | None:
     """The annotation of the call on the local tensor, and its results as boxes of the operand's term, where they are any."""
     world = machine.world
     shape, slot = world.local_shape(value), world.terms.slot[value.term]
-    inputs = tuple(operand if isinstance(operand, Literal) else shape for operand in operator.inputs)
     try:
-        bound = spec.bind(Call(operator.op, inputs, operator.attributes))
+        bound = spec.bind(replace(form.call([shape]), outputs=()))
     except UnsupportedError:
         return None
     taken = ranges_taken(bound, shape)
-    if taken is None or len(taken) != len(operator.outputs):
+    if taken is None or len(taken) != len(form.outputs):
         return None
     if slot >= 0 and any(ranges[slot] != (0, shape[slot]) for ranges in taken):
         return None

@@ -12,10 +12,14 @@ from tvlint.proof.relation import Value
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An operator in use: annotated operands with values, the annotated result, and what identifies the computation."""
+    """An operator in use: annotated operands with values, the annotated result, and what identifies the computation.
+
+    `places` says where each operand comes from: `i` is operand `i` of the operator, `~i` the gradient of its output `i`.
+    """
 
     head: tuple[Any, ...]
     operands: tuple[tuple[Names, Value], ...]
+    places: tuple[int, ...]
     result: Names
     reduced: frozenset[str]
     averaged: frozenset[str]
@@ -42,6 +46,7 @@ def forward_use(op: str, bound: Bound, output: int, values: Sequence[Value], siz
     return Use(
         head=(op, output, bound.attributes),
         operands=tuple((bound.operands[i], values[i]) for i in kept),
+        places=tuple(kept),
         result=bound.outputs[output],
         reduced=bound.reduced,
         averaged=bound.averaged,
@@ -97,6 +102,7 @@ def gradient_use(
     return Use(
         head=(f"{op} gradient", () if symmetric else (operand, tuple(outputs)), bound.attributes),
         operands=tuple(operands),
+        places=(*(~output for output in outputs), *needs, operand),
         result=result,
         reduced=frozenset(present - set(result) - {ONE}),
         averaged=bound.averaged,

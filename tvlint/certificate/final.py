@@ -242,18 +242,26 @@ def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:
 
 
 def check_updates(run: Running, wanted: Expected, reference: Plan) -> None:
-    """Every weight that is trained is updated once on each rank that has it, and no other, unless the optimizer is left out."""
-    times, alone = _updated(run.plan), {_full_name(reference, name) for _, name in _updated(reference)}
+    """Every weight that is trained is updated once on each rank that has it, and no other, unless the optimizer is left out.
+
+    The reference trains what it updates, or all that has a gradient where it leaves the optimizer out.
+    """
+    times, theirs = _updated(run.plan), _updated(reference)
+    alone = {_full_name(reference, name) for _, name in theirs}
     if not times:
         if alone and not run.plan.format.startswith("nnscaler-"):
             raise Rejected("the reference updates weights and the parallel plan does not say that it does")
         return
+    if any(count > 1 for count in theirs.values()):
+        raise Rejected("the reference updates a weight more than once")
+    trained = alone or wanted.gradients.keys()
     for rank, tensor in weights_of(run):
-        if (tensor.logical or tensor.name) in wanted.gradients and times[rank, tensor.name] != 1:
-            raise Rejected(f"the weight `{tensor.logical or tensor.name}` on rank {rank} is not updated once")
-    for rank, name in times:
-        if _full_name(run.plan, name) not in wanted.gradients.keys() | alone:
-            raise Rejected(f"the weight `{name}` on rank {rank} is updated, and the reference does not train it")
+        name = tensor.logical or tensor.name
+        if name in wanted.gradients and name in trained and times[rank, tensor.name] != 1:
+            raise Rejected(f"the weight `{name}` on rank {rank} is not updated once")
+    for rank, own in times:
+        if _full_name(run.plan, own) not in trained:
+            raise Rejected(f"the weight `{own}` on rank {rank} is updated, and the reference does not train it")
 
 
 def _updated(plan: Plan) -> Counter[tuple[int, str]]:

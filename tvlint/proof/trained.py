@@ -123,23 +123,29 @@ def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:
 def judge_updates(plan: Plan, reference: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
     """Weights that some rank does not update exactly once, or at all where the reference does not train them.
 
+    A reference that updates some weights trains these; one that leaves the optimizer out trains all that have a gradient.
     Nothing for a pair that leaves the optimizer out: nnScaler's plans never hold it.
     """
-    updates, alone = _updates(plan), {_full_name(reference, name) for _, name in _updates(reference)}
+    updates, own_updates = _updates(plan), _updates(reference)
+    alone = {_full_name(reference, name) for _, name in own_updates}
     if not updates:
         if alone and not plan.format.startswith("nnscaler-"):
             text = "the reference updates weights and the parallel plan does not say that it does"
             yield Trouble("no-updates", False, text, plan.programs[0].ranks[0])
         return
+    if any(times > 1 for times in own_updates.values()):
+        text = "the reference updates a weight more than once"
+        yield Trouble("reference-not-understood", False, text, plan.programs[0].ranks[0])
+    trained = alone or expected.gradients.keys()
     for rank, tensor in weights_of(plan, derived):
         name = tensor.logical or tensor.name
         times = updates[rank, tensor.name]
-        if name in expected.gradients and times != 1:
+        if name in expected.gradients and name in trained and times != 1:
             how = "is never updated" if times == 0 else f"is updated {times} times"
             yield Trouble("not-updated-once", True, f"the weight `{name}` on {{ranks}} {how}", rank)
     for rank, own in updates:
         name = _full_name(plan, own)
-        if name not in expected.gradients and name not in alone:
+        if name not in trained:
             text = f"the weight `{name}` on {{ranks}} is updated and in the reference it is not trained"
             yield Trouble("updates-frozen-weight", False, text, rank)
 

@@ -1,0 +1,57 @@
+"""The weights that are updated are those that the reference updates, each once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.certificates import certified, forged, objection
+from tests.test_prove_attention import plans
+from tests.test_prove_text_plans import verdict_on
+from tvlint.findings import Outcome
+
+TWO_WEIGHTS = """
+weight w f32[8,8]
+weight v f32[8,8]
+input x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  a = gelu(y)
+  z = linear(a, v)
+  g = gelu(z)
+  l = sum(g)
+  dg = backward l (grad(l))
+  dz = backward g (dg)
+  da, grad(v) = backward z (dz)
+  dy = backward a (da)
+  _, grad(w) = backward y (dy)
+"""
+
+WRONG = (("v", "w, v"), ("v", "w"), ("w, v", "v"), ("", "v"), ("v, v", "v"), ("w, v, v", "w, v"), ("v", "v, v"))
+"""What the reference updates, and the plan."""
+
+
+def updating(weights: str) -> str:
+    """The step that updates these weights; two lines where one of them comes twice."""
+    given = [name for name in weights.split(", ") if name]
+    names = list(dict.fromkeys(given))
+    again = [name for i, name in enumerate(given) if name in given[:i]]
+    return TWO_WEIGHTS + "".join(f"  update {', '.join(own)}\n" for own in (names, again) if own)
+
+
+@pytest.mark.parametrize(("theirs", "own"), WRONG)
+def test_what_the_reference_does_not_update_once_is_not_updated(theirs: str, own: str) -> None:
+    assert verdict_on(updating(own), updating(theirs)).outcome is not Outcome.PROVED
+    reference, plan = plans(updating(theirs), updating(own))
+    found = forged(plan, reference)
+    assert found is not None
+    assert objection(found, plan, reference)
+
+
+@pytest.mark.parametrize(("theirs", "own"), [("v", "v"), ("w, v", "v, w"), ("", "v, w"), ("", "")])
+def test_what_the_reference_updates_is_updated(theirs: str, own: str) -> None:
+    assert verdict_on(updating(own), updating(theirs)).outcome is Outcome.PROVED
+    reference, plan = plans(updating(theirs), updating(own))
+    made = certified(plan, reference)
+    assert made is not None
+    assert objection(made, plan, reference) == ""

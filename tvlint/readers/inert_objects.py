@@ -15,6 +15,11 @@ from typing import Any
 class Sealed(type):
     """The class of all stand-in classes: nothing in a file can change one, and calling one is noted, not done."""
 
+    tv_name: str
+    """The full name that the file gives."""
+    tv_kind: str
+    """The class name alone; empty for what is no `Record`."""
+
     def __setattr__(cls, name: str, value: object) -> None:
         raise TypeError("a pickle sets an attribute of a class")
 

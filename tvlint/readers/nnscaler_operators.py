@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tvlint.ir.operators import Backward, Compute, Literal, Operand, Value
@@ -27,15 +28,29 @@ from tvlint.readers.nnscaler_tensors import Tensors
 _NONE: Mapping[str, Value] = {}
 
 
+@dataclass(slots=True)
+class _Operands:
+    """The operands of one operator so far; `records` are those that are tensors."""
+
+    scope: Scope
+    inputs: list[Operand] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+
+    def add(self, record: Record) -> None:
+        """Append a tensor under its current name."""
+        self.inputs.append(self.scope.of(self.scope.tensors.name(record)))
+        self.records.append(record)
+
+
 class Operators:
     """Lowers the operators of one device; an operator record becomes one `Compute`, whoever asks for it."""
 
     def __init__(self, tensors: Tensors, sources: Sources) -> None:
         self._tensors = tensors
         self._sources = sources
-        self._lowered: dict[int, Compute] = {}
+        self._lowered: dict[int, tuple[Compute, list[Record], list[Record]]] = {}
+        """The operators of this device, by identity of the record, with their tensor operands and their outputs."""
         self._attributes: dict[int, tuple[Mapping[str, Value], Any]] = {}
-        self._labels: dict[int, str] = {}
 
     def begin_device(self) -> None:
         """Forget the operators of the device before; what they share stays."""
@@ -47,43 +62,47 @@ class Operators:
         A tensor among the keyword arguments is appended to the inputs, and the attribute says `operand <position>`. Tensors
         in lists are flattened into the inputs, and the attribute `operands` keeps the nesting, with `*` for each of them.
         """
+        return self._of_record(operator, scope, pointer)[0]
+
+    def _of_record(
+        self, operator: Any, scope: Scope, pointer: Callable[[], str]
+    ) -> tuple[Compute, list[Record], list[Record]]:
         held = self._lowered.get(id(operator))
         if held is not None:
             return held
         own = fields(operator, "an operator")
-        self._tensors.work.spend(1)
-        name = self._tensors.name
-        current = scope.current
-        inputs: list[Operand] = []
+        work = self._tensors.work
+        work.spend(1)
+        operands = _Operands(scope)
         nesting: list[Value] = []
         nested = False
         for value in sequence(required(own, "_inputs", "an operator"), "the inputs of an operator"):
             if isinstance(value, Record):
-                found = name(value)
-                inputs.append(current.get(found, found) if current else found)
+                operands.add(value)
                 nesting.append("*")
             elif isinstance(value, (list, tuple, dict)) and self._holds_tensor(value):
                 nested = True
-                nesting.append(self._unfold(value, inputs, scope))
+                nesting.append(self._unfold(value, operands))
             else:
-                inputs.append(Literal(constant(value, self._tensors.work)))
+                operands.inputs.append(Literal(constant(value, work)))
                 nesting.append("constant")
-        outputs = [scope.of(found) for found in self._tensors.names(required(own, "_outputs", "an operator"), "the outputs")]
-        attributes = self._keywords(own.get("_kwargs"), inputs, scope)
+        given = records_in(sequence(required(own, "_outputs", "an operator"), "the outputs"), work)
+        outputs = [scope.of(self._tensors.name(record)) for record in given]
+        attributes = self._keywords(own.get("_kwargs"), operands)
         if nested:
             attributes = {**attributes, "operands": tuple(nesting)}
         lowered = Compute(
             text(own.get("signature"), "the signature of an operator"),
-            tuple(inputs),
+            tuple(operands.inputs),
             tuple(outputs),
             attributes,
             _annotation(own.get("_annos_candidates")),
             (0,) if attributes.get("inplace") is True else (),
             source=self._sources.of(own.get("_comment"), pointer),
-            label=self._label(own),
+            label=_label(own),
         )
-        self._lowered[id(operator)] = lowered
-        return lowered
+        self._lowered[id(operator)] = held = lowered, operands.records, given
+        return held
 
     def backward(self, operator: Any, scope: Scope, pointer: Callable[[], str]) -> Backward:
         """One backward operator.
@@ -96,34 +115,20 @@ class Operators:
         mirror = own.get("_mirror")
         if not kind(mirror):
             raise Malformed("a backward operator has no forward operator")
-        forward = self.forward(mirror, scope, pointer)
-        record = fields(mirror, "a forward operator")
+        forward, operands, results = self._of_record(mirror, scope, pointer)
         taken = self._tensors.names(required(own, "_inputs", "a backward operator"), "the inputs of a backward operator")
         given = self._tensors.names(required(own, "_outputs", "a backward operator"), "the outputs of a backward operator")
-        results = self._slots(record["_outputs"], forward.outputs)
+        placed_results = _placed([scope.of(name) for name in taken], self._slots(results, forward.outputs))
         names = [operand for operand in forward.inputs if not isinstance(operand, Literal)]
-        operands = self._slots((record["_inputs"], record.get("_kwargs")), names)
-        return Backward(
-            forward,
-            _placed([scope.of(name) for name in taken], results),
-            _placed([scope.of(name) for name in given], operands),
-            source=forward.source,
-            label=self._label(own),
-        )
+        placed_operands = _placed([scope.of(name) for name in given], self._slots(operands, names))
+        return Backward(forward, placed_results, placed_operands, source=forward.source, label=_label(own))
 
-    def _slots(self, value: object, names: Sequence[str]) -> list[bool]:
-        """Whether each tensor in a list, whose current names are `names`, has a gradient."""
-        records = records_in(value, self._tensors.work)
-        return [self._tensors.has_gradient(record, name) for record, name in zip(records, names, strict=False)]
+    def _slots(self, records: list[Record], names: Sequence[str]) -> list[bool]:
+        """Whether each tensor, whose current names are `names`, has a gradient."""
+        has_gradient = self._tensors.has_gradient
+        return [has_gradient(record, name) for record, name in zip(records, names, strict=True)]
 
-    def _label(self, own: dict[str, Any]) -> str:
-        number = integer(own.get("_id"), "the id of an operator")
-        found = self._labels.get(number)
-        if found is None:
-            found = self._labels[number] = f"cell {number}"
-        return found
-
-    def _keywords(self, value: object, inputs: list[Operand], scope: Scope) -> Mapping[str, Value]:
+    def _keywords(self, value: object, operands: _Operands) -> Mapping[str, Value]:
         if not value:
             return _NONE
         held = self._attributes.get(id(value))
@@ -135,12 +140,12 @@ class Operators:
             word = text(key, "a keyword argument")
             if isinstance(item, (list, tuple, dict, Record)) and self._holds_tensor(item):
                 shared = False
+                start = len(operands.inputs)
                 if isinstance(item, Record):
-                    found[word] = f"operand {len(inputs)}"
-                    inputs.append(scope.of(self._tensors.name(item)))
+                    found[word] = f"operand {start}"
+                    operands.add(item)
                 else:
-                    start = len(inputs)
-                    found[word] = (f"operands from {start}", self._unfold(item, inputs, scope))
+                    found[word] = (f"operands from {start}", self._unfold(item, operands))
             else:
                 found[word] = constant(item, self._tensors.work)
         if shared:
@@ -150,18 +155,20 @@ class Operators:
     def _holds_tensor(self, value: object) -> bool:
         return bool(records_in(value, self._tensors.work))
 
-    def _unfold(self, value: object, inputs: list[Operand], scope: Scope) -> Value:
+    def _unfold(self, value: object, operands: _Operands) -> Value:
         self._tensors.work.spend(1)
         if isinstance(value, Record):
-            inputs.append(scope.of(self._tensors.name(value)))
+            operands.add(value)
             return "*"
         if isinstance(value, (list, tuple)):
-            return tuple([self._unfold(item, inputs, scope) for item in value])
+            return tuple([self._unfold(item, operands) for item in value])
         if isinstance(value, dict):
-            return tuple(
-                [(constant(key, self._tensors.work), self._unfold(item, inputs, scope)) for key, item in value.items()]
-            )
+            return tuple([(constant(key, self._tensors.work), self._unfold(item, operands)) for key, item in value.items()])
         return constant(value, self._tensors.work)
+
+
+def _label(own: dict[str, Any]) -> str:
+    return f"cell {integer(own.get('_id'), 'the id of an operator')}"
 
 
 def _placed(names: list[str], slots: list[bool]) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from typing import Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
-from tvlint.readers.inert_objects import Opaque, Record, global_name
+from tvlint.readers.inert_objects import Opaque, Record, Sealed, global_name
 
+_LARGEST = 1 << 62
 _LONGEST_INTEGER = 128
 _MOST_NUMBERS = 1 << 20
 _MOST_PARTS = 10_000
@@ -37,14 +38,15 @@ class Work:
 
 def kind(value: object) -> str:
     """The class name of an nnScaler object (`IRSegment`), empty for anything else."""
-    return type(value).tv_kind if isinstance(value, Record) else ""
+    cls: type = type(value)
+    return cls.tv_kind if isinstance(cls, Sealed) else ""
 
 
 def fields(value: object, what: str) -> dict[str, Any]:
     """The attributes of a record."""
-    if not isinstance(value, Record):
-        raise Malformed(f"{what} is {described(value)}")
-    return value.__dict__
+    if kind(value):
+        return value.__dict__
+    raise Malformed(f"{what} is {described(value)}")
 
 
 def required(record: Mapping[str, Any], name: str, what: str) -> Any:
@@ -71,7 +73,7 @@ def mapping(value: object, what: str) -> dict[Any, Any]:
 
 def integer(value: object, what: str, least: int = 0) -> int:
     """A whole number of at least `least`, and small enough to be one of sizes, ranks or ids."""
-    if type(value) is int and least <= value < 1 << 62:
+    if type(value) is int and least <= value < _LARGEST:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < _LONGEST_INTEGER:
         raise Malformed(f"{what} is {value}, out of range")
@@ -79,32 +81,37 @@ def integer(value: object, what: str, least: int = 0) -> int:
 
 
 def integers(value: object, what: str, least: int = 0) -> tuple[int, ...]:
-    """A tuple of whole numbers."""
-    if len(sequence(value, what)) > _MOST_NUMBERS:
+    """A tuple of whole numbers: `value` itself where it is one."""
+    numbers = sequence(value, what)
+    if len(numbers) > _MOST_NUMBERS:
         raise Malformed(f"{what} has more than {_MOST_NUMBERS} numbers")
-    return tuple([integer(item, what, least) for item in sequence(value, what)])
+    for number in numbers:
+        if type(number) is not int or not least <= number < _LARGEST:
+            integer(number, what, least)
+    return numbers if type(numbers) is tuple else tuple(numbers)
 
 
 def records_in(value: object, work: Work) -> list[Record]:
     """All nnScaler objects (`IR...`) in nested lists and dictionaries, in order."""
+    if not isinstance(value, (list, tuple, dict)):
+        return [value] if isinstance(value, Record) and kind(value).startswith("IR") else []
     found: list[Record] = []
     _collect(value, found, work, 0)
     return found
 
 
-def _collect(value: object, found: list[Record], work: Work, depth: int) -> None:
-    if isinstance(value, Record):
-        if value.tv_kind.startswith("IR"):
-            found.append(value)
-        return
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+def _collect(items: list[Any] | tuple[Any, ...] | dict[Any, Any], found: list[Record], work: Work, depth: int) -> None:
     if not items:
         return
     if depth > _DEEPEST:
         raise Malformed(f"a list of tensors has more than {_DEEPEST} levels")
     work.spend(len(items))
-    for item in items:
-        _collect(item, found, work, depth + 1)
+    for item in items.values() if isinstance(items, dict) else items:
+        cls = type(item)
+        if isinstance(cls, Sealed) and cls.tv_kind.startswith("IR"):
+            found.append(item)
+        elif isinstance(item, (list, tuple, dict)):
+            _collect(item, found, work, depth + 1)
 
 
 def text(value: object, what: str) -> str:

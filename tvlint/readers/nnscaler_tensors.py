@@ -30,6 +30,11 @@ class Tensors:
         self.declared: dict[str, Tensor] = {}
         self._names: dict[int, str] = {}
         self._boxes: dict[Box, Box] = {}
+        self._regions: dict[int, tuple[Box, object]] = {}
+        """The box of each list of intervals, by identity; the list is kept, so that no other one can take its place."""
+        self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._owners: dict[str, str] = {}
+        """What each gradient is the gradient of, by the tensor that names it first."""
         self._gradient_of: dict[str, str] = {}
         self._wholes: dict[int, tuple[str, tuple[int, ...], str]] = {}
 
@@ -48,18 +53,19 @@ class Tensors:
         key = number * 4 + 2 * is_gradient + is_attribute
         name = self._names.get(key)
         if name is None:
-            name = self._declare(own, key, role)
-        else:
-            declared = self.declared[name]
-            if own.get("_shape") != declared.shape and integers(own.get("_shape"), f"the shape of `{name}`") != declared.shape:
-                raise Malformed(f"`{name}` is declared with two shapes")
-            if is_attribute and self._region(own, name) != declared.region:
-                raise Malformed(f"`{name}` is declared with two index maps")
+            return self._declare(own, key, role)
+        declared = self.declared[name]
+        shape = own.get("_shape")
+        if shape != declared.shape and integers(shape, f"the shape of `{name}`") != declared.shape:
+            raise Malformed(f"`{name}` is declared with two shapes")
+        if is_attribute and self._region(own, name) != declared.region:
+            raise Malformed(f"`{name}` is declared with two index maps")
         return name
 
     def names(self, value: object, what: str, role: Role = Role.ACTIVATION) -> list[str]:
         """The names of all tensors in a list, flattened; plain constants have no name and are left out."""
-        return [self.name(record, role) for record in records_in(sequence(value, what), self.work)]
+        name = self.name
+        return [name(record, role) for record in records_in(sequence(value, what), self.work)]
 
     def has_gradient(self, record: Record, name: str) -> bool:
         """Whether a tensor record has a gradient; if so, `name`, its current name, is what that is the gradient of."""
@@ -82,16 +88,20 @@ class Tensors:
         fresh = f"{name}.{count}"
         if fresh not in self.declared:
             self.declared[fresh] = replace(self.declared[name], name=fresh, gradient=gradient)
+            self._owners.setdefault(gradient, fresh)
         return fresh
 
     def linked(self) -> dict[str, Tensor]:
         """All declarations, every gradient naming what it is the gradient of."""
-        owners = {tensor.gradient: tensor.name for tensor in reversed(self.declared.values()) if tensor.gradient}
-        for gradient, owner in {**owners, **self._gradient_of}.items():
-            tensor = self.declared.get(gradient)
-            if tensor is not None:
-                self.declared[gradient] = replace(tensor, gradient_of=owner)
+        for name, tensor in self.declared.items():
+            owner = self._owner(name)
+            if owner != tensor.gradient_of:
+                self.declared[name] = replace(tensor, gradient_of=owner)
         return self.declared
+
+    def _owner(self, gradient: str) -> str:
+        """What a gradient is the gradient of, as far as that is known; empty for anything else."""
+        return self._gradient_of.get(gradient) or self._owners.get(gradient, "")
 
     def _object(self, record: object) -> str:
         if not kind(record).startswith("IR"):
@@ -109,12 +119,15 @@ class Tensors:
         needs = own.get("_requires_grad") is True
         name = f"{'g' if is_gradient else 'w' if is_attribute else 't'}{number}"
         sizes = integers(own.get("_shape"), f"the shape of `{name}`")
+        sizes = self._shapes.setdefault(sizes, sizes)
         logical, whole = self._whole(own, is_attribute and not is_gradient, name)
         if is_gradient:
             role = Role.GRADIENT
         elif is_attribute:
             role = Role.WEIGHT if needs else Role.BUFFER
+        gradient = self._gradient_name(own)
         self._names[key] = name
+        self._owners.setdefault(gradient, name)
         self.declared[name] = Tensor(
             name,
             sizes,
@@ -124,7 +137,8 @@ class Tensors:
             whole,
             self._region(own, name),
             _part(own, name),
-            gradient=self._gradient_name(own),
+            gradient_of=self._owner(name),
+            gradient=gradient,
             requires_grad=needs,
         )
         return name
@@ -159,8 +173,11 @@ class Tensors:
         if found is None:
             return None
         indices = sequence(fields(found, f"the index map of `{name}`").get("_indices"), f"the index map of `{name}`")
-        box: Box = tuple([_interval(pair, name) for pair in indices])
-        return self._boxes.setdefault(box, box)
+        held = self._regions.get(id(indices))
+        if held is None:
+            box: Box = tuple([_interval(pair, name) for pair in indices])
+            self._regions[id(indices)] = held = self._boxes.setdefault(box, box), indices
+        return held[0]
 
 
 def _interval(pair: object, name: str) -> tuple[int, int]:

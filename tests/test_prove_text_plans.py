@@ -202,3 +202,9 @@ def test_a_mean_that_every_replica_returns_of_its_own_part_is_declared_an_averag
     )
     verdict = verdict_on(parallel, reference)
     assert verdict.outcome is outcome, [reason.message for reason in verdict.reasons]
+
+
+def test_what_is_returned_is_told_with_its_ranks() -> None:
+    verdict = verdict_on(PARALLEL.replace("l = all-reduce(l0) over dp", "l = identity(l0)"))
+    (told,) = [reason.message for reason in verdict.reasons if reason.name == "incomplete-output"]
+    assert told.startswith("`l`, returned on every rank, is a partial sum")

@@ -48,7 +48,7 @@ def judge_returned(
                 held.setdefault((name, term), []).append(value.box)
                 declared = _declared_box(plan, name, rank)
                 if declared is not None and declared != value.box:
-                    text = f"`{name}`, which {{ranks}} return, holds another slice than the plan declares"
+                    text = f"`{name}`, returned on {{ranks}}, holds another slice than the plan declares"
                     yield Trouble("output-of-another-slice", True, text, rank)
                 continue
             yield _wrong_output(name, rank, term, value)
@@ -95,7 +95,7 @@ def returned_value(world: World, plan: Plan, derived: Derived, rank: int, name: 
 
 
 def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
-    subject = f"`{name}`, which {{ranks}} return,"
+    subject = f"`{name}`, returned on {{ranks}},"
     if value is None:
         return Trouble("undecided-output", False, f"{subject} depends on something that is wrong or undecided before", rank)
     if value.term != term:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from tvlint.analyses.operands import has
 from tvlint.ir.operators import Compute, ReduceGradients
 from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.proof.apply import fold_text
@@ -38,27 +39,34 @@ def accumulated(world: World, value: Value, micro_batches: int) -> Value:
     return world.values.of_leaves(value.term, value.box, leaves)
 
 
-def weights_of(plan: Plan, derived: Derived) -> Iterator[tuple[int, Tensor]]:
+def weights_of(plan: Plan, derived: Derived) -> list[tuple[int, Tensor]]:
     """Every weight that a rank uses, also in what is not understood, or reduces."""
-    seen = set(derived.used)
+    role = Role.WEIGHT
+    weights = {name: tensor for name, tensor in plan.tensors.items() if tensor.role is role}
+    seen = {(rank, name) for rank, name in derived.used if name in weights}
     for program in plan.programs:
+        named: set[str] = set()
         for segment in {step.segment for step in program.steps}:
             for operator in plan.segments[segment].operators:
-                if isinstance(operator, (ReduceGradients, Compute)):
-                    named = operator.weights if isinstance(operator, ReduceGradients) else operator.inputs
-                    seen.update((rank, name) for rank in program.ranks for name in named if isinstance(name, str))
-    for rank, name in sorted(seen):
-        tensor = plan.tensors.get(name)
-        if tensor is not None and tensor.role is Role.WEIGHT:
-            yield rank, tensor
+                if isinstance(operator, Compute):
+                    named.update([name for name in operator.inputs if isinstance(name, str)])
+                elif isinstance(operator, ReduceGradients):
+                    named.update(operator.weights)
+        seen.update((rank, name) for name in named if name in weights for rank in program.ranks)
+    return [(rank, weights[name]) for rank, name in sorted(seen)]
 
 
 def reduced(
-    world: World, plan: Plan, derived: Derived, micro_batches: int, troubles: list[Trouble]
+    world: World,
+    plan: Plan,
+    derived: Derived,
+    weights: Sequence[tuple[int, Tensor]],
+    micro_batches: int,
+    troubles: list[Trouble],
 ) -> dict[tuple[int, str], Slot]:
-    """Each rank's gradient of each weight (by the weight's name) after accumulation and all reducers."""
+    """Each rank's gradient of each of its `weights` (by the weight's name) after accumulation and all reducers."""
     held: dict[tuple[int, str], Slot] = {}
-    for rank, tensor in weights_of(plan, derived):
+    for rank, tensor in weights:
         if tensor.name not in derived.gradients[rank]:
             continue
         value = derived.gradients[rank][tensor.name]
@@ -75,13 +83,13 @@ def reduced(
 def _reduce_all(world: World, plan: Plan, held: dict[tuple[int, str], Slot], troubles: list[Trouble]) -> None:
     """Run the reducers: each when it is the next one of all its members."""
     queues: dict[int, deque[tuple[str, ReduceGradients]]] = {}
+    reducers = {
+        name: [(name, operator) for operator in segment.operators if isinstance(operator, ReduceGradients)]
+        for name, segment in plan.segments.items()
+        if has(segment.operators, {ReduceGradients})
+    }
     for program in plan.programs:
-        found = [
-            (step.segment, operator)
-            for step in program.steps
-            for operator in plan.segments[step.segment].operators
-            if isinstance(operator, ReduceGradients)
-        ]
+        found = [reducer for step in program.steps for reducer in reducers.get(step.segment, ())]
         queues.update({rank: deque(found) for rank in program.ranks})
     moved = True
     while moved:

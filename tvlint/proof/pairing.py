@@ -7,9 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
+from tvlint.analyses.operands import of_kinds
 from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send
 from tvlint.ir.plan import Plan, Role
-from tvlint.proof.gradients import reduced
+from tvlint.proof.gradients import reduced, weights_of
 from tvlint.proof.groups import resolved
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.placed import Inputs, told_in_two_ways, whole_shape
@@ -18,6 +19,8 @@ from tvlint.proof.trained import Expected
 from tvlint.proof.trouble import Trouble
 from tvlint.proof.wiring import micro_batches_of
 from tvlint.proof.world import World
+
+_TALKING = frozenset({Communicate, ReduceGradients, Send, Receive})
 
 _FOR_TRAINING = "prove the plan that trains this model; rules check this one as it is"
 
@@ -68,9 +71,11 @@ def _well_formed(plan: Plan) -> bool:
 
 def _unclear(plan: Plan) -> str:
     """What the plan says that leaves open what it means; empty where nothing is."""
-    weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
     for tensor in plan.tensors.values():
-        if tensor.gradient_of in weights and tensor.role is not Role.GRADIENT:
+        if not tensor.gradient_of or tensor.role is Role.GRADIENT:
+            continue
+        weight = plan.tensors.get(tensor.gradient_of)
+        if weight is not None and weight.role is Role.WEIGHT:
             return f"declares `{tensor.name}` as the gradient of `{tensor.gradient_of}` and as {tensor.role.value}"
     axes = {axis.name for axis in plan.mesh.axes}
     for name in _axes_named(plan):
@@ -82,7 +87,7 @@ def _unclear(plan: Plan) -> str:
 def _axes_named(plan: Plan) -> Iterator[str]:
     """The axes along which the plan communicates, and the names of groups that say nothing but their name."""
     for segment in plan.segments.values():
-        for own in segment.operators:
+        for _, own in of_kinds(segment.operators, _TALKING):
             if isinstance(own, Communicate | ReduceGradients):
                 group = resolved(plan, own.group)
                 yield from group.axes or ((group.name,) if group.name and not group.ranks else ())
@@ -125,7 +130,7 @@ def told_apart(inner: Inputs, outer: Inputs) -> tuple[str, ...]:
 def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
     """What the reference computes; or why it is not understood."""
     troubles: list[Trouble] = list(derived.troubles)
-    held = reduced(world, plan, derived, 1, troubles)
+    held = reduced(world, plan, derived, weights_of(plan, derived), 1, troubles)
     rank = first_rank(plan)
     gradients: dict[str, Value] = {}
     shapes: dict[str, tuple[int, ...]] = {}

@@ -50,8 +50,10 @@ def told_in_two_ways(plan: Plan) -> str:
     """An input of which the plan declares slices of wholes of different shapes or types; empty where there is none."""
     known: dict[str, tuple[tuple[int, ...], str]] = {}
     for tensor in plan.tensors.values():
+        if tensor.role is not Role.INPUT:
+            continue
         key, own = tensor.logical or tensor.name, (whole_shape(tensor), tensor.dtype)
-        if tensor.role is Role.INPUT and known.setdefault(key, own) != own:
+        if known.setdefault(key, own) != own:
             return key
     return ""
 

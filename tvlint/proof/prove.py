@@ -13,7 +13,7 @@ from tvlint.proof.assumptions import assumptions
 from tvlint.proof.derive import derive
 from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.fold import Folded, folded, of_first_replica, on_all_replicas, returns_all
-from tvlint.proof.gradients import reduced
+from tvlint.proof.gradients import reduced, weights_of
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.order import check_order
@@ -159,11 +159,12 @@ def _proved(
             derived.stages, derived.classes = (own * parallel.replication.count for own in (derived.stages, derived.classes))
         troubles: list[Trouble] = []
         held.clear()
-        held.update(reduced(many, parallel, derived, micro_batches, troubles))
-        troubles.extend(judge_gradients(many, parallel, derived, expected, held))
+        weights = weights_of(parallel, derived)
+        held.update(reduced(many, parallel, derived, weights, micro_batches, troubles))
+        troubles.extend(judge_gradients(parallel, weights, expected, held))
         replicas = parallel.replication.count if fold is None else 1
         troubles.extend(judge_returned(many, parallel, derived, expected.losses, replicas, micro_batches))
-        troubles.extend(judge_updates(parallel, reference, derived, expected))
+        troubles.extend(judge_updates(parallel, reference, weights, expected))
         return derived, troubles
 
     derived, troubles = attempt(None)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from tvlint.analyses.operands import has
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Update
-from tvlint.ir.plan import Box, Plan, Role
+from tvlint.ir.plan import Box, Plan, Role, Tensor
 from tvlint.proof.apply import fold_text
 from tvlint.proof.blame import scope_of
-from tvlint.proof.gradients import weights_of
-from tvlint.proof.machine import Derived, Slot
+from tvlint.proof.machine import Slot
 from tvlint.proof.placed import covers, region
 from tvlint.proof.relation import Value
 from tvlint.proof.trouble import Trouble
-from tvlint.proof.world import Mismatch, World
+from tvlint.proof.world import Mismatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Expected:
 
 
 def judge_gradients(
-    world: World, plan: Plan, derived: Derived, expected: Expected, held: Mapping[tuple[int, str], Slot]
+    plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
 ) -> Iterator[Trouble]:
     """What is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's gradient.
 
@@ -41,18 +41,18 @@ def judge_gradients(
         if tensor.role is Role.WEIGHT and tensor.source is not None:
             declared.setdefault(tensor.logical or tensor.name, tensor.source)
     first = next(iter(declared.values()), None)
-    for name, trouble in _wrong(world, plan, derived, expected, held):
+    for name, trouble in _wrong(plan, weights, expected, held):
         placed = trouble.source is None and trouble.cause is None
         yield replace(trouble, source=declared.get(name, first)) if placed else trouble
 
 
 def _wrong(
-    world: World, plan: Plan, derived: Derived, expected: Expected, held: Mapping[tuple[int, str], Slot]
+    plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
 ) -> Iterator[tuple[str, Trouble]]:
     """Each weight's full name with what is wrong with it."""
     covered: dict[str, list[Box]] = {}
     open_names: set[str] = set()
-    for rank, tensor in weights_of(plan, derived):
+    for rank, tensor in weights:
         name = tensor.logical or tensor.name
         if name not in expected.shapes:
             text = f"the weight `{name}` on {{ranks}} has no counterpart in the reference"
@@ -71,7 +71,7 @@ def _wrong(
         covered.setdefault(name, []).append(box)
         if name in expected.gradients:
             value = held.get((rank, tensor.name), "missing")
-            yield from ((name, one) for one in _judged(world, plan, name, rank, box, expected.gradients[name], value))
+            yield from ((name, one) for one in _judged(name, rank, box, expected.gradients[name], value))
         elif (rank, tensor.name) in held:
             text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
             yield name, Trouble("gradient-of-frozen-weight", False, text, rank)
@@ -81,7 +81,7 @@ def _wrong(
             yield name, Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
 
 
-def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
+def _judged(name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
     subject = f"the gradient of `{name}` on {{ranks}}"
     if value is None:
         yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
@@ -120,7 +120,7 @@ def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:
     return Trouble(kind, False, f"the gradient of {{subject}} on {{ranks}} {text}", rank, subject=name, cause=(kind,))
 
 
-def judge_updates(plan: Plan, reference: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
+def judge_updates(plan: Plan, reference: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected) -> Iterator[Trouble]:
     """Weights that some rank does not update exactly once, or at all where the reference does not train them.
 
     A reference that updates some weights trains these; one that leaves the optimizer out trains all that have a gradient.
@@ -137,7 +137,7 @@ def judge_updates(plan: Plan, reference: Plan, derived: Derived, expected: Expec
         text = "the reference updates a weight more than once"
         yield Trouble("reference-not-understood", False, text, plan.programs[0].ranks[0])
     trained = alone or expected.gradients.keys()
-    for rank, tensor in weights_of(plan, derived):
+    for rank, tensor in weights:
         name = tensor.logical or tensor.name
         times = updates[rank, tensor.name]
         if name in expected.gradients and name in trained and times != 1:
@@ -153,9 +153,10 @@ def judge_updates(plan: Plan, reference: Plan, derived: Derived, expected: Expec
 def _updates(plan: Plan) -> Counter[tuple[int, str]]:
     """How often each rank updates each weight."""
     found: Counter[tuple[int, str]] = Counter()
-    for program in plan.programs:
+    updating = {name: segment for name, segment in plan.segments.items() if has(segment.operators, {Update})}
+    for program in plan.programs if updating else ():
         for step in program.steps:
-            for operator in plan.segments[step.segment].operators:
+            for operator in updating[step.segment].operators if step.segment in updating else ():
                 if isinstance(operator, Update):
                     found.update((rank, name) for rank in program.ranks for name in operator.weights)
     return found

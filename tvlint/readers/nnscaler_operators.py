@@ -64,9 +64,7 @@ class Operators:
         """
         return self._of_record(operator, scope, pointer)[0]
 
-    def _of_record(
-        self, operator: Any, scope: Scope, pointer: Callable[[], str]
-    ) -> tuple[Compute, list[Record], list[Record]]:
+    def _of_record(self, operator: Any, scope: Scope, pointer: Callable[[], str]) -> tuple[Compute, list[Record], list[Record]]:
         held = self._lowered.get(id(operator))
         if held is not None:
             return held

@@ -86,6 +86,7 @@ def _proved(folder: str, paths: list[Path], *more: str) -> tuple[float, str]:
 
 def _apart(parallel: Path, reference: Path) -> bool:
     from tvlint.proof import prove as module
+    from tvlint.proof.weakening import ASSUMPTIONS
     from tvlint.run.reading import read_plan
 
     gc.disable()
@@ -99,7 +100,7 @@ def _apart(parallel: Path, reference: Path) -> bool:
         return found
 
     module.derive = timed
-    whole, _ = _timed(lambda: module.prove(plans[0][1], plans[1][1], assume=frozenset(module.ASSUMPTIONS)))
+    whole, _ = _timed(lambda: module.prove(plans[0][1], plans[1][1], assume=frozenset(ASSUMPTIONS)))
     module.derive = derive
     look, _ = _timed(lambda: [_hashed(segment, plans[0][1]) for segment in plans[0][1].segments.values()])
     parts = (plans[0][0], plans[1][0], sum(derived[1:]), derived[0], whole - sum(derived), look)

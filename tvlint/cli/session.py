@@ -101,13 +101,13 @@ def _unknown_assumption(names: frozenset[str]) -> str | None:
     """A name that no proof knows."""
     if not names:
         return None
-    from tvlint.proof.prove import ASSUMPTIONS
+    from tvlint.proof.weakening import ASSUMPTIONS
 
     return min(names - set(ASSUMPTIONS), default=None)
 
 
 def _assumable(name: str) -> str:
-    from tvlint.proof.prove import ASSUMPTIONS
+    from tvlint.proof.weakening import ASSUMPTIONS
 
     return did_you_mean(name, ASSUMPTIONS)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tvlint.ir.operators import ReduceGradients
 from tvlint.ir.plan import UNDIVIDED, Plan
-from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.machine import Derived
 from tvlint.proof.terms import Terms
+from tvlint.proof.weakening import DECLARED_PIECE_ORDER
 
 _ALWAYS = (
     "real arithmetic, not floating point",

@@ -11,13 +11,14 @@ from tvlint.ir.operators import Collective, Communicate, Receive, Send
 from tvlint.ir.plan import Role
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.proof.blame import blame, name_of, tell
-from tvlint.proof.exchange import DECLARED_PIECE_ORDER, chunk, exchange, over_replicas
+from tvlint.proof.exchange import chunk, exchange, over_replicas
 from tvlint.proof.groups import members_of, peer_of, spans_replicas
 from tvlint.proof.insensitive import order_may_not_matter, readers_of
 from tvlint.proof.lookup import assign, forward_term, gradient_value, is_absent, operand_value
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.relation import Value
 from tvlint.proof.runnable import may_exchange
+from tvlint.proof.weakening import DECLARED_PIECE_ORDER
 from tvlint.proof.world import Mismatch
 
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)

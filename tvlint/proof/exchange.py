@@ -12,8 +12,6 @@ from tvlint.proof.pending import united
 from tvlint.proof.relation import AmbiguousSumError, Leaf, Value
 from tvlint.proof.world import Mismatch, World
 
-DECLARED_PIECE_ORDER = "declared-piece-order"
-
 
 def exchange(
     world: World,

@@ -11,7 +11,6 @@ from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.plan import Plan
 from tvlint.proof.assumptions import assumptions
 from tvlint.proof.derive import derive
-from tvlint.proof.exchange import DECLARED_PIECE_ORDER
 from tvlint.proof.fold import Folded, folded, of_first_replica, on_all_replicas, returns_all
 from tvlint.proof.gradients import reduced, weights_of
 from tvlint.proof.machine import Derived, Slot
@@ -30,9 +29,6 @@ from tvlint.proof.trouble import Trouble, reasons, stops
 from tvlint.proof.wiring import check_wiring, micro_batches_of
 from tvlint.proof.witness import difference
 from tvlint.proof.world import World
-
-ASSUMPTIONS = (DECLARED_PIECE_ORDER,)
-"""What `assume` may name: checks that are weakened on request, and printed with the verdict."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,8 +186,7 @@ def check_returned(run: Running, wanted: Expected) -> None:
             value = plain(run.world.tables, value) if value.parts and value.term != term else value
             if value.term != term or not _of_its_slots(run, value):
                 raise Rejected(f"`{name}`, which rank {rank} returns, is not what the reference returns")
-            if _declared_box(plan, name, rank) not in (None, value.box):
-                raise Rejected(f"`{name}`, which rank {rank} returns, is another slice than the plan declares")
+            _check_declared(plan, name, rank, value.box, terms[term].shape)
             boxes.setdefault((name, term), set()).add(value.box)
     if not boxes or any(not covers(found, terms[term].shape) for (_, term), found in boxes.items()):
         raise Rejected("the ranks do not return all of what the reference returns")
@@ -197,8 +196,11 @@ def _over_ranks(run: Running, rank: int, name: str) -> Relation:
     """What `rank` returns, summed or averaged over the axes on which the plan declares it partial."""
     plan, tensor, value = run.plan, run.plan.tensors.get(name), run.environments[rank][name]
     placements = (tensor.placements if tensor is not None else None) or {}
-    averaged = tuple(axis for axis, own in placements.items() if own == Partial("avg"))
-    axes = (*averaged, *(axis for axis, own in placements.items() if own == Partial("sum")))
+    kinds = {axis: own.reduce for axis, own in placements.items() if isinstance(own, Partial)}
+    averaged = tuple(axis for axis, kind in kinds.items() if kind == "avg")
+    axes = (*averaged, *(axis for axis, kind in kinds.items() if kind == "sum"))
+    if not set(kinds.values()) <= {"sum", "avg", "max", "min"}:
+        raise Rejected(f"`{name}` is declared to be put together in a way that the checker does not know")
     if not axes:
         return value
     group = Group(axes=axes)
@@ -233,12 +235,18 @@ def _is_addend(run: Running, part: Part) -> bool:
     return (own.low, own.high) == (0, own.size) and (part.coefficient == 1 or (mean and part.coefficient == share))
 
 
-def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:
+def _check_declared(plan: Plan, name: str, rank: int, box: Box, whole: tuple[int, ...]) -> None:
+    """The slice of a returned value is the one that it is declared to be, where that is said."""
     tensor = plan.tensors.get(name)
-    if tensor is None or (tensor.region is None and not tensor.placements):
-        return None
+    if tensor is None:
+        return
+    if tensor.part != (0, 1):
+        raise Rejected(f"`{name}`, which rank {rank} returns, is no part of a sum")
+    if tensor.region is None and tensor.placements is None:
+        return
     shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
-    return region(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
+    if region(plan, replace(tensor, placements=shards), rank) != box or (tensor.whole or tensor.shape) != whole:
+        raise Rejected(f"`{name}`, which rank {rank} returns, is another slice than the plan declares")
 
 
 def check_updates(run: Running, wanted: Expected, reference: Plan) -> None:

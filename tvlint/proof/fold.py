@@ -67,7 +67,7 @@ def returns_all(world: World, fold: Folded, derived: Derived) -> bool:
             if value is None or any(entry.one_replica for leaf in value.leaves for entry in leaf.pending):
                 return False
             tensor = fold.written.tensors.get(name)
-            declares = tensor is not None and (tensor.region is not None or tensor.placements)
+            declares = tensor is not None and (tensor.region is not None or tensor.placements is not None)
             if tensor is not None and declares and world.terms.slot[value.term] != _declared_slot(tensor, fold.axis):
                 return False
     return True

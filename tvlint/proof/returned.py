@@ -16,7 +16,7 @@ from tvlint.proof.exchange import over_replicas
 from tvlint.proof.groups import members_of, spans_replicas
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.pending import Pending
-from tvlint.proof.placed import covers, region
+from tvlint.proof.placed import covers, region, whole_shape
 from tvlint.proof.relation import AmbiguousSumError, Leaf, Value
 from tvlint.proof.trouble import Declare, Trouble
 from tvlint.proof.world import Mismatch, World
@@ -46,10 +46,7 @@ def judge_returned(
             value = None if value is None else world.values.without_constants(value)
             if value is not None and value.term == term and _one_slot(world, value, replicas, micro_batches):
                 held.setdefault((name, term), []).append(value.box)
-                declared = _declared_box(plan, name, rank)
-                if declared is not None and declared != value.box:
-                    text = f"`{name}`, returned on {{ranks}}, holds another slice than the plan declares"
-                    yield Trouble("output-of-another-slice", True, text, rank)
+                yield from _misdeclared(plan, name, rank, value.box, world.terms.shape[term])
                 continue
             yield _wrong_output(name, rank, term, value)
     for (name, term), boxes in held.items():
@@ -60,25 +57,37 @@ def judge_returned(
         yield Trouble("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
 
 
-def _declared_box(plan: Plan, name: str, rank: int) -> Box | None:
-    """The slice of a returned value that `rank` is declared to hold; None where nothing is declared."""
+def _misdeclared(plan: Plan, name: str, rank: int, box: Box, whole: tuple[int, ...]) -> Iterator[Trouble]:
+    """What is wrong with the declaration of a returned value of which `rank` holds `box`; nothing where none says which."""
     tensor = plan.tensors.get(name)
-    if tensor is None or (tensor.region is None and not tensor.placements):
-        return None
+    if tensor is None:
+        return
+    if tensor.part != (0, 1):
+        text = f"`{name}`, returned on {{ranks}}, is declared to be a part of a sum and is all of it"
+        yield Trouble("output-is-no-part", False, text, rank)
+    if tensor.region is None and tensor.placements is None:
+        return
     shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
     try:
-        return region(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
-    except Mismatch:
-        return None
+        declared = region(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
+    except Mismatch as mismatch:
+        yield Trouble(mismatch.name, False, f"of what is returned on {{ranks}}, {mismatch.message}", rank)
+        return
+    if declared != box or whole_shape(tensor) != whole:
+        text = f"`{name}`, returned on {{ranks}}, holds another slice than the plan declares"
+        yield Trouble("output-of-another-slice", declared != box, text, rank)
 
 
 def returned_value(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
     """What `rank` returns as `name`, summed or averaged over the axes on which the plan declares it partial."""
     tensor = plan.tensors.get(name)
     placements = (tensor.placements if tensor is not None else None) or {}
-    averaged = tuple(axis for axis, placement in placements.items() if placement == Partial("avg"))
-    axes = (*(axis for axis, placement in placements.items() if placement == Partial("sum")), *averaged)
+    kinds = {axis: placement.reduce for axis, placement in placements.items() if isinstance(placement, Partial)}
+    averaged = tuple(axis for axis, kind in kinds.items() if kind == "avg")
+    axes = (*(axis for axis, kind in kinds.items() if kind == "sum"), *averaged)
     value = derived.environments[rank][name]
+    if not _KNOWN.issuperset(kinds.values()):
+        return None
     if not axes or value is None:
         return value
     group = Group(axes=axes)
@@ -92,6 +101,10 @@ def returned_value(world: World, plan: Plan, derived: Derived, rank: int, name: 
         return None if total is None else world.values.scaled(total, share)
     except (AmbiguousSumError, Mismatch):
         return None
+
+
+_KNOWN = frozenset({"sum", "avg", "max", "min"})
+"""How parts are put together; the greatest and the least of equal values are that value."""
 
 
 def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:

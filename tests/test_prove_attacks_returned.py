@@ -1,0 +1,83 @@
+"""What a plan declares of the values that it returns holds, or the plan is not proved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.certificates import certified, forged, objection
+from tests.test_prove_attention import plans
+from tests.test_prove_text_plans import verdict_on
+from tvlint.findings import Outcome
+
+REFERENCE = """
+weight w f32[8,8]
+input x f32[8,8]
+output g
+loss l
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l = sum(g)
+  dg = backward l (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+"""
+
+ROWS = """
+mesh tp=2
+weight w f32[8,8]
+input x f32[8,8] tp:S(0)
+output g ROWS
+loss l LOSS
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l0 = sum(g)
+  l = all-reduce(l0) over tp
+  dg = backward l0 (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+  reduce-gradients w over tp
+"""
+
+
+def returning(rows: str, loss: str) -> str:
+    return ROWS.replace(" ROWS", f" {rows}").replace("LOSS", loss)
+
+
+SLICES = {
+    "f32[4,8]": True,
+    "f32[8,8] tp:S(0)": True,
+    "f32[8,8] tp:S(0, order=[[0,3],[1,2]])": False,
+    "f32[8,8] tp:S(0, parts=[4,4])": False,
+    "f32[4,8] tp:R": False,
+    "f32[4,8] replicated": False,
+    "f32[4,8] part 0/2": False,
+    "f32[4,8] region [0:4,0:8] of g[8,8]": False,
+}
+LOSSES = {
+    "f32[]": True,
+    "f32[] tp:P(avg)": True,
+    "f32[] tp:P(max)": True,
+    "f32[] replicated": True,
+    "f32[] tp:P": False,
+    "f32[] tp:P(prod)": False,
+    "f32[] part 1/2": False,
+}
+DECLARED = [
+    *((returning(rows, "f32[]"), right) for rows, right in SLICES.items()),
+    *((returning("f32[4,8]", loss), right) for loss, right in LOSSES.items()),
+]
+
+
+@pytest.mark.parametrize(("text", "right"), DECLARED, ids=[*SLICES, *LOSSES])
+def test_a_returned_value_is_what_it_is_declared_to_be(text: str, right: bool) -> None:
+    assert (verdict_on(text, REFERENCE).outcome is Outcome.PROVED) == right
+    reference, plan = plans(REFERENCE, text)
+    if right:
+        made = certified(plan, reference)
+        assert made is not None
+        assert objection(made, plan, reference) == ""
+    else:
+        found = forged(plan, reference)
+        assert found is None or objection(found, plan, reference)

@@ -169,3 +169,47 @@ program tp=1
 """
     assert "mismatched-collective" in rules_of_text(text)
     assert rules_of_text(text.replace("f32[4,8] = identity(x)", "bf16[4,8] = to(x, bfloat16)")) == set()
+
+
+SLICES = """
+mesh tp=2
+weight w f32[4,8] region [0:4,0:8] of w[8,8]
+input x f32[8,8]
+loss l
+"""
+
+ON_ITS_SLICE = """
+  y = linear(x, w)
+  z = all-gather(y, dim=1) over tp
+  g = gelu(z)
+  l = sum(g)
+  dg = backward l (grad(l))
+  dz = backward g (dg)
+  dy = chunk(dz, dim=1) over tp
+  _, grad(w) = backward y (dy)
+  update w
+"""
+
+WHOLE = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l = sum(g)
+  dg = backward l (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+  update w
+"""
+
+
+@pytest.mark.parametrize(("rows", "proved"), [("4:8", True), ("0:4", False)])
+def test_a_slice_of_a_weight_that_a_program_declares_anew_has_a_gradient_of_its_own(rows: str, proved: bool) -> None:
+    anew = f"program tp=1\n  weight w f32[4,8] region [{rows},0:8] of w[8,8]"
+    plan = plan_text.read("example.plan", f"{SLICES}program tp=0{ON_ITS_SLICE}{anew}{ON_ITS_SLICE}").plan
+    reference = plan_text.read("reference.plan", WHOLE).plan
+    assert plan is not None
+    assert reference is not None
+    assert (prove(plan, reference).outcome is Outcome.PROVED) == proved

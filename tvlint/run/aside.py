@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from tvlint.readers.bounds import expendable
+
 T = TypeVar("T")
 
 
@@ -55,6 +57,7 @@ def _answer(work: Callable[[], object], writing: int) -> None:
     """In the child: write the value and end, without anything that this copy of the parent would do at its end."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        expendable()
         answer = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
         with open(writing, "wb") as stream:
             stream.write(answer)
@@ -71,4 +74,13 @@ def pays_off(size: int) -> bool:
     return parent_process() is None
 
 
+def saves_a_trial(size: int) -> bool:
+    """Whether a file of `size` bytes, packed or not, comes sooner from a process of its own than by reading it here.
+
+    Here it may be loaded twice, first in a process that may die of it; its plan is small enough to be handed over.
+    """
+    return size <= _HANDED_OVER and pays_off(size)
+
+
 _WORTH_A_PROCESS = 64 << 10
+_HANDED_OVER = 768 << 10

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tvlint.findings import Finding, Problem
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
-from tvlint.run.aside import Aside, pays_off
+from tvlint.run.aside import Aside, pays_off, saves_a_trial
 from tvlint.run.reading import plan_of, read_document, read_plan
 
 if TYPE_CHECKING:
@@ -52,24 +52,31 @@ class Plans:
 
 
 def read_pair(
-    pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None
+    pair: Pair,
+    progress: Progress | None = None,
+    known: dict[str, Plan] | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Plans | tuple[Problem, ...]:
     """The plans of the pair, or the problems of those that cannot be read.
 
-    `known` are plans that have been read already, by path, and gets those that are read here.
+    `known` are plans that have been read already, by path, and gets those that are read here. `meanwhile` is run as soon as
+    other processes have begun to read.
     """
     known = {} if known is None else known
     with ExitStack() as stack:
-        aside = None
+        aside: dict[str, Aside[Plan | Problem]] = {}
         if pair.reference not in known and pair.parallel not in known and pays_off(_size(pair.reference)):
-            aside = stack.enter_context(Aside(partial(read_plan, pair.reference, pair.operators)))
+            for path in (pair.parallel, pair.reference) if saves_a_trial(_size(pair.parallel)) else (pair.reference,):
+                aside[path] = stack.enter_context(Aside(partial(read_plan, path, pair.operators)))
+        if meanwhile is not None:
+            meanwhile()
         return _read_pair(pair, progress, known, aside)
 
 
 def _read_pair(
-    pair: Pair, progress: Progress | None, known: dict[str, Plan], aside: Aside[Plan | Problem] | None
+    pair: Pair, progress: Progress | None, known: dict[str, Plan], aside: dict[str, Aside[Plan | Problem]]
 ) -> Plans | tuple[Problem, ...]:
-    """The plans of the pair, or the problems of those that cannot be read; the reference is read `aside`, if at all."""
+    """The plans of the pair, or the problems of those that cannot be read; some are read `aside`, by path."""
     plans: list[Plan] = []
     problems: list[Problem] = []
     variants: tuple[Plan, ...] = ()
@@ -85,9 +92,7 @@ def _read_pair(
             if path == pair.parallel and not isinstance(document, Problem) and document is not None:
                 variants, said = document.variants, document.findings
         else:
-            found = known.get(path) or (
-                aside.value() if aside is not None and path == pair.reference else read_plan(path, pair.operators)
-            )
+            found = known.get(path) or (aside[path].value() if path in aside else read_plan(path, pair.operators))
         if isinstance(found, Problem):
             problems.append(found)
             continue

@@ -35,11 +35,12 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     wall time, with the reading that is done here; `peak_bytes` is the largest memory of this process so far.
     """
     from tvlint.ir.outline import outline
-    from tvlint.proof.prove import prove
 
     started = time.perf_counter()
     files = _files(pair)
-    plans = read_pair(pair, progress, known)
+    plans = read_pair(pair, progress, known, meanwhile=_load_the_proof)
+    from tvlint.proof.prove import prove
+
     if not isinstance(plans, Plans):
         return Report(problems=tuple(dict.fromkeys(plans)))
     parallel, *variants = plans.kinds
@@ -61,6 +62,11 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     outlines = (outline(parallel), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)
     return Report(findings=plans.findings, verdicts=(verdict,), checked=checked, outlines=outlines)
+
+
+def _load_the_proof() -> None:
+    """Import what proves, which takes as long as reading a small plan."""
+    import tvlint.proof.prove  # noqa: F401
 
 
 def _files(pair: Pair) -> Files:

@@ -15,7 +15,6 @@ from tvlint.findings import Problem, Report
 from tvlint.reporters.paths import place
 from tvlint.reporters.visible import visible
 from tvlint.rule import Rule
-from tvlint.rulebook.judge import ANY_FRAMEWORK
 from tvlint.run.discovery import shown
 from tvlint.run.exit_code import INPUT
 from tvlint.run.outputs import Output, OutputError, parse_outputs, write_all
@@ -66,6 +65,8 @@ def project(options: argparse.Namespace, rules: Mapping[str, Rule]) -> Project:
     path = project_path(options)
     if path is None:
         return Project(Path.cwd())
+    from tvlint.rulebook.judge import ANY_FRAMEWORK
+
     found = load(path, shown(path))
     unknown = [(name, location) for name, location in found.names if name not in rules]
     if unknown:

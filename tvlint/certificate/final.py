@@ -186,7 +186,7 @@ def check_returned(run: Running, wanted: Expected) -> None:
             value = plain(run.world.tables, value) if value.parts and value.term != term else value
             if value.term != term or not _of_its_slots(run, value):
                 raise Rejected(f"`{name}`, which rank {rank} returns, is not what the reference returns")
-            _check_declared(plan, name, rank, value.box, terms[term].shape)
+            _check_declared(plan, name, rank, value.box)
             boxes.setdefault((name, term), set()).add(value.box)
     if not boxes or any(not covers(found, terms[term].shape) for (_, term), found in boxes.items()):
         raise Rejected("the ranks do not return all of what the reference returns")
@@ -235,7 +235,7 @@ def _is_addend(run: Running, part: Part) -> bool:
     return (own.low, own.high) == (0, own.size) and (part.coefficient == 1 or (mean and part.coefficient == share))
 
 
-def _check_declared(plan: Plan, name: str, rank: int, box: Box, whole: tuple[int, ...]) -> None:
+def _check_declared(plan: Plan, name: str, rank: int, box: Box) -> None:
     """The slice of a returned value is the one that it is declared to be, where that is said."""
     tensor = plan.tensors.get(name)
     if tensor is None:
@@ -245,7 +245,7 @@ def _check_declared(plan: Plan, name: str, rank: int, box: Box, whole: tuple[int
     if tensor.region is None and tensor.placements is None:
         return
     shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
-    if region(plan, replace(tensor, placements=shards), rank) != box or (tensor.whole or tensor.shape) != whole:
+    if region(plan, replace(tensor, placements=shards), rank) != box:
         raise Rejected(f"`{name}`, which rank {rank} returns, is another slice than the plan declares")
 
 

@@ -173,3 +173,7 @@ def _check_replicas(plan: Plan) -> None:
             raise Rejected("the replicas are not those of one axis of the mesh")
         if any(plan.mesh.coordinates(rank)[own.axis] for rank in ranks):
             raise Rejected("the programs are not those of the first replica")
+        for tensor in plan.tensors.values():
+            placed = (tensor.placements or {}).get(own.axis, Replicate())
+            if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT) and not isinstance(placed, Replicate | Invariant):
+                raise Rejected(f"`{tensor.name}` lies otherwise in every replica")

@@ -9,6 +9,7 @@ from math import prod
 
 from tvlint.analyses.operands import of_kinds
 from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send
+from tvlint.ir.placement import Invariant, Replicate
 from tvlint.ir.plan import Plan, Role
 from tvlint.proof.gradients import reduced, weights_of
 from tvlint.proof.groups import resolved
@@ -51,6 +52,11 @@ def unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
             return Trouble("other-inputs", False, text, first_rank(plan))
     if not _replicas_fit(parallel):
         return Trouble("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", first_rank(parallel))
+    name = _cut_by_replicas(parallel)
+    if name:
+        axis = parallel.replication.axis
+        text = f"`{name}` lies otherwise in every replica along `{axis}`, of which one stands for all: write out all ranks"
+        return Trouble("odd-replicas", False, text, first_rank(parallel))
     return None
 
 
@@ -107,6 +113,16 @@ def _replicas_fit(plan: Plan) -> bool:
     ranks = [rank for program in plan.programs for rank in program.ranks]
     first = all(0 <= rank < plan.mesh.size and plan.mesh.coordinates(rank)[replication.axis] == 0 for rank in ranks)
     return first and replication.stride == prod(axis.size for axis in inner)
+
+
+def _cut_by_replicas(plan: Plan) -> str:
+    """A weight, buffer or input of which the folded replicas are declared to hold different pieces; empty where none is."""
+    replication = plan.replication
+    for tensor in plan.tensors.values() if replication.count > 1 else ():
+        own = (tensor.placements or {}).get(replication.axis, Replicate())
+        if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT) and not isinstance(own, Replicate | Invariant):
+            return tensor.name
+    return ""
 
 
 def matched(inner: Inputs, outer: Inputs) -> Inputs:

@@ -19,7 +19,7 @@ from tvlint.proof.order import check_order
 from tvlint.proof.pairing import expected_of, first_rank, matched, told_apart, unpaired
 from tvlint.proof.placed import inputs_of, slot_dims
 from tvlint.proof.relation import Values
-from tvlint.proof.repair import repair
+from tvlint.proof.repair import Repair, repair, with_repair
 from tvlint.proof.rescued import put_right_later
 from tvlint.proof.returned import judge_returned
 from tvlint.proof.scene import scenes
@@ -47,6 +47,9 @@ _CONSEQUENCES = ("other-operator", "gathers-different-values", "sum-of-different
 
 _EXPRESSIONS = frozenset({*_CONSEQUENCES, "other-constant", "other-gradient", "other-output", "unequal-addends"})
 """Gaps between expressions, which normal forms of them may close."""
+
+_CAUSES = 3
+"""So many causes of one refuted plan are looked for behind one another."""
 
 _TOLD_AS_WRITTEN = 64
 """What is wrong with a plan of so many ranks is found out on all of them, in its own slices; in larger ones on one replica."""
@@ -94,6 +97,7 @@ def _proved(
     keep: list[Proof] | None = None,
     fold: Folded | None = None,
     normal: bool = False,
+    causes: int = _CAUSES,
 ) -> Verdict:
     """The verdict on the pair, with `normal` on normal forms of what both compute.
 
@@ -126,7 +130,9 @@ def _proved(
     if fold is None and keep is None:
         fold = folded(parallel, inner)
         if fold is not None and all(dim in (-1, own) for dim, own in zip(dims, fold.slots, strict=True)):
-            verdict = _proved(fold.plan, reference, assume, tell, repairs, solver_seconds, fold=fold, normal=normal)
+            verdict = _proved(
+                fold.plan, reference, assume, tell, repairs, solver_seconds, fold=fold, normal=normal, causes=causes
+            )
             if verdict.outcome is not Outcome.UNKNOWN or (not repairs and parallel.mesh.size > _TOLD_AS_WRITTEN):
                 return verdict
         fold = None
@@ -195,15 +201,17 @@ def _proved(
     def proves(changed: Plan) -> bool:
         return _proved(changed, reference, assume, tell, repairs=False).outcome is Outcome.PROVED
 
-    def mended(troubles: list[Trouble]) -> str:
-        if fold is None:
-            return repair(parallel, troubles, proves)
-        return repair(fold.written, on_all_replicas(fold, troubles), proves)
+    def judged(changed: Plan) -> Verdict:
+        return _proved(changed, reference, assume, tell, repairs=True, causes=causes - 1)
+
+    def mended(troubles: list[Trouble], beside: bool) -> Repair | None:
+        written, told = (parallel, troubles) if fold is None else (fold.written, on_all_replicas(fold, troubles))
+        return repair(written, told, proves, judged if beside and causes > 1 else None)
 
     explained = derived.finished and not derived.fatal and not troubles and not wiring
     different = _different(terms, derived, explained)
     if not explained and any(trouble.fix is not None for trouble in different):
-        explained = bool(mended(different))
+        explained = mended(different, beside=False) is not None
         different = _different(terms, derived, explained)
     if fold is not None:
         wiring = of_first_replica(fold, wiring)
@@ -220,8 +228,11 @@ def _proved(
     if not any(reason.refutes for reason in found):
         return verdict
 
-    words = mended(told)
-    return replace(verdict, reasons=(replace(found[0], repair=words), *found[1:])) if words else verdict
+    change = mended(told, beside=True)
+    if change is None:
+        return verdict
+    found = with_repair(found, change)
+    return replace(verdict, reasons=found, stages=_stage_counts(derived, found))
 
 
 def _different(terms: Terms, derived: Derived, explained: bool) -> list[Trouble]:

@@ -102,7 +102,7 @@ def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None)
     return (
         f'<article class="{style}"><h4><span class="badge">{kind}</span>{sentence(reason.message)} '
         f'<span class="rule">{code(reason.name)}</span></h4>{_trail(reason, context, show)}{rows(facts)}'
-        f"{pair}{scene_drawing(reason.scenes, mesh)}{drawing}</article>"
+        f"{pair}{scene_drawing(reason.scenes, reason.ranks, mesh)}{drawing}</article>"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 
 from tvlint.findings import Piece, Scene, SceneStep
@@ -14,16 +14,18 @@ _LONGEST = 44.0
 _SHORTEST = 12.0
 
 
-def scene_drawing(scenes: Sequence[Scene], mesh: Mesh | None) -> str:
-    """A table for each scene: an operator in a row, what it reads and what it gives."""
+def scene_drawing(scenes: Sequence[Scene], ranks: Collection[int], mesh: Mesh | None) -> str:
+    """A table for each scene: an operator in a row, what it reads and what it gives; which of the ranks no scene is of."""
     if not scenes:
         return ""
     drawn = "".join(_table(scene, mesh) for scene in scenes)
+    left = sorted({*ranks} - {rank for scene in scenes for rank in scene.ranks})
+    others = f'<p class="soft">Not drawn: {escape(describe(tuple(left), mesh))}</p>' if left else ""
     keys = (("held", "what the ranks hold of the whole value"), ("lacking", "not complete"), ("wrong", "wrong here"))
     legend = "".join(f'<span class="key {style}"></span>{text}' for style, text in keys)
     return (
         f'<details open class="scene"><summary>The operators around it</summary><div class="scroll">{drawn}</div>'
-        f'<p class="soft">{legend}</p></details>'
+        f'{others}<p class="soft">{legend}</p></details>'
     )
 
 

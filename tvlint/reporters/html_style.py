@@ -63,5 +63,11 @@ table.change { border-collapse: collapse; } .change th, .change td { text-align:
 .key.forward { background: var(--forward); } .key.backward { background: var(--backward); }
 .key.other { background: var(--other); }
 .key.wrong { background: var(--bad); } .key:first-child { margin-left: 0; }
+@media (max-width: 40rem) { body { padding: 1rem .75rem; } article { padding: .75rem; }
+  .scene table, .scene tbody, .scene tr, .scene th, .scene td { display: block; } .scene caption { display: block; }
+  .scene th, .scene td { border: 0; padding: .2rem .5rem; white-space: normal; }
+  .scene tr { border-top: 1px solid var(--line); }
+  .scene figure { display: flex; margin: .3rem 0; } .scene .blamed { box-shadow: inset 3px 0 var(--bad); }
+  .scene .blamed th { box-shadow: none; } }
 @media print { body { max-width: none; background: none; } article { break-inside: avoid; } }
 """

@@ -94,9 +94,10 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
             places = [(segment.name, position, turn) for position in range(len(outputs))]
             makers[segment.name, turn] = [(place, frozenset({place})) for place in places]
         overwritten = set(read).intersection(made)
-        for name, key, maker in zip(outputs, made, makers[segment.name, turn], strict=True):
+        named = zip(segment.outputs, outputs, made, makers[segment.name, turn], strict=True)
+        for inner, name, key, maker in named:
             source = _Source(*maker, micro_batch)
-            if key in held and key not in overwritten:
+            if key in held and key not in overwritten and _adds_up(plan, inner, name):
                 held[key].append(source)
             else:
                 held[key] = [source]
@@ -105,6 +106,12 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
                 told.add(("owner", name))
                 text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {micro_batch}"
                 yield Trouble("crossed-micro-batches", True, text, -1, segment.name, source=step.source)
+
+
+def _adds_up(plan: Plan, inner: str, outer: str) -> bool:
+    """Whether what is made again under a name is added, as gradients are, and not put in its place."""
+    tensor = plan.tensors.get(outer, plan.tensors.get(inner))
+    return tensor is None or tensor.role is Role.GRADIENT
 
 
 def _alike(plan: Plan, inner: str, outer: str, inputs: frozenset[str]) -> bool:

@@ -10,6 +10,7 @@ from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 from tvlint.proof.bindings import inputs_told_apart, misbound
 from tvlint.proof.channels import mispaired
 from tvlint.proof.finality import Finals
+from tvlint.proof.renames import Renames
 from tvlint.proof.trouble import Trouble
 from tvlint.proof.turns import Turns
 
@@ -25,9 +26,10 @@ def micro_batches_of(plan: Plan) -> int:
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     """What keeps the micro-batches from being alike on some rank."""
     found = False
-    finals, inputs, turns = Finals(plan), inputs_told_apart(plan), Turns(plan)
+    finals, inputs, turns, renames = Finals(plan), inputs_told_apart(plan), Turns(plan), Renames(plan)
     for program in plan.programs:
-        troubles = (*_counts(plan, program, micro_batches), *misbound(plan, program, inputs), *finals.troubles(program))
+        bound = (*misbound(plan, program, inputs), *renames.troubles(program))
+        troubles = (*_counts(plan, program, micro_batches), *bound, *finals.troubles(program))
         for trouble in troubles or turns.troubles(program, micro_batches):
             found = True
             yield from (_on(trouble, rank) for rank in program.ranks)

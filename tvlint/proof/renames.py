@@ -1,0 +1,157 @@
+"""Names that runs give to values: none may make one value two, or two values one, unseen by a derivation of one micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from tvlint.analyses.operands import writes
+from tvlint.ir.operators import Communicate, Compute, Receive
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
+from tvlint.proof.trouble import Trouble
+
+_Users: TypeAlias = "dict[tuple[int, str], list[tuple[int, str, str, bool]]]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What counts of the names of a segment, by position among its inputs, or inputs and outputs.
+
+    `given` are inputs that lie where they are declared to lie, `gradients` outputs that are gradients of weights, `passed`
+    names that come in and go out without being computed, `replaced` those that come in and have something else put in.
+    """
+
+    given: tuple[int, ...]
+    gradients: tuple[int, ...]
+    passed: tuple[tuple[int, int], ...]
+    replaced: tuple[int, ...]
+
+
+class Renames:
+    """The names that the runs of a plan give; what a segment has of them is found once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._known: dict[str, _Names] = {}
+
+    @cached_property
+    def _owner(self) -> dict[str, str]:
+        """The weight that each gradient is one of."""
+        tensors = self._plan.tensors
+        weights = {name for name, tensor in tensors.items() if tensor.role is Role.WEIGHT}
+        owner = {tensors[name].gradient: name for name in weights if tensors[name].gradient}
+        owner.update({name: tensor.gradient_of for name, tensor in tensors.items() if tensor.gradient_of in weights})
+        return owner
+
+    def _names(self, segment: Segment) -> _Names:
+        if segment.name not in self._known:
+            self._known[segment.name] = self._found(segment)
+        return self._known[segment.name]
+
+    def _found(self, segment: Segment) -> _Names:
+        tensors = self._plan.tensors
+        given = (Role.WEIGHT, Role.BUFFER, Role.INPUT)
+        communicated = {name for own in segment.operators if isinstance(own, Communicate | Receive) for name in writes(own)}
+        computed = {name for own in segment.operators if not isinstance(own, Communicate | Receive) for name in writes(own)}
+        place = {name: at for at, name in enumerate(segment.outputs)}
+        return _Names(
+            tuple(i for i, name in enumerate(segment.inputs) if name in tensors and tensors[name].role in given),
+            tuple(i for i, name in enumerate(segment.outputs) if name in self._owner),
+            tuple((i, place[name]) for i, name in enumerate(segment.inputs) if name in place and name not in computed),
+            tuple(i for i, name in enumerate(segment.inputs) if name in communicated and not self._is_gradient(name)),
+        )
+
+    def _is_gradient(self, name: str) -> bool:
+        tensor = self._plan.tensors.get(name)
+        return tensor is not None and tensor.role is Role.GRADIENT
+
+    def troubles(self, program: Program) -> Iterator[Trouble]:
+        """Names by which a run has another value than its segment says, or its own share of one that others have."""
+        told: set[str] = set()
+        many = self._plan.micro_batches > 1
+        users: _Users = {}
+        for number, step in enumerate(program.steps):
+            segment = self._plan.segments[step.segment]
+            if segment.name in told:
+                continue
+            text = self._of_none(segment, step) if many and step.micro_batch < 0 else ""
+            name = "outside-micro-batches" if text else "renamed-value"
+            if not text and (step.inputs is not None or step.outputs is not None):
+                text = self._renamed(program, segment, step)
+            if not text and self._names(segment).replaced:
+                users = users or self._users(program)
+                text = self._replaced(program, number, users)
+            if text:
+                told.add(segment.name)
+                yield Trouble(name, False, text, -1, segment.name, source=step.source)
+
+    def _of_none(self, segment: Segment, step: Step) -> str:
+        """A run of no micro-batch that has a value of one."""
+        for own in (*segment.inputs, *segment.outputs, *(step.inputs or ()), *(step.outputs or ())):
+            tensor = self._plan.tensors.get(own)
+            lasts = tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE)
+            if not lasts and own not in self._owner and segment.phase is not Phase.DATA:
+                return f"`{segment.name}` on {{ranks}} belongs to no micro-batch and has `{own}`, a value of one"
+        return ""
+
+    def _renamed(self, program: Program, segment: Segment, step: Step) -> str:
+        inputs, outputs = _outside(segment, step)
+        names = self._names(segment)
+        if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
+            return ""
+        for i in names.given:
+            if inputs[i] != segment.inputs[i] and inputs[i] not in self._plan.tensors and not self._made(program, inputs[i]):
+                return f"`{inputs[i]}`, which nothing on {{ranks}} makes, stands for `{segment.inputs[i]}`"
+        for i, j in names.passed:
+            if inputs[i] != outputs[j]:
+                return f"`{segment.name}` on {{ranks}} gives `{inputs[i]}` another name, `{outputs[j]}`"
+        for i in names.gradients:
+            if self._owner.get(outputs[i]) != self._owner[segment.outputs[i]]:
+                return f"`{outputs[i]}` on {{ranks}} stands for `{segment.outputs[i]}`, the gradient of another weight"
+        if not self._owner.keys().isdisjoint(outputs):
+            for inner, outer in zip(segment.outputs, outputs, strict=True):
+                if outer in self._owner and inner not in self._owner:
+                    return f"`{outer}` on {{ranks}}, the gradient of a weight, stands for `{inner}`, which is none"
+        return ""
+
+    def _made(self, program: Program, name: str) -> bool:
+        return any(name in _outside(self._plan.segments[step.segment], step)[1] for step in program.steps)
+
+    def _replaced(self, program: Program, number: int, users: _Users) -> str:
+        """A name under which communication puts something else in what other runs know by another name, or read later."""
+        step = program.steps[number]
+        segment = self._plan.segments[step.segment]
+        inputs, outputs = _outside(segment, step)
+        for i in self._names(segment).replaced:
+            inner, outer = segment.inputs[i], inputs[i]
+            for at, other, name, reads in users.get((step.micro_batch, outer), ()):
+                if at > number and reads and outer not in outputs:
+                    return f"`{outer}` on {{ranks}} is read after `{segment.name}` has put something else in it"
+                if name != inner and _computes_with(self._plan.segments[other], name):
+                    return f"`{segment.name}` on {{ranks}} puts something else in `{outer}`, with which `{other}` computes"
+        return ""
+
+    def _users(self, program: Program) -> _Users:
+        """By micro-batch and name, who has the value: the run, its segment, the name there, and whether it is read."""
+        found: _Users = {}
+        for number, step in enumerate(program.steps):
+            segment = self._plan.segments[step.segment]
+            inputs, outputs = _outside(segment, step)
+            for inside, outside, reads in ((segment.inputs, inputs, True), (segment.outputs, outputs, False)):
+                for inner, outer in zip(inside, outside, strict=False):
+                    found.setdefault((step.micro_batch, outer), []).append((number, segment.name, inner, reads))
+        return found
+
+
+def _outside(segment: Segment, step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names by which the run's values are known outside of the segment."""
+    return (
+        segment.inputs if step.inputs is None else step.inputs,
+        segment.outputs if step.outputs is None else step.outputs,
+    )
+
+
+def _computes_with(segment: Segment, name: str) -> bool:
+    return any(isinstance(own, Compute) and name in own.inputs for own in segment.operators)

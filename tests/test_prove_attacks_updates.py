@@ -55,3 +55,53 @@ def test_what_the_reference_updates_is_updated(theirs: str, own: str) -> None:
     made = certified(plan, reference)
     assert made is not None
     assert objection(made, plan, reference) == ""
+
+
+ROWS = """
+mesh dp=2 tp=2
+weight w f32[8,8] tp:S(0)
+input x f32[8,8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l0 = sum(g)
+  l = all-reduce(l0) over dp,tp
+  dg = backward l0 (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+"""
+
+ALONE = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l = sum(g)
+  dg = backward l (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+"""
+
+REDUCERS = {
+    "reduce-gradients w over dp scatter": True,
+    "reduce-gradients w over dp\n  reduce-gradients w over dp by avg": True,
+    "reduce-gradients w over dp\n  reduce-gradients w over dp by avg scatter": True,
+    "reduce-gradients w over dp scatter\n  reduce-gradients w over dp by avg": False,
+    "reduce-gradients w over dp by avg scatter\n  reduce-gradients w over dp": False,
+}
+
+
+@pytest.mark.parametrize("reducers", REDUCERS)
+@pytest.mark.parametrize("replicate", [False, True])
+def test_shards_of_a_gradient_are_not_reduced_again_as_if_they_were_all_of_it(reducers: str, replicate: bool) -> None:
+    text = f"{ROWS}  {reducers}\n"
+    if replicate:
+        text = text.replace("mesh dp=2 tp=2", "mesh dp=2 tp=2\nreplicate dp").replace("x f32[8,8] dp:S(0)", "x f32[4,8]")
+    assert (verdict_on(text, ALONE).outcome is Outcome.PROVED) == REDUCERS[reducers]
+    reference, plan = plans(ALONE, text)
+    found = forged(plan, reference)
+    assert found is not None
+    assert (objection(found, plan, reference) == "") == REDUCERS[reducers]

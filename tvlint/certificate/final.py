@@ -20,6 +20,9 @@ from tvlint.ir.operators import Group, Operator, ReduceGradients, Update
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan, Role, Tensor
 
+_OTHER_REPLICAS = (-1, -2)
+"""What stands among the ranks of a reducer for those of other replicas."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -93,13 +96,13 @@ def reduced(run: Running, micro_batches: int) -> dict[tuple[int, str], Relation]
                 queues[rank].append(own)
     for queue in queues.values():
         queue.reverse()
-    moved = True
+    moved, shards = True, dict[tuple[int, str], list[set[int]]]()
     while moved:
         moved = False
         for rank in [rank for rank, queue in queues.items() if queue]:
             members, key = (found := _meeting(run.plan, queues[rank], rank)).members, found.key
             if rank in members and all(_meeting(run.plan, queues.get(own, []), own).key == key for own in members):
-                _reduce(run, members, [queues[own].pop() for own in members], held)
+                _reduce(run, members, [queues[own].pop() for own in members], held, shards)
                 moved = True
     if any(queues.values()):
         raise Rejected("a gradient reducer meets no such reducer on all of its ranks")
@@ -110,8 +113,16 @@ def _meeting(plan: Plan, queue: list[ReduceGradients], rank: int) -> Meeting:
     return (meeting_of(plan, queue[-1], rank) if queue else None) or Meeting(None, None, ())
 
 
-def _reduce(run: Running, members: tuple[int, ...], own: list[ReduceGradients], held: dict[tuple[int, str], Relation]) -> None:
+def _reduce(
+    run: Running,
+    members: tuple[int, ...],
+    own: list[ReduceGradients],
+    held: dict[tuple[int, str], Relation],
+    shards: dict[tuple[int, str], list[set[int]]],
+) -> None:
     first, tables, plan = own[0], run.world.tables, run.plan
+    everywhere = first.replicated or spans_replicas(plan, first.group)
+    ranks = {*members, *(_OTHER_REPLICAS if everywhere else ())}
     manners = {
         (tuple(_full_name(plan, name) for name in each.weights), each.reduce, each.divisor, each.scatter, each.replicated)
         for each in own
@@ -120,11 +131,15 @@ def _reduce(run: Running, members: tuple[int, ...], own: list[ReduceGradients], 
         raise Rejected(f"the gradient reducers of the ranks {list(members)} differ, or take no sum")
     for named in zip(*(each.weights for each in own), strict=True):
         slots = [*zip(members, named, strict=True)]
+        if any(len(ranks & before) > 1 for slot in slots for before in shards.get(slot, ())):
+            raise Rejected(f"the shards of a gradient that the ranks {list(members)} have are reduced again")
+        for slot in slots if first.scatter else ():
+            shards.setdefault(slot, []).append(ranks)
         values = [held[slot] for slot in slots if slot in held]
         if not values:
             continue
         value, count = added(tables, values), len(members)
-        if first.replicated or spans_replicas(plan, first.group):
+        if everywhere:
             value = over_slots(tables, value, plan.replication.count, "one_replica")
             count *= plan.replication.count
         value = scaled(tables, value, Fraction(1, (first.divisor or 1) * (count if first.reduce == "avg" else 1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.certificates import certified, objection
 from tests.plan_tapes import with_backward
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
@@ -313,3 +314,43 @@ def test_pieces_that_are_gathered_in_reverse_and_then_put_in_order_are_not_told_
     text = "mesh cp=2\nweight wk f32[4,4]\nloss l\n" + zigzag(0) + zigzag(1)
     told = {reason.name: reason.refutes for reason in verdict_on(text, ZIGZAG_ALONE).reasons}
     assert told["pieces-out-of-order"] is False
+
+
+LOSS_LATE = """
+mesh t=2
+weight w f32[8,8]
+input x f32[8,8] t:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l0 = sum(g)
+  dg = backward l0 (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+  l = all-reduce(l0) over t
+  reduce-gradients w over t
+"""
+
+LOSS_ALONE = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l f32[]
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l = sum(g)
+  dg = backward l (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+"""
+
+
+def test_a_loss_may_be_summed_after_its_gradients() -> None:
+    verdict = verdict_on(LOSS_LATE, LOSS_ALONE)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    reference, plan = plans(LOSS_ALONE, LOSS_LATE)
+    made = certified(plan, reference)
+    assert made is not None
+    assert objection(made, plan, reference) == ""
+    assert compare(reference, plan).outcome == "equal"

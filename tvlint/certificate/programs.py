@@ -42,6 +42,7 @@ def run_programs(run: Running) -> None:
 def _index(run: Running) -> None:
     """Find out which name is the gradient of what."""
     tensors, made, loaded = run.plan.tensors, set[str](), set[str]()
+    results = {run.plan.loss} if run.plan.loss else set(run.plan.outputs)
     for tensor in tensors.values():
         for name, of in ((tensor.gradient, tensor.name), (tensor.name, tensor.gradient_of)):
             if name and of and of not in run.of.get(name, ()):
@@ -52,7 +53,7 @@ def _index(run: Running) -> None:
             if isinstance(own, Backward):
                 made.update(own.outputs)
                 for name, of in zip(own.inputs, own.forward.outputs, strict=False):
-                    if name not in tensors:
+                    if name not in tensors or tensors[name].gradient_of in results:
                         run.of.setdefault(name, []).append(of)
     run.gradient_names, run.loaded = frozenset(made), frozenset(loaded)
     run.weight_of = weights_of_gradients(run.plan)

@@ -27,7 +27,7 @@ from tvlint.proof.backward import backward
 from tvlint.proof.blame import tell
 from tvlint.proof.communicate import Blocked, communicate, receive, send
 from tvlint.proof.forward import compute
-from tvlint.proof.lookup import accumulated
+from tvlint.proof.lookup import accumulated, returned
 from tvlint.proof.machine import Derived, Machine, RankState, Slot
 from tvlint.proof.nearest import Nearest
 from tvlint.proof.placed import Inputs
@@ -59,6 +59,7 @@ def derive(
             machine.forward_of.setdefault(tensor.gradient, []).append(tensor.name)
         if tensor.gradient_of and tensor.gradient_of not in machine.forward_of.get(tensor.name, ()):
             machine.forward_of.setdefault(tensor.name, []).append(tensor.gradient_of)
+    results = returned(machine)
     for segment in plan.segments.values():
         if segment.phase is Phase.DATA:
             machine.loaded.update(segment.outputs)
@@ -66,7 +67,7 @@ def derive(
             if isinstance(operator, Backward):
                 machine.gradient_names.update(operator.outputs)
                 for name, of in zip(operator.inputs, operator.forward.outputs, strict=False):
-                    if name not in plan.tensors:
+                    if name not in plan.tensors or plan.tensors[name].gradient_of in results:
                         machine.forward_of.setdefault(name, []).append(of)
     machine.weight_of = {
         gradient: name

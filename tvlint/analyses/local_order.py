@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import handle_of, of_kinds, overwritten, uses, writes
+from tvlint.analyses.outside import Outside
 from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients, Send, Update, Wait
 from tvlint.ir.plan import Plan, Program, Role, Segment, Step
 
@@ -62,7 +63,7 @@ class _Walk:
         self.plan = plan
         self.program = program
         self.asynchronous = asynchronous
-        self.batches = sorted({step.micro_batch for step in program.steps})[:64]
+        self.batches = sorted({step.micro_batch for step in program.steps})[:64] if plan.micro_batches > 1 else [0]
         self.open: dict[str, list[_Issue]] = {}
         self.closed: dict[str, list[_Issue]] = {}
         self.writing: dict[object, _Issue] = {}
@@ -78,14 +79,14 @@ class _Walk:
                 yield self._hazard("never-waited", issue.segment, issue.index, issue.handle)
 
     def _segment(self, number: int, step: Step, segment: Segment) -> Iterator[Hazard]:
-        inner = dict(zip(segment.inputs, step.inputs or segment.inputs, strict=False))
-        inner |= dict(zip(segment.outputs, step.outputs or segment.outputs, strict=False))
+        inner = Outside(segment, step)
         renamed = step.inputs is not None or step.outputs is not None
         for index, operator in enumerate(segment.operators):
             if isinstance(operator, Wait):
                 yield from self._wait(operator.handle, step, segment.name, index)
                 continue
             read = {self._key(name, inner, renamed, step, number): name for name in uses(operator)}
+            inner.makes(writes(operator))
             written = {self._key(name, inner, renamed, step, number): name for name in writes(operator)}
             written |= {self._key(name, inner, renamed, step, number): name for name in overwritten(operator)}
             if isinstance(operator, ReduceGradients):
@@ -170,16 +171,17 @@ class _Walk:
             del self.open[handle]
         self.closed[handle] = chosen
 
-    def _key(self, name: str, inner: dict[str, str], renamed: bool, step: Step, number: int) -> object:
+    def _key(self, name: str, inner: Outside, renamed: bool, step: Step, number: int) -> object:
         tensor = self.plan.tensors.get(name)
         if tensor is not None and tensor.storage:
             return ("storage", tensor.storage)
         if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE):
             return name
-        outer = inner.get(name)
-        if outer is not None:
-            return (outer, step.micro_batch)
-        return (name, step.micro_batch, number) if renamed else (name, step.micro_batch)
+        micro_batch = step.micro_batch if self.plan.micro_batches > 1 else 0
+        outer = inner.of(name)
+        if outer:
+            return (outer, micro_batch)
+        return (name, micro_batch, number) if renamed else (name, micro_batch)
 
     def _hazard(self, kind: str, segment: str, index: int, name: str, issue: _Issue | None = None) -> Hazard:
         other = None if issue is None else (issue.segment, issue.index)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.operands import handle_of, overwritten, reads, stream_of, streams_named, uses, writes
+from tvlint.analyses.outside import Outside
 from tvlint.ir.operators import Await, Record, Update, Wait
 from tvlint.ir.plan import Plan, Program, Role
 
@@ -50,7 +51,11 @@ def _crossings(plan: Plan, program: Program, strict: bool) -> Iterator[Crossing]
     readers: dict[object, dict[str, tuple[int, str, int]]] = {}
     for step in program.steps:
         segment = plan.segments.get(step.segment)
-        for index, operator in enumerate(segment.operators) if segment is not None else ():
+        if segment is None:
+            continue
+        outside = Outside(segment, step)
+        micro_batch = step.micro_batch if plan.micro_batches > 1 else 0
+        for index, operator in enumerate(segment.operators):
             stream = stream_of(operator)
             clock = clocks.setdefault(stream, {})
             if isinstance(operator, Await):
@@ -72,15 +77,16 @@ def _crossings(plan: Plan, program: Program, strict: bool) -> Iterator[Crossing]
                 handles[handle] = dict(clock) | {stream: now[stream]}
             stepped = operator.weights if isinstance(operator, Update) else ()
             for name in (*uses(operator), *_gradients(plan, stepped)):
-                key = _key(plan, name, step.micro_batch)
+                key = _key(plan, name, outside, micro_batch)
                 written = writers.get(key)
                 known = written is None or key in pending or written[0] == stream or clock.get(written[0], 0) >= written[1]
                 if written is not None and not known:
                     yield Crossing(step.segment, index, name, stream, written[0], written[2:], False, program.ranks)
                 readers.setdefault(key, {})[stream] = (now[stream], step.segment, index)
             changed = overwritten(operator)
+            outside.makes(writes(operator))
             for name in {*writes(operator), *changed, *stepped}:
-                key = _key(plan, name, step.micro_batch)
+                key = _key(plan, name, outside, micro_batch)
                 for other, (at, where, position) in readers.get(key, {}).items():
                     if other != stream and clock.get(other, 0) < at and (name in changed or name not in reads(operator)):
                         yield Crossing(step.segment, index, name, stream, other, (where, position), True, program.ranks)
@@ -101,10 +107,10 @@ def _join(clock: dict[str, int], other: dict[str, int]) -> None:
         clock[stream] = max(clock.get(stream, 0), at)
 
 
-def _key(plan: Plan, name: str, micro_batch: int) -> object:
+def _key(plan: Plan, name: str, outside: Outside, micro_batch: int) -> object:
     tensor = plan.tensors.get(name)
     if tensor is not None and tensor.storage:
         return ("storage", tensor.storage)
     if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE):
         return name
-    return (name, micro_batch)
+    return (outside.of(name) or name, micro_batch)

@@ -1,0 +1,26 @@
+"""By which names the values of a run are known outside of its segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tvlint.ir.plan import Segment, Step
+
+
+class Outside:
+    """The names of one run, while its operators are walked: a name that comes in means another value once it is made anew."""
+
+    def __init__(self, segment: Segment, step: Step) -> None:
+        self._in = dict(zip(segment.inputs, step.inputs or segment.inputs, strict=False))
+        self._out = dict(zip(segment.outputs, step.outputs or segment.outputs, strict=False))
+        self._made: set[str] = set()
+
+    def makes(self, names: Iterable[str]) -> None:
+        """The operators after this one mean what this one makes."""
+        self._made.update(names)
+
+    def of(self, name: str) -> str:
+        """The name outside of what `name` stands for now; empty for what stays inside."""
+        if name in self._in and name not in self._made:
+            return self._in[name]
+        return self._out.get(name) or self._in.get(name, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.calls import Call, Meeting, Traffic
+from tvlint.analyses.calls import Call, Meeting, Site, Traffic
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.own_types import shared_name
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
@@ -64,15 +64,18 @@ def called(facts: Facts, call: Call) -> str:
 
 
 def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagreement | None:
+    """The first meeting of a communicator that does not agree; what agrees once does so for every micro-batch."""
+    agreed: set[frozenset[Site]] = set()
     for turn, meeting in enumerate(meetings):
-        calls = meeting.calls.values()
-        if len(calls) == len(meeting.members) and len({id(call.site) for call in calls}) == 1:
+        sites = frozenset([call.site for call in meeting.calls.values()])
+        if len(meeting.calls) == len(meeting.members) and (len(sites) == 1 or sites in agreed):
             continue
         absent = tuple(rank for rank in meeting.members if rank not in meeting.calls)
         sides: dict[object, list[Call]] = {}
         for call in meeting.calls.values():
             sides.setdefault(signature(call), []).append(call)
         if not absent and len(sides) == 1:
+            agreed.add(sites)
             continue
         ours = tuple(meeting.calls.values())
         if len(sides) > 1:

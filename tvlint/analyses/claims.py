@@ -13,6 +13,7 @@ from itertools import pairwise
 from tvlint.analyses.calls import Call
 from tvlint.analyses.differences import difference
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.operands import of_kinds
 from tvlint.analyses.placed import Defect
 from tvlint.ir.operators import Collective, Communicate, Compute
 from tvlint.ir.plan import Box, Role, Tensor
@@ -99,7 +100,7 @@ def _replicas(facts: Facts) -> Iterator[Defect]:
 def _chunks(facts: Facts) -> Iterator[Defect]:
     """Chunks whose claimed piece is not the one at the rank's position in its group."""
     for name, segment in facts.plan.segments.items():
-        for index, operator in enumerate(segment.operators):
+        for index, operator in of_kinds(segment.operators, {Communicate}):
             if not isinstance(operator, Communicate) or operator.kind is not Collective.CHUNK or not operator.inputs:
                 continue
             before, after = _tensors(facts, operator)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tvlint.analyses.facts import Facts
-from tvlint.analyses.operands import reads, writes
+from tvlint.analyses.operands import collectives, reads, writes
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator, Receive
 from tvlint.ir.plan import Program, Role
 
@@ -35,7 +35,7 @@ class _Uses:
 
 def astray(facts: Facts) -> Iterator[Astray]:
     """Backward operators of what an all-to-all alone takes further, whose gradient no communication has brought."""
-    if not any(_exchanges(facts, each) for segment in facts.plan.segments.values() for each in segment.operators):
+    if not any(_exchanges(facts, each) for each in collectives(facts.plan)):
         return
     seen: set[Where] = set()
     for program in facts.plan.programs:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.facts import Facts
-from tvlint.analyses.operands import writes
+from tvlint.analyses.operands import collectives, writes
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role, Tensor
@@ -56,8 +56,7 @@ class _Tokens:
 
 def unpaired(facts: Facts) -> Iterator[Unpaired]:
     """Dispatches and combines that do not belong together, once per operator."""
-    operators = [operator for segment in facts.plan.segments.values() for operator in segment.operators]
-    if not any(_exchanges_tokens(operator) for operator in operators):
+    if not any(_exchanges_tokens(operator) for operator in collectives(facts.plan)):
         return
     seen: dict[tuple[str, int], Unpaired] = {}
     for program in facts.plan.programs:

@@ -15,7 +15,7 @@ from math import prod
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.final_gradients import axes_apart
 from tvlint.analyses.gradients import weight_gradients
-from tvlint.analyses.operands import reads, writes
+from tvlint.analyses.operands import collectives, reads, writes
 from tvlint.analyses.updates import updated_weights
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, ReduceGradients
 from tvlint.ir.placement import Shard
@@ -62,12 +62,7 @@ def expert_shares(facts: Facts) -> Iterator[Share]:
 def _trading(facts: Facts) -> frozenset[str]:
     """The axes over which ranks exchange rows of which each has its own."""
     plan = facts.plan
-    groups = [
-        operator.group
-        for segment in plan.segments.values()
-        for operator in segment.operators
-        if isinstance(operator, Communicate) and operator.kind is Collective.ALL_TO_ALL
-    ]
+    groups = [operator.group for operator in collectives(plan) if operator.kind is Collective.ALL_TO_ALL]
     inputs = [tensor.placements or {} for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
     apart = {axis for group in groups for axis in axes_apart(facts, group)}
     return frozenset(axis for axis in apart if any(isinstance(on.get(axis), Shard) for on in inputs))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvlint.analyses.facts import Facts
 from tvlint.analyses.operands import overwritten, reads, writes
-from tvlint.ir.operators import Backward, Communicate, Compute, Group, ReduceGradients, Send, Update
+from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator, ReduceGradients, Send, Update
 from tvlint.ir.plan import Plan, Program, Role
 
 
@@ -106,6 +106,8 @@ def _whole(plan: Plan, weight: str) -> str:
 def tied(facts: Facts) -> Iterator[Tied]:
     """Weights whose gradient different operators of different programs produce, and that both update unreduced."""
     plan = facts.plan
+    if not any(_changes_weights(operator) for segment in plan.segments.values() for operator in segment.operators):
+        return
     owners = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
     made: dict[str, dict[int, tuple[str, int]]] = {}
     forwards: dict[tuple[str, int], str] = {}
@@ -144,6 +146,11 @@ def tied(facts: Facts) -> Iterator[Tied]:
         if other is not None:
             ranks = plan.programs[first].ranks, plan.programs[other].ranks
             yield Tied(weight, *ranks, updates[weight][other], places[other])
+
+
+def _changes_weights(operator: Operator) -> bool:
+    """Whether the operator may be the update of a weight."""
+    return isinstance(operator, Update) or (isinstance(operator, Compute) and bool(operator.in_place))
 
 
 def _across(facts: Facts, weight: str, programs: list[int], reduced: dict[tuple[str, int], list[Group]]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tvlint.analyses.operands import of_kinds
 from tvlint.analyses.placed_walk import gradient_owners
 from tvlint.ir.operators import Backward, Literal
 from tvlint.ir.plan import Plan, Role
@@ -35,14 +36,15 @@ def misused_gradients(plan: Plan) -> Iterator[Misused]:
     for program in plan.programs:
         made: dict[str, tuple[str, frozenset[str]]] = {}
         for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
-            for index, operator in enumerate(plan.segments[name].operators):
+            for index, operator in of_kinds(plan.segments[name].operators, {Backward}):
                 if not isinstance(operator, Backward):
                     continue
-                for found in (*_stored(plan, operator, declared), *_used(operator, made)):
+                given = [] if _adds(operator) else _given(operator)
+                for found in (*_stored(plan, operator, given, declared), *_used(operator, made)):
                     if (name, index) not in seen:
                         seen.add((name, index))
                         yield Misused(*found, name, index, program.ranks)
-                _note(operator, made)
+                _note(given, made)
 
 
 def _operands(operator: Backward) -> list[str]:
@@ -55,13 +57,20 @@ def _adds(operator: Backward) -> bool:
     return spec is not None and spec.name == "add"
 
 
-def _stored(plan: Plan, operator: Backward, declared: dict[str, str]) -> Iterator[tuple[str, str, str, bool]]:
+def _given(operator: Backward) -> list[tuple[str, str]]:
+    """The gradients that the operator gives, each with the operand at whose place it stands."""
+    return [pair for pair in zip(operator.outputs, _operands(operator), strict=False) if pair[0]]
+
+
+def _stored(
+    plan: Plan, operator: Backward, given: list[tuple[str, str]], declared: dict[str, str]
+) -> Iterator[tuple[str, str, str, bool]]:
     """Gradients that stand at the place of another operand than the one whose gradient they are called."""
-    operands = _operands(operator)
-    for gradient, operand in zip(operator.outputs, operands, strict=False):
-        owner = declared.get(gradient, "") if gradient else ""
-        if not owner or owner == operand or _adds(operator):
+    for gradient, operand in given:
+        owner = declared.get(gradient, "")
+        if not owner or owner == operand:
             continue
+        operands = _operands(operator)
         one, other = plan.tensors.get(owner), plan.tensors.get(operand)
         if one is None or other is None:
             continue
@@ -71,11 +80,8 @@ def _stored(plan: Plan, operator: Backward, declared: dict[str, str]) -> Iterato
             yield gradient, owner, operand, True
 
 
-def _note(operator: Backward, made: dict[str, tuple[str, frozenset[str]]]) -> None:
-    """Notes whose gradients the operator gives, and of which other operands it gives them too."""
-    if _adds(operator):
-        return
-    given = [(gradient, operand) for gradient, operand in zip(operator.outputs, _operands(operator), strict=False) if gradient]
+def _note(given: list[tuple[str, str]], made: dict[str, tuple[str, frozenset[str]]]) -> None:
+    """Notes whose gradients an operator gives, and of which other operands it gives them too."""
     operands = frozenset(operand for _, operand in given)
     for gradient, operand in given:
         if gradient in made and made[gradient][0] != operand:

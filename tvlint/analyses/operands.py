@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
 
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive, ReduceGradients, Send
+from tvlint.ir.plan import Plan
 
 _STREAM = attrgetter("stream")
 
@@ -59,6 +61,14 @@ def overwritten(operator: Operator) -> tuple[str, ...]:
     inputs = operator.inputs
     chosen = [inputs[position] for position in operator.in_place if 0 <= position < len(inputs)]
     return tuple(name for name in chosen if not isinstance(name, Literal))
+
+
+def collectives(plan: Plan) -> Iterator[Communicate]:
+    """The collectives that stand in the segments of the plan."""
+    for segment in plan.segments.values():
+        for _, operator in of_kinds(segment.operators, {Communicate}):
+            assert isinstance(operator, Communicate)
+            yield operator
 
 
 def streams_named(operators: tuple[Operator, ...]) -> set[str]:

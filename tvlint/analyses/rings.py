@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from tvlint.analyses.attention_names import is_attention
 from tvlint.analyses.calls import Call
 from tvlint.analyses.facts import Facts
+from tvlint.analyses.operands import has
 from tvlint.ir.operators import Communicate, Compute, Literal, Receive, Send
 from tvlint.ir.plan import Role
 from tvlint.ops.table import spec_of
@@ -77,9 +78,9 @@ def ring_defects(facts: Facts) -> tuple[RingDefect, ...]:
 
 def _defects(facts: Facts) -> Iterator[RingDefect]:
     plan = facts.plan
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
-    if not any(isinstance(operator, Receive) for operator in operators):
+    if not any(has(segment.operators, {Receive}) for segment in plan.segments.values()):
         return
+    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
     named = any(isinstance(operator, Compute) and is_attention(operator) for operator in operators)
     if not named and not any(isinstance(operator, Compute) and _raises(operator) for operator in operators):
         return

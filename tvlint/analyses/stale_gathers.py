@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.operands import overwritten, reads
+from tvlint.analyses.operands import collectives, overwritten, reads
 from tvlint.analyses.updates import is_step
 from tvlint.ir.operators import Collective, Communicate, Compute, Update
 from tvlint.ir.plan import Plan, Program, Role
@@ -28,7 +28,7 @@ class StaleGather:
 
 def stale_gathers(plan: Plan) -> Iterator[StaleGather]:
     """The first use of every gathered parameter that an optimizer step has overtaken; once per operator."""
-    gathers = [operator for segment in plan.segments.values() for operator in segment.operators if _gathers(plan, operator)]
+    gathers = any(_gathers(plan, operator) for operator in collectives(plan))
     seen: set[Where] = set()
     for program in plan.programs if gathers else ():
         for found in _in_program(plan, program):

@@ -20,8 +20,13 @@ def check(facts: Facts) -> Iterator[Finding]:
     """Collectives whose members agree on the operation, but not on the size or dtype of what they give; once per pair."""
     seen = set()
     for meetings in facts.traffic.meetings.values():
+        judged: set[object] = set()
         for meeting in meetings:
             calls = list(meeting.calls.values())
+            same = tuple([(call.rank, call.site) for call in calls])
+            if same in judged:
+                continue
+            judged.add(same)
             wrong, difference = _of_another_size(facts, meeting)
             if wrong is not None and (wrong.site, wrong.site) not in seen:
                 seen.add((wrong.site, wrong.site))

@@ -354,3 +354,27 @@ def test_a_loss_may_be_summed_after_its_gradients() -> None:
     assert made is not None
     assert objection(made, plan, reference) == ""
     assert compare(reference, plan).outcome == "equal"
+
+
+SCATTERED = """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l0 = sum(g)
+  l = all-reduce(l0) over dp
+  dg = backward l0 (grad(l))
+  dy = backward g (dg)
+  _, gw = backward y (dy)
+  gs = reduce-scatter(gw, dim=0) over dp
+  grad(w) = all-gather(gs, dim=0) over dp
+"""
+
+
+def test_a_gradient_that_goes_by_several_names_is_left_open() -> None:
+    verdict = verdict_on(SCATTERED, LOSS_ALONE)
+    assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]
+    assert "gradient-of-two-names" in [reason.name for reason in verdict.reasons]

@@ -207,6 +207,7 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         if rank.named.setdefault(weight, name) != name:
             text = f"makes the gradient of `{weight}` under two names, `{rank.named[weight]}` and `{name}`"
             tell(machine, rank, operator, Mismatch("gradient-of-two-names", text, refutes=False), fatal=True)
+            value = None
         rank.gradients[weight] = (
             value if name in inputs else accumulated(machine, rank, name, value, rank.gradients.get(weight, ""))
         )

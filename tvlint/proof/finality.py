@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from tvlint.analyses.gradients import weight_gradients
 from tvlint.analyses.operands import has
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
 from tvlint.ir.plan import Plan, Program, Role, Step
-from tvlint.proof.groups import members_of, spans_replicas
 from tvlint.proof.trouble import Trouble, at
 
 _ENDS = frozenset({ReduceGradients, Update})
@@ -42,11 +42,7 @@ class Finals:
 
     @cached_property
     def _owner(self) -> dict[str, str]:
-        """The weight that each gradient is one of."""
-        tensors, weights = self._plan.tensors, self._weights
-        owner = {tensors[name].gradient: name for name in weights if tensors[name].gradient}
-        owner.update({name: tensor.gradient_of for name, tensor in tensors.items() if tensor.gradient_of in weights})
-        return owner
+        return weight_gradients(self._plan)
 
     def _touches_of(self, segment: str) -> tuple[_Touches, ...]:
         if segment not in self._known:
@@ -72,7 +68,6 @@ class Finals:
         """
         reduced: dict[str, tuple[str, Operator]] = {}
         updated: dict[str, tuple[str, Operator]] = {}
-        scattered: dict[str, list[ReduceGradients]] = {}
         told = set()
         first = next((i for i, step in enumerate(program.steps) if step.segment in self._ending), len(program.steps))
         steps = program.steps[first:]
@@ -99,28 +94,8 @@ class Finals:
                         where, update = updated[name]
                         text = f"`{name}` on {{ranks}} is updated while it or its gradient is still in use"
                         yield at(update, where, Trouble("updated-too-early", True, text, -1))
-                for name in touch.reduces:
-                    assert isinstance(touch.operator, ReduceGradients)
-                    if name not in told and any(self._meet(program, own, touch.operator) for own in scattered.get(name, ())):
-                        told.add(name)
-                        text = (
-                            f"the gradient of `{name}` on {{ranks}} is reduced over ranks that hold other shards of it by then"
-                        )
-                        yield at(touch.operator, step.segment, Trouble("reduced-shards", False, text, -1))
-                    if touch.operator.scatter:
-                        scattered.setdefault(name, []).append(touch.operator)
                 reduced.update(dict.fromkeys(touch.reduces, (step.segment, touch.operator)))
                 updated.update(dict.fromkeys(touch.updates, (step.segment, touch.operator)))
-
-    def _meet(self, program: Program, one: ReduceGradients, other: ReduceGradients) -> bool:
-        """Whether two reducers have more than one rank in common."""
-        plan = self._plan
-        if all(own.replicated or spans_replicas(plan, own.group) for own in (one, other)):
-            return True
-        shared = (
-            {*members_of(plan, one.group, rank)}.intersection(members_of(plan, other.group, rank)) for rank in program.ranks
-        )
-        return any(len(ranks) > 1 for ranks in shared)
 
     def _means(self, steps: tuple[Step, ...]) -> set[str]:
         """The weights whose gradients are averaged more than once, in one way: the mean of a mean is that mean."""

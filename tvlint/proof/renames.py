@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from tvlint.analyses.operands import writes
+from tvlint.analyses.gradients import weight_gradients
+from tvlint.analyses.operands import of_kinds, writes
 from tvlint.ir.operators import Communicate, Compute, Receive
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 from tvlint.proof.trouble import Trouble
+
+_COMMUNICATION = frozenset({Communicate, Receive})
 
 _Users: TypeAlias = "dict[tuple[int, str], list[tuple[int, str, str, bool]]]"
 
@@ -38,12 +41,7 @@ class Renames:
 
     @cached_property
     def _owner(self) -> dict[str, str]:
-        """The weight that each gradient is one of."""
-        tensors = self._plan.tensors
-        weights = {name for name, tensor in tensors.items() if tensor.role is Role.WEIGHT}
-        owner = {tensors[name].gradient: name for name in weights if tensors[name].gradient}
-        owner.update({name: tensor.gradient_of for name, tensor in tensors.items() if tensor.gradient_of in weights})
-        return owner
+        return weight_gradients(self._plan)
 
     def _names(self, segment: Segment) -> _Names:
         if segment.name not in self._known:
@@ -53,9 +51,11 @@ class Renames:
     def _found(self, segment: Segment) -> _Names:
         tensors = self._plan.tensors
         given = (Role.WEIGHT, Role.BUFFER, Role.INPUT)
-        communicated = {name for own in segment.operators if isinstance(own, Communicate | Receive) for name in writes(own)}
-        computed = {name for own in segment.operators if not isinstance(own, Communicate | Receive) for name in writes(own)}
+        communicated = {name for _, own in of_kinds(segment.operators, _COMMUNICATION) for name in writes(own)}
         place = {name: at for at, name in enumerate(segment.outputs)}
+        both = not place.keys().isdisjoint(segment.inputs)
+        others = (own for own in segment.operators if type(own) not in _COMMUNICATION) if both else ()
+        computed = {name for own in others for name in writes(own)}
         return _Names(
             tuple(i for i, name in enumerate(segment.inputs) if name in tensors and tensors[name].role in given),
             tuple(i for i, name in enumerate(segment.outputs) if name in self._owner),

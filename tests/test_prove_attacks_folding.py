@@ -354,3 +354,53 @@ def test_nothing_is_added_to_a_gradient_under_way_however_its_one_micro_batch_is
     text = REDUCED_BETWEEN + f"  run forth{batch}\n  run back{batch}\n  run whole\n"
     proved(text + f"  run done\n  run more{batch}\n", USED_TWICE)
     not_proved(text + f"  run more{batch}\n  run done\n", USED_TWICE)
+
+
+ONE_LAYER = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l = sum(g)
+  dg = backward l (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+"""
+
+SHARDED = "mesh dp=2 q=2" + ONE_LAYER.replace("x f32[8,8]", "x f32[8,8] dp:S(0)").replace("  l = sum", "  l0 = sum")
+SHARDED = SHARDED.replace("  dg = backward l (", "  l = all-reduce(l0) over dp\n  dg = backward l0 (")
+SHARDED += "  reduce-gradients w over dp scatter\n"
+
+
+@pytest.mark.parametrize(
+    ("second", "right"),
+    [
+        ("", True),
+        ("w over q by avg", True),
+        ("w over q by avg scatter", True),
+        ("w over dp by avg", False),
+        ("w over dp by avg scatter", False),
+        ("w over dp,q by avg", False),
+    ],
+)
+@pytest.mark.parametrize("folded", [False, True])
+def test_shards_of_a_gradient_are_not_added_up_with_other_shards(second: str, right: bool, folded: bool) -> None:
+    text = SHARDED + (f"  reduce-gradients {second}\n" if second else "")
+    if folded:
+        text = text.replace("q=2", "q=2\nreplicate dp").replace("f32[8,8] dp:S(0)", "f32[4,8]")
+    (proved if right else not_proved)(text, ONE_LAYER)
+
+
+@pytest.mark.parametrize("scattered", ["dp", "ranks {pair}"])
+def test_shards_of_other_ranks_are_other_shards(scattered: str) -> None:
+    """Ranks 0 and 3 have the first and the second shard."""
+    head, body = SHARDED.split("program\n")
+    for mates, right in (({0: 1, 1: 0, 2: 3, 3: 2}, True), ({0: 3, 3: 0, 1: 2, 2: 1}, False)):
+        text = head
+        for rank, mate in mates.items():
+            own = scattered.format(pair=f"{rank % 2},{rank % 2 + 2}")
+            text += f"program ranks {rank}\n" + body.replace("w over dp scatter", f"w over {own} scatter")
+            text += f"  reduce-gradients w over ranks {min(rank, mate)},{max(rank, mate)} by avg\n"
+        (proved if right else not_proved)(text, ONE_LAYER)

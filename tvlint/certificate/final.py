@@ -20,9 +20,6 @@ from tvlint.ir.operators import Group, Operator, ReduceGradients, Update
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan, Role, Tensor
 
-_OTHER_REPLICAS = (-1, -2)
-"""What stands among the ranks of a reducer for those of other replicas."""
-
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -96,7 +93,7 @@ def reduced(run: Running, micro_batches: int) -> dict[tuple[int, str], Relation]
                 queues[rank].append(own)
     for queue in queues.values():
         queue.reverse()
-    moved, shards = True, dict[tuple[int, str], list[set[int]]]()
+    moved, shards = True, dict[tuple[int, str], list[tuple[int, int, bool]]]()
     while moved:
         moved = False
         for rank in [rank for rank, queue in queues.items() if queue]:
@@ -118,11 +115,10 @@ def _reduce(
     members: tuple[int, ...],
     own: list[ReduceGradients],
     held: dict[tuple[int, str], Relation],
-    shards: dict[tuple[int, str], list[set[int]]],
+    shards: dict[tuple[int, str], list[tuple[int, int, bool]]],
 ) -> None:
     first, tables, plan = own[0], run.world.tables, run.plan
     everywhere = first.replicated or spans_replicas(plan, first.group)
-    ranks = {*members, *(_OTHER_REPLICAS if everywhere else ())}
     manners = {
         (tuple(_full_name(plan, name) for name in each.weights), each.reduce, each.divisor, each.scatter, each.replicated)
         for each in own
@@ -131,10 +127,11 @@ def _reduce(
         raise Rejected(f"the gradient reducers of the ranks {list(members)} differ, or take no sum")
     for named in zip(*(each.weights for each in own), strict=True):
         slots = [*zip(members, named, strict=True)]
-        if any(len(ranks & before) > 1 for slot in slots for before in shards.get(slot, ())):
-            raise Rejected(f"the shards of a gradient that the ranks {list(members)} have are reduced again")
-        for slot in slots if first.scatter else ():
-            shards.setdefault(slot, []).append(ranks)
+        pieces = [shards.setdefault(slot, []) for slot in slots]
+        if any(own != pieces[0] for own in pieces) or (everywhere and any(over_all for *_, over_all in pieces[0])):
+            raise Rejected(f"the shards of a gradient that the ranks {list(members)} have are reduced as if they were one")
+        for place, piece in enumerate(pieces if first.scatter else ()):
+            piece.append((place, len(pieces), everywhere))
         values = [held[slot] for slot in slots if slot in held]
         if not values:
             continue

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 from tvlint.analyses.operands import has
 from tvlint.ir.operators import Compute, ReduceGradients
@@ -16,6 +17,9 @@ from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.trouble import Trouble, at
 from tvlint.proof.world import Mismatch, World
+
+Reducer: TypeAlias = "tuple[str, ReduceGradients]"
+"""A reducer, and the segment that it stands in."""
 
 
 def accumulated(world: World, value: Value, micro_batches: int) -> Value:
@@ -81,16 +85,34 @@ def reduced(
 
 
 def _reduce_all(world: World, plan: Plan, held: dict[tuple[int, str], Slot], troubles: list[Trouble]) -> None:
-    """Run the reducers: each when it is the next one of all its members."""
-    queues: dict[int, deque[tuple[str, ReduceGradients]]] = {}
+    """Run the reducers; those that do not meet leave nothing."""
+    queues = reducers_of(plan)
+    for members, operators in together(plan, queues):
+        _reduce(world, plan, members, operators, held, troubles)
+    for rank, queue in queues.items():
+        for segment, operator in queue:
+            members = members_of(plan, operator.group, rank)
+            text = f"the gradient reducer of {{ranks}} over the ranks {list(members)} meets no such reducer on all of them"
+            troubles.append(at(operator, segment, Trouble("reducers-disagree", True, text, rank)))
+            held.update({(rank, name): None for name in operator.weights})
+
+
+def reducers_of(plan: Plan) -> dict[int, deque[Reducer]]:
+    """What every rank reduces, in order."""
     reducers = {
         name: [(name, operator) for operator in segment.operators if isinstance(operator, ReduceGradients)]
         for name, segment in plan.segments.items()
         if has(segment.operators, {ReduceGradients})
     }
+    queues: dict[int, deque[Reducer]] = {}
     for program in plan.programs:
         found = [reducer for step in program.steps for reducer in reducers.get(step.segment, ())]
         queues.update({rank: deque(found) for rank in program.ranks})
+    return queues
+
+
+def together(plan: Plan, queues: dict[int, deque[Reducer]]) -> Iterator[tuple[tuple[int, ...], dict[int, Reducer]]]:
+    """Members and what each of them runs, whenever it is the next reducer of all; what meets nothing is left in the queues."""
     moved = True
     while moved:
         moved = False
@@ -103,14 +125,8 @@ def _reduce_all(world: World, plan: Plan, held: dict[tuple[int, str], Slot], tro
                 or rank not in key[0]
             ):
                 continue
-            _reduce(world, plan, key[0], {own: queues[own].popleft() for own in key[0]}, held, troubles)
+            yield key[0], {own: queues[own].popleft() for own in key[0]}
             moved = True
-    for rank, queue in queues.items():
-        for segment, operator in queue:
-            members = list(members_of(plan, operator.group, rank))
-            text = f"the gradient reducer of {{ranks}} over the ranks {members} meets no such reducer on all of them"
-            troubles.append(at(operator, segment, Trouble("reducers-disagree", True, text, rank)))
-            held.update({(rank, name): None for name in operator.weights})
 
 
 def _meeting(plan: Plan, operator: ReduceGradients, rank: int) -> tuple[tuple[int, ...], bool, str]:
@@ -123,7 +139,7 @@ def _reduce(
     world: World,
     plan: Plan,
     members: tuple[int, ...],
-    operators: Mapping[int, tuple[str, ReduceGradients]],
+    operators: Mapping[int, Reducer],
     held: dict[tuple[int, str], Slot],
     troubles: list[Trouble],
 ) -> None:

@@ -11,6 +11,7 @@ from tvlint.proof.bindings import inputs_told_apart, misbound
 from tvlint.proof.channels import mispaired
 from tvlint.proof.finality import Finals
 from tvlint.proof.renames import Renames
+from tvlint.proof.shards import check_shards
 from tvlint.proof.trouble import Trouble
 from tvlint.proof.turns import Turns
 
@@ -35,6 +36,7 @@ def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
             yield from (_on(trouble, rank) for rank in program.ranks)
     if micro_batches > 1:
         yield from _mixed(plan)
+    yield from check_shards(plan)
     if not found:
         yield from _returned(plan)
         yield from mispaired(plan)

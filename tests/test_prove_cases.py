@@ -54,7 +54,7 @@ def told(monkeypatch: pytest.MonkeyPatch, parallel: Plan, reference: Plan, forge
         patch.setattr("tvlint.proof.prove.derive", recorded)
         if forgets:
             _with_cases(patch, lambda: Cases(_Forgetful(), _Forgetful()))
-            patch.setattr("tvlint.proof.forward.Case", lambda *parts: Case(*parts, uses=_Forgetful()))
+            patch.setattr("tvlint.proof.results.Case", lambda *parts: Case(*parts, uses=_Forgetful()))
         return prove.prove(parallel, reference), derivations
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvlint.ir.operators import Backward, Compute, Literal
 from tvlint.ops.spec import Family, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.proof.apply import run_again
 from tvlint.proof.blame import blame, tell
-from tvlint.proof.forward import checked, forward, literals, scaled_gradient
+from tvlint.proof.forward import forward, literals, noted, recovered
 from tvlint.proof.identities import factor_of
 from tvlint.proof.lookup import assign, incoming, operand_value
 from tvlint.proof.machine import Machine, RankState, Saved, Slot
 from tvlint.proof.merging import ATTENTION, merge_gradient, part_gradient
 from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape_gradient
+from tvlint.proof.results import scaled_gradient
 from tvlint.proof.runnable import may_go_back
 from tvlint.proof.trouble import Exchange
 from tvlint.proof.uses import Use, gradient_use
@@ -60,13 +63,13 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             gradients[position] = found
             if not found.clean and saved.family is not Family.IDENTITY:
                 rank.consumers.setdefault(name, (saved.op, operator))
-    check_gradient_names(machine, rank, operator, saved)
+    operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
+    check_gradient_names(machine, rank, operator, saved, operands)
     if not gradients:
         return
     if saved.family is Family.IDENTITY and len(set(operator.inputs)) < len([n for n in operator.inputs if n]):
         wrong = Mismatch("gradient-added-twice", "adds one gradient twice and leaves another out", refutes=True)
         tell(machine, rank, operator, wrong)
-    operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
     if len(operator.outputs) > len(operands):
         wrong = Mismatch("surplus-gradients", "gives more gradients than it has operands", refutes=False)
         tell(machine, rank, operator, wrong, fatal=True)
@@ -130,7 +133,7 @@ def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | N
 
     What is linear in an operand does not need it for its gradient. An operator that is written out on other names reads those.
     """
-    names = rank.replaced.get(operator.forward.outputs, set())
+    names = rank.replaced.get(operator.forward.outputs)
     if not names or saved.family in (Family.IDENTITY, Family.RESHAPE) or ran is None or ran.inputs != operator.forward.inputs:
         return ""
     operands = [operand for operand in ran.inputs if not isinstance(operand, Literal)]
@@ -143,19 +146,17 @@ def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | N
     return ""
 
 
-def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, saved: Saved) -> None:
+def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> None:
     """Gradients stand in the places of what they are the gradients of; a mistake where none of them may be zero."""
-    zero = any(value is not None and is_zero(value) for value in (*saved.inputs, *saved.outputs))
-    operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
     for names, places, what in (
         (operator.inputs, operator.forward.outputs, "takes"),
         (operator.outputs, operands, "stores"),
     ):
         for name, place in zip(names, places, strict=False):
-            tensor = machine.plan.tensors.get(name)
             owners = machine.forward_of.get(name, ())
-            if tensor is None or place in owners or not any(owner in places for owner in owners):
+            if place in owners or name not in machine.plan.tensors or not any(owner in places for owner in owners):
                 continue
+            zero = any(value is not None and is_zero(value) for value in (*saved.inputs, *saved.outputs))
             owner = next(owner for owner in owners if owner in places)
             text = f"{what} `{name}`, the gradient of `{owner}`, as the gradient of `{place}`"
             mismatch = Mismatch("swapped-gradients", text, refutes=not zero)
@@ -175,16 +176,16 @@ def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, 
 def vjp(
     machine: Machine, rank: RankState, operator: Backward, saved: Saved, position: int, gradients: dict[int, Value]
 ) -> Slot | str:
-    if any(value is None for value in saved.inputs):
-        return None
-    inputs = tuple(value for value in saved.inputs if value is not None)
-    key = ("vjp", id(saved), position, tuple(map(id, inputs)), tuple((i, id(g)) for i, g in gradients.items()))
+    key = (saved, position, *gradients.items())
     found = machine.results.get(key)
     if found is None:
+        inputs = tuple(value for value in saved.inputs if value is not None)
+        if len(inputs) < len(saved.inputs):
+            return None
         found = machine.results[key] = evaluated_vjp(machine, saved, inputs, position, gradients)
-    if isinstance(found, str):
+    if isinstance(found, str) or not noted(machine, (found,)):
         return found
-    (result,) = checked(machine, rank, operator, (found,), (*inputs, *gradients.values()))
+    (result,) = recovered(machine, rank, operator, (found,), (*saved.inputs, *gradients.values()))
     return result
 
 

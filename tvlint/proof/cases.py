@@ -65,21 +65,23 @@ class Cases:
     forms: dict[tuple[Any, ...], Form] = field(default_factory=dict)
     known: dict[tuple[Any, ...], Case] = field(default_factory=dict)
     """By form and by the extents of all operands."""
-    _attributes: dict[int, tuple[Mapping[str, Value], tuple[tuple[str, str], ...]]] = field(default_factory=dict)
-    """The exact text of attributes, by the identity of the mapping, which is kept with it."""
+    _attributes: dict[int, tuple[Mapping[str, Value], int]] = field(default_factory=dict)
+    """Attributes by their identity, each with a number for what they say exactly."""
+    _texts: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)
 
     def form(self, operator: Compute, tensors: Mapping[str, Tensor]) -> Form:
         """The form of a forward operator over these declarations."""
         held = self._attributes.get(id(operator.attributes))
         if held is None:
             text = tuple((name, repr(value)) for name, value in operator.attributes.items())
-            held = self._attributes[id(operator.attributes)] = (operator.attributes, text)
-        operands = tuple([None if isinstance(operand, str) else operand for operand in operator.inputs])
-        constants = tuple([operand and repr(operand.value) for operand in operands])
+            held = operator.attributes, self._texts.setdefault(text, len(self._texts))
+            self._attributes[id(operator.attributes)] = held
+        constants = tuple([None if isinstance(operand, str) else repr(operand.value) for operand in operator.inputs])
         outputs = tuple([tensors[name].shape if name in tensors else None for name in operator.outputs])
         key = (operator.op, held[1], constants, outputs)
         found = self.forms.get(key)
         if found is None:
+            operands = tuple(None if isinstance(operand, str) else operand for operand in operator.inputs)
             found = Form(operator.op, spec_of(operator.op), operands, operator.attributes, outputs)
             self.forms[key] = found
         return found

@@ -88,13 +88,10 @@ def _run(machine: Machine) -> Derived:
     while active:
         moved = False
         for rank, steps in list(active.items()):
-            outcome = next(steps, "end")
-            while outcome == "moved":
-                moved = True
-                outcome = next(steps, "end")
-            if outcome == "end":
+            went_on = next(steps, None)
+            if went_on is None:
                 del active[rank]
-                moved = True
+            moved = moved or went_on is not False
         if not moved:
             break
     for rank in active:
@@ -114,8 +111,9 @@ def _stuck(machine: Machine, rank: RankState) -> None:
     )
 
 
-def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Iterator[str]:
-    classes = set()
+def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Iterator[bool]:
+    """Run the steps; where the rank must wait for others, this says whether it has run an operator since it last waited."""
+    classes, moved = set(), False
     for index, step in enumerate(steps):
         if step.micro_batch > 0:
             continue
@@ -137,8 +135,9 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                     _operate(machine, rank, segment, operator)
                     break
                 except Blocked:
-                    yield "blocked"
-            yield "moved"
+                    yield moved
+                    moved = False
+            moved = True
         for inner, outer in zip(segment.outputs, outer_outputs, strict=True):
             if inner in rank.local:
                 _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)

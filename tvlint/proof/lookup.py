@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive
+from tvlint.ir.operators import Backward, Communicate, Compute, Operand, Operator, Receive
 from tvlint.ir.plan import Role
 from tvlint.proof.blame import tell
 from tvlint.proof.machine import Machine, RankState, Slot
@@ -96,11 +96,14 @@ def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
 
 def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
     """The relation of the tensor that the operator reads; raises Mismatch when nothing gives it a value."""
+    value = rank.local.get(name)
+    if value is not None:
+        return value
     if name in rank.local:
-        if name in rank.undefined and rank.local[name] is None:
+        if name in rank.undefined:
             text = f"uses `{name}`, in which a collective with another root leaves no certain value on {{ranks}}"
             raise Mismatch("undefined-value", text, refutes=False)
-        return rank.local[name]
+        return None
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
         return held_parameter(machine, rank, name)
@@ -180,7 +183,7 @@ def operand_value(machine: Machine, rank: RankState, operator: Operator, name: s
     return read(machine, rank, operator, name)
 
 
-def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[str]) -> None:
+def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:
     rank.trail.append(value)
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and _is_given(tensor.role, operator):
@@ -211,9 +214,10 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         rank.gradients[weight] = (
             value if name in inputs else accumulated(machine, rank, name, value, rank.gradients.get(weight, ""))
         )
+    elif name in inputs or name not in rank.local:
+        rank.local[name] = value
     else:
-        before = rank.local.get(name, "")
-        rank.local[name] = value if name in inputs else accumulated(machine, rank, name, value, before)
+        rank.local[name] = accumulated(machine, rank, name, value, rank.local[name])
     if value is not None and value.leaves and isinstance(operator, Compute | Backward):
         forward = operator if isinstance(operator, Compute) else operator.forward
         follows = forward.op.endswith((".identity", ".multiref"))

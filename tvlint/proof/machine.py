@@ -20,7 +20,7 @@ Slot: TypeAlias = "Value | None"
 """A derived relation; None is poison: something earlier went wrong and was told."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Saved:
     """What a forward operator keeps for its gradient."""
 
@@ -34,7 +34,7 @@ class Saved:
 
     An operand below zero is the result of the step that many before.
     """
-    uses: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    uses: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What its case knows of its uses (`tvlint.proof.cases`)."""
 
 

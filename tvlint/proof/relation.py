@@ -56,10 +56,10 @@ class Value:
     """One relation; interned by `Values`, so that identity is equality.
 
     `extent` is a number for the box and for the shape and the slot of the term: values of one extent are the same slice of
-    values that are alike in everything but what they are.
+    values that are alike in everything but what they are. `clean` says that the tensor is exactly its box of the term.
     """
 
-    __slots__ = ("box", "coefficient", "extent", "fold", "leaves", "term")
+    __slots__ = ("box", "clean", "coefficient", "extent", "fold", "leaves", "term")
 
     def __init__(
         self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None, extent: int
@@ -70,11 +70,7 @@ class Value:
         self.leaves = leaves
         self.fold = fold
         self.extent = extent
-
-    @property
-    def clean(self) -> bool:
-        """Whether the tensor is exactly its box of the term."""
-        return not self.leaves and self.coefficient == 1 and self.fold is None
+        self.clean = not leaves and coefficient == 1 and fold is None
 
 
 class Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tvlint.ops.spec import ONE, Names
 from tvlint.proof.relation import Value, Values
@@ -37,6 +37,8 @@ class World:
     slots: int
     many_replicas: bool
     many_micro_batches: bool
+    _local: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of local tensors by extent."""
 
     def logical_shape(self, value: Value, total_slots: int) -> tuple[int, ...]:
         """The shape of the whole value, of which the local tensor is a box."""
@@ -45,8 +47,12 @@ class World:
 
     def local_shape(self, value: Value) -> tuple[int, ...]:
         """The shape of the local tensor that `value` describes."""
-        slot = self.terms.slot[value.term]
-        return tuple((high - low) * (self.slots if i == slot else 1) for i, (low, high) in enumerate(value.box))
+        found = self._local.get(value.extent)
+        if found is None:
+            slot = self.terms.slot[value.term]
+            found = tuple((high - low) * (self.slots if i == slot else 1) for i, (low, high) in enumerate(value.box))
+            self._local[value.extent] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)

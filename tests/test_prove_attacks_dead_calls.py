@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.certificates import forged, objection
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -63,6 +64,9 @@ RUNS = (
     "q = linear(e, e)",
     "q = softmax(e, dim=1)",
     "q = all-reduce(e) over tp",
+    "q: f32[8,4], r: f32[8,4] = all-reduce(e, e) over tp",
+    "q: f32[8,8] = all-gather(e, dim=1, splits=[4,4]) over tp",
+    "barrier() over tp",
     "q = all-to-all(e, dim=1, concat-dim=0) over tp",
     "q = sum(e)\n  r = gelu(q)",
 )
@@ -109,3 +113,21 @@ program
 def test_a_gradient_of_another_shape_is_not_added_to_one_that_was_used_before(name: str, proved: bool) -> None:
     text = GATHERED_AGAIN.replace("GIVEN", name).replace("loss l", "loss l\ngradient other f32[8,8]")
     assert (verdict_on(text, TRAINED).outcome is Outcome.PROVED) == proved
+
+
+@pytest.mark.parametrize(("ranks", "proved"), [("ranks 0,1", True), ("ranks 0", False)])
+def test_a_barrier_is_followed_where_all_come_to_it(ranks: str, proved: bool) -> None:
+    text = with_call(f"barrier() over {ranks}")
+    assert (verdict_on(text, REFERENCE).outcome is Outcome.PROVED) == proved
+    reference, plan = plans(REFERENCE, text)
+    found = forged(plan, reference)
+    assert (found is not None and objection(found, plan, reference) == "") == proved
+
+
+def test_a_barrier_to_which_one_rank_does_not_come_is_not_proved() -> None:
+    head, body = with_call("barrier() over tp").split("program\n")
+    text = f"{head}program tp=0\n{body}program tp=1\n{body.replace('  barrier() over tp', '')}"
+    assert verdict_on(text, REFERENCE).outcome is not Outcome.PROVED
+    reference, plan = plans(REFERENCE, text)
+    found = forged(plan, reference)
+    assert found is None or objection(found, plan, reference)

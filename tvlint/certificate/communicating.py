@@ -19,6 +19,8 @@ def communicate(run: Running, rank: Rank, own: Communicate) -> None:
     gives = own.kind not in FROM_ROOT or own.root == rank.number
     gets = own.kind not in TO_ROOT or own.root == rank.number
     if rank.number not in members or len(own.inputs) > 1 or len(own.outputs) > 1 or (gives and not own.inputs):
+        if own.kind is Collective.BARRIER and rank.number in members and not own.inputs and not own.outputs:
+            return
         raise Rejected(f"rank {rank.number} takes part in a collective of others, or with several tensors")
     if holds_whole_numbers(own.dtype) and any(
         name in run.plan.tensors and run.plan.tensors[name].dtype != own.dtype for name in own.inputs

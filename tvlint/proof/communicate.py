@@ -45,6 +45,8 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
         for name in operator.outputs:
             assign(machine, rank, operator, name, None, operator.inputs)
         return
+    if operator.kind is Collective.BARRIER and not operator.inputs and not operator.outputs:
+        return  # moves nothing; who waits for whom is judged by the order analysis
     giving = operator.kind not in _FROM_ROOT or operator.root == rank.number
     if len(operator.inputs) > 1 or len(operator.outputs) > 1 or (giving and not operator.inputs):
         tell(machine, rank, operator, Mismatch("unsupported-collective", "moves several tensors", refutes=False))
@@ -188,7 +190,7 @@ def together(
         blind = mismatch.name == "pieces-out-of-order" and all(_blind(machine, own, given) for own, _ in table.values())
         if blind:
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
-        runs = may_exchange(first, [machine.world.local_shape(value) for value in given.values()], len(members))
+        runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))
         for member in members:
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)), runs=runs)
         return None

@@ -46,10 +46,17 @@ def may_exchange(operator: Communicate, shapes: Sequence[Shape], members: int) -
     dims = [dim for dim in (operator.dim, operator.concat_dim) if dim is not None]
     if any(not -rank <= dim < rank for dim in dims) or any(len(shape) != rank for shape in shapes):
         return False
-    cuts = operator.kind in (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL) and operator.dim is not None
-    if cuts and any(shape[operator.dim or 0] % members for shape in shapes):
+    if operator.dim is not None and not _fits_splits(operator, [shape[operator.dim] for shape in shapes], members):
         return False
     return operator.kind not in _ALIKE or len(set(shapes)) == 1
+
+
+def _fits_splits(operator: Communicate, sizes: Sequence[int], members: int) -> bool:
+    """Whether the sizes that members have of the dimension are those that the collective states, or can be cut equally."""
+    if operator.kind in (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL, Collective.SCATTER):
+        return all(size == sum(operator.splits) if operator.splits else size % members == 0 for size in sizes)
+    gathers = operator.kind in (Collective.ALL_GATHER, Collective.GATHER)
+    return not gathers or not operator.splits or tuple(sizes) == operator.splits
 
 
 def _fit(bound: Bound, shapes: Sequence[Shape]) -> bool:

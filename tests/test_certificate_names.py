@@ -108,7 +108,13 @@ WRONG = {
         "(dh)\n  g = mul(g, 0.5)\n  grad(w) = identity(g)\n",
         "two names",
     ),
-    "reduced in place": ("reduced to another tensor", "k = reduce", "h = reduce", "leaves it undefined"),
+    "reduced in place": (
+        "reduced to another tensor",
+        "(h) -> ()\n  k = reduce",
+        "(h) -> (h)\n  h = reduce",
+        "leaves it undefined",
+    ),
+    "reduced in place and not given on": ("reduced to another tensor", "k = reduce", "h = reduce", "gives it to none"),
     "means that are added over replicas": (
         "a mean of each replica",
         "identity(l)",

@@ -7,7 +7,7 @@ file is imported, looked up or evaluated (`tvlint.readers.inert_objects`). What 
 Hostile input ends in a `ReadError`. Memory is bounded by an address space limit around the load (where the system has one; a
 scan of the opcodes elsewhere). Hashing nested tuples recurses in C and takes time that doubles with every level, out of reach
 of any check: the load runs on a stack large enough for the deepest tuple that the file can hold, and a file of up to 16 MiB is
-first loaded by a child process with limited time.
+first loaded by a child process with limited time, unless this process is such a child itself.
 """
 
 from __future__ import annotations

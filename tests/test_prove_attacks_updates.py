@@ -105,3 +105,14 @@ def test_shards_of_a_gradient_are_not_reduced_again_as_if_they_were_all_of_it(re
     found = forged(plan, reference)
     assert found is not None
     assert (objection(found, plan, reference) == "") == REDUCERS[reducers]
+
+
+@pytest.mark.parametrize(
+    "line", ["reduce-gradients nothing over dp", "reduce-gradients x over dp", "update nothing", "update x"]
+)
+def test_what_is_no_weight_is_neither_reduced_nor_updated(line: str) -> None:
+    text = f"{ROWS}  reduce-gradients w over dp\n  {line}\n"
+    assert verdict_on(text, ALONE).outcome is not Outcome.PROVED
+    reference, plan = plans(ALONE, text)
+    found = forged(plan, reference)
+    assert found is None or objection(found, plan, reference)

@@ -125,6 +125,9 @@ def _reduce(
     }
     if len(manners) > 1 or first.reduce not in ("sum", "avg"):
         raise Rejected(f"the gradient reducers of the ranks {list(members)} differ, or take no sum")
+    names = {name for each in own for name in each.weights}
+    if any(name not in plan.tensors or plan.tensors[name].role is not Role.WEIGHT for name in names):
+        raise Rejected(f"the gradient reducers of the ranks {list(members)} name what is no weight")
     for named in zip(*(each.weights for each in own), strict=True):
         slots = [*zip(members, named, strict=True)]
         pieces = [shards.setdefault(slot, []) for slot in slots]

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import prod
 
 from tvlint.analyses.operands import of_kinds
-from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send
+from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
 from tvlint.ir.plan import Plan, Role
 from tvlint.proof.gradients import reduced, weights_of
@@ -22,6 +22,7 @@ from tvlint.proof.wiring import micro_batches_of
 from tvlint.proof.world import World
 
 _TALKING = frozenset({Communicate, ReduceGradients, Send, Receive})
+_TRAINING = frozenset({ReduceGradients, Update})
 
 _FOR_TRAINING = "prove the plan that trains this model; rules check this one as it is"
 
@@ -87,6 +88,11 @@ def _unclear(plan: Plan) -> str:
     for name in _axes_named(plan):
         if name not in axes:
             return f"communicates along `{name}`, which is neither an axis of its mesh nor one of its communicators"
+    for segment in plan.segments.values():
+        for _, own in of_kinds(segment.operators, _TRAINING):
+            for name in own.weights if isinstance(own, ReduceGradients | Update) else ():
+                if name not in plan.tensors or plan.tensors[name].role is not Role.WEIGHT:
+                    return f"reduces or updates `{name}`, which is no weight"
     return ""
 
 

@@ -404,3 +404,68 @@ def test_shards_of_other_ranks_are_other_shards(scattered: str) -> None:
             text += f"program ranks {rank}\n" + body.replace("w over dp scatter", f"w over {own} scatter")
             text += f"  reduce-gradients w over ranks {min(rank, mate)},{max(rank, mate)} by avg\n"
         (proved if right else not_proved)(text, ONE_LAYER)
+
+
+COPIED = ONE_LAYER.replace("  l = sum(g)\n", "  s = sum(g)\n  l = identity(s)\n").replace(
+    "  dg = backward l (grad(l))\n", "  ds = backward l (grad(l))\n  dg = backward s (ds)\n"
+)
+
+
+def test_a_gradient_that_is_made_later_is_not_where_gradients_start() -> None:
+    text = COPIED.replace(
+        "  ds = backward l (grad(l))\n  dg = backward s (ds)\n", "  dg = backward s (ds)\n  ds = backward l (grad(l))\n"
+    )
+    proved(COPIED, COPIED)
+    assert compare(*plans(COPIED, text)).outcome == "different"
+    not_proved(text, COPIED)
+
+
+@pytest.mark.parametrize("call", ["_, grad(w) = backward y (dy)", "dy = all-reduce(dy) over t"])
+def test_a_gradient_that_is_made_later_is_not_zero_before(call: str) -> None:
+    not_proved("mesh t=1" + ONE_LAYER.replace("  dg = ", f"  {call}\n  dg = "), ONE_LAYER)
+
+
+def test_a_gradient_that_a_later_run_makes_is_not_where_gradients_start() -> None:
+    head, body = COPIED.split("program\n")
+    forth, back = body.split("  ds = ")
+    first, rest = back.split("\n", 1)
+    text = f"{head}tensor y f32[8,8]\ntensor g f32[8,8]\nsegment forth forward () -> (s, l)\n{forth}"
+    text += (
+        f"segment top backward (l) -> (ds)\n  ds = {first}\nsegment back backward (s, ds) -> ()\n{rest}program\n  run forth\n"
+    )
+    proved(text + "  run top\n  run back\n", COPIED)
+    not_proved(text + "  run back\n  run top\n", COPIED)
+
+
+PRODUCT = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  a = gelu(y)
+  b = tanh(y)
+  m = mul(a, b)
+  l = sum(m)
+  dm = backward l (grad(l))
+  da, db = backward m (dm)
+  dy = backward a (da)
+  dy = backward b (db)
+  _, grad(w) = backward y (dy)
+"""
+
+
+def bound(there: str, back: str) -> str:
+    """The product in two segments, whose runs bind `a` and `b` to other names."""
+    head, body = PRODUCT.split("program\n")
+    forth, rest = body.split("  dm = ")
+    names = "".join(f"tensor {name} f32[8,8]\n" for name in ("y", "a", "b", "p", "q"))
+    text = f"{head}{names}segment forth forward (x) -> (a, b, l)\n{forth}segment back backward (a, b, l) -> ()\n  dm = {rest}"
+    return f"{text}program\n  run forth (x) -> ({there}, l)\n  run back ({back}, l) -> ()\n"
+
+
+@pytest.mark.parametrize(("there", "back"), [("p, q", "q, p"), ("p, p", "p, p"), ("p, q", "p, p")])
+def test_a_gradient_gets_the_operands_that_its_forward_operator_had(there: str, back: str) -> None:
+    proved(bound("p, q", "p, q"), PRODUCT)
+    assert compare(*plans(PRODUCT, bound(there, back))).outcome == "different"
+    not_proved(bound(there, back), PRODUCT)

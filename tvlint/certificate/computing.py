@@ -200,8 +200,14 @@ def backward(run: Running, rank: Rank, own: Backward) -> None:
 
 
 def _check_unchanged(rank: Rank, own: Backward, kept: Kept, operands: Sequence[str]) -> None:
-    """Rejects a gradient that needs an operand which communication has changed since the forward operator read it."""
+    """Rejects a gradient that needs an operand which communication has changed since the forward operator read it.
+
+    What else an operand's name may mean here is what it was there.
+    """
     changed = rank.replaced.get(own.forward.outputs)
+    for name, value in zip(operands, kept.inputs, strict=False):
+        if rank.local.get(name, value) is not value and name not in (changed or ()):
+            raise Rejected(f"a gradient of `{own.forward.op}` on rank {rank.number} is given another value as `{name}`")
     if not changed or kept.family in (Family.IDENTITY, Family.RESHAPE):
         return
     for asked, _ in filter(lambda place: place[1], enumerate(own.outputs)):

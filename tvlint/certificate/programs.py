@@ -67,6 +67,7 @@ def _step(run: Running, rank: Rank, step: Step) -> None:
     taken, given = (tuple(zip(*own, strict=True)) for own in ((segment.inputs, inputs), (segment.outputs, outputs)))
     rank.local = {inner: rank.environment[name] for inner, name in taken if name in rank.environment}
     rank.undefined = {inner for inner, name in taken if name in rank.lost}
+    rank.missed = set()
     for own in segment.operators:
         try:
             _operate(run, rank, segment, own)
@@ -76,6 +77,8 @@ def _step(run: Running, rank: Rank, step: Step) -> None:
         rank.lost.add(name)
         rank.environment.pop(name, None)
     for inner, name in given:
+        if inner in rank.local and name in rank.lacking:
+            raise Rejected(f"`{name}` is read on rank {rank.number} before it is made")
         if inner in rank.local:
             rank.lost.discard(name)
             value = rank.local[inner]
@@ -83,6 +86,8 @@ def _step(run: Running, rank: Rank, step: Step) -> None:
             rank.environment[name] = accumulated(run, rank, name, value, before)
         elif inner not in run.weight_of and inner not in rank.undefined:
             raise Rejected(f"`{segment.name}` gives `{inner}`, which nothing in it makes")
+    rank.lacking.update(name for inner, name in taken if inner in rank.missed)
+    rank.lacking.update(rank.missed & run.weight_of.keys())
 
 
 def _operate(run: Running, rank: Rank, segment: Segment, own: Operator) -> None:

@@ -81,6 +81,9 @@ class Rank:
     undefined: set[str] = field(default_factory=set)
     """Names that a collective may have written anything into; `lost` are those that are visible outside the step."""
     lost: set[str] = field(default_factory=set)
+    missed: set[str] = field(default_factory=set)
+    """Gradients that were read before anything made them; `lacking` are those that are visible outside the step."""
+    lacking: set[str] = field(default_factory=set)
     draws: dict[tuple[str, tuple[int, ...]], list[Box]] = field(default_factory=dict)
     """For which elements random numbers were drawn, in order, by operator and operands."""
     trail: Iterator[int] = field(default_factory=lambda: iter(()))
@@ -121,6 +124,8 @@ def hold(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, c
     if name in rank.undefined and not replaces and (name in run.gradient_names or name in run.of):
         raise Rejected(f"`{name}` is added to on rank {rank.number}, where a collective with another root leaves it undefined")
     rank.undefined.discard(name)
+    if not replaces and (name in rank.missed or (name in rank.lacking and name in run.weight_of)):
+        raise Rejected(f"`{name}` is read on rank {rank.number} before it is made")
     if replaces and not computed and name not in run.of:
         for outputs, (own, _) in rank.kept.items():
             if name in own.inputs:
@@ -198,6 +203,7 @@ def gradient(run: Running, rank: Rank, name: str) -> Relation | None:
         raise Rejected(f"`{name}` is used on rank {rank.number}, where a collective with another root leaves it undefined")
     if name in rank.local:
         return rank.local[name]
+    rank.missed.add(name)
     returned = {run.plan.loss} if run.plan.loss else set(run.plan.outputs)
     for of in run.of.get(name, ()):
         value = rank.environment.get(of) or rank.local.get(of)

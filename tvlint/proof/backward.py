@@ -37,6 +37,10 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     if lost:
         text = f"needs `{lost}` as its forward operator had it, and communication has put something else in it since"
         tell(machine, rank, operator, Mismatch("replaced-operand", text, refutes=False), fatal=True)
+    rebound = given_another_value(rank, operator, saved) if saved is not None and not lost else ""
+    if rebound:
+        text = f"is given another value as `{rebound}` than its forward operator had"
+        tell(machine, rank, operator, Mismatch("other-operand", text, refutes=False), fatal=True)
     if saved is None:
         if operator.forward.outputs in rank.poisoned:
             for name in filter(None, operator.outputs):
@@ -126,6 +130,16 @@ def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Comp
     except Mismatch:
         return False
     return len(values) <= len(saved.inputs) and all(one is other for one, other in zip(values, saved.inputs, strict=False))
+
+
+def given_another_value(rank: RankState, operator: Backward, saved: Saved) -> str:
+    """An operand whose name means another value here than where the forward operator read it; empty where there is none."""
+    changed = rank.replaced.get(operator.forward.outputs, ())
+    names = (operand for operand in operator.forward.inputs if not isinstance(operand, Literal))
+    for name, kept in zip(names, saved.inputs, strict=False):
+        if rank.local.get(name, kept) not in (kept, None) and kept is not None and name not in changed:
+            return name
+    return ""
 
 
 def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | None) -> str:

@@ -9,6 +9,7 @@ from tvlint.ir.operators import Await, Backward, Compute, Record, ReduceGradient
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 from tvlint.proof.bindings import inputs_told_apart, misbound
 from tvlint.proof.channels import mispaired
+from tvlint.proof.early import Early
 from tvlint.proof.finality import Finals
 from tvlint.proof.renames import Renames
 from tvlint.proof.shards import check_shards
@@ -27,9 +28,10 @@ def micro_batches_of(plan: Plan) -> int:
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     """What keeps the micro-batches from being alike on some rank."""
     found = False
-    finals, inputs, turns, renames = Finals(plan), inputs_told_apart(plan), Turns(plan), Renames(plan)
+    finals, inputs, turns = Finals(plan), inputs_told_apart(plan), Turns(plan)
+    renames, early = Renames(plan), Early(plan)
     for program in plan.programs:
-        bound = (*misbound(plan, program, inputs), *renames.troubles(program))
+        bound = (*misbound(plan, program, inputs), *renames.troubles(program), *early.troubles(program))
         troubles = (*_counts(plan, program, micro_batches), *bound, *finals.troubles(program))
         for trouble in troubles or turns.troubles(program, micro_batches):
             found = True

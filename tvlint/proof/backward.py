@@ -33,11 +33,12 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         tell(machine, rank, operator, mismatch, fatal=True)
         saved = None
         rank.poisoned.add(operator.forward.outputs)
-    lost = replaced(rank, operator, saved, ran) if saved is not None else ""
+    operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
+    lost = replaced(rank, operator, saved, ran, operands) if saved is not None else ""
     if lost:
         text = f"needs `{lost}` as its forward operator had it, and communication has put something else in it since"
         tell(machine, rank, operator, Mismatch("replaced-operand", text, refutes=False), fatal=True)
-    rebound = given_another_value(rank, operator, saved) if saved is not None and not lost else ""
+    rebound = given_another_value(rank, operator, saved, operands) if saved is not None and not lost else ""
     if rebound:
         text = f"is given another value as `{rebound}` than its forward operator had"
         tell(machine, rank, operator, Mismatch("other-operand", text, refutes=False), fatal=True)
@@ -67,7 +68,6 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             gradients[position] = found
             if not found.clean and saved.family is not Family.IDENTITY:
                 rank.consumers.setdefault(name, (saved.op, operator))
-    operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
     check_gradient_names(machine, rank, operator, saved, operands)
     if not gradients:
         return
@@ -132,17 +132,16 @@ def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Comp
     return len(values) <= len(saved.inputs) and all(one is other for one, other in zip(values, saved.inputs, strict=False))
 
 
-def given_another_value(rank: RankState, operator: Backward, saved: Saved) -> str:
+def given_another_value(rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> str:
     """An operand whose name means another value here than where the forward operator read it; empty where there is none."""
     changed = rank.replaced.get(operator.forward.outputs, ())
-    names = (operand for operand in operator.forward.inputs if not isinstance(operand, Literal))
-    for name, kept in zip(names, saved.inputs, strict=False):
+    for name, kept in zip(operands, saved.inputs, strict=False):
         if rank.local.get(name, kept) not in (kept, None) and kept is not None and name not in changed:
             return name
     return ""
 
 
-def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | None) -> str:
+def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | None, operands: Sequence[str]) -> str:
     """An operand that the gradients need the value of and that is replaced since it was read; empty where there is none.
 
     What is linear in an operand does not need it for its gradient. An operator that is written out on other names reads those.
@@ -150,7 +149,6 @@ def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | N
     names = rank.replaced.get(operator.forward.outputs)
     if not names or saved.family in (Family.IDENTITY, Family.RESHAPE) or ran is None or ran.inputs != operator.forward.inputs:
         return ""
-    operands = [operand for operand in ran.inputs if not isinstance(operand, Literal)]
     linear = () if saved.steps else saved.bound.linear
     for position, name in enumerate(operator.outputs):
         group: frozenset[int] = next((group for group in linear if position in group), frozenset())

@@ -45,6 +45,32 @@ def returning(rows: str, loss: str) -> str:
     return ROWS.replace(" ROWS", f" {rows}").replace("LOSS", loss)
 
 
+TWO_RESULTS = """
+weight w f32[8,8]
+input x f32[8,8]
+RETURNED
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l = sum(g)
+  m = sum(y)
+  dg = backward l (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "proved"), [("loss l\noutput m", True), ("output l\noutput m", True), ("output l\nloss m", False)]
+)
+def test_the_loss_is_the_one_of_the_reference(returned: str, proved: bool) -> None:
+    text, alone = TWO_RESULTS.replace("RETURNED", returned), TWO_RESULTS.replace("RETURNED", "loss l\noutput m")
+    assert (verdict_on(text, alone).outcome is Outcome.PROVED) == proved
+    reference, plan = plans(alone, text)
+    found = forged(plan, reference)
+    assert (found is not None and objection(found, plan, reference) == "") == proved
+
+
 SLICES = {
     "f32[4,8]": True,
     "f32[8,8] tp:S(0)": True,

@@ -160,6 +160,8 @@ def check_pair(parallel: Plan, reference: Plan) -> None:
         stores = [tensor.storage for tensor in plan.tensors.values() if tensor.storage]
         if len(set(stores)) != len(stores):
             raise Rejected("two tensors share one buffer, which the checker does not follow")
+    if len({plan.outputs.index(plan.loss) for plan in (parallel, reference) if plan.loss in plan.outputs}) > 1:
+        raise Rejected("the loss of the plan is another result than that of the reference")
     _check_replicas(parallel)
 
 

@@ -53,6 +53,10 @@ def unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
             return Trouble("other-inputs", False, text, first_rank(plan))
     if not _replicas_fit(parallel):
         return Trouble("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", first_rank(parallel))
+    places = {plan.outputs.index(plan.loss) for plan in (parallel, reference) if plan.loss in plan.outputs}
+    if len(places) > 1:
+        text = f"the loss of the plan is `{parallel.loss}`, and that of the reference, `{reference.loss}`, is another result"
+        return Trouble("other-loss", False, text, first_rank(parallel))
     name = _cut_by_replicas(parallel)
     if name:
         axis = parallel.replication.axis

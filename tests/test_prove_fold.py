@@ -211,18 +211,55 @@ def test_plans_with_another_axis_somewhere_have_the_verdict_of_the_written_plan(
             assert one.outcome is all_ranks.outcome, what
 
 
-def test_the_time_of_a_proof_does_not_grow_with_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    derived: list[int] = []
+@pytest.fixture
+def derived(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many ranks each derivation runs."""
+    ranks: list[int] = []
 
     def counted(world: object, plan: Plan, *rest: object, **more: object) -> object:
-        derived.append(sum(len(program.ranks) for program in plan.programs))
+        ranks.append(sum(len(program.ranks) for program in plan.programs))
         return derive(world, plan, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(prove_module, "derive", counted)
+    return ranks
+
+
+def with_replicas(replicas: int, *changes: tuple[str, str]) -> Verdict:
+    rows = f"f32[{4 * replicas},8]"
+    plan = plan_of(changed(WRITTEN, *changes, ("dp=4", f"dp={replicas}"), ("f32[16,8] dp", f"{rows} dp")))
+    return prove(plan, plan_of(REFERENCE.replace("x  f32[16,8]", f"x  {rows}").replace("t  f32[16,8]", f"t  {rows}")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "reason"),
+    [
+        ([("  l = all-reduce(s) over dp\n", ""), ("loss l", "loss s"), ("(l)", "(s)")], Outcome.REFUTED, "incomplete-output"),
+        ([("gelu(h)", "tanh(h)")], Outcome.REFUTED, "other-operator"),
+        (
+            [
+                ("  z = mul", "  q = relu(y)\n  z = mul"),
+                ("mul(y", "mul(q"),
+                ("backward z (dz)", "backward z (dz)\n  dr = backward q (dy)"),
+                ("backward p (dy)", "backward p (dr)"),
+            ],
+            Outcome.UNKNOWN,
+            "other-operator",
+        ),
+        ([("reduce-gradients w1, w2", "reduce-gradients w1")], Outcome.REFUTED, "incomplete-gradient"),
+    ],
+)
+def test_the_time_to_tell_what_is_wrong_does_not_grow_with_replicas(
+    changes: list[tuple[str, str]], outcome: Outcome, reason: str, derived: list[int]
+) -> None:
+    verdict = with_replicas(256, *changes)
+    assert verdict.outcome is outcome
+    assert reason in {own.name for own in verdict.reasons}
+    assert max(derived) == 2
+
+
+def test_the_time_of_a_proof_does_not_grow_with_replicas(derived: list[int]) -> None:
     for replicas in (4, 64, 1024):
-        rows = f"f32[{4 * replicas},8]"
-        plan = plan_of(changed(WRITTEN, ("dp=4", f"dp={replicas}"), ("f32[16,8] dp", f"{rows} dp")))
-        verdict = prove(plan, plan_of(REFERENCE.replace("x  f32[16,8]", f"x  {rows}").replace("t  f32[16,8]", f"t  {rows}")))
+        verdict = with_replicas(replicas)
         assert verdict.outcome is Outcome.PROVED
         assert ("ranks", str(2 * replicas)) in verdict.facts
         assert verdict.stages.proved == verdict.stages.total == 2 * replicas * 4

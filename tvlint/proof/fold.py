@@ -7,7 +7,7 @@ that replica r holds slot r of the batch; and what goes along it are sums. docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeGuard
@@ -20,7 +20,8 @@ from tvlint.ir.plan import Plan, Program, Replication, Role, Tensor
 from tvlint.proof.groups import resolved
 from tvlint.proof.machine import Derived
 from tvlint.proof.placed import Inputs
-from tvlint.proof.returned import returned_value
+from tvlint.proof.relation import Value
+from tvlint.proof.returned import incomplete_output, returned_value
 from tvlint.proof.trouble import Trouble, everywhere
 from tvlint.proof.world import World
 
@@ -54,23 +55,33 @@ def folded(plan: Plan, inputs: Inputs) -> Folded | None:
     return None
 
 
-def returns_all(world: World, fold: Folded, derived: Derived) -> bool:
-    """Whether the returned values are what the written plan declares, and not sums over one replica's part of the batch.
+def partly_returned(world: World, fold: Folded, derived: Derived) -> Iterator[Trouble]:
+    """Returned values that are sums over one replica's part of the batch.
 
     For a plan that is written folded each replica may return its own part; in one that writes its ranks out nothing may.
     """
+    for rank, name, value in _returned(world, fold, derived):
+        if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending):
+            yield incomplete_output(name, rank, value)
+
+
+def returns_declared(world: World, fold: Folded, derived: Derived) -> bool:
+    """Whether replicas return the slices of the batch that the written plan declares, where it declares any."""
+    for _, name, value in _returned(world, fold, derived):
+        tensor = fold.written.tensors.get(name)
+        declares = tensor is not None and (tensor.region is not None or tensor.placements is not None)
+        if tensor is not None and declares and world.terms.slot[value.term] != _declared_slot(tensor, fold.axis):
+            return False
+    return True
+
+
+def _returned(world: World, fold: Folded, derived: Derived) -> Iterator[tuple[int, str, Value]]:
+    """What the ranks of the first replica return, as far as it is known."""
     for rank, environment in derived.environments.items():
         for name in fold.plan.outputs:
-            if name not in environment:
-                continue
-            value = returned_value(world, fold.plan, derived, rank, name)
-            if value is None or any(entry.one_replica for leaf in value.leaves for entry in leaf.pending):
-                return False
-            tensor = fold.written.tensors.get(name)
-            declares = tensor is not None and (tensor.region is not None or tensor.placements is not None)
-            if tensor is not None and declares and world.terms.slot[value.term] != _declared_slot(tensor, fold.axis):
-                return False
-    return True
+            value = returned_value(world, fold.plan, derived, rank, name) if name in environment else None
+            if value is not None:
+                yield rank, name, value
 
 
 def of_first_replica(fold: Folded, troubles: Iterable[Trouble]) -> list[Trouble]:

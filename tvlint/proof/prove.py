@@ -11,7 +11,7 @@ from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.plan import Plan
 from tvlint.proof.assumptions import assumptions
 from tvlint.proof.derive import derive
-from tvlint.proof.fold import Folded, folded, of_first_replica, on_all_replicas, returns_all
+from tvlint.proof.fold import Folded, folded, of_first_replica, on_all_replicas, partly_returned, returns_declared
 from tvlint.proof.gradients import reduced, weights_of
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.nearest import Nearest
@@ -101,7 +101,8 @@ def _proved(
 ) -> Verdict:
     """The verdict on the pair, with `normal` on normal forms of what both compute.
 
-    With `fold` the parallel plan is one replica of a plan that writes all of them out; Unknown then says nothing of that plan.
+    With `fold` the parallel plan is one replica of a plan that writes all of them out; Unknown without proof stages then
+    says nothing of that plan, as where replicas may wait for each other in more ways than one replica shows.
     Without `repairs` only Proved says anything.
     """
     blank = Verdict(reference.path, parallel.path, Outcome.UNKNOWN)
@@ -133,7 +134,8 @@ def _proved(
             verdict = _proved(
                 fold.plan, reference, assume, tell, repairs, solver_seconds, fold=fold, normal=normal, causes=causes
             )
-            if verdict.outcome is not Outcome.UNKNOWN or (not repairs and parallel.mesh.size > _TOLD_AS_WRITTEN):
+            large = parallel.mesh.size > _TOLD_AS_WRITTEN
+            if verdict.outcome is not Outcome.UNKNOWN or (large and (verdict.stages.total or not repairs)):
                 return verdict
         fold = None
     if fold is not None and dims != fold.slots:
@@ -166,6 +168,8 @@ def _proved(
         troubles.extend(judge_gradients(parallel, weights, expected, held))
         replicas = parallel.replication.count if fold is None else 1
         troubles.extend(judge_returned(many, parallel, derived, expected.losses, replicas, micro_batches))
+        if fold is not None:
+            troubles.extend(partly_returned(many, fold, derived))
         troubles.extend(judge_updates(parallel, reference, weights, expected))
         return derived, troubles
 
@@ -178,7 +182,7 @@ def _proved(
     )
     right = derived.finished and not derived.fatal and not any(map(stops, derived.troubles)) and not troubles
     proved = right and not wiring
-    if proved and (fold is None or returns_all(many, fold, derived)):
+    if proved and (fold is None or returns_declared(many, fold, derived)):
         stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
         verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)
         if keep is not None:
@@ -194,7 +198,8 @@ def _proved(
         told = wiring if fold is None else of_first_replica(fold, wiring)
         found = reasons(parallel, told, partial(scenes, parallel, terms, derived))
         outcome = Outcome.REFUTED if any(reason.refutes for reason in found) else Outcome.UNKNOWN
-        return replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
+        open_ = fold is not None and outcome is Outcome.UNKNOWN
+        return blank if open_ else replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
     tell("looking for causes", 0.8)
     derived, troubles = attempt(Nearest(terms, frozenset(derived.computed)))
 
@@ -226,7 +231,7 @@ def _proved(
     outcome = Outcome.REFUTED if any(reason.refutes for reason in found) else Outcome.UNKNOWN
     verdict = replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
     if not any(reason.refutes for reason in found):
-        return verdict
+        return blank if fold is not None and wiring else verdict
 
     change = mended(told, beside=True)
     if change is None:

@@ -115,11 +115,18 @@ def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
         return Trouble("other-output", False, f"{subject} is not the expression that the reference returns", rank)
     if value.fold is not None:
         return Trouble("incomplete-output", True, f"{subject} is {fold_text(value.fold)}", rank)
-    pending = sorted(entry for leaf in value.leaves for entry in leaf.pending if not _whole(entry))
-    if pending:
-        lacks = scope_of(pending[0]._replace(one_replica=False, one_micro_batch=False))
-        return Trouble("incomplete-output", True, f"{subject} is a partial sum, {lacks}", rank, fix=Declare(name))
+    if any(not _whole(entry) for leaf in value.leaves for entry in leaf.pending):
+        return incomplete_output(name, rank, value)
     return Trouble("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
+
+
+def incomplete_output(name: str, rank: int, value: Value) -> Trouble:
+    """What is said of a returned value that is a sum over a part of the indices, or over one replica."""
+    pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
+    partly = next((entry._replace(one_replica=False) for entry in pending if not _whole(entry)), pending[0])
+    lacks = scope_of(partly._replace(one_micro_batch=False))
+    text = f"`{name}`, returned on {{ranks}}, is a partial sum, {lacks}"
+    return Trouble("incomplete-output", True, text, rank, fix=Declare(name))
 
 
 def _whole(entry: Pending) -> bool:

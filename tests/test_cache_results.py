@@ -149,13 +149,13 @@ def test_a_solver_that_ran_out_of_time_is_asked_again(proofs: list[str], monkeyp
     from tvlint.proof import second_opinion as module
 
     opinion = module.second_opinion
-    undecided = ("`linear`",)
-    monkeypatch.setattr(module, "second_opinion", lambda *rest: replace(opinion(*rest), undecided=undecided))
+    monkeypatch.setattr(module, "second_opinion", lambda *rest: replace(opinion(*rest), late=("`linear`",)))
     assert prove("--solver", "all") == 0
     assert entries() == []
-    monkeypatch.setattr(module, "second_opinion", opinion)
+    monkeypatch.setattr(module, "second_opinion", lambda *rest: replace(opinion(*rest), undecided=("`acme.norm`",)))
     assert prove("--solver", "all") == 0
     assert len(entries()) == 1
+    assert len(proofs) == 2
 
 
 def test_without_the_cache_nothing_is_read_or_written(proofs: list[str]) -> None:

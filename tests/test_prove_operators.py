@@ -283,7 +283,7 @@ def test_the_solver_agrees_with_the_annotations_that_a_proof_relied_on(tmp_path:
     assert verdict["verdict"] == "proved"
     assert int(facts["annotations proved by the solver"]) >= 8
     assert facts["solver timeout"] == "20 s"
-    assert "annotation not decided by the solver" not in facts
+    assert not [name for name in facts if name.startswith("annotation not decided")]
 
 
 def test_an_annotation_that_the_solver_refutes_makes_a_proof_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,9 +28,10 @@ class Refuted:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It was not decided, for this reason."""
+    """It was not decided, for this reason; `in_time` says that more time would not help."""
 
     reason: str
+    in_time: bool = True
 
 
 Decision: TypeAlias = Proved | Refuted | Unknown
@@ -141,9 +142,9 @@ def _equal(pairs: list[tuple[Array, Array]], terms: RealTerms, symbols: Symbols,
             solver.set("timeout", max(1, int((end - time.monotonic()) * 1000)))
             found = solver.check((one != other).translate(context))
             if found == z3.sat:
-                return Unknown("the solver finds a difference for some functions in the place of `exp` and its like")
+                return Unknown("the solver finds a difference for some functions in the place of `exp` and its like", False)
             if found != z3.unsat:
-                return Unknown(f"the solver did not decide in {timeout:g} s")
+                return Unknown(f"the solver did not decide in {timeout:g} s", False)
     return Proved()
 
 

@@ -34,6 +34,8 @@ class Opinion:
     proved: int
     refuted: tuple[str, ...]
     undecided: tuple[str, ...]
+    late: tuple[str, ...]
+    """Those that more time may decide."""
 
 
 def second_opinion(world: World, uses: Iterable[OpUse], timeout: float) -> Opinion:
@@ -60,7 +62,8 @@ def second_opinion(world: World, uses: Iterable[OpUse], timeout: float) -> Opini
     return Opinion(
         sum(1 for _, decision in sentences if isinstance(decision, Proved)),
         tuple(f"{what}: {decision.counterexample}" for what, decision in sentences if isinstance(decision, Refuted)),
-        tuple(f"{what}: {decision.reason}" for what, decision in sentences if isinstance(decision, Unknown)),
+        tuple(f"{what}: {own.reason}" for what, own in sentences if isinstance(own, Unknown) and own.in_time),
+        tuple(f"{what}: {own.reason}" for what, own in sentences if isinstance(own, Unknown) and not own.in_time),
     )
 
 
@@ -127,6 +130,7 @@ def with_opinion(
     facts = (
         ("annotations proved by the solver", str(opinion.proved)),
         *(("annotation not decided by the solver", sentence) for sentence in opinion.undecided),
+        *(("annotation not decided in time", sentence) for sentence in opinion.late),
         ("solver timeout", f"{seconds:g} s"),
     )
     verdict = replace(verdict, facts=(*verdict.facts, *facts))

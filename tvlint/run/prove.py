@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tvlint.proof.prove import Proof
     from tvlint.run.certificate import Files
 
-UNDECIDED = "annotation not decided by the solver"
+LATE = "annotation not decided in time"
 """The fact of a verdict that says that the solver ran out of time; with another machine it may not."""
 
 NO_CERTIFICATE = "no certificate, because"
@@ -153,7 +153,7 @@ def _recalled(cache: Cache | None, question: Question | None, started: float) ->
 def _lasting(report: Report) -> bool:
     """Whether proving again would give the same: a plan was read, and the solver did not run out of time."""
     facts = [name for verdict in report.verdicts for name, _ in verdict.facts]
-    return bool(report.verdicts) and not report.problems and UNDECIDED not in facts
+    return bool(report.verdicts) and not report.problems and LATE not in facts
 
 
 def _prove_each(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.facts import Facts
-from tvlint.analyses.operands import streams_named
+from tvlint.analyses.local_order import Hazard
+from tvlint.analyses.operands import handle_of, streams_named
 from tvlint.analyses.streams import crossings
 from tvlint.ir.operators import Await, Communicate, Operator, Receive, Record, Send, Wait
 from tvlint.ir.plan import Plan
@@ -13,15 +14,25 @@ from tvlint.proof.trouble import Trouble, at, source_of
 
 _HARMLESS = ("never-waited", "waited-twice")
 
+_WORDS = {
+    "never-waited": "is never waited for: `wait {name}` on the same ranks before the step ends",
+    "waited-twice": "is waited for again, and nothing is issued on it in between",
+    "unknown-handle": "is waited for, and nothing was issued on it",
+    "reissued": "is issued again before the first is waited for{by}",
+    "read-in-flight": "is read before `{handle}`, which writes it, is waited for{by}",
+    "alias-read-in-flight": "is read while `{handle}` writes into its storage: wait for `{handle}` before{by}",
+    "write-over-read": "is overwritten while `{handle}` still reads it: wait for `{handle}` before{by}",
+    "write-over-write": "is overwritten while `{handle}` still writes it: wait for `{handle}` before{by}",
+}
+"""What is said of each kind of hazard; `{by}` tells where the earlier operator is, if it stands elsewhere."""
+
 
 def check_order(plan: Plan) -> Iterator[Trouble]:
     """What keeps the plan from running as it was derived; sends are taken to wait for their receives."""
     facts = Facts(plan)
     for hazard in facts.hazards:
         operator = plan.segments[hazard.segment].operators[hazard.index]
-        text = f"`{hazard.name}` on {{ranks}}: {hazard.kind.replace('-', ' ')}"
-        if hazard.kind == "never-waited":
-            text += f": `wait {hazard.name}` on the same ranks before the step ends"
+        text = f"`{hazard.name}` on {{ranks}} {_told(plan, hazard)}"
         for rank in hazard.ranks:
             yield Trouble(
                 hazard.kind,
@@ -69,6 +80,13 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
             label=call.operator.label,
             cause=name,
         )
+
+
+def _told(plan: Plan, hazard: Hazard) -> str:
+    where, index = hazard.other or (hazard.segment, hazard.index)
+    by = f" (issued in `{where}`)" if where != hazard.segment else ""
+    handle = handle_of(plan.segments[where].operators[index])
+    return _WORDS[hazard.kind].format(name=hazard.name, handle=handle, by=by)
 
 
 def _unordered(operator: Operator) -> bool:

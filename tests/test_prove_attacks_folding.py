@@ -469,3 +469,7 @@ def test_a_gradient_gets_the_operands_that_its_forward_operator_had(there: str, 
     proved(bound("p, q", "p, q"), PRODUCT)
     assert compare(*plans(PRODUCT, bound(there, back))).outcome == "different"
     not_proved(bound(there, back), PRODUCT)
+
+
+def test_gradients_that_only_one_plan_returns_are_no_results() -> None:
+    not_proved(ONE_LAYER.replace("loss l", "loss l\noutput grad(w)"), ONE_LAYER)

@@ -191,6 +191,8 @@ def covers(boxes: set[Box], whole: tuple[int, ...]) -> bool:
 def check_returned(run: Running, wanted: Expected) -> None:
     """Ranks that return values return those of the reference, over their own part of the batch, and all of them."""
     plan, terms = run.plan, run.world.tables.terms
+    if any(name in run.weight_of for name in plan.outputs):
+        raise Rejected("the plan returns the gradient of a weight, which is no result of the reference")
     boxes: dict[tuple[str, int], set[Box]] = {}
     for rank, environment in run.environments.items():
         names = [name for name in plan.outputs if name in environment]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from tvlint.analyses.gradients import weight_gradients
 from tvlint.analyses.operands import reads, writes
 from tvlint.ir.operators import Backward, Communicate, Operator, Send
 from tvlint.ir.plan import Plan, Program, Role, Segment
@@ -28,11 +29,7 @@ class Early:
     @cached_property
     def _of_weights(self) -> set[str]:
         """The gradients of weights, which add up on a rank from segment to segment."""
-        tensors = self._plan.tensors
-        weights = {name for name, tensor in tensors.items() if tensor.role is Role.WEIGHT}
-        return {tensors[name].gradient for name in weights} | {
-            name for name, tensor in tensors.items() if tensor.gradient_of in weights
-        }
+        return set(weight_gradients(self._plan))
 
     def _reads_and_writes(self, segment: Segment) -> tuple[dict[str, Operator], frozenset[str], frozenset[str]]:
         """What the segment reads before it makes it, which of that it makes later, and all that it makes."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
+from tvlint.analyses.gradients import weight_gradients
 from tvlint.analyses.operands import of_kinds
 from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
@@ -57,12 +58,21 @@ def unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
     if len(places) > 1:
         text = f"the loss of the plan is `{parallel.loss}`, and that of the reference, `{reference.loss}`, is another result"
         return Trouble("other-loss", False, text, first_rank(parallel))
+    if _gradients_returned(parallel) != _gradients_returned(reference):
+        text = "the plans return the gradients of different weights, which are compared as gradients only"
+        return Trouble("other-outputs", False, text, first_rank(parallel))
     name = _cut_by_replicas(parallel)
     if name:
         axis = parallel.replication.axis
         text = f"`{name}` lies otherwise in every replica along `{axis}`, of which one stands for all: write out all ranks"
         return Trouble("odd-replicas", False, text, first_rank(parallel))
     return None
+
+
+def _gradients_returned(plan: Plan) -> list[str]:
+    """The full names of the weights whose gradients the plan returns, in order."""
+    owner, tensors = weight_gradients(plan), plan.tensors
+    return [tensors[owner[name]].logical or owner[name] for name in plan.outputs if name in owner]
 
 
 def _well_formed(plan: Plan) -> bool:

@@ -149,6 +149,41 @@ def test_a_record_built_twice_shares_no_attributes_with_another() -> None:
     assert (first.__dict__, second.__dict__) == ({"a": 1}, {"a": 1, "b": 2})
 
 
+def test_a_state_that_the_file_changes_later_does_not_change_the_record() -> None:
+    data = HEAD + b"cnnscaler.x\nThing\n)\x81q\x01}q\x02U\x01aK\x01sbh\x02U\x01aK\x02s0h\x01."
+    root: Any = load(data, "plan.pkl", ("nnscaler.",)).root
+    assert root.__dict__ == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (Called("builtins.setattr", (Object("nnscaler.x.Thing", {"a": 1}), "a", 2)), "builtins.setattr"),
+        (Called("dill._dill._setattr", (Object("nnscaler.x.Thing", {"a": 1}), "a", 2)), "dill._dill._setattr"),
+        (Called("builtins.setattr", (Called("collections.OrderedDict", ()), "a", 2)), "builtins.setattr"),
+        (Called("builtins.getattr", (Object("nnscaler.x.Thing", {"a": 1}), "a")), "builtins.getattr"),
+        (Called("collections.OrderedDict", ([("a", 1)],)), "collections.OrderedDict"),
+        (Called("nnscaler.x.Thing", (Object("nnscaler.x.Thing", {"a": 1}), "a")), "nnscaler.x.Thing"),
+    ],
+)
+def test_what_a_normal_load_would_make_otherwise_is_told(value: object, told: str) -> None:
+    (found,) = unsafe_calls(load(dumps(value), "plan.pkl", ("nnscaler.",)), "plan.pkl")
+    assert found.message == f"loading this pickle makes another plan than it reads as by `{told}`, which no plan needs"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Called("nnscaler.graph.function.dimops.DimAnno.ReduceType", ("+",)),
+        Called("builtins.setattr", (Called("dill._dill._create_cell", (None,)), "cell_contents", 2)),
+        Called("collections.OrderedDict", ()),
+        Called("builtins.getattr", (Global("nnscaler.x.Thing"), "y", Global("nnscaler.x.Thing"))),
+    ],
+)
+def test_what_a_normal_load_makes_alike_is_not_told(value: object) -> None:
+    assert list(unsafe_calls(load(dumps(value), "plan.pkl", ("nnscaler.",)), "plan.pkl")) == []
+
+
 def test_the_slots_of_a_record_are_attributes_too() -> None:
     root: Any = load(dumps(Object("nnscaler.x.Thing", ({"a": 1}, {"b": 2}))), "plan.pkl", ("nnscaler.",)).root
     assert root.__dict__ == {"a": 1, "b": 2}

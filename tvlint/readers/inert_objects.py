@@ -31,7 +31,11 @@ class Sealed(type):
 
 
 class Record(metaclass=Sealed):
-    """An object of a class that the reader knows; its attributes are in `__dict__`."""
+    """An object of a class that the reader knows; its attributes are in `__dict__`.
+
+    It has no `__setstate__`, so that a state is copied as in a normal load: a state that the file changes afterwards must not
+    change the object.
+    """
 
     __slots__ = ("__dict__",)
     tv_name = ""
@@ -39,21 +43,6 @@ class Record(metaclass=Sealed):
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         """Take any arguments, as `object.__new__` then does."""
-
-    def __setstate__(self, state: object) -> None:
-        """Have what the file says as attributes.
-
-        The first dictionary becomes the `__dict__` as it is: copies of all of them would be a quarter of the memory of a load.
-        """
-        if type(state) is dict and not self.__dict__:
-            self.__dict__ = state
-            return
-        attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-        for part in (attributes, slots):
-            if isinstance(part, dict):
-                self.__dict__ = {**self.__dict__, **part}
-            elif part is not None:
-                raise TypeError("the state of an object is not a dictionary")
 
 
 class Opaque(metaclass=Sealed):
@@ -136,7 +125,7 @@ def stand_in(full: str, records: tuple[str, ...], note: Callable[[str, str], Non
 
     def called(args: tuple[object, ...]) -> object:
         if not _makes_a_class(full, args):
-            note(full, "called")
+            note(full, "read otherwise" if _is_lost(full, args, records) else "called")
         return make(args)
 
     namespace: dict[str, Any] = {
@@ -172,6 +161,20 @@ def stand_in(full: str, records: tuple[str, ...], note: Callable[[str, str], Non
     cls = Sealed("Opaque", (Opaque,), namespace)
     make = _remembering(cls)
     return cls
+
+
+def _is_lost(full: str, args: tuple[object, ...], records: tuple[str, ...]) -> bool:
+    """Whether a normal load gives an object of the plan something by this call that a stand-in does not get.
+
+    Attributes of what remembers and does nothing are nobody's; an enumeration is made from its one value.
+    """
+    if full in ("builtins.setattr", "dill._dill._setattr"):
+        return not (args and isinstance(args[0], Opaque))
+    if full == "builtins.getattr":
+        return bool(args) and isinstance(args[0], Record)
+    if full == "collections.OrderedDict":
+        return bool(args)
+    return bool(records) and full.startswith(records) and not (len(args) == 1 and isinstance(args[0], str | int))
 
 
 def _makes_a_class(full: str, args: tuple[object, ...]) -> bool:

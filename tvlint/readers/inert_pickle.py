@@ -57,7 +57,11 @@ _ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a normal load would do with a name: `called` it, `built` it without calling, or called what it returned."""
+    """What a normal load would do with a name.
+
+    `how` is `called`, `built` without calling, `result called` where it calls what the name returned, and `read otherwise`
+    where the call would give something else than is read here.
+    """
 
     name: str
     how: str

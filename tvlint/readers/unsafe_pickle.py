@@ -56,9 +56,9 @@ def unsafe_calls(loaded: Loaded, path: str) -> Iterator[Finding]:
         elif call.how == "called":
             harmful = call.name not in _EXPECTED and not _class_of_a_model(call.name)
         else:
-            harmful = call.name not in _RESULTS
+            harmful = call.how == "read otherwise" or call.name not in _RESULTS
         if harmful:
-            said = f"calls what `{call.name}` returns" if call.how == "result called" else f"calls `{call.name}`"
+            said = f"{_SAID.get(call.how, 'calls')} `{call.name}`{' returns' * (call.how == 'result called')}"
             yield Finding(
                 RULE,
                 Severity.ERROR,
@@ -66,6 +66,9 @@ def unsafe_calls(loaded: Loaded, path: str) -> Iterator[Finding]:
                 Location(path),
                 "do not load this file with pickle, dill or torch; find out who wrote it",
             )
+
+
+_SAID = {"result called": "calls what", "read otherwise": "makes another plan than it reads as by"}
 
 
 def _standard_library(name: str) -> bool:

@@ -473,3 +473,27 @@ def test_a_gradient_gets_the_operands_that_its_forward_operator_had(there: str, 
 
 def test_gradients_that_only_one_plan_returns_are_no_results() -> None:
     not_proved(ONE_LAYER.replace("loss l", "loss l\noutput grad(w)"), ONE_LAYER)
+
+
+LOOKED_UP = """
+weight w f32[16,8]
+weight v f32[4,8]
+input x i64[8]
+loss l
+program
+  h = embedding(x, w)
+  y = linear(h, v)
+  q = gelu(y)
+  l = sum(q)
+  dq = backward l (grad(l))
+  dy = backward q (dq)
+  dh, grad(v) = backward y (dy)
+  _, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize("name", ["dy", "grad(v)", "dx"])
+def test_whole_numbers_give_no_gradient_to_anything(name: str) -> None:
+    text = LOOKED_UP.replace("_, grad(w)", f"{name}, grad(w)")
+    assert compare(*plans(LOOKED_UP, text)).outcome == "fails"
+    not_proved(text, LOOKED_UP)

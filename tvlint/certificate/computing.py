@@ -197,6 +197,8 @@ def backward(run: Running, rank: Rank, own: Backward) -> None:
         value = run.memo[key][1]
         if value is not None:
             assign(run, rank, name, value, False, True)
+        elif run.of.get(name) and operands[position] not in run.of[name]:
+            raise Rejected(f"`{name}` is said to be the gradient of `{operands[position]}`, which has none")
 
 
 def _check_unchanged(rank: Rank, own: Backward, kept: Kept, operands: Sequence[str]) -> None:

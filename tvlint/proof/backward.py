@@ -10,6 +10,7 @@ from tvlint.ops.table import spec_of
 from tvlint.proof.apply import run_again
 from tvlint.proof.blame import blame, tell
 from tvlint.proof.forward import forward, literals, noted, recovered
+from tvlint.proof.gradient_names import check_absent, check_gradient_names
 from tvlint.proof.identities import factor_of
 from tvlint.proof.lookup import assign, incoming, operand_value
 from tvlint.proof.machine import Machine, RankState, Saved, Slot
@@ -18,9 +19,8 @@ from tvlint.proof.relation import AmbiguousSumError, Value
 from tvlint.proof.reshape import reshape_gradient
 from tvlint.proof.results import scaled_gradient
 from tvlint.proof.runnable import may_go_back
-from tvlint.proof.trouble import Exchange
 from tvlint.proof.uses import Use, gradient_use
-from tvlint.proof.world import Mismatch, is_zero
+from tvlint.proof.world import Mismatch
 
 
 def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
@@ -92,8 +92,9 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         except UnsupportedError as error:
             tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
             value = None
-        if value != "absent":
-            assert not isinstance(value, str)
+        if isinstance(value, str):
+            check_absent(machine, rank, operator, name, operands[position])
+        else:
             assign(machine, rank, operator, name, value, ())
 
 
@@ -156,33 +157,6 @@ def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | N
             if operand in names and other not in group and other not in saved.bound.shape_only:
                 return operand
     return ""
-
-
-def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> None:
-    """Gradients stand in the places of what they are the gradients of; a mistake where none of them may be zero."""
-    for names, places, what in (
-        (operator.inputs, operator.forward.outputs, "takes"),
-        (operator.outputs, operands, "stores"),
-    ):
-        for name, place in zip(names, places, strict=False):
-            owners = machine.forward_of.get(name, ())
-            if place in owners or name not in machine.plan.tensors or not any(owner in places for owner in owners):
-                continue
-            zero = any(value is not None and is_zero(value) for value in (*saved.inputs, *saved.outputs))
-            owner = next(owner for owner in owners if owner in places)
-            text = f"{what} `{name}`, the gradient of `{owner}`, as the gradient of `{place}`"
-            mismatch = Mismatch("swapped-gradients", text, refutes=not zero)
-            other = next((name for name in names if place in machine.forward_of.get(name, ())), "")
-            tell(
-                machine,
-                rank,
-                operator,
-                mismatch,
-                expected=f"the gradient of `{place}`",
-                actual=f"the gradient of `{owner}`",
-                cause=("swapped-gradients", operator.forward.outputs, what),
-                fix=Exchange(operator, (name, other)) if other else None,
-            )
 
 
 def vjp(

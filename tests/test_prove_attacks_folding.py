@@ -497,3 +497,44 @@ def test_whole_numbers_give_no_gradient_to_anything(name: str) -> None:
     text = LOOKED_UP.replace("_, grad(w)", f"{name}, grad(w)")
     assert compare(*plans(LOOKED_UP, text)).outcome == "fails"
     not_proved(text, LOOKED_UP)
+
+
+MEAN = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  l: f32[1] = mean(y)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+"""
+
+MEANS = """
+micro-batches 2
+weight w f32[8,8]
+input x f32[4,8]
+tensor k f32[1]
+tensor l f32[1]
+output l0 f32[1]
+output l1 f32[1]
+segment f forward (x) -> (l)
+  y = linear(x, w)
+  k: f32[1] = mean(y)
+  l = div(k, 2)
+segment b backward GIVEN -> ()
+  dk = backward l (grad(l))
+  dy = backward k (dk)
+  _, grad(w) = backward y (dy)
+program
+  run f micro-batch 0 (x) -> (l0)
+  run f micro-batch 1 (x) -> (l1)
+"""
+
+
+@pytest.mark.parametrize(("given", "names"), [("()", ("()", "()")), ("(l)", ("(l0)", "(l1)"))])
+def test_gradients_start_from_the_loss_by_the_name_that_it_has_inside(given: str, names: tuple[str, str]) -> None:
+    text = MEANS.replace("GIVEN", given)
+    text += "".join(f"  run b micro-batch {batch} {own} -> ()\n" for batch, own in enumerate(names))
+    proved(text, MEAN)
+    not_proved(text.replace("div(k, 2)", "div(k, 4)"), MEAN)

@@ -59,6 +59,8 @@ class Running:
     of: dict[str, list[str]] = field(default_factory=dict)
     """The tensors that a name is the gradient of."""
     weight_of: dict[str, str] = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)
+    """What the plan returns, by the names that it has inside segments."""
     gradient_names: frozenset[str] = frozenset()
     loaded: frozenset[str] = frozenset()
     memo: dict[Any, Any] = field(default_factory=dict)
@@ -206,13 +208,15 @@ def gradient(run: Running, rank: Rank, name: str) -> Relation | None:
     rank.missed.add(name)
     returned = {run.plan.loss} if run.plan.loss else set(run.plan.outputs)
     for of in run.of.get(name, ()):
-        value = rank.environment.get(of) or rank.local.get(of)
+        result = rank.environment.get(run.shown.get(of, ""))
+        value = rank.environment.get(of) or rank.local.get(of) or result
         if value is None:
             continue
-        if of in returned and value.parts and run.losses is not None and value.term not in run.losses:
+        is_returned = of in returned or value is result
+        if is_returned and value.parts and run.losses is not None and value.term not in run.losses:
             value = plain(run.world.tables, value)
-        starts = of in returned if run.losses is None else value.term in run.losses
-        if not starts and of in returned:
+        starts = is_returned if run.losses is None else value.term in run.losses
+        if not starts and is_returned:
             raise Rejected(f"gradients start from `{of}`, which is not what the reference starts from")
         if not starts:
             continue

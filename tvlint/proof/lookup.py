@@ -124,14 +124,16 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
     if name in rank.local:
         return rank.local[name]
     for of in machine.forward_of.get(name, ()):
-        if of not in rank.environment and of not in rank.local:
+        shown = rank.environment.get(machine.shown.get(of, ""))
+        if of not in rank.environment and of not in rank.local and shown is None:
             continue
-        value = rank.environment.get(of) or rank.local.get(of)
+        value = rank.environment.get(of) or rank.local.get(of) or shown
         if value is None or value.fold is not None:
             return None
-        term = machine.world.values.without_constants(value).term if of in returned(machine) else value.term
-        starts = of in returned(machine) if machine.losses is None else term in machine.losses
-        if not starts and of in returned(machine):
+        result = value is shown or of in returned(machine)
+        term = machine.world.values.without_constants(value).term if result else value.term
+        starts = result if machine.losses is None else term in machine.losses
+        if not starts and result:
             return None
         if starts:
             machine.derived.seeded.add(value.term)

@@ -133,6 +133,8 @@ class Machine:
     weight_of: dict[str, str] = field(default_factory=dict)
     forward_of: dict[str, list[str]] = field(default_factory=dict)
     """The tensors that a name is the gradient of."""
+    shown: dict[str, str] = field(default_factory=dict)
+    """What the plan returns, by the names that segments have for it where runs give it another."""
     gradient_names: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
     """Inputs that the plan loads in a segment of its own; others are there from the start."""

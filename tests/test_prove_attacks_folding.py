@@ -538,3 +538,17 @@ def test_gradients_start_from_the_loss_by_the_name_that_it_has_inside(given: str
     text += "".join(f"  run b micro-batch {batch} {own} -> ()\n" for batch, own in enumerate(names))
     proved(text, MEAN)
     not_proved(text.replace("div(k, 2)", "div(k, 4)"), MEAN)
+
+
+def test_a_handle_is_of_one_communication_at_a_time() -> None:
+    """What `done` waits for is what was started last, and the first message may still be on its way."""
+    text = ASIDE.replace("NAME", "g").replace("  send g to pp+1\n", "").replace(" on side", "").replace("  await event\n", "")
+    text = text.replace("segment done", "segment again forward () -> ()\n  HANDLE\nsegment done")
+    runs = "  run f0 () -> (g0)\n  run s (g0) -> ()\n  run again\n  run done\n  run b0\n"
+    summed = "tensor c f32[8,8]\nbuffer k f32[8,8]\nloss l"
+    text = text.replace("loss l", summed, 1).replace("program pp=1\n", "program pp=1\n  run ask\n")
+    text = text.replace("segment b1 ", "segment ask forward () -> ()\n  c = all-reduce(k) over pp\nsegment b1 ")
+    right = text.replace("HANDLE", "c = all-reduce(k) over pp") + runs
+    reference = TWO_LAYERS.replace("loss l", "buffer k f32[8,8]\nloss l")
+    not_proved(text.replace("HANDLE", "c = all-reduce(k) over pp async k") + runs, reference)
+    proved(right.replace("  run s (g0) -> ()\n  run again\n", "  run again\n  run s (g0) -> ()\n"), reference)

@@ -10,6 +10,7 @@ from tvlint.analyses.operands import handle_of, streams_named
 from tvlint.analyses.streams import crossings
 from tvlint.ir.operators import Await, Communicate, Operator, Receive, Record, Send, Wait
 from tvlint.ir.plan import Plan
+from tvlint.proof.handles import reused_handles
 from tvlint.proof.trouble import Trouble, at, source_of
 
 _HARMLESS = ("never-waited", "waited-twice")
@@ -43,6 +44,7 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
                 source=source_of(operator),
                 label=operator.label,
             )
+    yield from reused_handles(plan)
     sure = set(crossings(plan))
     for crossing in (*sure, *(own for own in crossings(plan, strict=True) if own not in sure)):
         text = f"`{crossing.name}` on {{ranks}} is used on another stream than the one that makes it, without waiting"

@@ -208,3 +208,28 @@ def test_what_is_returned_is_told_with_its_ranks() -> None:
     verdict = verdict_on(PARALLEL.replace("l = all-reduce(l0) over dp", "l = identity(l0)"))
     (told,) = [reason.message for reason in verdict.reasons if reason.name == "incomplete-output"]
     assert told.startswith("`l`, returned on every rank, is a partial sum")
+
+
+def test_a_partial_sum_is_told_with_the_axis_that_holds_its_parts_where_that_is_certain() -> None:
+    apart = PARALLEL.replace("mesh dp=2 tp=2", "mesh dp=4 tp=2").replace("y = all-reduce(p) over tp", "y = identity(p)")
+    reason = verdict_on(apart).reasons[0]
+    text = "`p` on every rank is a partial sum over tp of `linear`, over a part of 16 indices; `softmax` uses it as complete"
+    assert (reason.message, reason.actual) == (text, "a partial sum over tp, over a part of 16 indices")
+    alike = apart.replace("mesh dp=4 tp=2", "mesh cp=2 dp=2 tp=2")
+    assert " is a partial sum of `linear`, over a part" in verdict_on(alike).reasons[0].message
+
+
+def test_a_gradient_is_told_with_the_axis_that_holds_its_parts() -> None:
+    reasons = verdict_on(
+        PARALLEL.replace("mesh dp=2 tp=2", "mesh tp=2 dp=4").replace("w1, b1, w2 over dp", "b1, w2 over dp")
+    ).reasons
+    (told,) = {reason.message for reason in reasons if reason.name == "incomplete-gradient"}
+    assert told.endswith("is a partial sum over dp, over a part of 8 indices, that nothing completes")
+
+
+def test_a_weight_that_no_rank_uses_is_told_as_that() -> None:
+    unused = PARALLEL.replace("linear(x, w1, b1)", "linear(x, w1)").replace("_, grad(w1), grad(b1) =", "_, grad(w1) =")
+    (told,) = [
+        reason for reason in verdict_on(unused.replace("w1, b1, w2", "w1, w2")).reasons if reason.name == "uncovered-weight"
+    ]
+    assert told.message == "no rank of the parallel plan uses the weight `b1`, which the reference trains"

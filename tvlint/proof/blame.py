@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
+from tvlint.ir.plan import Plan
 from tvlint.proof.machine import Machine, RankState, Slot
 from tvlint.proof.pending import Pending
 from tvlint.proof.relation import Value
@@ -86,16 +87,16 @@ def blame(
 def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatch: Mismatch, pending: Pending) -> None:
     carrier, producer = maker.carriers[pending.origin]
     _, consumer = maker.consumers.get(carrier, ("", noticed))
-    scope = scope_of(pending)
+    partial, scope = partial_sum(machine.plan, maker.number, pending), scope_of(pending)
     what = machine.world.terms.keys[pending.origin][0]
     told = Trouble(
         "partial-used-as-complete",
         mismatch.refutes,
-        f"{{subject}} on {{ranks}} is a partial sum of `{what}`, {scope}; {name_of(consumer)} uses it as complete",
+        f"{{subject}} on {{ranks}} is {partial} of `{what}`, {scope}; {name_of(consumer)} uses it as complete",
         maker.number,
         operator=bare_name(consumer),
         expected="a complete value",
-        actual=f"a partial sum, {scope}",
+        actual=f"{partial}, {scope}",
         subject=carrier,
         cause=("partial", pending.origin, pending.number),
         fix=Sum(carrier, producer),
@@ -138,6 +139,21 @@ def scope_of(pending: Pending) -> str:
     if pending.one_micro_batch:
         parts.append("over one micro-batch")
     return " and ".join(parts)
+
+
+def partial_sum(plan: Plan, rank: int, pending: Pending) -> str:
+    """A partial sum in words, with the axis of the mesh whose ranks hold its parts, where that is one axis for certain.
+
+    A part of so many is one of an axis of that size, at the rank's place on it. Pipeline stages and replicas hold no parts of
+    one sum of the same micro-batch.
+    """
+    length = pending.high - pending.low
+    apart = {"pp", plan.replication.axis if plan.replication.count > 1 else ""}
+    sized = [axis.name for axis in plan.mesh.axes if axis.size > 1 and axis.size * length == pending.size]
+    among = [name for name in sized if name not in apart]
+    place = plan.mesh.coordinates(rank)
+    found = len(among) == 1 and place[among[0]] * length == pending.low
+    return f"a partial sum over {among[0]}" if found else "a partial sum"
 
 
 def name_of(operator: Operator) -> str:

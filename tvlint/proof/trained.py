@@ -12,7 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Update
 from tvlint.ir.plan import Box, Plan, Role, Tensor
 from tvlint.proof.apply import fold_text
-from tvlint.proof.blame import scope_of
+from tvlint.proof.blame import partial_sum, scope_of
 from tvlint.proof.machine import Slot
 from tvlint.proof.placed import covers, region
 from tvlint.proof.relation import Value
@@ -71,17 +71,19 @@ def _wrong(
         covered.setdefault(name, []).append(box)
         if name in expected.gradients:
             value = held.get((rank, tensor.name), "missing")
-            yield from ((name, one) for one in _judged(name, rank, box, expected.gradients[name], value))
+            yield from ((name, one) for one in _judged(plan, name, rank, box, expected.gradients[name], value))
         elif (rank, tensor.name) in held:
             text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
             yield name, Trouble("gradient-of-frozen-weight", False, text, rank)
     for name, whole in expected.shapes.items():
         if name in expected.gradients and name not in open_names and not covers(covered.get(name, []), whole):
             text = f"no rank of the parallel plan holds all of the weight `{name}`, piece by piece"
+            if name not in covered:
+                text = f"no rank of the parallel plan uses the weight `{name}`, which the reference trains"
             yield name, Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
 
 
-def _judged(name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
+def _judged(plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
     subject = f"the gradient of `{name}` on {{ranks}}"
     if value is None:
         yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
@@ -99,7 +101,8 @@ def _judged(name: str, rank: int, box: Box, right: Value, value: Slot | str) -> 
         text = f"{subject} is {fold_text(value.fold)}"
         yield Trouble("incomplete-gradient", False, text, rank)
     elif pending:
-        text = f"{subject} is a partial sum, {scope_of(pending[0])}, that nothing completes"
+        partial = partial_sum(plan, rank, pending[0])
+        text = f"{subject} is {partial}, {scope_of(pending[0])}, that nothing completes"
         yield Trouble("incomplete-gradient", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
     elif value.leaves:
         yield Trouble("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)

@@ -7,6 +7,8 @@ from oracle.compare import compare
 
 from tests.test_prove_attacks_folding import not_proved, proved
 from tests.test_prove_attention import plans
+from tests.test_prove_text_plans import verdict_on
+from tvlint.findings import Outcome
 
 ONE_LAYER = """
 weight w f32[8,8]
@@ -190,3 +192,7 @@ def test_gradients_start_from_the_loss_by_the_name_that_it_has_inside(given: str
     text += "".join(f"  run b micro-batch {batch} {own} -> ()\n" for batch, own in enumerate(names))
     proved(text, MEAN)
     not_proved(text.replace("div(k, 2)", "div(k, 4)"), MEAN)
+
+
+def test_what_no_run_gives_is_not_returned() -> None:
+    assert verdict_on(ONE_LAYER.replace("loss l", "loss l\noutput more f32[8,8]"), ONE_LAYER).outcome is Outcome.UNKNOWN

@@ -29,6 +29,7 @@ REASONS = {
     "loaded twice": "loaded-twice",
     "two gradients of one weight": "gradient-of-two-names",
     "reduced in place": "undefined-value",
+    "reduced in place and not given on": "renamed-value",
     "means that are added over replicas": "scaled-output",
 }
 

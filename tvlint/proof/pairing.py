@@ -98,6 +98,12 @@ def _unclear(plan: Plan) -> str:
         weight = plan.tensors.get(tensor.gradient_of)
         if weight is not None and weight.role is Role.WEIGHT:
             return f"declares `{tensor.name}` as the gradient of `{tensor.gradient_of}` and as {tensor.role.value}"
+    given = {name for program in plan.programs for step in program.steps for name in step.outputs or ()}
+    given.update(name for segment in plan.segments.values() for name in segment.outputs)
+    for name in plan.outputs:
+        declared = plan.tensors.get(name)
+        if name not in given and (declared is None or declared.role is Role.ACTIVATION):
+            return f"returns `{name}`, which no run gives"
     axes = {axis.name for axis in plan.mesh.axes}
     for name in _axes_named(plan):
         if name not in axes:

@@ -28,8 +28,9 @@ class Turns:
         """Runs that have other runs before them than the same run of the first micro-batch, where that counts."""
         if micro_batches == 1:
             return
-        ran: dict[int, list[str]] = {}
-        first: dict[tuple[str, int], tuple[str, ...]] = {}
+        histories = _Histories()
+        ran: dict[int, int] = {}
+        first: dict[tuple[str, int], int] = {}
         turns: Counter[tuple[str, int]] = Counter()
         told: set[str] = set()
         for step in program.steps:
@@ -39,16 +40,16 @@ class Turns:
                 yield Trouble("outside-micro-batches", False, text, -1, segment.name, source=step.source)
             if segment.phase in _LEFT_OUT:
                 continue
-            before = ran.setdefault(step.micro_batch, [])
+            before = ran.get(step.micro_batch, 0)
             turn = turns[segment.name, step.micro_batch]
             turns[segment.name, step.micro_batch] = turn + 1
-            expected = first.setdefault((segment.name, turn), tuple(before))
-            if (len(expected) != len(before) or expected != tuple(before)) and segment.name not in told:
-                trouble = self._out_of_turn(segment, step, before, expected)
+            expected = first.setdefault((segment.name, turn), before)
+            if expected != before and segment.name not in told:
+                trouble = self._out_of_turn(segment, step, histories.names(before), histories.names(expected))
                 if trouble is not None:
                     told.add(segment.name)
                     yield trouble
-            before.append(segment.name)
+            ran[step.micro_batch] = histories.after(before, segment.name)
 
     def _out_of_turn(self, segment: Segment, step: Step, before: Sequence[str], expected: Sequence[str]) -> Trouble | None:
         kept = self._kept_in(segment)
@@ -82,6 +83,29 @@ class Turns:
     @cached_property
     def _drawing(self) -> frozenset[str]:
         return frozenset(name for name, segment in self._plan.segments.items() if any(map(_may_draw, segment.operators)))
+
+
+class _Histories:
+    """Sequences of segments as numbers, equal for equal ones; 0 is the empty one."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, str], int] = {}
+        self._last: list[tuple[int, str]] = [(0, "")]
+
+    def after(self, history: int, name: str) -> int:
+        """The history with one more segment."""
+        found = self._numbers.setdefault((history, name), len(self._last))
+        if found == len(self._last):
+            self._last.append((history, name))
+        return found
+
+    def names(self, history: int) -> list[str]:
+        """The segments of a history, in order."""
+        found = []
+        while history:
+            history, name = self._last[history]
+            found.append(name)
+        return found[::-1]
 
 
 def _may_draw(operator: Operator) -> bool:

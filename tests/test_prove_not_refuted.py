@@ -378,3 +378,45 @@ def test_a_gradient_that_goes_by_several_names_is_left_open() -> None:
     verdict = verdict_on(SCATTERED, LOSS_ALONE)
     assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]
     assert "gradient-of-two-names" in [reason.name for reason in verdict.reasons]
+
+
+def test_of_a_segment_that_runs_twice_the_second_result_alone_may_be_returned() -> None:
+    reference = """
+weight w f32[4,4]
+input x f32[8,4]
+loss l
+program
+  y = linear(x, w)
+  l = sum(y)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+"""
+    twice = """
+
+weight w f32[4,4]
+input x f32[4,4]
+plan "p"
+micro-batches 2
+output l.0
+output l.1
+segment f forward (x) -> (y)
+  y: f32[4,4] = linear(x, w)
+segment s forward (y) -> (l)
+  l: f32[] = sum(y)
+segment b backward () -> ()
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+program
+  run f micro-batch 0 (x) -> (y.0)
+  run s micro-batch 0 (y.0) -> (first.0)
+  run s micro-batch 0 (y.0) -> (l.0)
+  run b micro-batch 0 () -> ()
+  run f micro-batch 1 (x) -> (y.1)
+  run s micro-batch 1 (y.1) -> (first.1)
+  run s micro-batch 1 (y.1) -> (l.1)
+  run b micro-batch 1 () -> ()
+"""
+    assert compare(*plans(reference, twice)).outcome == "equal"
+    assert verdict_on(twice, reference).outcome is Outcome.PROVED
+    once = twice.replace("output l.1\n", "")
+    assert verdict_on(once, reference).outcome is Outcome.REFUTED

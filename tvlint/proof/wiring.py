@@ -134,10 +134,13 @@ def _returned(plan: Plan) -> Iterator[Trouble]:
     """What is returned of one micro-batch is returned of all."""
     returned = set(plan.outputs)
     for program in plan.programs:
-        given: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        given: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
+        turns: Counter[tuple[str, int]] = Counter()
         for step in program.steps:
+            turn = turns[step.segment, step.micro_batch]
+            turns[step.segment, step.micro_batch] += 1
             for position, name in enumerate(step.outputs or ()):
-                given.setdefault((step.segment, position), []).append((name, step.micro_batch))
+                given.setdefault((step.segment, turn, position), []).append((name, step.micro_batch))
         for names in given.values():
             missing = [(name, micro_batch) for name, micro_batch in names if name not in returned]
             if missing and len(missing) < len(names):

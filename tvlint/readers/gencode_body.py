@@ -53,12 +53,13 @@ class _Body:
                     returned_at = self.nodes.source.at(node)
                     returns = self.nodes.names(value, node)
                 case ast.Delete(targets=targets):
-                    body.append(Delete(tuple(dotted(target) for target in targets)))
+                    body.append(Delete(self.nodes.deleted(targets, node)))
                 case ast.Expr(value=ast.Call(func=func, args=[], keywords=[])) if (
                     dotted(func).endswith(".sync_grads") and not reduces
                 ):
                     reduces = dotted(func).removeprefix("self.").removesuffix(".sync_grads")
                 case ast.FunctionDef(name=name):
+                    self.nodes.undecorated(node)
                     inner[name] = node
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute() as value) if (
                     dotted(value) == "self.training"
@@ -67,7 +68,8 @@ class _Body:
                 case ast.Assign(targets=[target], value=ast.Call() as call):
                     if dotted(call.func) in ("ckpt.checkpoint", "torch.utils.checkpoint.checkpoint"):
                         checkpointed = True
-                        recomputed = list(self._recomputed(call, self.nodes.targets(target), inner))
+                        held = _bound(function) - {"self", *constants}
+                        recomputed = list(self._recomputed(call, self.nodes.targets(target), inner, held))
                         body += self._under_own_names(
                             function, inner[dotted(call.args[0])], recomputed, self.nodes.targets(target)
                         )
@@ -79,6 +81,8 @@ class _Body:
                     pass
                 case _:
                     raise self.nodes.unknown(node, f"`{function.name}`")
+        if reduces and (body or returns or arguments[1:]):
+            raise self.nodes.fail(function, f"`{function.name}` runs a reducer and does something else as well")
         handed = next((name for name in returns if name in constants), None)
         if handed is not None:
             said = f"`{handed}`, which is `self.training`, is handed to another segment"
@@ -105,23 +109,34 @@ class _Body:
         for node in inside:
             match node:
                 case ast.Delete(targets=targets):
-                    yield Delete(tuple(dotted(target) for target in targets))
+                    yield Delete(self.nodes.deleted(targets, node))
                 case ast.Assign(targets=[target], value=ast.Call() as call):
                     yield Statement(self.nodes.targets(target), call, self.nodes.at(node), tracked=False)
                 case _:
                     raise self.nodes.unknown(node, f"`{name}`")
 
     def _recomputed(
-        self, call: ast.Call, outputs: tuple[str, ...], inner: Mapping[str, ast.FunctionDef]
+        self, call: ast.Call, outputs: tuple[str, ...], inner: Mapping[str, ast.FunctionDef], outside: set[str]
     ) -> Iterator[Statement | Delete]:
         """The body of a function that is run under activation checkpointing, in place of the call.
 
-        Generated code gives the function the caller's names; anything else is refused.
+        Generated code gives the function the caller's names and all values that it uses; anything else is refused.
         """
         name = dotted(call.args[0]) if call.args else ""
         function = inner.get(name)
         if function is None:
             raise self.nodes.fail(call, "what is checkpointed is no function of this method")
+        match call.keywords:
+            case [ast.keyword(arg="use_reentrant", value=ast.Constant(value=False))]:
+                pass
+            case _:
+                said = f"`{name}` is not checkpointed with `use_reentrant=False` alone"
+                help = "other ways lose gradients where no input needs one, or draw anew when they compute again"
+                raise self.nodes.fail(call, said, help)
+        later = _free(function) & outside
+        if later:
+            said = f"`{name}` uses `{min(later)}` without being given it, so it computes again with what that is by then"
+            raise self.nodes.fail(function, said, "generated code hands all values to the function as arguments")
         passed = tuple(dotted(arg) for arg in call.args[1:])
         if arguments_of(function) != passed or not isinstance(function.body[-1], ast.Return):
             raise self.nodes.fail(call, f"`{name}` is called with other names than its own arguments")
@@ -163,6 +178,25 @@ class _Body:
             own = {name: f"{name}.{inner.name}" for name in shared}
             known.update((name, ast.Name(fresh, ast.Load())) for name, fresh in own.items())
             yield replace(entry, call=call, outputs=tuple(own.get(name, name) for name in entry.outputs))
+
+
+def _bound(function: ast.FunctionDef) -> set[str]:
+    """The names that a method gives values, outside of the functions in it."""
+    found = {argument.arg for argument in function.args.args}
+    left = list[ast.AST](function.body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        left.extend(() if isinstance(node, ast.FunctionDef) else ast.iter_child_nodes(node))
+    return found
+
+
+def _free(function: ast.FunctionDef) -> set[str]:
+    """The names that a function uses and neither is given nor makes."""
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    own = {name.id for name in names if isinstance(name.ctx, ast.Store)} | {one.arg for one in function.args.args}
+    return {name.id for name in names} - own
 
 
 class _FillIn(ast.NodeTransformer):

@@ -12,6 +12,18 @@ from tvlint.readers.gencode_records import Parameter, RankFile, Reducer
 from tvlint.readers.gencode_syntax import dotted
 
 REDUCER = "nnscaler.runtime.adapter.Reducer"
+_SETTINGS = frozenset(
+    {
+        "ranks",
+        "max_bucket_size_bytes",
+        "reduce_op",
+        "async_op",
+        "zero",
+        "zero_ngroups",
+        "zero_use_reduce_scatter",
+        "align_size",
+    }
+)
 
 
 def read_init(nodes: Nodes, found: RankFile, function: ast.FunctionDef) -> None:
@@ -32,7 +44,10 @@ class _Init:
             if value is not None:
                 defaults[name.arg] = self.nodes.constant(value, f"the default of `{name.arg}`")
         self.defaults = defaults
-        if any(isinstance(value, ast.Constant) and value.value is False for value in function.args.defaults):
+        self.nodes.undecorated(function)
+        if [one.arg for one in function.args.args[:1]] != ["self"] or function.args.vararg or function.args.kwarg:
+            raise self.nodes.fail(function, "`__init__` has other arguments than generated code has")
+        if not all(isinstance(value, ast.Constant) and value.value is True for value in function.args.defaults):
             help = "generate the code again: it is `__init__(self, init_params=True, ...)`"
             raise self.nodes.fail(function, "`__init__` leaves parameters unfilled unless its caller asks for them", help)
         for node in function.body:
@@ -73,7 +88,7 @@ class _Init:
                 self.found.reducers[name] = replace(self.found.reducers[name], registered=True)
             case ["self", "_post_init"]:
                 self._prepared(node, call)
-            case _ if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__":
+            case _ if ast.unparse(call) == "super().__init__()":
                 if self.found.groups or self.found.parameters or self.found.reducers:
                     raise self.nodes.fail(node, "`super().__init__()` forgets what was registered before it")
                 self.constructed = True
@@ -92,6 +107,8 @@ class _Init:
         name = self.nodes.constant(self.nodes.argument(call, 0, "name"), "the name of a parameter")
         made = self.nodes.argument(call, 1, "param" if is_weight else "tensor")
         if isinstance(made, ast.Call) and dotted(made.func) == "torch.nn.Parameter":
+            if len(made.args) + len(made.keywords) != 1:
+                raise self.nodes.fail(node, "a parameter is given more than its tensor, which may keep it from being trained")
             made = self.nodes.argument(made, 0, "data")
         if not isinstance(name, str) or not isinstance(made, ast.Call) or dotted(made.func) != "torch.empty":
             raise self.nodes.fail(node, "a parameter is not registered as `torch.empty(shape, dtype=...)`")
@@ -110,7 +127,7 @@ class _Init:
         parameter = self.found.parameters.get(name) if isinstance(name, str) else None
         if parameter is None:
             raise self.nodes.fail(node, f"`add_full_map` names `{name}`, which is not registered")
-        if len(call.args) < 7:
+        if len(call.args) != 7 or call.keywords:
             raise self.nodes.fail(node, "`add_full_map` does not have its seven arguments")
         is_weight = self.nodes.constant(call.args[2], "the kind of a parameter")
         full_name = self.nodes.constant(call.args[3], "the full name of a parameter")
@@ -150,8 +167,12 @@ class _Init:
         if not target.startswith("self.") or dotted(call.func) != REDUCER or call.args:
             raise self.nodes.fail(node, f"`__init__` makes `{target}` in a way that generated code is not known to")
         given: dict[str, Value] = {}
+        if name in self.found.reducers or name in self.found.parameters:
+            raise self.nodes.fail(node, f"`{target}` is made twice")
         for keyword in call.keywords:
             word = keyword.arg or ""
+            if word not in _SETTINGS or word in given:
+                raise self.nodes.fail(node, f"a reducer is not known to have the setting `{word}`, or has it twice")
             if isinstance(keyword.value, ast.Name) and keyword.value.id in self.defaults:
                 given[word] = self.defaults[keyword.value.id]
             else:
@@ -159,6 +180,8 @@ class _Init:
         ranks = given.get("ranks")
         if not isinstance(ranks, tuple) or not all(isinstance(rank, int) and rank >= 0 for rank in ranks):
             raise self.nodes.fail(node, "a reducer does not list its `ranks`")
+        if not isinstance(given.get("async_op", False), bool):
+            raise self.nodes.fail(node, f"`async_op` of `{name}` is {given['async_op']!r}, neither True nor False")
         groups = given.get("zero_ngroups", 1)
         if given.get("zero") and (not isinstance(groups, int) or groups < 1 or len(ranks) % groups):
             raise self.nodes.fail(node, f"`{name}` of {len(ranks)} ranks cannot be cut into {groups} groups (`zero_ngroups`)")

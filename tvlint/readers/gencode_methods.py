@@ -92,6 +92,8 @@ class _Lowering(Communications):
         self.body.operators.append(Gradual(operators[-1], None, self.tracked, reverse))
 
     def _compute(self, callee: str, statement: Statement) -> None:
+        if (root := callee.partition(".")[0]) == "self" or root in self.made:
+            raise ReadError(f"`{callee}` is a method of a value, which may change it", statement.source)
         inputs: list[Operand] = []
         nesting: list[Value] = []
         nested = False

@@ -50,10 +50,16 @@ class Naming:
     def tensor(self, node: ast.expr) -> str | None:
         """The name of the tensor that an argument is; None for a constant."""
         if isinstance(node, ast.Name) and node.id not in ("inf", "nan"):
+            if node.id in self.parameters and node.id not in self.current:
+                raise ReadError(f"`{node.id}` is a parameter and is used without `self.`", self.file.source.at(node))
             return node.id
         name = dotted(node)
         if name.startswith("self.") and name != "self.training":
-            return name.removeprefix("self.")
+            own = name.removeprefix("self.")
+            if own in self.current:
+                said = f"`{name}` is another thing than the `{own}` that `{self.method.name}` has"
+                raise ReadError(said, self.file.source.at(node))
+            return own
         return None
 
     def constant(self, node: ast.expr, statement: Statement) -> Value:

@@ -35,6 +35,19 @@ class Nodes:
         origin = self.origins.of(above[2:], lambda: "")
         return replace(place, origin=origin) if origin.line is not None else place
 
+    def undecorated(self, node: ast.FunctionDef | ast.ClassDef) -> None:
+        """Raises ReadError where something else than what is written may stand under the name."""
+        if node.decorator_list:
+            raise self.fail(node.decorator_list[0], f"`{node.name}` is decorated, and tvlint does not know what that changes")
+        if isinstance(node, ast.ClassDef) and node.keywords:
+            raise self.fail(node, f"`{node.name}` has a metaclass, and tvlint does not know what that changes")
+
+    def deleted(self, targets: list[ast.expr], node: ast.AST) -> tuple[str, ...]:
+        """The names that `del` is given."""
+        if not all(isinstance(target, ast.Name) for target in targets):
+            raise self.fail(node, "something else than a name is deleted")
+        return tuple(target.id for target in targets if isinstance(target, ast.Name))
+
     def integer(self, node: ast.AST, what: str) -> int:
         try:
             value = integer(node)
@@ -65,7 +78,10 @@ class Nodes:
         raise self.fail(call, f"`{dotted(call.func)}` lacks its argument `{name}`")
 
     def targets(self, node: ast.expr) -> tuple[str, ...]:
-        return self.names(node, node)
+        found = self.names(node, node)
+        if any(isinstance(part, ast.Attribute) for part in ast.walk(node)):
+            raise self.fail(node, "a value is kept in an attribute, which may be read under that name later")
+        return found
 
     def names(self, node: ast.expr | None, place: ast.AST) -> tuple[str, ...]:
         match node:
@@ -123,11 +139,13 @@ class Nodes:
 
 
 def arguments_of(function: ast.FunctionDef) -> tuple[str, ...] | None:
-    """The names of plain positional arguments; None where there are others."""
+    """The names of plain positional arguments; None where there are others, and where annotations are evaluated."""
     given = function.args
     if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults:
         return None
-    return tuple(argument.arg for argument in given.args)
+    names = tuple(argument.arg for argument in given.args)
+    annotated = function.returns is not None or any(argument.annotation is not None for argument in given.args)
+    return None if annotated or len(set(names)) != len(names) else names
 
 
 def _is_true(node: ast.expr) -> bool:

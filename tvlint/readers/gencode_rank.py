@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from tvlint.ir.location import Location
 from tvlint.ops.declared import Declared
@@ -11,13 +12,14 @@ from tvlint.readers.gencode_body import read_autograd, read_method
 from tvlint.readers.gencode_init import read_init
 from tvlint.readers.gencode_nodes import Nodes
 from tvlint.readers.gencode_records import RankFile
+from tvlint.readers.gencode_shadows import only_own_names
 from tvlint.readers.gencode_syntax import Source, dotted
 from tvlint.readers.gencode_train import read_forward, read_train_step
 
 MODULE = "nnscaler.runtime.module.ParallelModule"
 FUNCTION = "torch.autograd.Function"
-_ROOTS = frozenset({"torch", "nnscaler", "_operator", "builtins", "operator", "self", "model"})
-"""Names that generated code means to be the modules of that name."""
+_METHOD = re.compile(r"[a-z_]+\d+", re.ASCII)
+"""What the methods of segments, adapters and reducers are called; no method of the class that they are added to is."""
 
 
 def read_rank(source: Source, operators: tuple[Declared, ...] = ()) -> RankFile:
@@ -33,24 +35,18 @@ class _Reader:
         self.forward: ast.FunctionDef | None = None
 
     def read(self) -> RankFile:
+        only_own_names(self.nodes)
         model = train = None
         for node in self.source.tree.body:
             match node:
-                case ast.Import(names=names) | ast.ImportFrom(names=names) if any(
-                    alias.asname in _ROOTS
-                    or (alias.asname is None and isinstance(node, ast.ImportFrom) and alias.name in _ROOTS)
-                    for alias in names
-                ):
-                    raise self.nodes.fail(node, "an import gives another thing the name of a module that generated code uses")
-                case ast.ImportFrom(module=module, names=[ast.alias(name="*")]) if module != "typing":
-                    raise self.nodes.fail(node, "an import may give other things the names that generated code uses")
                 case ast.Import(names=names):
                     self.found.modules.update((name.asname or name.name).split(".")[0] for name in names)
                 case ast.ImportFrom(names=names):
                     self.found.modules.update(name.asname or name.name for name in names)
                 case ast.Assign(targets=[ast.Name(id="runtime_version")], value=ast.Constant(value=str(version))):
                     self.found.version = version
-                case ast.ClassDef(bases=[base]) if dotted(base) == MODULE and model is None:
+                case ast.ClassDef(bases=[base], name="GenModel") if dotted(base) == MODULE and model is None:
+                    self.nodes.undecorated(node)
                     model = node
                     self.found.modules_before_class = set(self.found.modules)
                     self.found.base_module = dotted(base).split(".")[0]
@@ -61,6 +57,7 @@ class _Reader:
                 case ast.Assign(targets=[ast.Name(id="_infer_step")], value=ast.Name(id="_train_step")):
                     pass
                 case ast.FunctionDef(name="_train_step") if train is None:
+                    self.nodes.undecorated(node)
                     train = node
                 case ast.FunctionDef(name="_infer_step"):
                     pass
@@ -85,6 +82,7 @@ class _Reader:
         return self.found
 
     def _model(self, model: ast.ClassDef) -> None:
+        own: set[str] = set()
         for node in model.body:
             match node:
                 case ast.Assign(targets=[ast.Name(id="rank")], value=value):
@@ -97,15 +95,22 @@ class _Reader:
                     self.found.scheduled, self.found.scheduled_source = flag, self.nodes.source.at(node)
                 case ast.Expr(value=ast.Constant()):
                     pass
+                case ast.FunctionDef(name="__init__" | "_forward_impl" as name) if name in own:
+                    raise self.nodes.fail(node, f"`{name}` is defined twice")
                 case ast.FunctionDef(name="__init__"):
+                    own.add("__init__")
                     read_init(self.nodes, self.found, node)
                 case ast.FunctionDef(name="_forward_impl"):
+                    own.add("_forward_impl")
+                    self.nodes.undecorated(node)
                     self.forward = node
-                case ast.FunctionDef(name=name):
+                case ast.FunctionDef(name=name) if _METHOD.fullmatch(name):
                     if name in self.found.methods:
                         raise self.nodes.fail(node, f"`{name}` is defined twice")
                     self.found.methods[name] = read_method(self.nodes, node)
                 case _:
                     raise self.nodes.unknown(node, "the class")
+        for name in self.found.reducers.keys() & self.found.methods.keys():
+            raise self.nodes.fail(model, f"`{name}` is a reducer and a method")
         if self.found.rank < 0:
             raise self.nodes.fail(model, "the class does not say its `rank`")

@@ -13,6 +13,7 @@ EXECUTOR = "nnscaler.runtime.executor"
 LOADER = "arguments"
 """What gives the values that a model's own training loop passes to it."""
 FLAGS = "nnscaler.flags.RuntimeFlag"
+_SWITCHES = frozenset({f"{FLAGS}.skip_reducer", f"{FLAGS}.skip_zero_grad"})
 
 
 def read_train_step(nodes: Nodes, found: RankFile, function: ast.FunctionDef) -> None:
@@ -73,16 +74,16 @@ class _Train:
                 case ast.Assign(targets=[ast.Name(id="_")], value=ast.Constant(value=None)):
                     pass
                 case ast.Assign(targets=[ast.Attribute() as target], value=ast.Constant(value=bool(flag))) if (
-                    dotted(target).startswith(FLAGS) and target.attr in skips
+                    dotted(target) in _SWITCHES
                 ):
                     skips[target.attr] = self.nodes.source.at(node) if flag else None
                     self.found.switches_reducers |= target.attr == "skip_reducer"
-                case ast.Expr(value=ast.Call(func=func, args=[])) if dotted(func) == f"{model}.zero_grad":
+                case ast.Expr(value=ast.Call(func=func, args=[], keywords=[])) if dotted(func) == f"{model}.zero_grad":
                     if not skips["skip_zero_grad"] and any(isinstance(own, RunBackward) for own in self.found.actions):
                         raise self.nodes.fail(node, "gradients are cleared after a `backward` of the same step made some")
                     self.found.actions.append(ClearGradients(skips["skip_zero_grad"] is not None, self.nodes.source.at(node)))
                 case ast.Delete(targets=targets):
-                    self.found.actions.append(Delete(tuple(dotted(target) for target in targets)))
+                    self.found.actions.append(Delete(self.nodes.deleted(targets, node)))
                 case ast.Return(value=value) if index == len(function.body) - 1:
                     self.found.returned = self.nodes.returned(value, node)
                     self.found.returned_at = self.nodes.source.at(node)

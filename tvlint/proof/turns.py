@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from tvlint.analyses.operands import has
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Phase, Plan, Program, Segment, Step
 from tvlint.ops.table import spec_of
 from tvlint.proof.trouble import Trouble
-
-_LEFT_OUT = (Phase.DATA, Phase.REDUCE, Phase.OPTIMIZER)
 
 
 class Turns:
@@ -38,7 +37,7 @@ class Turns:
             if segment.phase is Phase.DATA and step.micro_batch < 0:
                 text = f"`{segment.name}` on {{ranks}} loads for no micro-batch of {micro_batches}: run it for each"
                 yield Trouble("outside-micro-batches", False, text, -1, segment.name, source=step.source)
-            if segment.phase in _LEFT_OUT:
+            if segment.name not in self._judged:
                 continue
             before = ran.get(step.micro_batch, 0)
             turn = turns[segment.name, step.micro_batch]
@@ -70,6 +69,13 @@ class Turns:
 
     def _drawn(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name in self._drawing]
+
+    @cached_property
+    def _judged(self) -> frozenset[str]:
+        """The segments that have gradients, keep something for them, or draw, whatever their phases."""
+        kept = (self._kept_in(segment) for segment in self._plan.segments.values())
+        own = (name for name, segment in self._plan.segments.items() if has(segment.operators, {Backward}))
+        return self._drawing.union(own, *kept)
 
     @cached_property
     def _makers(self) -> dict[tuple[str, ...], set[str]]:

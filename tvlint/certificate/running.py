@@ -160,8 +160,6 @@ def read(run: Running, rank: Rank, name: str) -> Relation | None:
     if tensor is not None and tensor.role is Role.GRADIENT:
         if weight is not None and run.world.micro_batches:
             raise Rejected(f"the gradient `{name}` is read in every micro-batch, before it is complete")
-        if weight is not None and weight in rank.gradients:
-            return rank.gradients[weight]
         return gradient(run, rank, name)
     if name in rank.local:
         return rank.local[name]
@@ -205,6 +203,11 @@ def gradient(run: Running, rank: Rank, name: str) -> Relation | None:
         raise Rejected(f"`{name}` is used on rank {rank.number}, where a collective with another root leaves it undefined")
     if name in rank.local:
         return rank.local[name]
+    weight = run.weight_of.get(name, "")
+    if weight in rank.gradients:
+        if run.world.micro_batches:
+            raise Rejected(f"the gradient `{name}` is read in every micro-batch, before it is complete")
+        return rank.gradients[weight]
     rank.missed.add(name)
     returned = {run.plan.loss} if run.plan.loss else set(run.plan.outputs)
     for of in run.of.get(name, ()):

@@ -119,10 +119,16 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
 def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot | str:
     """The gradient `name`; "absent" where nothing produces it; the seed where it is the gradient of the loss.
 
-    The gradient of a part of the loss is that of the loss, since the parts are added.
+    That of a weight is what has added up of it so far. The gradient of a part of the loss is that of the loss, since the parts
+    are added.
     """
     if name in rank.local:
         return rank.local[name]
+    if machine.weight_of.get(name, "") in rank.gradients:
+        if machine.world.many_micro_batches:
+            text = f"reads `{name}` in every micro-batch, while it still adds up"
+            raise Mismatch("read-per-micro-batch", text, refutes=False)
+        return rank.gradients[machine.weight_of[name]]
     for of in machine.forward_of.get(name, ()):
         shown = rank.environment.get(machine.shown.get(of, ""))
         if of not in rank.environment and of not in rank.local and shown is None:
@@ -173,11 +179,6 @@ def is_absent(machine: Machine, rank: RankState, operator: Operator, name: str) 
 def operand_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and tensor.role is Role.GRADIENT:
-        if name in machine.weight_of and machine.weight_of[name] in rank.gradients:
-            if machine.world.many_micro_batches:
-                text = f"reads `{name}` in every micro-batch, while it still adds up"
-                raise Mismatch("read-per-micro-batch", text, refutes=False)
-            return rank.gradients[machine.weight_of[name]]
         found = gradient_value(machine, rank, operator, name)
         if isinstance(found, str):
             raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)

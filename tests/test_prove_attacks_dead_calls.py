@@ -48,6 +48,11 @@ FAILS = (
     "q = mul(y, 3.0)\n  r = view(q, [3, 3])",
     "q = mul(y, 3.0)\n  r = all-gather(q, dim=5) over tp",
     "q = mul(y, 3.0)\n  r = add(q, e)",
+    "q: f32[8,4], r: f32[8,4] = all-reduce(e, nothing) over tp",
+    "q: f32[8,4], r: f32[8,4] = broadcast(e, e) over tp",
+    "q: f32[8,4], r: f32[8,4] = reduce(e, e, root=7) over tp",
+    "q = reduce max(root=0) over tp",
+    "q: f32[8,4] = my_metric(e)\n  r = reduce(q, root=7) over tp",
 )
 
 

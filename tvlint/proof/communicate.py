@@ -24,6 +24,8 @@ from tvlint.proof.world import Mismatch
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 """The collectives into which only the root puts something."""
 
+_ROOTED = (*_FROM_ROOT, Collective.REDUCE, Collective.GATHER)
+
 
 class Blocked(Exception):
     """The rank waits for others."""
@@ -49,9 +51,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
         return  # moves nothing; who waits for whom is judged by the order analysis
     giving = operator.kind not in _FROM_ROOT or operator.root == rank.number
     if len(operator.inputs) > 1 or len(operator.outputs) > 1 or (giving and not operator.inputs):
-        tell(machine, rank, operator, Mismatch("unsupported-collective", "moves several tensors", refutes=False))
-        for name in operator.outputs:
-            assign(machine, rank, operator, name, None, operator.inputs)
+        _several(machine, rank, operator, members, giving)
         return
     if operator.kind is Collective.CHUNK:
         assign(machine, rank, operator, operator.outputs[0], chunked(machine, rank, operator, members), operator.inputs)
@@ -60,7 +60,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     turn = machine.turns.get((rank.number, channel), 0)
     table = machine.waiting.setdefault((channel, turn), {})
     if rank.number not in table:
-        table[rank.number] = (operator, _given(machine, rank, operator) if giving else None)
+        table[rank.number] = (operator, _given(machine, rank, operator, operator.inputs[0]) if giving else None)
     if set(table) != set(members):
         raise Blocked
     if (channel, turn) not in machine.arrived:
@@ -107,14 +107,31 @@ def _leave_open(machine: Machine, rank: RankState, name: str) -> None:
         rank.gradients[weight] = None
 
 
-def _given(machine: Machine, rank: RankState, operator: Communicate) -> Slot | str:
-    """What the rank puts in; "absent" for a gradient that nothing produces."""
-    name = operator.inputs[0]
+def _several(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...], giving: bool) -> None:
+    """A collective of several tensors, or of none, is not followed; one that no framework runs is told apart."""
+    _check_root(machine, rank, operator, members)
+    if giving and not operator.inputs:
+        tell(machine, rank, operator, Mismatch("missing-value", "puts nothing in", refutes=False))
+    for name in operator.inputs:
+        _given(machine, rank, operator, name)
+    tell(machine, rank, operator, Mismatch("unsupported-collective", "moves several tensors", refutes=False))
+    for name in operator.outputs:
+        assign(machine, rank, operator, name, None, operator.inputs)
+
+
+def _check_root(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...]) -> None:
+    if operator.kind in _ROOTED and operator.root not in members:
+        text = f"names the root {operator.root}, which is not in the group {list(members)}"
+        tell(machine, rank, operator, Mismatch("wrong-root", text, refutes=False))
+
+
+def _given(machine: Machine, rank: RankState, operator: Communicate, name: str) -> Slot | str:
+    """What the rank puts in as `name`; "absent" for a gradient that nothing produces."""
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and tensor.role is Role.GRADIENT and machine.weight_of.get(name, "") not in rank.gradients:
         return gradient_value(machine, rank, operator, name)
     try:
-        return operand_value(machine, rank, operator, operator.inputs[0])
+        return operand_value(machine, rank, operator, name)
     except Mismatch as mismatch:
         blame(machine, rank, operator, mismatch)
         return None
@@ -176,6 +193,7 @@ def together(
         return None
     givers = [member for member in members if first.kind not in _FROM_ROOT or member == first.root]
     if any(table[giver][1] is None for giver in givers):
+        _check_root(machine, rank, first, members)
         return None
     given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}
     try:

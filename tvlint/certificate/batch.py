@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tvlint.certificate.buffers import check_buffers
+from tvlint.certificate.buffers import check_buffers, check_inputs
 from tvlint.certificate.meetings import meeting_of, touched, weights_of_gradients
 from tvlint.certificate.running import bound_names
 from tvlint.certificate.tables import Rejected
@@ -34,6 +34,7 @@ def check_batch(plan: Plan, micro_batches: int) -> None:
     for program in plan.programs:
         _check_names(plan, program)
         check_buffers(plan, program)
+        check_inputs(plan, program)
         _check_alike(plan, program, micro_batches)
         _check_mirrors(plan, program)
         _check_final(program, touches)

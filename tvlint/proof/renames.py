@@ -60,12 +60,8 @@ class Renames:
             tuple(i for i, name in enumerate(segment.inputs) if name in tensors and tensors[name].role in given),
             tuple(i for i, name in enumerate(segment.outputs) if name in self._owner),
             tuple((i, place[name]) for i, name in enumerate(segment.inputs) if name in place and name not in computed),
-            tuple(i for i, name in enumerate(segment.inputs) if name in communicated and not self._is_gradient(name)),
+            tuple(i for i, name in enumerate(segment.inputs) if name in communicated and name not in self._owner),
         )
-
-    def _is_gradient(self, name: str) -> bool:
-        tensor = self._plan.tensors.get(name)
-        return tensor is not None and tensor.role is Role.GRADIENT
 
     def troubles(self, program: Program) -> Iterator[Trouble]:
         """Names by which a run has another value than its segment says, or its own share of one that others have."""
@@ -86,6 +82,10 @@ class Renames:
             if text:
                 told.add(segment.name)
                 yield Trouble(name, False, text, -1, segment.name, source=step.source)
+
+    def _role(self, name: str) -> Role | None:
+        tensor = self._plan.tensors.get(name)
+        return None if tensor is None else tensor.role
 
     def _of_none(self, segment: Segment, step: Step) -> str:
         """A run of no micro-batch that has a value of one."""
@@ -129,7 +129,11 @@ class Renames:
             for at, other, name, reads in users.get((step.micro_batch, outer), ()):
                 if at > number and reads and outer not in outputs:
                     return f"`{outer}` on {{ranks}} is read after `{segment.name}` has put something else in it"
-                if name != inner and _computes_with(self._plan.segments[other], name):
+                if (
+                    name != inner
+                    and self._role(inner) is not Role.GRADIENT
+                    and _computes_with(self._plan.segments[other], name)
+                ):
                     return f"`{segment.name}` on {{ranks}} puts something else in `{outer}`, with which `{other}` computes"
         return ""
 

@@ -11,6 +11,7 @@ from tvlint.proof.bindings import inputs_told_apart, misbound
 from tvlint.proof.channels import mispaired
 from tvlint.proof.early import Early
 from tvlint.proof.finality import Finals
+from tvlint.proof.inputs_anew import taken_anew
 from tvlint.proof.renames import Renames
 from tvlint.proof.shards import check_shards
 from tvlint.proof.trouble import Trouble
@@ -39,6 +40,7 @@ def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     if micro_batches > 1:
         yield from _mixed(plan)
     yield from check_shards(plan)
+    yield from taken_anew(plan)
     if not found:
         yield from _returned(plan)
         yield from mispaired(plan)

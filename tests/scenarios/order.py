@@ -224,6 +224,8 @@ weight w f32[16,8] dp:S(0)
 input d f32[16,8] dp:P
 program
   grad(w) = reduce-scatter(d, dim=0) over dp
+  record reduced
+  await reduced on optimizer
   update w on optimizer
 + record stepped on optimizer
 + await stepped on gather

@@ -68,12 +68,11 @@ class Progress:
             console = Console(stderr=True)
             console.show_cursor = _keep_cursor  # type: ignore[method-assign]
             bar = Bar(*columns, console=console, transient=True, refresh_per_second=8)
-            what, share = self._state
-            self._task = bar.add_task(what)
+            self._task = bar.add_task("")
             bar.tasks[0].start_time = bar.get_time() - (time.monotonic() - self._started)
-            _update(bar, self._task, what, share)
-            bar.start()
             self._bar = bar
+            _update(bar, self._task, *self._state)  # after `_bar`: what is told from now on is told to it
+            bar.start()
 
 
 def _update(bar: Bar, task: TaskID, what: str, share: float) -> None:

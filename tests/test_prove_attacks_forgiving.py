@@ -9,6 +9,7 @@ from tests.certificates import forged, objection
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
+from tvlint.proof.prove import prove
 
 PENALTY = """
 weight w f32[8,8]
@@ -49,3 +50,53 @@ def test_nor_is_it_where_another_micro_batch_has_made_it() -> None:
     lines = PENALTY.replace("x f32[8,8]", "x f32[4,8]").replace("  grad(w)", GIVEN + "  grad(w)")
     two = "micro-batches 2\n" + lines
     assert verdict_on(two, PENALTY).outcome is not Outcome.PROVED
+
+
+LOADED = """
+micro-batches 2
+weight w f32[8,8]
+input x f32[4,8]
+input x0 f32[4,8] of x
+input x1 f32[4,8] of x
+tensor l f32[]
+output l0 f32[]
+output l1 f32[]
+segment load data () -> (x)
+  x = load()
+segment one forward (x) -> (l)
+  y = linear(READ, w)
+  g = gelu(y)
+  l = sum(g)
+segment back backward () -> ()
+  dg = backward l (grad(l0))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+program
+  run load micro-batch 0 () -> (x0)
+  run load micro-batch 1 () -> (x1)
+  run one micro-batch 0 (x0) -> (l0)
+  run one micro-batch 1 (x1) -> (l1)
+  run back micro-batch 0 () -> ()
+  run back micro-batch 1 () -> ()
+"""
+WHOLE = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  g = gelu(y)
+  l = sum(g)
+  dg = backward l (grad(l))
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+"""
+
+
+@pytest.mark.parametrize("name", ["x", "x0", "x1"])
+def test_what_is_loaded_for_one_micro_batch_is_not_the_input_of_all(name: str) -> None:
+    parallel, reference = plans(LOADED.replace("READ", name), WHOLE)
+    assert (compare(reference, parallel).outcome == "equal") is (name == "x")
+    assert (prove(parallel, reference).outcome is Outcome.PROVED) is (name == "x")
+    own = forged(parallel, reference)
+    assert own is None or bool(objection(own, parallel, reference)) is (name != "x")

@@ -43,9 +43,11 @@ def _index(run: Running) -> None:
     """Find out which name is the gradient of what."""
     tensors, made, loaded = run.plan.tensors, set[str](), set[str]()
     results = {run.plan.loss} if run.plan.loss else set(run.plan.outputs)
-    for step in (step for program in run.plan.programs for step in program.steps if step.micro_batch <= 0):
-        outside = bound_names(run.plan.segments[step.segment], step)[1]
-        named = zip(run.plan.segments[step.segment].outputs, outside, strict=True)
+    for step in (step for program in run.plan.programs for step in program.steps):
+        segment = run.plan.segments[step.segment]
+        outside = bound_names(segment, step)[1]
+        loaded.update(outside if segment.phase is Phase.DATA else ())
+        named = zip(segment.outputs, outside, strict=True) if step.micro_batch <= 0 else ()
         run.shown.update((inner, name) for inner, name in named if name in results and name != inner)
     for tensor in tensors.values():
         for name, of in ((tensor.gradient, tensor.name), (tensor.name, tensor.gradient_of)):

@@ -61,8 +61,11 @@ def derive(
             machine.forward_of.setdefault(tensor.name, []).append(tensor.gradient_of)
     results = returned(machine)
     for step in (step for program in plan.programs for step in program.steps if step.outputs is not None):
+        segment = plan.segments[step.segment]
+        if segment.phase is Phase.DATA:
+            machine.loaded.update(step.outputs or ())
         if step.micro_batch <= 0:
-            pairs = zip(plan.segments[step.segment].outputs, step.outputs or (), strict=True)
+            pairs = zip(segment.outputs, step.outputs or (), strict=True)
             machine.shown.update((inner, outer) for inner, outer in pairs if outer in results and inner != outer)
     for segment in plan.segments.values():
         if segment.phase is Phase.DATA:

@@ -48,7 +48,7 @@ def line_of(monkeypatch: pytest.MonkeyPatch, what: str, share: float) -> str:
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_a_long_name_leaves_room_for_the_bar_and_the_time(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     shown = line_of(monkeypatch, f"reading {'long' * 100}.pkl", share)
-    line = re.sub(r"\x1b\[\d*m", "", shown)
+    line = re.sub(r"\x1b\[\d*m", "", shown).rpartition("\x1b[2K")[2]
     assert re.fullmatch(r". [━╸╺]{24} 0:00:\d\d reading long[long]*…", line)
     assert len(line) <= COLUMNS
 

@@ -86,3 +86,24 @@ loss l
 """
     text += PROGRAM.format("").replace("program tp=", "program").replace("all-reduce(l0) over tp", "identity(l0)")
     assert verdict_on(text, REFERENCE).outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize("message", ["send g to dp-1", "send g to dp+1", "recv r: f32[4,8] from dp-1"])
+def test_a_message_along_folded_replicas_is_not_followed(message: str) -> None:
+    """The first replica has no one before it, and the others do."""
+    text = """mesh dp=2
+replicate dp
+weight w f32[8,8]
+buffer b f32[8]
+input x f32[4,8]
+loss l
+"""
+    text += PROGRAM.format("").replace("program tp=", "program").replace("all-reduce(l0) over tp", "identity(l0)")
+    reference = REFERENCE.replace("output g\n", "")
+    assert verdict_on(text, reference).outcome is Outcome.PROVED
+    text = text.replace("  l0 = sum(g)\n", f"  l0 = sum(g)\n  {message}\n")
+    assert verdict_on(text, reference).outcome is not Outcome.PROVED
+    outer, inner = plans(reference, text)
+    found = forged(inner, outer)
+    assert found is None or objection(found, inner, outer)
+    assert compare(outer, inner).outcome != "equal"

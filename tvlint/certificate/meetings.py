@@ -115,5 +115,7 @@ def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:
     own, size = plan.mesh.coordinates(rank), plan.mesh.axis_size(peer.axis)
     if peer.axis not in own:
         raise Rejected(f"a message goes along `{peer.axis}`, which is no axis of the mesh")
+    if _folded(plan, peer.axis):
+        raise Rejected(f"a message goes along `{peer.axis}`, on which replicas are folded")
     at = (own[peer.axis] + peer.offset) % size if peer.wrap else own[peer.axis] + peer.offset
     return plan.mesh.rank({**own, peer.axis: at}) if 0 <= at < size else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from tvlint.ir.operators import Collective, Communicate, Receive, Send
+from tvlint.ir.operators import Collective, Communicate, Group, Receive, Send
 from tvlint.ir.plan import Role
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.proof.blame import blame, name_of, tell
@@ -246,6 +246,7 @@ def gradient_tag(machine: Machine, rank: RankState, operator: Communicate) -> in
 
 def send(machine: Machine, rank: RankState, operator: Send) -> None:
     peer = peer_of(machine.plan, operator.peer, rank.number)
+    _check_replica(machine, rank, operator)
     if peer is None:
         return
     _check_peer(machine, rank, operator, peer)
@@ -263,6 +264,7 @@ def send(machine: Machine, rank: RankState, operator: Send) -> None:
 
 def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
     peer = peer_of(machine.plan, operator.peer, rank.number)
+    _check_replica(machine, rank, operator)
     if peer is None:
         return
     if peer not in machine.ranks:
@@ -284,6 +286,14 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
         text = f"receives into `{operator.tensor}` in every micro-batch, where it adds up"
         tell(machine, rank, operator, Mismatch("received-per-micro-batch", text, refutes=False), fatal=True)
     assign(machine, rank, operator, operator.tensor, value, (operator.tensor,))
+
+
+def _check_replica(machine: Machine, rank: RankState, operator: Send | Receive) -> None:
+    """A peer along the axis of folded replicas: the first and the last of them may have none, and the others do."""
+    axis = operator.peer.axis
+    if operator.peer.rank is None and spans_replicas(machine.plan, Group(axes=(axis,))):
+        text = f"names a peer along `{axis}`, on which replicas are folded: write the replicas out"
+        tell(machine, rank, operator, Mismatch("across-replicas", text, refutes=False), fatal=True)
 
 
 def _check_peer(machine: Machine, rank: RankState, operator: Send | Receive, peer: int) -> None:

@@ -7,6 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PRIMS = "nnscaler.ir.adapter.prim"
+_TAKES = {
+    "AllReducePrim": ("all_reduce", "ranks"),
+    "AllGatherPrim": ("all_gather", "dim ranks"),
+    "ReduceScatterPrim": ("reduce_scatter", "dim ranks"),
+    "AllToAllPrim": ("all_to_all", "idim odim ranks"),
+    "ChunkPrim": ("chunk", "dim ranks"),
+    "IdentityPrim": ("identity", ""),
+    "AllReduceIdentityPrim": ("nn.allreduce_identity", "ranks"),
+    "IdentityAllreducePrim": ("nn.identity_allreduce", "ranks"),
+    "AllGatherSplitPrim": ("nn.allgather_split", "dim ranks"),
+    "SplitAllGatherPrim": ("nn.split_allgather", "dim ranks"),
+    "AllGatherReduceScatterPrim": ("nn.allgather_reducescatter", "dim ranks"),
+    "ReduceScatterAllGatherPrim": ("nn.reducescatter_allgather", "dim ranks"),
+    "AllToAllAllToAllPrim": ("nn.alltoall_alltoall", "idim odim ranks"),
+    "MovePrim": ("move", "shape dtype src dst"),
+    "BroadcastPrim": ("broadcast", "shape dtype src ranks"),
+}
+"""The function that runs a primitive, and its keywords."""
 
 
 @dataclass(eq=False)
@@ -178,10 +196,12 @@ def backward(number: int, forward: Object, inputs: list[Any], outputs: list[Any]
 
 
 def prim(name: str, inputs: list[Any], outputs: list[Any], **arguments: Any) -> Object:
-    """One primitive of an adapter."""
+    """One primitive of an adapter; what it does not take is left out."""
+    function, words = _TAKES.get(name, (name, " ".join(arguments)))
+    given = {word: value for word, value in arguments.items() if word in words.split()}
     return Object(
         f"{PRIMS}.{name}",
-        {"_inputs": inputs, "_outputs": outputs, "kwargs": arguments, "signature": f"nnscaler.runtime.adapter.{name}"},
+        {"_inputs": inputs, "_outputs": outputs, "kwargs": given, "signature": f"nnscaler.runtime.adapter.{function}"},
     )
 
 

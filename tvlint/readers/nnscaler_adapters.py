@@ -11,6 +11,8 @@ from tvlint.readers.nnscaler_records import (
     Malformed,
     Work,
     constant,
+    described,
+    dtype,
     fields,
     integer,
     integers,
@@ -46,6 +48,27 @@ _FUSED: Mapping[str, tuple[_Meaning, _Meaning]] = {
     "AllToAllAllToAllPrim": (Collective.ALL_TO_ALL, Collective.ALL_TO_ALL),
 }
 """What a fused primitive does forward and backward."""
+
+_RUNTIME = "nnscaler.runtime.adapter."
+_TAKES: Mapping[str, tuple[str, frozenset[str]]] = {
+    "AllReducePrim": ("all_reduce", frozenset({"ranks"})),
+    "AllGatherPrim": ("all_gather", frozenset({"dim", "ranks"})),
+    "ReduceScatterPrim": ("reduce_scatter", frozenset({"dim", "ranks"})),
+    "AllToAllPrim": ("all_to_all", frozenset({"idim", "odim", "ranks"})),
+    "ChunkPrim": ("chunk", frozenset({"dim", "ranks"})),
+    "IdentityPrim": ("identity", frozenset()),
+    "AllReduceIdentityPrim": ("nn.allreduce_identity", frozenset({"ranks"})),
+    "IdentityAllreducePrim": ("nn.identity_allreduce", frozenset({"ranks"})),
+    "AllReduceAllReducePrim": ("nn.allreduce_allreduce", frozenset({"ranks"})),
+    "AllGatherSplitPrim": ("nn.allgather_split", frozenset({"dim", "ranks"})),
+    "SplitAllGatherPrim": ("nn.split_allgather", frozenset({"dim", "ranks"})),
+    "AllGatherReduceScatterPrim": ("nn.allgather_reducescatter", frozenset({"dim", "ranks"})),
+    "ReduceScatterAllGatherPrim": ("nn.reducescatter_allgather", frozenset({"dim", "ranks"})),
+    "AllToAllAllToAllPrim": ("nn.alltoall_alltoall", frozenset({"idim", "odim", "ranks"})),
+    "MovePrim": ("move", frozenset({"shape", "dtype", "src", "dst"})),
+    "BroadcastPrim": ("broadcast", frozenset({"shape", "dtype", "src", "ranks"})),
+}
+"""The function that nnScaler generates a call of for a primitive, and the keywords that this takes."""
 
 _SUMMED = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 
@@ -130,6 +153,7 @@ class _Primitive:
         signature = record.get("signature")
         self.signature = printable(signature) if isinstance(signature, str) else ""
         self.arguments = mapping(required(record, "kwargs", "a primitive"), f"the arguments of `{kind_}`")
+        _runs_what_it_is(kind_, self.signature, record, self.arguments)
         self.device = device
         self.forward = forward
         self.source = source
@@ -199,3 +223,22 @@ class _Primitive:
         }
         op = self.signature or f"nnscaler.ir.adapter.prim.{self.kind or 'unknown'}"
         return Compute(op, inputs, outputs, attributes, source=self.source, label=self.label)
+
+
+def _runs_what_it_is(kind_: str, signature: str, record: dict[str, Any], arguments: Mapping[Any, Any]) -> None:
+    """Raises `Malformed` where the call that is generated for a primitive does something else than the primitive."""
+    if kind_ not in _TAKES:
+        return
+    function, words = _TAKES[kind_]
+    if signature != _RUNTIME + function:
+        raise Malformed(f"a `{kind_}` runs `{signature}`")
+    unknown = next((word for word in arguments if word not in words), None)
+    if unknown is not None:
+        raise Malformed(f"a `{kind_}` is given {described(unknown)}, which it does not take")
+    for tensor in (*record["_inputs"], *record["_outputs"]) if "shape" in arguments else ():
+        own = fields(tensor, "a tensor of a message")
+        sizes = integers(arguments["shape"], "the shape of a message")
+        if sizes != integers(own.get("_shape"), "the shape of a tensor"):
+            raise Malformed(f"a message of the shape {sizes} holds a tensor of the shape {own.get('_shape')}")
+        if "dtype" in arguments and dtype(arguments["dtype"]) != dtype(own.get("_dtype")):
+            raise Malformed(f"a message of {dtype(arguments['dtype'])} holds a tensor of {dtype(own.get('_dtype'))}")

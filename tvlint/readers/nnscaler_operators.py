@@ -96,7 +96,7 @@ class Operators:
             attributes,
             _annotation(own.get("_annos_candidates")),
             (0,) if attributes.get("inplace") is True else (),
-            source=self._sources.of(own.get("_comment"), pointer),
+            source=self._sources.of(_one_line(own.get("_comment")), pointer),
             label=_label(own),
         )
         self._lowered[id(operator)] = held = lowered, operands.records, given
@@ -113,6 +113,8 @@ class Operators:
         mirror = own.get("_mirror")
         if not kind(mirror):
             raise Malformed("a backward operator has no forward operator")
+        if without_gradient(fields(mirror, "an operator").get("_op_context")):
+            raise Malformed("an operator runs below `torch.no_grad()` and has a gradient")
         forward, operands, results = self._of_record(mirror, scope, pointer)
         taken = self._tensors.names(required(own, "_inputs", "a backward operator"), "the inputs of a backward operator")
         given = self._tensors.names(required(own, "_outputs", "a backward operator"), "the outputs of a backward operator")
@@ -165,8 +167,21 @@ class Operators:
         return constant(value, self._tensors.work)
 
 
+def _one_line(comment: object) -> object:
+    """The comment of an operator, which generated code holds behind one `#`."""
+    if isinstance(comment, str) and ("\n" in comment or "\r" in comment):
+        raise Malformed("the comment of an operator has several lines, and generated code would run all but the first")
+    return comment
+
+
 def _label(own: dict[str, Any]) -> str:
     return f"cell {integer(own.get('_id'), 'the id of an operator')}"
+
+
+def without_gradient(context: object) -> bool:
+    """Whether an operator was traced below `torch.no_grad()` or `torch.inference_mode()`."""
+    mode = context.get("grad_mode") if isinstance(context, dict) else None
+    return isinstance(mode, dict) and (mode.get("no_grad_mode") is True or mode.get("inference_mode") is True)
 
 
 def _placed(names: list[str], slots: list[bool]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,8 @@ from tvlint.readers.nnscaler_records import (
     sequence,
 )
 
+_VARIABLE = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
+
 
 class Tensors:
     """Declares every tensor record that it is asked to name."""
@@ -37,6 +40,11 @@ class Tensors:
         """What each gradient is the gradient of, by the tensor that names it first."""
         self._gradient_of: dict[str, str] = {}
         self._wholes: dict[int, tuple[str, tuple[int, ...], str]] = {}
+        self._variables: dict[int, object] = {}
+        """What generated code calls each tensor, beside its id."""
+        self._parents: dict[int, object] = {}
+        self._full_ids: dict[str, str] = {}
+        """The id of the full tensor that each name of a parameter is that of."""
 
     def name(self, record: Any, role: Role = Role.ACTIVATION) -> str:
         """The name of a tensor record: `w<id>` for parameters and buffers, `g<id>` for gradients, else `t<id>`.
@@ -58,9 +66,24 @@ class Tensors:
         shape = own.get("_shape")
         if shape != declared.shape and integers(shape, f"the shape of `{name}`") != declared.shape:
             raise Malformed(f"`{name}` is declared with two shapes")
-        if is_attribute and self._region(own, name) != declared.region:
-            raise Malformed(f"`{name}` is declared with two index maps")
+        if own.get("name") != self._variables[key]:
+            raise Malformed(f"`{name}` has two names, under which generated code keeps two values")
+        if own.get("_grad") is not None and own.get("_requires_grad") is not True:
+            raise Malformed(f"`{name}` has a gradient and does not require one")
+        if is_attribute:
+            if self._region(own, name) != declared.region:
+                raise Malformed(f"`{name}` is declared with two index maps")
+            if own.get("_full_tensor") is not self._parents[key]:
+                self._same_attribute(own, declared)
+            if (own.get("_requires_grad") is True) != declared.requires_grad:
+                raise Malformed(f"`{name}` is declared as a parameter and as a buffer")
         return name
+
+    def _same_attribute(self, own: dict[str, Any], declared: Tensor) -> None:
+        """Raises `Malformed` where a record of a parameter belongs to another whole than the first record of its id."""
+        name = declared.name
+        if self._whole(own, True, name) != (declared.logical, declared.whole) or _part(own, name) != declared.part:
+            raise Malformed(f"`{name}` is a part of two full tensors")
 
     def names(self, value: object, what: str, role: Role = Role.ACTIVATION) -> list[str]:
         """The names of all tensors in a list, flattened; plain constants have no name and are left out."""
@@ -125,8 +148,14 @@ class Tensors:
             role = Role.GRADIENT
         elif is_attribute:
             role = Role.WEIGHT if needs else Role.BUFFER
+        variable = own.get("name")
+        if isinstance(variable, str) and not _VARIABLE.fullmatch(variable):
+            raise Malformed(f"`{name}` has the name {described(variable)}, which generated code would hold as it is")
+        if own.get("_grad") is not None and not needs:
+            raise Malformed(f"`{name}` has a gradient and does not require one")
         gradient = self._gradient_name(own)
         self._names[key] = name
+        self._variables[key], self._parents[key] = variable, own.get("_full_tensor")
         self._owners.setdefault(gradient, name)
         self.declared[name] = Tensor(
             name,
@@ -166,6 +195,8 @@ class Tensors:
                 str(number),
             )
         label, sizes, number_text = held
+        if named and label and self._full_ids.setdefault(label, number_text) != number_text:
+            raise Malformed(f"two full tensors are named `{label}`")
         return (label if named and label else number_text), sizes
 
     def _region(self, own: dict[str, Any], name: str) -> Box | None:

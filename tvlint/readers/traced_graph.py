@@ -27,7 +27,7 @@ from tvlint.readers.gencode_operators import IDENTITY, Gradual
 from tvlint.readers.gencode_shapes import Contradiction, Kind, as_view, bound_of, results
 from tvlint.readers.inert_pickle import Loaded, load, looks_like_pickle
 from tvlint.readers.nnscaler_adapters import Scope
-from tvlint.readers.nnscaler_operators import Operators
+from tvlint.readers.nnscaler_operators import Operators, without_gradient
 from tvlint.readers.nnscaler_records import Malformed, Sources, Work, described, fields, kind, records_in, required, sequence
 from tvlint.readers.nnscaler_tensors import Tensors
 from tvlint.readers.traced_objects import Traced, taken_apart
@@ -184,7 +184,7 @@ class _Graph:
                 if "signature" not in own:
                     raise Malformed(f"a node of the graph is {described(node)}")
                 forward.append(self.operators.forward(node, self.scope, lambda index=index: f"node {index}"))  # type: ignore[misc]
-                if _without_gradient(own.get("_op_context")) or self._loses_gradient(forward[-1]):
+                if without_gradient(own.get("_op_context")) or self._loses_gradient(forward[-1]):
                     self.untracked.add(forward[-1].label)
         if not inputs:
             given = fields(_root(loaded), "the graph").get("_inputs") or ()
@@ -284,9 +284,3 @@ class _Graph:
 def _is_loss(record: Any) -> bool:
     parent = getattr(record, "_full_tensor", None)
     return getattr(parent, "_is_loss", False) is True or getattr(record, "_is_loss", False) is True
-
-
-def _without_gradient(context: object) -> bool:
-    """Whether an operator was traced below `torch.no_grad()` or `torch.inference_mode()`."""
-    mode = context.get("grad_mode") if isinstance(context, dict) else None
-    return isinstance(mode, dict) and (mode.get("no_grad_mode") is True or mode.get("inference_mode") is True)

@@ -1,0 +1,108 @@
+"""Plan pickles whose records say one thing where tvlint reads them and another where nnScaler generates code from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from nnscaler_pickles import Global, Object, adapter, dumps, module, operator, prim, segment, small, tensor
+
+from tvlint.readers.document import ReadError
+from tvlint.readers.nnscaler_pickle import read
+
+
+def _problem(root: object) -> str:
+    try:
+        read("plan.pkl", dumps(root))
+    except ReadError as error:
+        return error.problem.message
+    return ""
+
+
+def _with_prim(name: str, **more: Any) -> Object:
+    """A plan in which one primitive of an adapter is as nnScaler writes it, but for what `more` says."""
+    x, y = tensor(1, (4, 8)), tensor(2, (4, 8))
+    given = [x] if name != "MovePrim" else []
+    told = prim(name, given, [y], ranks=[0, 1], dim=1, src=1, dst=0, shape=(4, 8), dtype="torch.float32")
+    told.state["kwargs"] |= more.pop("kwargs", {})
+    told.state |= more
+    return module({0: [adapter(8, [told], given, [y])], 1: []}, 2)
+
+
+PRIMS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "another collective": ("AllReducePrim", {"signature": "nnscaler.runtime.adapter.nn.allreduce_identity"}, "runs"),
+    "another function": ("ChunkPrim", {"signature": "model.chunk"}, "runs"),
+    "nothing": ("ChunkPrim", {"signature": None}, "runs"),
+    "what nobody waits for": ("AllReducePrim", {"kwargs": {"async_op": True}}, "`async_op`"),
+    "another shape": ("MovePrim", {"kwargs": {"shape": (8, 4)}}, "of the shape"),
+    "another type": ("MovePrim", {"kwargs": {"dtype": "torch.float16"}}, "float16"),
+    "another shape to all": ("BroadcastPrim", {"kwargs": {"shape": (8, 4)}}, "of the shape"),
+}
+
+
+@pytest.mark.parametrize("name", list(PRIMS))
+def test_a_primitive_does_what_the_call_does_that_is_generated_for_it(name: str) -> None:
+    kind, more, said = PRIMS[name]
+    assert _problem(_with_prim(kind)) == ""
+    assert said in _problem(_with_prim(kind, **more))
+
+
+def _changed(change: Callable[[Object], None]) -> Object:
+    """A plan with an operator that reads one parameter through two records, the second one changed."""
+    first, second = (
+        tensor(2, (6, 8), gradient=tensor(14, (6, 8), is_gradient=True), weight="layer.weight", full=102) for _ in "ab"
+    )
+    change(second)
+    nodes = [operator(20 + n, "torch.sum", [w], [tensor(30 + n, (1,))]) for n, w in enumerate((first, second))]
+    return module({0: [segment(9, nodes, [], [])]}, 1)
+
+
+RECORDS: dict[str, Callable[[Object], Any]] = {
+    "nothing": lambda record: None,
+    "the whole": lambda record: record.state["_full_tensor"].state.update(_id=103, name="other.weight"),
+    "the name of the whole": lambda record: record.state["_full_tensor"].state.update(name="other.weight"),
+    "another whole of this name": lambda record: (
+        record.state.update(_id=3) or record.state["_full_tensor"].state.update(_id=103)
+    ),
+    "the shape of the whole": lambda record: record.state["_full_tensor"].state.update(_shape=(12, 8)),
+    "the share": lambda record: record.state["_valmap"].state.update(_weight=(0, 2)),
+    "being trained": lambda record: record.state.update(_requires_grad=False),
+    "being a parameter": lambda record: record.state.update(_requires_grad=False, _grad=None),
+    "the name": lambda record: record.state.update(name="other"),
+    "a name that is code": lambda record: record.state.update(_id=3, name="x = 0; y"),
+}
+
+
+@pytest.mark.parametrize("name", list(RECORDS))
+def test_all_records_of_a_tensor_say_the_same(name: str) -> None:
+    assert bool(_problem(_changed(RECORDS[name]))) == (name != "nothing")
+
+
+def test_a_comment_is_no_code() -> None:
+    plan = small()
+    assert _problem(plan.root) == ""
+    plan.linear.state["_comment"] += "\n        self.weight_2.zero_()"
+    assert "several lines" in _problem(plan.root)
+
+
+@pytest.mark.parametrize("mode", ["no_grad_mode", "inference_mode"])
+def test_an_operator_that_autograd_does_not_record_has_no_gradient(mode: str) -> None:
+    plan = small()
+    context = {"grad_mode": {"grad_mode": True, "no_grad_mode": False, "inference_mode": False}}
+    plan.linear.state["_op_context"] = context
+    assert _problem(plan.root) == ""
+    context["grad_mode"][mode] = True
+    assert "no_grad" in _problem(plan.root)
+
+
+def test_a_segment_whose_result_requires_no_gradient_is_not_trained() -> None:
+    plan = small()
+    for tensor_ in plan.tensors.values():
+        if tensor_.state["_grad"] is not None and not tensor_.state["_is_attr"]:
+            tensor_.state["_requires_grad"] = False
+    assert "does not require one" in _problem(plan.root)
+
+
+def test_dtypes_are_told_by_name_or_by_string() -> None:
+    assert _problem(_with_prim("MovePrim", kwargs={"dtype": Global("torch.float32")})) == ""

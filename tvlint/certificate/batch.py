@@ -38,7 +38,7 @@ def check_batch(plan: Plan, micro_batches: int) -> None:
         _check_alike(plan, program, micro_batches)
         _check_mirrors(plan, program)
         _check_final(program, touches)
-        _check_returned(plan, program)
+    _check_returned(plan)
     _check_channels(plan)
 
 
@@ -198,14 +198,23 @@ def _touches(plan: Plan) -> dict[str, list[Touch]]:
     return found
 
 
-def _check_returned(plan: Plan, program: Program) -> None:
-    """What is returned of one micro-batch is returned of all."""
-    given: dict[tuple[str, int], set[bool]] = {}
-    for step in program.steps:
-        for position, name in enumerate(step.outputs or ()):
-            given.setdefault((step.segment, position), set()).add(name in plan.outputs)
-    if any(len(found) > 1 for found in given.values()):
-        raise Rejected("a value is returned of some micro-batches and not of others")
+def _check_returned(plan: Plan) -> None:
+    """What is returned of one micro-batch is returned of all, in the same order, and no rank means another one by its name."""
+    owner: dict[str, int] = {}
+    for program in plan.programs:
+        given: dict[tuple[str, int], set[bool]] = {}
+        orders: dict[int, dict[int, tuple[str, int]]] = {}
+        for step in program.steps:
+            for position, name in enumerate(step.outputs or ()):
+                given.setdefault((step.segment, position), set()).add(name in plan.outputs)
+                if name in plan.outputs:
+                    orders.setdefault(step.micro_batch, {})[plan.outputs.index(name)] = (step.segment, position)
+                    if owner.setdefault(name, step.micro_batch) != step.micro_batch:
+                        raise Rejected(f"`{name}` is returned of micro-batch {step.micro_batch} and elsewhere of another")
+        if any(len(found) > 1 for found in given.values()):
+            raise Rejected("a value is returned of some micro-batches and not of others")
+        if len({tuple(places for _, places in sorted(found.items())) for found in orders.values()}) > 1:
+            raise Rejected("values are returned of some micro-batches in another order than of others")
 
 
 def _check_channels(plan: Plan) -> None:

@@ -133,18 +133,26 @@ def _mixed(plan: Plan) -> Iterator[Trouble]:
 
 
 def _returned(plan: Plan) -> Iterator[Trouble]:
-    """What is returned of one micro-batch is returned of all."""
-    returned = set(plan.outputs)
+    """What is returned of one micro-batch is returned of all, in one order, and by one name on all ranks."""
+    returned = {name: place for place, name in enumerate(plan.outputs)}
+    owners: dict[str, int] = {}
     for program in plan.programs:
-        given: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
-        turns: Counter[tuple[str, int]] = Counter()
+        given: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        places: dict[int, list[tuple[int, str, int]]] = {}
         for step in program.steps:
-            turn = turns[step.segment, step.micro_batch]
-            turns[step.segment, step.micro_batch] += 1
             for position, name in enumerate(step.outputs or ()):
-                given.setdefault((step.segment, turn, position), []).append((name, step.micro_batch))
+                given.setdefault((step.segment, position), []).append((name, step.micro_batch))
+                if name not in returned:
+                    continue
+                places.setdefault(step.micro_batch, []).append((returned[name], step.segment, position))
+                if owners.setdefault(name, step.micro_batch) != step.micro_batch:
+                    text = f"`{name}` of micro-batch {step.micro_batch} on {{ranks}} is that of {owners[name]} elsewhere"
+                    yield from (Trouble("returned-of-others", False, text, rank) for rank in program.ranks)
         for names in given.values():
             missing = [(name, micro_batch) for name, micro_batch in names if name not in returned]
             if missing and len(missing) < len(names):
                 text = f"`{missing[0][0]}` of micro-batch {missing[0][1]} on {{ranks}} is not returned, and those of others are"
                 yield from (Trouble("missing-output", True, text, rank) for rank in program.ranks)
+        if len({tuple(own[1:] for own in sorted(found)) for found in places.values()}) > 1:
+            text = "values on {ranks} are returned of some micro-batches in another order than of others"
+            yield from (Trouble("returned-in-another-order", False, text, rank) for rank in program.ranks)

@@ -95,6 +95,10 @@ CHANGES: dict[str, tuple[Change, ...]] = {
     "a value from annotations": ((f"{SEGMENT}self, data_20)", f"{SEGMENT}self, data_20: torch.manual_seed(0))"),),
     "a reducer that does more": ((SYNC, f"{SYNC}        _ = torch.Tensor.zero_(self.up_weight_21)\n"),),
     "a reducer that does more before": ((SYNC, f"        _ = torch.Tensor.zero_(self.up_weight_21)\n{SYNC}"),),
+    "a weight that is cleared": ((LINEAR, f"{LINEAR}        _ = torch.Tensor.zero_(self.up_weight_21)\n"),),
+    "a result that is cleared": (
+        (LINEAR, f"{LINEAR}        with torch.no_grad():\n            _ = torch.Tensor.zero_(linear_22)\n"),
+    ),
     "a reducer that is a method": (("self.wreducer90", "self.segment10"),),
     "a reducer that is asynchronous": (("async_op=async_op", "async_op=1"),),
     "a reducer with an unknown setting": (("zero=False)", "zero=False, when='never')"),),

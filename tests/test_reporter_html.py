@@ -18,6 +18,9 @@ from tvlint.ir.outline import Cell, Lane, Outline
 from tvlint.ir.plan import Phase
 from tvlint.reporters import html
 from tvlint.reporters.html_plan import MAXIMAL_CELLS, mesh_drawing, schedule_drawing
+from tvlint.run.pair import Pair
+from tvlint.run.proofs import joined
+from tvlint.run.prove import prove_pair
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 VOID = {"meta"}
@@ -128,6 +131,56 @@ def test_a_long_schedule_is_cut_and_says_so() -> None:
     drawing = schedule_drawing(Outline("p", reports.MESH, 1, (Lane((0,), cells),)))
     assert drawing.count("<rect") == MAXIMAL_CELLS
     assert "The first 6,000 steps are drawn" in drawing
+
+
+REFERENCE = """
+weight w f32[4,4]
+input x f32[2,4]
+loss l
+program
+  y = linear(x, w)
+  z = mul(y, 2.0)
+  l = sum(z)
+  dz = backward l (grad(l))
+  dy = backward z (dz)
+  _, grad(w) = backward y (dy)
+"""
+
+PARALLEL = """
+mesh tp=2
+weight w f32[4,4]
+input x f32[2,4]
+loss l
+program ranks 0
+  y = linear(x, w)
+  z = mul(y, 2.0)
+  l = sum(z)
+  dz = backward l (grad(l))
+  dy = backward z (dz)
+  _, grad(w) = backward y (dy)
+program ranks 1
+  y = linear(x, w)
+  z = mul(y, 3.0)
+  l = sum(z)
+  dz = backward l (grad(l))
+  dy = backward z (dz)
+  _, grad(w) = backward y (dy)
+"""
+
+
+def test_what_a_proof_found_is_marked_in_the_schedule_on_the_ranks_concerned(tmp_path: Path) -> None:
+    for name, text in {"parallel.plan": PARALLEL, "reference.plan": REFERENCE}.items():
+        (tmp_path / name).write_text(text)
+    report = prove_pair(Pair(str(tmp_path / "parallel.plan"), str(tmp_path / "reference.plan")))
+    right, wrong = report.outlines[0].lanes
+    assert {cell.judged for cell in right.cells} == {""}
+    assert {(cell.phase, cell.judged) for cell in wrong.cells} == {(Phase.FORWARD, "refuted"), (Phase.BACKWARD, "")}
+    assert {cell.judged for lane in report.outlines[1].lanes for cell in lane.cells} == {""}
+    page = written(report, tmp_path)
+    assert page.count('class="forward refuted"') == 1
+    assert '<span class="key refuted"></span>refuted' in page
+    unmarked = replace(report, outlines=tuple(replace(own, lanes=()) for own in report.outlines))
+    assert joined(unmarked, report).outlines == report.outlines
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")

@@ -113,6 +113,8 @@ class Reason:
     related: tuple[Related, ...] = ()
     scenes: tuple[Scene, ...] = ()
     """The operators around the defect, drawn once for each kind of rank concerned."""
+    segments: tuple[str, ...] = ()
+    """The segments of the plan in which it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
 
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Compute
@@ -15,13 +18,15 @@ _COMPUTE = frozenset({Compute, Backward})
 class Cell:
     """One step of a lane: the phase, pipeline stage (-1: none) and micro-batch (-1: none) of the segment that is run.
 
-    `computes` is False for a segment that only moves data.
+    `computes` is False for a segment that only moves data; `judged` says what a proof found in it: `refuted`, `unknown`, or
+    nothing.
     """
 
     phase: Phase
     pipeline_stage: int
     micro_batch: int
     computes: bool = True
+    judged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +47,43 @@ class Outline:
     lanes: tuple[Lane, ...]
 
 
-def outline(plan: Plan) -> Outline:
+Judged: TypeAlias = Mapping[str, tuple[str, frozenset[int]]]
+"""What a proof found in segments, by their names, and on which ranks."""
+
+
+def outline(plan: Plan, judged: Judged = MappingProxyType({})) -> Outline:
     """The outline of `plan`; steps that name no segment of the plan are left out."""
-    kinds: dict[tuple[Phase, int, bool], _Cells] = {}
+    kinds: dict[_Kind, _Cells] = {}
     looks = {name: kinds.setdefault(kind := _kind(segment), _Cells(kind)) for name, segment in plan.segments.items()}
-    lanes = (
-        Lane(program.ranks, tuple(looks[step.segment][step.micro_batch] for step in program.steps if step.segment in looks))
-        for program in plan.programs
-    )
+    lanes = []
+    for program in plan.programs:
+        found = {name: word for name, (word, ranks) in judged.items() if not ranks.isdisjoint(program.ranks)}
+        marked = {
+            name: kinds.setdefault(kind := _kind(plan.segments[name], word), _Cells(kind))
+            for name, word in found.items()
+            if name in looks
+        }
+        own = {**looks, **marked} if marked else looks
+        cells = tuple(own[step.segment][step.micro_batch] for step in program.steps if step.segment in own)
+        lanes.append(Lane(program.ranks, cells))
     return Outline(plan.path, plan.mesh, plan.micro_batches, tuple(lanes))
+
+
+_Kind: TypeAlias = tuple[Phase, int, bool, str]
 
 
 class _Cells(dict[int, Cell]):
     """The cells of segments of one kind, by micro-batch, made as they are asked for."""
 
-    def __init__(self, kind: tuple[Phase, int, bool]) -> None:
+    def __init__(self, kind: _Kind) -> None:
         super().__init__()
-        self._phase, self._pipeline_stage, self._computes = kind
+        self._phase, self._pipeline_stage, self._computes, self._judged = kind
 
     def __missing__(self, micro_batch: int) -> Cell:
-        cell = self[micro_batch] = Cell(self._phase, self._pipeline_stage, micro_batch, self._computes)
+        cell = self[micro_batch] = Cell(self._phase, self._pipeline_stage, micro_batch, self._computes, self._judged)
         return cell
 
 
-def _kind(segment: Segment) -> tuple[Phase, int, bool]:
+def _kind(segment: Segment, judged: str = "") -> _Kind:
     computes = not _COMPUTE.isdisjoint(map(type, segment.operators))
-    return segment.phase, segment.pipeline_stage, computes
+    return segment.phase, segment.pipeline_stage, computes, judged

@@ -182,7 +182,8 @@ def _plan(outline: Outline, report: Report, context: Context) -> str:
     marks = '<p class="soft"><span class="key wrong"></span>concerned by a defect or an error</p>' if wrong else ""
     drawing = mesh_drawing(outline.mesh, wrong) if outline.mesh.size > 1 else ""
     timeline = schedule_drawing(outline)
-    keys = "".join(f'<span class="key {style}"></span>{style}' for style in ("forward", "backward", "other"))
+    judged = sorted({cell.judged for lane in outline.lanes for cell in lane.cells if cell.judged})
+    keys = "".join(f'<span class="key {style}"></span>{style}' for style in ("forward", "backward", "other", *judged))
     schedule = (
         f'<h4>Schedule</h4><p class="soft">{keys}; {counted(outline.micro_batches, "micro-batch")}; not to scale: a backward '
         f"is drawn twice as long as a forward, all else half as long</p>{timeline}"

@@ -115,11 +115,13 @@ def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: i
             label = str(cell.micro_batch) if cell.micro_batch >= 0 and cell.computes else ""
             does = cell.phase.value if cell.computes else f"{cell.phase.value}, moves data only"
             title = f"{does}, pipeline stage {cell.pipeline_stage}, micro-batch {cell.micro_batch}"
-            style = _STYLE.get(cell.phase, "") if cell.computes else ""
+            title += f": {cell.judged}" if cell.judged else ""
+            style = f"{_STYLE.get(cell.phase, '') if cell.computes else ''} {cell.judged}".strip()
             yield f'<rect class="{style}" x="{x}" y="{top}" width="{width}" height="20" rx="2">'
             yield f"<title>{title}</title></rect>"
             if label and len(label) * 7 <= width:
-                yield f'<text x="{x + width / 2:g}" y="{top + 14}" text-anchor="middle">{label}</text>'
+                on = ' class="on"' if cell.judged else ""
+                yield f'<text{on} x="{x + width / 2:g}" y="{top + 14}" text-anchor="middle">{label}</text>'
 
 
 def _merged(lanes: tuple[Lane, ...]) -> list[Lane]:

@@ -45,7 +45,7 @@ ol.trail { padding-left: 1.2rem; margin: .5rem 0; } .trail .first { color: var(-
 .scroll { overflow-x: auto; } svg { display: block; margin: .5rem 0; } svg text { fill: var(--ink); font-size: 11px; }
 svg .axis { fill: var(--soft); } svg rect { fill: var(--other); stroke: var(--card); } svg .wrong { fill: var(--bad); }
 svg text.on { fill: #fff; font-weight: 700; } svg .forward { fill: var(--forward); }
-svg .backward { fill: var(--backward); }
+svg .backward { fill: var(--backward); } svg .refuted { fill: var(--bad); } svg .unknown { fill: var(--doubt); }
 .scene table { border-collapse: collapse; margin: .75rem 0; font-size: .85rem; }
 .scene caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 .scene th, .scene td { border-top: 1px solid var(--line); padding: .4rem .9rem .4rem .7rem; text-align: left;
@@ -62,7 +62,8 @@ table.change { border-collapse: collapse; } .change th, .change td { text-align:
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin: 0 .35em 0 1em; }
 .key.forward { background: var(--forward); } .key.backward { background: var(--backward); }
 .key.other { background: var(--other); }
-.key.wrong { background: var(--bad); } .key:first-child { margin-left: 0; }
+.key.wrong, .key.refuted { background: var(--bad); } .key.unknown { background: var(--doubt); }
+.key:first-child { margin-left: 0; }
 @media (max-width: 40rem) { body { padding: 1rem .75rem; } article { padding: .75rem; }
   .scene table, .scene tbody, .scene tr, .scene th, .scene td { display: block; } .scene caption { display: block; }
   .scene th, .scene td { border: 0; padding: .2rem .5rem; white-space: normal; }

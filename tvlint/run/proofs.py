@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def joined(one: Report, two: Report) -> Report:
-    """Both reports in one; what was checked or drawn twice stands once."""
-    drawn = {outline.path for outline in one.outlines}
+    """Both reports in one; what was checked or drawn twice stands once, drawn with what the second found in it."""
+    outlines = {outline.path: outline for outline in (*one.outlines, *two.outlines)}
     return Report(
         findings=one.findings + two.findings,
         verdicts=one.verdicts + two.verdicts,
         not_evaluated=one.not_evaluated + two.not_evaluated,
         problems=tuple(dict.fromkeys(one.problems + two.problems)),
         checked=tuple(dict.fromkeys(one.checked + two.checked)),
-        outlines=one.outlines + tuple(outline for outline in two.outlines if outline.path not in drawn),
+        outlines=tuple(outlines.values()),
     )
 
 

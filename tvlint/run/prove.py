@@ -17,6 +17,7 @@ from tvlint.run.pair import Pair, Plans, Progress, read_pair
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
+    from tvlint.ir.outline import Judged
     from tvlint.proof.prove import Proof
     from tvlint.run.certificate import Files
 
@@ -59,7 +60,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
         objection = write_certificate(pair.certificate, plans, kept, files, pair.assume, assumptions)
         verdict = replace(verdict, facts=(*verdict.facts, (NO_CERTIFICATE, objection))) if objection else verdict
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
-    outlines = (outline(parallel), outline(reference))
+    outlines = (outline(parallel, _judged(verdict)), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)
     return Report(findings=plans.findings, verdicts=(verdict,), checked=checked, outlines=outlines)
 
@@ -76,6 +77,15 @@ def _files(pair: Pair) -> Files:
     from tvlint.run.certificate import files_of
 
     return files_of(pair.parallel, pair.reference)
+
+
+def _judged(verdict: Verdict) -> Judged:
+    """What the verdict says of segments; of several reasons in one, what the first says."""
+    return {
+        name: ("refuted" if reason.refutes else "unknown", frozenset(reason.ranks))
+        for reason in reversed(verdict.reasons)
+        for name in reason.segments
+    }
 
 
 def _both(one: Verdict, other: Verdict) -> Verdict:

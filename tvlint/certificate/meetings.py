@@ -60,7 +60,11 @@ def taken(under_way: dict[Flown, T], handle: str, micro_batch: int) -> T | None:
 def weights_of_gradients(plan: Plan) -> dict[str, str]:
     """The weight that each gradient of one is declared to be of."""
     pairs = (pair for own in plan.tensors.values() for pair in ((own.gradient, own.name), (own.name, own.gradient_of)))
-    return {name: of for name, of in pairs if name and of in plan.tensors and plan.tensors[of].role is Role.WEIGHT}
+    found: dict[str, str] = {}
+    for name, of in pairs:
+        if name and of in plan.tensors and plan.tensors[of].role is Role.WEIGHT and found.setdefault(name, of) != of:
+            raise Rejected(f"`{name}` is declared to be the gradient of `{found[name]}` and of `{of}`")
+    return found
 
 
 def touched(own: Operator) -> tuple[set[str], set[str]]:

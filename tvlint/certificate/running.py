@@ -146,6 +146,8 @@ def hold(run: Running, rank: Rank, name: str, value: Relation, replaces: bool, c
 def accumulated(run: Running, rank: Rank, name: str, value: Relation, before: Relation | None) -> Relation:
     tensor = run.plan.tensors.get(name)
     gradient = name in run.gradient_names if tensor is None else tensor.role is Role.GRADIENT
+    if before is not None and not gradient and name in run.weight_of:
+        raise Rejected(f"the gradient `{name}` of a weight is made again, and is declared to be none")
     if before is None or not gradient:
         return value
     return _said(run, rank, name, added(run.world.tables, (before, value)))

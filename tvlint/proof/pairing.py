@@ -92,12 +92,16 @@ def _well_formed(plan: Plan) -> bool:
 
 def _unclear(plan: Plan) -> str:
     """What the plan says that leaves open what it means; empty where nothing is."""
+    owners: dict[str, str] = {}
     for tensor in plan.tensors.values():
-        if not tensor.gradient_of or tensor.role is Role.GRADIENT:
-            continue
-        weight = plan.tensors.get(tensor.gradient_of)
-        if weight is not None and weight.role is Role.WEIGHT:
-            return f"declares `{tensor.name}` as the gradient of `{tensor.gradient_of}` and as {tensor.role.value}"
+        for name, of in ((tensor.gradient, tensor.name), (tensor.name, tensor.gradient_of)):
+            weight, gradient = plan.tensors.get(of), plan.tensors.get(name)
+            if not name or weight is None or weight.role is not Role.WEIGHT:
+                continue
+            if gradient is not None and gradient.role is not Role.GRADIENT:
+                return f"declares `{name}` as the gradient of `{of}` and as {gradient.role.value}"
+            if owners.setdefault(name, of) != of:
+                return f"declares `{name}` as the gradient of `{owners[name]}` and of `{of}`"
     given = {name for program in plan.programs for step in program.steps for name in step.outputs or ()}
     given.update(name for segment in plan.segments.values() for name in segment.outputs)
     for name in plan.outputs:

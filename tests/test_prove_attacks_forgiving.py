@@ -100,3 +100,36 @@ def test_what_is_loaded_for_one_micro_batch_is_not_the_input_of_all(name: str) -
     assert (prove(parallel, reference).outcome is Outcome.PROVED) is (name == "x")
     own = forged(parallel, reference)
     assert own is None or bool(objection(own, parallel, reference)) is (name != "x")
+
+
+COUNTED = """
+weight w f32[4,8]
+input x f32[8,8]
+input t i64[8]
+loss l
+program
+  h = linear(x, w)
+  c = sum(t)
+  k = mul(h, c)
+  l = sum(k)
+  dk = backward l (grad(l))
+  dh, _ = backward k (dk)
+  _, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "count", "proved"),
+    [
+        ("i64", "c = all-reduce(c0) over tp", True),
+        ("i64", "c1 = all-reduce(c0) over tp\n  c = all-reduce avg(c1) over tp", True),
+        ("i64", "c1 = all-reduce avg(c0) over tp\n  c = mul(c1, 2)", False),
+        ("f32", "c1 = all-reduce avg(c0) over tp\n  c = mul(c1, 2)", True),
+    ],
+)
+def test_an_average_of_whole_numbers_is_rounded(dtype: str, count: str, proved: bool) -> None:
+    reference = COUNTED.replace("i64", dtype)
+    parallel = reference.replace("t " + dtype + "[8]", "t " + dtype + "[8] tp:S(0)").replace(
+        "c = sum(t)", "c0 = sum(t)\n  " + count
+    )
+    assert (verdict_on("mesh tp=2" + parallel, reference).outcome is Outcome.PROVED) is proved

@@ -22,9 +22,10 @@ def communicate(run: Running, rank: Rank, own: Communicate) -> None:
         if own.kind is Collective.BARRIER and rank.number in members and not own.inputs and not own.outputs:
             return
         raise Rejected(f"rank {rank.number} takes part in a collective of others, or with several tensors")
-    if holds_whole_numbers(own.dtype) and any(
-        name in run.plan.tensors and run.plan.tensors[name].dtype != own.dtype for name in own.inputs
-    ):
+    types = [run.plan.tensors[name].dtype for name in own.inputs if name in run.plan.tensors]
+    if own.reduce == "avg" and any(map(holds_whole_numbers, types)):
+        raise Rejected("whole numbers are averaged, which rounds them")
+    if holds_whole_numbers(own.dtype) and any(dtype != own.dtype for dtype in types):
         raise Rejected(f"numbers are communicated as {own.dtype}")
     if run.world.micro_batches and any(name in run.weight_of for name in own.outputs):
         raise Rejected("the gradient of a weight is reduced in every micro-batch")

@@ -9,16 +9,16 @@ from typing import Any
 
 from tvlint.ir.operators import Collective, Communicate, Group, Receive, Send
 from tvlint.ir.plan import Role
-from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.proof.blame import blame, name_of, tell
 from tvlint.proof.exchange import chunk, exchange, over_replicas
 from tvlint.proof.groups import members_of, peer_of, spans_replicas
 from tvlint.proof.insensitive import order_may_not_matter, readers_of
 from tvlint.proof.lookup import assign, forward_term, gradient_value, is_absent, operand_value
-from tvlint.proof.machine import Machine, RankState, Slot
+from tvlint.proof.machine import Machine, RankState, Slot, leave_open
 from tvlint.proof.relation import Value
 from tvlint.proof.runnable import may_exchange
 from tvlint.proof.weakening import DECLARED_PIECE_ORDER
+from tvlint.proof.whole_numbers import rounds_an_average, sent_as_other_numbers
 from tvlint.proof.world import Mismatch
 
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
@@ -33,11 +33,8 @@ class Blocked(Exception):
 
 def communicate(machine: Machine, rank: RankState, operator: Communicate) -> None:
     members = members_of(machine.plan, operator.group, rank.number)
-    if holds_whole_numbers(operator.dtype) and operator.inputs:
-        tensor = machine.plan.tensors.get(operator.inputs[0])
-        if tensor is not None and tensor.dtype != operator.dtype:
-            text = f"communicates {tensor.dtype} as {operator.dtype}"
-            tell(machine, rank, operator, Mismatch("whole-numbers", text, refutes=False), fatal=True)
+    if rounded := sent_as_other_numbers(machine.plan, operator):
+        tell(machine, rank, operator, Mismatch("whole-numbers", rounded, refutes=False), fatal=True)
     if machine.world.many_micro_batches and any(name in machine.weight_of for name in operator.outputs):
         text = "reduces the gradient of a weight in every micro-batch"
         tell(machine, rank, operator, Mismatch("reduced-per-micro-batch", text, refutes=False), fatal=True)
@@ -76,7 +73,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
         elif not results:
             rank.trail.append("absent")
         elif name in operator.inputs:
-            _leave_open(machine, rank, name)
+            leave_open(machine, rank, name)
 
 
 def _check_absent(
@@ -89,22 +86,6 @@ def _check_absent(
     if sums and len(shapes) > 1 and any(given == "absent" for _, given in table.values()):
         text = f"sums values of the shapes {', '.join(map(str, sorted(shapes)))}, one of which nothing makes"
         tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=False), fatal=True)
-
-
-def _leave_open(machine: Machine, rank: RankState, name: str) -> None:
-    """What was complete in `name`, which a collective with another root was given in place, is no longer known.
-
-    A part of a sum stays one, whose use is told as what it is.
-    """
-    for held in (rank.local, rank.environment):
-        value = held.get(name)
-        if value is not None and not value.leaves:
-            held[name] = None
-            rank.undefined.add(name)
-    weight = machine.weight_of.get(name, "")
-    value = rank.gradients.get(weight)
-    if value is not None and not value.leaves:
-        rank.gradients[weight] = None
 
 
 def _several(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...], giving: bool) -> None:
@@ -197,6 +178,8 @@ def together(
         return None
     given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}
     try:
+        if rounds_an_average(machine.plan, first, given.values()):
+            raise Mismatch("whole-numbers", "averages whole numbers, which loses what is left over", refutes=False)
         of = gradient_tag(machine, machine.ranks[members[0]], first)
         claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
         results = exchange(machine.world, first, members, given, of, claimed)

@@ -147,3 +147,19 @@ class Machine:
     made: set[tuple[str, ...]] = field(default_factory=set)
     """The outputs of operators that the plan runs; filled where a gradient names another one."""
     mail: dict[Any, deque[Slot | str]] = field(default_factory=dict)
+
+
+def leave_open(machine: Machine, rank: RankState, name: str) -> None:
+    """What was complete in `name`, which a collective with another root was given in place, is no longer known.
+
+    A part of a sum stays one, whose use is told as what it is.
+    """
+    for held in (rank.local, rank.environment):
+        value = held.get(name)
+        if value is not None and not value.leaves:
+            held[name] = None
+            rank.undefined.add(name)
+    weight = machine.weight_of.get(name, "")
+    value = rank.gradients.get(weight)
+    if value is not None and not value.leaves:
+        rank.gradients[weight] = None

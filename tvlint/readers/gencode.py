@@ -25,7 +25,7 @@ from tvlint.readers.gencode_records import RankFile
 from tvlint.readers.gencode_reductions import same_order
 from tvlint.readers.gencode_shapes import Kind
 from tvlint.readers.gencode_shift import as_first_replica
-from tvlint.readers.gencode_slices import same_slices
+from tvlint.readers.gencode_slices import same_slices, told_by_number
 from tvlint.readers.gencode_syntax import parse, read_bytes
 
 if TYPE_CHECKING:
@@ -128,13 +128,14 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
         low = members[0] * size
         read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank, operators) for rank in range(low, low + size))
     _all_prepared(file for replica in read.values() for file in replica)
+    graph = _traced(path)
     same_slices(read.values())
+    told_by_number(read.values(), graph.numbers if graph is not None else {})
     same_order(read.values())
     for replica in read.values():
         take_apart(replica)
     main = classes[0][0]
     scalar = _scalar(raw[0])
-    graph = _traced(path)
     inputs = _inputs(graph.given if graph is not None else None, Replica(read[main], count, size, main * size), scalar)
     plan, built = build(path, Replica(read[main], count, size, main * size), inputs, scalar)
     plan = as_first_replica(plan, main * size, f"replica {main}" if len(classes) > 1 else "")

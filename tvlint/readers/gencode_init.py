@@ -112,6 +112,8 @@ class _Init:
             made = self.nodes.argument(made, 0, "data")
         if not isinstance(name, str) or not isinstance(made, ast.Call) or dotted(made.func) != "torch.empty":
             raise self.nodes.fail(node, "a parameter is not registered as `torch.empty(shape, dtype=...)`")
+        if len(made.args) > 1 or any(word.arg not in ("size", "dtype") for word in made.keywords):
+            raise self.nodes.fail(node, f"`{name}` is made of more than a shape and a dtype")
         shape = self.nodes.integers(self.nodes.argument(made, 0, "size"), f"the shape of `{name}`")
         dtype = self.nodes.constant(self.nodes.argument(made, 1, "dtype"), f"the dtype of `{name}`")
         if name in self.found.parameters:
@@ -129,6 +131,7 @@ class _Init:
             raise self.nodes.fail(node, f"`add_full_map` names `{name}`, which is not registered")
         if len(call.args) != 7 or call.keywords:
             raise self.nodes.fail(node, "`add_full_map` does not have its seven arguments")
+        number = self.nodes.integer(call.args[1], f"the id of the whole of `{name}`")
         is_weight = self.nodes.constant(call.args[2], "the kind of a parameter")
         full_name = self.nodes.constant(call.args[3], "the full name of a parameter")
         whole = self.nodes.integers(call.args[4], f"the whole shape of `{name}`")
@@ -148,6 +151,7 @@ class _Init:
             whole=whole,
             region=region,
             parts=parts,
+            number=number,
             map_source=self.nodes.source.at(node),
         )
 
@@ -183,6 +187,9 @@ class _Init:
         if not isinstance(given.get("async_op", False), bool):
             raise self.nodes.fail(node, f"`async_op` of `{name}` is {given['async_op']!r}, neither True nor False")
         groups = given.get("zero_ngroups", 1)
+        if groups != 1 and (not given.get("zero") or given.get("zero_use_reduce_scatter")):
+            said = f"`{name}` has {groups} groups (`zero_ngroups`), which it may have only with `zero` and all-reduce"
+            raise self.nodes.fail(node, said)
         if given.get("zero") and (not isinstance(groups, int) or groups < 1 or len(ranks) % groups):
             raise self.nodes.fail(node, f"`{name}` of {len(ranks)} ranks cannot be cut into {groups} groups (`zero_ngroups`)")
         self.found.reducers[name] = Reducer(

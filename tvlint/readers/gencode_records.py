@@ -26,6 +26,8 @@ class Parameter:
     whole: tuple[int, ...] = ()
     region: tuple[tuple[int, int], ...] = ()
     parts: int = 1
+    number: int = -1
+    """The id of the whole, by which its values are found in the files that fill parameters."""
     map_source: Location | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import pairwise, product
 
@@ -39,6 +40,27 @@ def same_slices(replicas: Iterable[tuple[RankFile, ...]]) -> None:
                     odd.source if odd.shape not in others else odd.map_source or odd.source,
                     "ranks that share a name share the tensor: generate the code again",
                 )
+
+
+def told_by_number(replicas: Iterable[tuple[RankFile, ...]], traced: Mapping[str, str]) -> None:
+    """Name parameters that are filled with the values of others `<name>, filled as <other>`, in place.
+
+    Files that fill parameters have values by the id of the whole. Each full name has one id, and each id one name: those of
+    the traced graph, `traced`, else what most files say.
+    """
+    replicas = list(replicas)
+    files = [file for members in replicas for file in members]
+    said = Counter((one.full_name, one.number) for file in files for one in file.parameters.values() if one.number >= 0)
+    numbers = {name: int(number) for name, number in traced.items()}
+    names = {number: name for name, number in numbers.items()}
+    for (name, number), _ in said.most_common():
+        names.setdefault(number, name)
+        numbers.setdefault(name, number)
+    for file in files:
+        for key, one in file.parameters.items():
+            if one.number >= 0 and (numbers[one.full_name], names[one.number]) != (one.number, one.full_name):
+                other = names[one.number] if names[one.number] != one.full_name else f"{one.full_name} {one.number}"
+                file.parameters[key] = replace(one, full_name=f"{one.full_name}, filled as {other}")
 
 
 def _slice(parameter: Parameter) -> tuple[object, ...]:

@@ -141,6 +141,8 @@ class _Train:
                 raise self.nodes.fail(node, f"`{method or callee}` is run and is no method of the class")
             if forward and self.nodes.constant(call.args[0], "the name of a segment") != method:
                 raise self.nodes.fail(node, f"`fexecute` names `{self.nodes.constant(call.args[0], '')}` and runs `{method}`")
+            if any(word.arg != "requires_grad" for word in call.keywords):
+                raise self.nodes.fail(node, f"`{callee}` is given more than it takes")
             tracked = all(_is_true(word.value) for word in call.keywords if word.arg == "requires_grad")
             inputs = self.nodes.starred(rest[1:], node)
             expected = len(self.found.methods[method].arguments)

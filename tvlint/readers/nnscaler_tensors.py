@@ -43,7 +43,7 @@ class Tensors:
         self._variables: dict[int, object] = {}
         """What generated code calls each tensor, beside its id."""
         self._parents: dict[int, object] = {}
-        self._full_ids: dict[str, str] = {}
+        self.full_ids: dict[str, str] = {}
         """The id of the full tensor that each name of a parameter is that of."""
 
     def name(self, record: Any, role: Role = Role.ACTIVATION) -> str:
@@ -195,7 +195,7 @@ class Tensors:
                 str(number),
             )
         label, sizes, number_text = held
-        if named and label and self._full_ids.setdefault(label, number_text) != number_text:
+        if named and label and self.full_ids.setdefault(label, number_text) != number_text:
             raise Malformed(f"two full tensors are named `{label}`")
         return (label if named and label else number_text), sizes
 

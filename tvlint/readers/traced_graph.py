@@ -79,7 +79,7 @@ def traced(path: str, data: bytes) -> Traced:
         kinds = {field: (declared[name].shape, declared[name].dtype) for field, name in inputs.items() if name in declared}
         parameters = (one for one in declared.values() if one.role in (Role.WEIGHT, Role.BUFFER) and one.dtype != "object")
         shapes = {one.logical: one.whole or one.shape for one in parameters}
-        return Traced(kinds, shapes, tuple(unsafe_calls(loaded, path)))
+        return Traced(kinds, shapes, dict(graph.tensors.full_ids), tuple(unsafe_calls(loaded, path)))
 
 
 def _loaded(path: str, data: bytes) -> tuple[Loaded, Work]:

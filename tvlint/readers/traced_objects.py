@@ -18,11 +18,13 @@ from tvlint.readers.nnscaler_tensors import Tensors
 class Traced:
     """What a graph was traced with: shape and dtype of what the loader gave, by position and keys, and of each parameter.
 
-    Parameters are those that operators use, by full name, with the whole shape. `unsafe` is what loading the file would run.
+    Parameters are those that operators use, by full name, with the whole shape; `numbers` are their ids. `unsafe` is what
+    loading the file would run.
     """
 
     given: Mapping[Field, Kind]
     parameters: Mapping[str, tuple[int, ...]]
+    numbers: Mapping[str, str]
     unsafe: tuple[Finding, ...]
 
 

@@ -133,3 +133,30 @@ def test_an_average_of_whole_numbers_is_rounded(dtype: str, count: str, proved: 
         "c = sum(t)", "c0 = sum(t)\n  " + count
     )
     assert (verdict_on("mesh tp=2" + parallel, reference).outcome is Outcome.PROVED) is proved
+
+
+MULTIPLIED = """
+weight w f32[1,4,4]
+input x f32[8,4,4]
+loss l
+program
+  y = matmul(x, w)
+  l = sum(y)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+"""
+
+
+@pytest.mark.parametrize(
+    ("op", "batch", "proved"),
+    [
+        ("torch.matmul", 1, True),
+        ("torch.bmm", 1, False),
+        ("torch.mm", 1, False),
+        ("torch.bmm", 8, True),
+        ("torch.mm", 8, False),
+    ],
+)
+def test_a_product_of_matrices_is_none_of_other_tensors(op: str, batch: int, proved: bool) -> None:
+    reference = MULTIPLIED.replace("[1,4,4]", f"[{batch},4,4]")
+    assert (verdict_on(reference.replace("matmul", op), reference).outcome is Outcome.PROVED) is proved

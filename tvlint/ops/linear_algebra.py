@@ -41,11 +41,17 @@ def _product(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arr
     return (result + operands[2] if len(operands) == 3 else result,)
 
 
+_DIMENSIONS = {"mm": 2, "addmm": 2, "bmm": 3, "baddbmm": 3}
+"""The products that take tensors of so many dimensions only, and broadcast none of them."""
+
+
 def _matmul(call: Call) -> Bound:
     call.reject_unknown()
     call.expect(2)
     left, right = call.shape(0), call.shape(1)
-    if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
+    dims = _DIMENSIONS.get(call.op.rsplit(".", 1)[-1])
+    plain = dims is None or (len(left) == len(right) == dims and left[:-2] == right[:-2])
+    if len(left) < 2 or len(right) < 2 or left[-1] != right[-2] or not plain:
         raise UnsupportedError(f"`matmul` of shapes {left} and {right}")
     rank = max(len(left), len(right)) - 2
     batch = stars(rank)

@@ -138,3 +138,40 @@ program
 def test_a_gradient_that_is_replaced_and_not_given_is_not_read_as_it_was(call: str) -> None:
     not_proved(BETWEEN.replace("CALL", call), TWO_LAYERS)
     proved(BETWEEN.replace("CALL", call.replace("dg =", "c =")), TWO_LAYERS)
+
+
+HANDED_ON = """
+weight w f32[8,8]
+weight v f32[8,8]
+input x f32[8,8]
+loss l f32[]
+segment first forward () -> (g)
+  y = linear(x, w)
+  g = gelu(y)
+segment second forward (h) -> (q)
+  z = linear(h, v)
+  q = gelu(z)
+segment last forward (INNER) -> (l)
+  l = sum(INNER)
+segment back backward (l) -> ()
+  dq = backward l (grad(l))
+  dz = backward q (dq)
+  dg, grad(v) = backward z (dz)
+  dy = backward g (dg)
+  _, grad(w) = backward y (dy)
+program
+  run first () -> (a)
+  run second (a) -> (OUTER)
+  run last (OUTER) -> (l)
+  run back
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "right"), [("k", "b", True), ("q", "b", True), ("x", "b", False), ("x", "x", False), ("k", "x", False)]
+)
+def test_what_is_made_is_no_input(inner: str, outer: str, right: bool) -> None:
+    """The gradient of the first layer needs the input by the name that something else has by then."""
+    text = HANDED_ON.replace("INNER", inner).replace("OUTER", outer)
+    assert (verdict_on(text, TWO_LAYERS).outcome is Outcome.PROVED) == right
+    assert right or inner != "x" or compare(*plans(TWO_LAYERS, text)).outcome == "different"

@@ -15,6 +15,9 @@ from tvlint.proof.trouble import Trouble
 
 _COMMUNICATION = frozenset({Communicate, Receive})
 
+_GIVEN = (Role.WEIGHT, Role.BUFFER, Role.INPUT)
+"""What lies where it is declared to lie."""
+
 _Users: TypeAlias = "dict[tuple[int, str], list[tuple[int, str, str, bool]]]"
 
 
@@ -50,14 +53,13 @@ class Renames:
 
     def _found(self, segment: Segment) -> _Names:
         tensors = self._plan.tensors
-        given = (Role.WEIGHT, Role.BUFFER, Role.INPUT)
         communicated = {name for _, own in of_kinds(segment.operators, _COMMUNICATION) for name in writes(own)}
         place = {name: at for at, name in enumerate(segment.outputs)}
         both = not place.keys().isdisjoint(segment.inputs)
         others = (own for own in segment.operators if type(own) not in _COMMUNICATION) if both else ()
         computed = {name for own in others for name in writes(own)}
         return _Names(
-            tuple(i for i, name in enumerate(segment.inputs) if name in tensors and tensors[name].role in given),
+            tuple(i for i, name in enumerate(segment.inputs) if name in tensors and tensors[name].role in _GIVEN),
             tuple(i for i, name in enumerate(segment.outputs) if name in self._owner),
             tuple((i, place[name]) for i, name in enumerate(segment.inputs) if name in place and name not in computed),
             tuple(i for i, name in enumerate(segment.inputs) if name in communicated and name not in self._owner),
@@ -102,8 +104,12 @@ class Renames:
         if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
             return ""
         for i in names.given:
-            if inputs[i] != segment.inputs[i] and inputs[i] not in self._plan.tensors and not self._made(program, inputs[i]):
-                return f"`{inputs[i]}`, which nothing on {{ranks}} makes, stands for `{segment.inputs[i]}`"
+            inner, outer = segment.inputs[i], inputs[i]
+            if inner != outer and outer not in self._plan.tensors and not self._made_like(program, outer, inner):
+                return f"`{outer}`, which nothing on {{ranks}} makes like it, stands for `{inner}`"
+        for inner, outer in zip(segment.outputs, outputs, strict=True):
+            if inner not in self._plan.tensors and self._role(outer) in _GIVEN:
+                return f"`{inner}` on {{ranks}}, which is not declared, is given the name of `{outer}`, which is there before"
         for i, j in names.passed:
             if inputs[i] != outputs[j]:
                 return f"`{segment.name}` on {{ranks}} gives `{inputs[i]}` another name, `{outputs[j]}`"
@@ -116,8 +122,12 @@ class Renames:
                     return f"`{outer}` on {{ranks}}, the gradient of a weight, stands for `{inner}`, which is none"
         return ""
 
-    def _made(self, program: Program, name: str) -> bool:
-        return any(name in _outside(self._plan.segments[step.segment], step)[1] for step in program.steps)
+    def _made_like(self, program: Program, name: str, inner: str) -> bool:
+        """Whether runs give the name to what is declared to be of the role of `inner`, and to nothing else."""
+        runs = ((self._plan.segments[step.segment].outputs, step) for step in program.steps)
+        outputs = ((own, _outside(self._plan.segments[step.segment], step)[1]) for own, step in runs)
+        roles = {self._role(each) for own, names in outputs for each, outer in zip(own, names, strict=False) if outer == name}
+        return roles == {self._role(inner)}
 
     def _replaced(self, program: Program, number: int, users: _Users) -> str:
         """A name under which communication puts something else in what other runs know by another name, or read later."""

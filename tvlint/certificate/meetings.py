@@ -42,9 +42,13 @@ def meeting_of(plan: Plan, own: Operator, rank: int) -> Meeting | None:
         if peer is None:
             return None
         ends = (rank, peer) if isinstance(own, Send) else (peer, rank)
+        if not set(ends).issubset(_declared(plan, own.communicator, rank, ends)):
+            raise Rejected(f"a message goes by `{own.communicator}` between ranks that it does not have")
         return Meeting((ends, own.communicator), isinstance(own, Send), ends)
     if isinstance(own, ReduceGradients) or (isinstance(own, Communicate) and own.kind is not Collective.CHUNK):
         members = members_of(plan, own.group, rank)
+        if members != _declared(plan, own.group.name, rank, members):
+            raise Rejected(f"ranks communicate by `{own.group.name}` that it does not have")
         return Meeting((members, own.group.name, spans_replicas(plan, own.group)), rank, members)
     return None
 
@@ -95,6 +99,12 @@ def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
     if any(axis not in {own.name for own in plan.mesh.axes} for axis in group.axes):
         raise Rejected(f"a group lies along an axis that the mesh does not have: {', '.join(group.axes)}")
     return plan.mesh.along(rank, tuple(axis for axis in group.axes if not _folded(plan, axis)))
+
+
+def _declared(plan: Plan, name: str, rank: int, members: tuple[int, ...]) -> tuple[int, ...]:
+    """The ranks of a communicator that is declared under a name, and `members` where none is."""
+    group = next((own for own in plan.communicators if name and own.name == name), None)
+    return members if group is None else members_of(plan, group, rank)
 
 
 def spans_replicas(plan: Plan, group: Group) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvlint.ir.operators import Group, Peer
+from tvlint.ir.operators import Communicate, Group, Operator, Peer, Receive, ReduceGradients, Send
 from tvlint.ir.plan import Plan
 
 
@@ -45,3 +45,30 @@ def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:
     if not 0 <= at < size:
         return None
     return plan.mesh.rank({**coordinates, peer.axis: at})
+
+
+def not_of_communicator(plan: Plan) -> str:
+    """A communicator that the plan declares and by which it communicates with other ranks than it has; empty where none is."""
+    known = {own.name: own for own in plan.communicators if own.name}
+    for program in plan.programs if known else ():
+        for segment in {step.segment for step in program.steps}:
+            for own in plan.segments[segment].operators:
+                name, whom = _by_name(own)
+                if name in known and not all(_has(plan, known[name], whom, rank) for rank in program.ranks):
+                    return name
+    return ""
+
+
+def _by_name(operator: Operator) -> tuple[str, Group | Peer]:
+    """The communicator that an operator names, and with whom it communicates by it."""
+    if isinstance(operator, Communicate | ReduceGradients):
+        return operator.group.name, operator.group
+    return (operator.communicator, operator.peer) if isinstance(operator, Send | Receive) else ("", Group())
+
+
+def _has(plan: Plan, communicator: Group, whom: Group | Peer, rank: int) -> bool:
+    members = members_of(plan, communicator, rank)
+    if isinstance(whom, Peer):
+        peer = peer_of(plan, whom, rank)
+        return peer is None or {rank, peer}.issubset(members)
+    return members == members_of(plan, whom, rank) and spans_replicas(plan, communicator) == spans_replicas(plan, whom)

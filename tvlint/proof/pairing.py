@@ -13,7 +13,7 @@ from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Upd
 from tvlint.ir.placement import Invariant, Replicate
 from tvlint.ir.plan import Plan, Role
 from tvlint.proof.gradients import reduced, weights_of
-from tvlint.proof.groups import resolved
+from tvlint.proof.groups import not_of_communicator, resolved
 from tvlint.proof.machine import Derived, Slot
 from tvlint.proof.placed import Inputs, told_in_two_ways, whole_shape
 from tvlint.proof.relation import Value
@@ -112,6 +112,9 @@ def _unclear(plan: Plan) -> str:
     for name in _axes_named(plan):
         if name not in axes:
             return f"communicates along `{name}`, which is neither an axis of its mesh nor one of its communicators"
+    name = not_of_communicator(plan)
+    if name:
+        return f"communicates by `{name}` with other ranks than that communicator has"
     for segment in plan.segments.values():
         for _, own in of_kinds(segment.operators, _TRAINING):
             for name in own.weights if isinstance(own, ReduceGradients | Update) else ():

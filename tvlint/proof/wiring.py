@@ -137,11 +137,14 @@ def _returned(plan: Plan) -> Iterator[Trouble]:
     returned = {name: place for place, name in enumerate(plan.outputs)}
     owners: dict[str, int] = {}
     for program in plan.programs:
-        given: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        given: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
+        turns: Counter[tuple[str, int]] = Counter()
         places: dict[int, list[tuple[int, str, int]]] = {}
         for step in program.steps:
+            turn = turns[step.segment, step.micro_batch]
+            turns[step.segment, step.micro_batch] += 1
             for position, name in enumerate(step.outputs or ()):
-                given.setdefault((step.segment, position), []).append((name, step.micro_batch))
+                given.setdefault((step.segment, turn, position), []).append((name, step.micro_batch))
                 if name not in returned:
                     continue
                 places.setdefault(step.micro_batch, []).append((returned[name], step.segment, position))

@@ -96,6 +96,14 @@ def test_an_operator_that_autograd_does_not_record_has_no_gradient(mode: str) ->
     assert "no_grad" in _problem(plan.root)
 
 
+def test_a_segment_without_autograd_is_not_trained() -> None:
+    plan = small()
+    plan.forward.state["_mirror"] = segment(31, [plan.linear_backward], [], [])
+    assert _problem(plan.root) == ""
+    plan.tensors["loss"].state |= {"_grad": None, "_requires_grad": False}
+    assert "requires a gradient" in _problem(plan.root)
+
+
 def test_a_segment_whose_result_requires_no_gradient_is_not_trained() -> None:
     plan = small()
     for tensor_ in plan.tensors.values():
@@ -106,3 +114,52 @@ def test_a_segment_whose_result_requires_no_gradient_is_not_trained() -> None:
 
 def test_dtypes_are_told_by_name_or_by_string() -> None:
     assert _problem(_with_prim("MovePrim", kwargs={"dtype": Global("torch.float32")})) == ""
+
+
+def _rules(signature: str) -> Object:
+    return Object("nnscaler.codegen.frontend_mapping.Sign2EmitRule", {"_sign2rule": {signature: None}})
+
+
+GENERATOR: dict[str, dict[str, Any]] = {
+    "constructors": {"model_init_statements": ["import os"]},
+    "methods": {"model_methods_bodies": [["pass"]]},
+    "first lines": {"init_code": ["import torch", "torch.nn.functional.linear = torch.nn.functional.silu"]},
+    "first lines in one": {"init_code": ["import torch\ntorch.nn.functional.linear = torch.nn.functional.silu"]},
+    "another name": {"init_code": ["import elsewhere as torch"]},
+    "replicas": {"enable_dp": False},
+    "operators": {"_emit_rules": _rules("torch.nn.functional.linear")},
+}
+
+
+@pytest.mark.parametrize("name", list(GENERATOR))
+def test_the_code_generator_holds_no_code_of_its_own(name: str) -> None:
+    usual = {
+        "model_init_statements": [],
+        "model_methods_bodies": [],
+        "init_code": ["\n\n# Model", "from typing import *", "import torch", "import torch.utils.checkpoint as ckpt", ""],
+        "enable_dp": True,
+        "_emit_rules": _rules("torch.slice"),
+    }
+    assert _problem(small(**usual).root) == ""
+    assert _problem(small(**{**usual, **GENERATOR[name]}).root)
+
+
+def test_a_segment_runs_backward_the_segment_that_it_mirrors() -> None:
+    plan = small()
+    back = segment(31, [plan.linear_backward], [], [])
+    back.state["_mirror"] = plan.forward
+    assert _problem(module({0: [plan.forward, back]}, 1)) == ""
+    back.state["_mirror"] = segment(32, [], [], [])
+    assert "mirrors" in _problem(module({0: [plan.forward, back]}, 1))
+
+
+@pytest.mark.parametrize("changed", [{"_differentiable": False}, {"custom": True}])
+def test_an_adapter_inside_of_a_segment_keeps_gradients(changed: dict[str, Any]) -> None:
+    x, y = tensor(1, (4, 8)), tensor(2, (4, 8), gradient=tensor(3, (4, 8), is_gradient=True))
+    kind = "AllReduceIdentityPrim" if "custom" in changed else "AllReducePrim"
+    own = adapter(8, [prim(kind, [x], [y], ranks=[0, 1])], [x], [y])
+    own.state |= {"_differentiable": True, "custom": False}
+    root = module({0: [segment(9, [own], [x], [y])], 1: []}, 2)
+    assert _problem(root) == ""
+    own.state |= changed
+    assert _problem(root)

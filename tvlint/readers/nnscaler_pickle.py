@@ -30,6 +30,7 @@ collectives (not broadcasts) and reducers they share; otherwise `dp` and `device
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +54,7 @@ from tvlint.readers.nnscaler_records import (
     mapping,
     required,
     sequence,
+    text,
 )
 from tvlint.readers.nnscaler_schedule import schedule
 from tvlint.readers.unsafe_pickle import unsafe_calls
@@ -60,6 +62,14 @@ from tvlint.readers.unsafe_pickle import unsafe_calls
 FORMAT = "nnscaler-pickle"
 
 _LEAST_WORK = 1_000_000
+_FIRST_LINE = re.compile(
+    r"|#.*|from (?:typing|pathlib) import [\w*, ]+|from numpy import inf|import torch\.utils\.checkpoint as ckpt|import [\w.]+"
+    r"|runtime_version = '[\w.+-]*'",
+    re.ASCII,
+)
+"""What nnScaler begins generated code with."""
+_RULES = frozenset({"torch.slice", "setattr", "self_getattr", "nnscaler.runtime.function.ifexpr"})
+"""The signatures for which nnScaler writes something else than a call."""
 
 
 def is_nnscaler_plan(data: bytes) -> bool:
@@ -94,6 +104,7 @@ def _plan(path: str, loaded: Loaded, work: Work) -> Plan:
             raise Malformed(f"{ranks} ranks are no whole number of replicas of {len(devices)} plan devices")
         if ranks > 1 << 24:
             raise Malformed(f"{ranks} ranks are more than can be handled")
+        _nothing_generated(root, ranks > len(devices))
         execution = fields(required(root, "execplan", "the plan"), "the execution plan")
         sequences = _sequences(execution, devices)
         groups = _communicators(root.get("comm_groups") or (), work)
@@ -118,6 +129,24 @@ def _plan(path: str, loaded: Loaded, work: Work) -> Plan:
         outputs,
         communicators=groups,
     )
+
+
+def _nothing_generated(root: dict[str, Any], replicated: bool) -> None:
+    """Raises `Malformed` where the code generator holds code already, or leaves replicas apart."""
+    for name in ("model_init_statements", "model_methods_bodies"):
+        if sequence(root.get(name) or (), f"`{name}`"):
+            raise Malformed(f"the code generator holds code in `{name}`, before it has generated any")
+    lines = "\n".join(text(line, "a line of code") for line in sequence(root.get("init_code") or (), "`init_code`")).split("\n")
+    odd = next((line for line in lines if not _FIRST_LINE.fullmatch(line)), None)
+    if odd is not None:
+        raise Malformed(f"generated code would begin with {described(odd)}")
+    rules = root.get("_emit_rules")
+    known = mapping(fields(rules, "the rules").get("_sign2rule") or {}, "the rules") if rules is not None else {}
+    added = next((signature for signature in known if signature not in _RULES), None)
+    if added is not None:
+        raise Malformed(f"the code generator writes {described(added)} in a way of its own")
+    if replicated and root.get("enable_dp", True) is not True:
+        raise Malformed("there are several replicas, and `enable_dp` is off: each would run as the first")
 
 
 def _communicators(value: object, work: Work) -> tuple[Group, ...]:

@@ -105,6 +105,8 @@ class _Device:
         if use is cell:
             return Step(name, micro_batch)
         record = fields(use, "a step")
+        if kind(cell) in _CONTAINERS and segment.phase is Phase.FORWARD and own.get("_mirror") is not None:
+            _is_recorded(record)
         role = Role.INPUT if segment.phase is Phase.DATA else Role.ACTIVATION
         inputs = () if segment.phase is Phase.DATA else self._names(record, "_inputs", role)
         outputs = self._names(record, "_outputs", role)
@@ -176,6 +178,10 @@ class _Device:
             backward = backward or kind(node) == "IRBpOperation"
             checkpointed = checkpointed or node.__dict__.get("_recompute") is not None
         phase = Phase.BACKWARD if backward else Phase.FORWARD
+        if backward:
+            _runs_back_what_it_mirrors(own)
+        elif own.get("_mirror") is not None:
+            _is_recorded(own)
         if not backward:
             self.built.forward_cells[self.device].append(own["_id"])
         return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own), checkpointed)
@@ -185,7 +191,7 @@ class _Device:
         if which == "IRBpOperation":
             return [self.operators.backward(node, scope, pointer)]
         if which == "IRAdapter":
-            return lower_adapter(node, self.device, scope, Location(self.built.path, pointer=pointer()))
+            return lower_adapter(node, self.device, scope, Location(self.built.path, pointer=pointer()), True)
         if "signature" in fields(node, "an operator") and which not in (*_CONTAINERS, "IRDataOperation", "IRWeightReducer"):
             return [self.operators.forward(node, scope, pointer)]
         raise Malformed(f"an operator is {described(node)}")
@@ -236,3 +242,22 @@ def _word(cell: object) -> str:
         "IRWeightReducer": "reducer",
     }
     return words.get(kind(cell), "operator")
+
+
+def _is_recorded(own: dict[str, Any]) -> None:
+    """Raises `Malformed` where no result of a segment needs a gradient: generated code runs it without autograd then."""
+    outputs = sequence(own.get("_outputs"), "the outputs of a segment")
+    given = [one.__dict__ for one in outputs if kind(one) == "IRSubTensor"]
+    if given and not any(one.get("_requires_grad") is True for one in given):
+        raise Malformed("no result of a segment that runs backward requires a gradient")
+
+
+def _runs_back_what_it_mirrors(own: dict[str, Any]) -> None:
+    """Raises `Malformed` where autograd runs another segment backward than the one whose gradients are told."""
+    mirror = own.get("_mirror")
+    if not kind(mirror):
+        return
+    forward = {id(node) for node in sequence(mirror.__dict__.get("_nodes"), "the operators of a segment")}
+    for node in sequence(own.get("_nodes"), "the operators of a segment"):
+        if kind(node) == "IRBpOperation" and id(node.__dict__.get("_mirror")) not in forward:
+            raise Malformed("a segment runs an operator backward that is not in the segment that it mirrors")

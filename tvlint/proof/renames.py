@@ -41,6 +41,7 @@ class Renames:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._known: dict[str, _Names] = {}
+        self._roles: dict[tuple[int, ...], dict[str, set[Role | None]]] = {}
 
     @cached_property
     def _owner(self) -> dict[str, str]:
@@ -124,10 +125,14 @@ class Renames:
 
     def _made_like(self, program: Program, name: str, inner: str) -> bool:
         """Whether runs give the name to what is declared to be of the role of `inner`, and to nothing else."""
-        runs = ((self._plan.segments[step.segment].outputs, step) for step in program.steps)
-        outputs = ((own, _outside(self._plan.segments[step.segment], step)[1]) for own, step in runs)
-        roles = {self._role(each) for own, names in outputs for each, outer in zip(own, names, strict=False) if outer == name}
-        return roles == {self._role(inner)}
+        if program.ranks not in self._roles:
+            roles: dict[str, set[Role | None]] = {}
+            for step in program.steps:
+                segment = self._plan.segments[step.segment]
+                for own, outer in zip(segment.outputs, _outside(segment, step)[1], strict=False):
+                    roles.setdefault(outer, set()).add(self._role(own))
+            self._roles[program.ranks] = roles
+        return self._roles[program.ranks].get(name) == {self._role(inner)}
 
     def _replaced(self, program: Program, number: int, users: _Users) -> str:
         """A name under which communication puts something else in what other runs know by another name, or read later."""

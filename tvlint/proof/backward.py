@@ -121,6 +121,9 @@ def anew(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
 def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> bool:
     """Whether the operator that is written out is the one that ran, on the same values under whatever names."""
     own = operator.forward
+    kept = rank.earlier.get(id(own))
+    if kept is not None and (kept.inputs, kept.outputs) != (saved.inputs, saved.outputs):
+        return False
     if ran is None or same_operator(ran, own):
         return ran is not None
     if (ran.op, ran.outputs, dict(ran.attributes), literals(ran)) != (own.op, own.outputs, dict(own.attributes), literals(own)):

@@ -87,6 +87,9 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     if noted(machine, results):
         results = recovered(machine, rank, operator, results, operands)
     rank.replaced.pop(operator.outputs, None)
+    before, kept = rank.saved.get(operator.outputs, (operator, None))
+    if kept is not None and before is not operator:
+        rank.earlier[id(before)] = kept
     rank.saved[operator.outputs] = (operator, found if results == found.outputs else replace(found, outputs=results))
     return results
 

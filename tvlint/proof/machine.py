@@ -92,6 +92,8 @@ class RankState:
     """The name under which the rank makes the gradient of a weight."""
     saved: dict[tuple[str, ...], tuple[Compute, Saved]] = field(default_factory=dict)
     """What forward operators keep, by the names of their outputs."""
+    earlier: dict[int, Saved] = field(default_factory=dict)
+    """What forward operators kept, by identity, whose outputs another operator of the same names has made anew since."""
     replaced: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     """Operands that communication put something else in since a forward operator read them, by the names of its outputs."""
     local: dict[str, Slot] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from shared import SHARED, needs_shared
 
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Receive, Send
 from tvlint.ir.plan import Plan, Role, Segment
-from tvlint.readers.nnscaler_pickle import read
+from tvlint.readers.nnscaler_pickle import EXCHANGED, read
 
 PLANS = (SHARED or Path("absent")) / "plans"
 
@@ -260,3 +260,12 @@ def test_the_large_plans(path: Path) -> None:
     )
     assert {axis.name: axis.size for axis in document.plan.mesh.axes} == degrees
     assert resized(document.plan) == set()
+
+
+@needs_shared
+@pytest.mark.parametrize("name", DEGREES)
+def test_backward_collectives_inside_a_segment_are_an_assumption(name: str) -> None:
+    plan = shared_plan(name)
+    inside = [own for own in plan.segments.values() if {Backward, Communicate} <= set(map(type, own.operators))]
+    assert plan.assumed == ((EXCHANGED,) if inside else ())
+    assert bool(inside) == (DEGREES[name][0][2] > 1)

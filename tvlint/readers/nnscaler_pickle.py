@@ -36,7 +36,7 @@ from typing import Any
 
 from tvlint.findings import Finding
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Group
+from tvlint.ir.operators import Backward, Communicate, Group
 from tvlint.ir.plan import Plan, Replication, Segment
 from tvlint.readers.bounds import without_collection
 from tvlint.readers.compressed import decompress
@@ -60,6 +60,9 @@ from tvlint.readers.nnscaler_schedule import schedule
 from tvlint.readers.unsafe_pickle import unsafe_calls
 
 FORMAT = "nnscaler-pickle"
+
+EXCHANGED = "collectives between gradients run as the plan writes them, though autograd derives them from the forward ones"
+"""What is assumed of the backward adapters inside a segment: the generated code has the forward ones only."""
 
 _LEAST_WORK = 1_000_000
 _FIRST_LINE = re.compile(
@@ -128,7 +131,14 @@ def _plan(path: str, loaded: Loaded, work: Work) -> Plan:
         built.micro_batches,
         outputs,
         communicators=groups,
+        assumed=(EXCHANGED,) if any(map(_exchanges_gradients, built.segments.values())) else (),
     )
+
+
+def _exchanges_gradients(segment: Segment) -> bool:
+    """Whether the segment has collectives between gradient operators."""
+    kinds = frozenset(map(type, segment.operators))
+    return Backward in kinds and Communicate in kinds
 
 
 def _nothing_generated(root: dict[str, Any], replicated: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,7 @@ def test_real_plans_survive(pattern: str) -> None:
     for path in paths:
         plan = nnscaler_pickle.read(str(path), path.read_bytes()).plan
         assert plan is not None
-        assert_round_trips(plan)
+        assert_round_trips(replace(plan, assumed=()))  # what pickles leave to the code around them, text and JSON say
 
 
 def test_places_outside_the_plan_survive_and_its_own_are_new() -> None:

@@ -11,8 +11,9 @@ class Outside:
     """The names of one run, while its operators are walked: a name that comes in means another value once it is made anew."""
 
     def __init__(self, segment: Segment, step: Step) -> None:
-        self._in = dict(zip(segment.inputs, step.inputs or segment.inputs, strict=False))
-        self._out = dict(zip(segment.outputs, step.outputs or segment.outputs, strict=False))
+        inputs, outputs = step.outside(segment)
+        self._in = dict(zip(segment.inputs, inputs, strict=False))
+        self._out = dict(zip(segment.outputs, outputs, strict=False))
         self._made: set[str] = set()
 
     def makes(self, names: Iterable[str]) -> None:

@@ -68,13 +68,14 @@ def _reduced_weights(walk: Walk) -> set[tuple[str, str]]:
 
 
 def _segment(walk: Walk, step: Step, segment: Segment, reduced: set[tuple[str, str]]) -> None:
-    for inner, outer in zip(segment.inputs, step.inputs or segment.inputs, strict=False):
+    inputs, outputs = step.outside(segment)
+    for inner, outer in zip(segment.inputs, inputs, strict=False):
         if inner != outer and outer in walk.values:
             walk.values[inner] = walk.values[outer]
     for index, operator in enumerate(segment.operators):
         walk.where = (segment.name, index)
         _operator(walk, operator, reduced)
-    for inner, outer in zip(segment.outputs, step.outputs or segment.outputs, strict=False):
+    for inner, outer in zip(segment.outputs, outputs, strict=False):
         if inner != outer and inner in walk.values:
             walk.values[outer] = walk.values[inner]
 

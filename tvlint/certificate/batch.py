@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 from tvlint.certificate.buffers import check_buffers, check_inputs
 from tvlint.certificate.meetings import meeting_of, touched, weights_of_gradients
-from tvlint.certificate.running import bound_names
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.operators import Await, Record, ReduceGradients, Update, Wait
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
@@ -47,16 +46,16 @@ def _key(step: Step, name: str, given: tuple[str, ...] | None) -> Key:
 
 
 def _keys(plan: Plan, step: Step) -> tuple[list[Key], list[Key]]:
-    inputs, outputs = bound_names(plan.segments[step.segment], step)
+    inputs, outputs = step.outside(plan.segments[step.segment])
     return [_key(step, name, step.inputs) for name in inputs], [_key(step, name, step.outputs) for name in outputs]
 
 
 def _check_names(plan: Plan, program: Program) -> None:
     """What a run calls a value is declared as the segment's own name for it is; weights and buffers have no other names."""
-    made = {name for step in program.steps for name in bound_names(plan.segments[step.segment], step)[1]}
+    made = {name for step in program.steps for name in step.outside(plan.segments[step.segment])[1]}
     for step in program.steps:
         segment = plan.segments[step.segment]
-        for inside, outside in zip((segment.inputs, segment.outputs), bound_names(segment, step), strict=True):
+        for inside, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
             for inner, name in zip(inside, outside, strict=True):
                 if inner != name and not _stands_for(plan.tensors.get(name), plan.tensors.get(inner), name in made):
                     raise Rejected(f"`{name}` stands for `{inner}` of `{segment.name}`, and is not declared like it")
@@ -94,7 +93,7 @@ def _check_alike(plan: Plan, program: Program, micro_batches: int) -> None:
 def _check_apart(plan: Plan, outside: list[Step], inside: list[Step], names: set[str]) -> None:
     """Steps of no micro-batch touch nothing of one, and either all steps name their values or none does."""
     for step in outside:
-        touched = {name for own in bound_names(plan.segments[step.segment], step) for name in own}
+        touched = {name for own in step.outside(plan.segments[step.segment]) for name in own}
         if any(not _shared(plan, name) for name in touched & names):
             raise Rejected(f"`{step.segment}` belongs to no micro-batch and touches a value of one")
     segments = plan.segments
@@ -151,9 +150,9 @@ def _check_mirrors(plan: Plan, program: Program) -> None:
 
 def _check_mirror(plan: Plan, step: Step, ran: Step, written: set[Key]) -> None:
     segment, mirror = plan.segments[step.segment], plan.segments[ran.segment]
-    known = {**dict(zip(mirror.inputs, bound_names(mirror, ran)[0], strict=True))}
-    known.update(zip(mirror.outputs, bound_names(mirror, ran)[1], strict=True))
-    inputs, outputs = bound_names(segment, step)
+    known = {**dict(zip(mirror.inputs, ran.outside(mirror)[0], strict=True))}
+    known.update(zip(mirror.outputs, ran.outside(mirror)[1], strict=True))
+    inputs, outputs = step.outside(segment)
     made = _keys(plan, step)[0]
     pairs = [(inner, outer) for inner, outer, key in zip(segment.inputs, inputs, made, strict=True) if key in written]
     for inner, outer in (*pairs, *zip(segment.outputs, outputs, strict=True)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tvlint.certificate.meetings import touched, weights_of_gradients
-from tvlint.certificate.running import bound_names
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
@@ -29,7 +28,7 @@ def check_inputs(plan: Plan, program: Program) -> None:
 
 def _outside(segment: Segment, step: Step, name: str) -> set[str]:
     """What a run calls the value that the segment calls `name`."""
-    pairs = zip((segment.inputs, segment.outputs), bound_names(segment, step), strict=True)
+    pairs = zip((segment.inputs, segment.outputs), step.outside(segment), strict=True)
     return {outer for own, names in pairs for inner, outer in zip(own, names, strict=True) if inner == name}
 
 
@@ -49,13 +48,13 @@ def check_buffers(plan: Plan, program: Program) -> None:
     last: dict[tuple[int, str], int] = {}
     for number, step in enumerate(program.steps):
         segment = plan.segments[step.segment]
-        inside, outside = (segment.inputs, segment.outputs), bound_names(segment, step)
+        inside, outside = (segment.inputs, segment.outputs), step.outside(segment)
         for inner, name in (pair for own, other in zip(inside, outside, strict=True) for pair in zip(own, other, strict=True)):
             names.setdefault((step.micro_batch, name), set()).add(inner)
         last.update({(step.micro_batch, name): number for name in outside[0]})
     for number, step in enumerate(program.steps):
         segment = plan.segments[step.segment]
-        inputs, outputs = bound_names(segment, step)
+        inputs, outputs = step.outside(segment)
         made, replaced = _changed(segment)
         for inner, name in zip(segment.inputs, inputs, strict=True):
             out = outputs[segment.outputs.index(inner)] if inner in segment.outputs else ""

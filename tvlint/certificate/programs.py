@@ -6,7 +6,7 @@ from tvlint.certificate.communicating import communicate, receive, send, settle
 from tvlint.certificate.computing import backward, compute
 from tvlint.certificate.flight import check_flight
 from tvlint.certificate.meetings import weights_of_gradients
-from tvlint.certificate.running import Rank, Running, accumulated, bound_names, load
+from tvlint.certificate.running import Rank, Running, accumulated, load
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, Send
 from tvlint.ir.plan import Phase, Segment, Step
@@ -45,7 +45,7 @@ def _index(run: Running) -> None:
     results = {run.plan.loss} if run.plan.loss else set(run.plan.outputs)
     for step in (step for program in run.plan.programs for step in program.steps):
         segment = run.plan.segments[step.segment]
-        outside = bound_names(segment, step)[1]
+        outside = step.outside(segment)[1]
         loaded.update(outside if segment.phase is Phase.DATA else ())
         named = zip(segment.outputs, outside, strict=True) if step.micro_batch <= 0 else ()
         run.shown.update((inner, name) for inner, name in named if name in results and name != inner)
@@ -67,7 +67,7 @@ def _index(run: Running) -> None:
 
 def _step(run: Running, rank: Rank, step: Step) -> None:
     segment = run.plan.segments[step.segment]
-    inputs, outputs = bound_names(segment, step)
+    inputs, outputs = step.outside(segment)
     if segment.phase is Phase.DATA and any(name in rank.environment for name in outputs):
         raise Rejected(f"`{segment.name}` loads what it has loaded for the same micro-batch")
     taken, given = (tuple(zip(*own, strict=True)) for own in ((segment.inputs, inputs), (segment.outputs, outputs)))

@@ -17,7 +17,7 @@ from tvlint.certificate.placed import Inputs, input_of, parameter
 from tvlint.certificate.sums import added, fold_of
 from tvlint.certificate.tables import Rejected
 from tvlint.ir.operators import Communicate, Compute
-from tvlint.ir.plan import Box, Plan, Role, Segment, Step
+from tvlint.ir.plan import Box, Plan, Role, Segment
 from tvlint.ops.table import spec_of
 
 Meeting: TypeAlias = "tuple[tuple[int, ...], str, bool]"
@@ -245,9 +245,3 @@ def load(run: Running, rank: Rank, segment: Segment, own: Compute) -> None:
     for name in own.outputs:
         if name in run.plan.tensors and run.plan.tensors[name].role is Role.INPUT:
             rank.local[name] = entered(run, rank, name)
-
-
-def bound_names(segment: Segment, step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names by which a step's inputs and outputs are known outside."""
-    inputs = segment.inputs if step.inputs is None else step.inputs
-    return inputs, segment.outputs if step.outputs is None else step.outputs

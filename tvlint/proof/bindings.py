@@ -50,8 +50,7 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
         segment, micro_batch = plan.segments[step.segment], step.micro_batch
         turn = turns[segment.name, micro_batch]
         turns[segment.name, micro_batch] = turn + 1
-        inputs = segment.inputs if step.inputs is None else step.inputs
-        outputs = segment.outputs if step.outputs is None else step.outputs
+        inputs, outputs = step.outside(segment)
         if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
             yield Trouble(
                 "miswired-step",

@@ -126,8 +126,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
             continue
         segment = machine.plan.segments[step.segment]
         rank.segment = segment
-        outer_inputs = segment.inputs if step.inputs is None else step.inputs
-        outer_outputs = segment.outputs if step.outputs is None else step.outputs
+        outer_inputs, outer_outputs = step.outside(segment)
         rank.local = {
             inner: rank.environment[outer]
             for inner, outer in zip(segment.inputs, outer_inputs, strict=True)

@@ -60,8 +60,9 @@ class Early:
             first, late, made = self._reads_and_writes(segment)
             if not first and not made:
                 continue
-            inward = dict(zip(segment.inputs, segment.inputs if step.inputs is None else step.inputs, strict=False))
-            outward = dict(zip(segment.outputs, segment.outputs if step.outputs is None else step.outputs, strict=False))
+            inputs, outputs = step.outside(segment)
+            inward = dict(zip(segment.inputs, inputs, strict=False))
+            outward = dict(zip(segment.outputs, outputs, strict=False))
             for name, operator in first.items():
                 outside = name if name in self._of_weights else inward.get(name, "")
                 if outside in held:

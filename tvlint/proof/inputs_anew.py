@@ -38,8 +38,8 @@ def taken_anew(plan: Plan) -> Iterator[Trouble]:
 
 def _names(segment: Segment, step: Step, name: str) -> set[str]:
     """What the segment calls a value, and what a run of it does."""
-    outside = ((segment.inputs, step.inputs), (segment.outputs, step.outputs))
-    pairs = (pair for own, given in outside for pair in zip(own, own if given is None else given, strict=False))
+    both = zip((segment.inputs, segment.outputs), step.outside(segment), strict=True)
+    pairs = (pair for own, given in both for pair in zip(own, given, strict=False))
     return {name, *(outer for inner, outer in pairs if inner == name)}
 
 

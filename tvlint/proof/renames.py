@@ -100,7 +100,7 @@ class Renames:
         return ""
 
     def _renamed(self, program: Program, segment: Segment, step: Step) -> str:
-        inputs, outputs = _outside(segment, step)
+        inputs, outputs = step.outside(segment)
         names = self._names(segment)
         if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
             return ""
@@ -129,7 +129,7 @@ class Renames:
             roles: dict[str, set[Role | None]] = {}
             for step in program.steps:
                 segment = self._plan.segments[step.segment]
-                for own, outer in zip(segment.outputs, _outside(segment, step)[1], strict=False):
+                for own, outer in zip(segment.outputs, step.outside(segment)[1], strict=False):
                     roles.setdefault(outer, set()).add(self._role(own))
             self._roles[program.ranks] = roles
         return self._roles[program.ranks].get(name) == {self._role(inner)}
@@ -138,7 +138,7 @@ class Renames:
         """A name under which communication puts something else in what other runs know by another name, or read later."""
         step = program.steps[number]
         segment = self._plan.segments[step.segment]
-        inputs, outputs = _outside(segment, step)
+        inputs, outputs = step.outside(segment)
         for i in self._names(segment).replaced:
             inner, outer = segment.inputs[i], inputs[i]
             for at, other, name, reads in users.get((step.micro_batch, outer), ()):
@@ -157,19 +157,11 @@ class Renames:
         found: _Users = {}
         for number, step in enumerate(program.steps):
             segment = self._plan.segments[step.segment]
-            inputs, outputs = _outside(segment, step)
+            inputs, outputs = step.outside(segment)
             for inside, outside, reads in ((segment.inputs, inputs, True), (segment.outputs, outputs, False)):
                 for inner, outer in zip(inside, outside, strict=False):
                     found.setdefault((step.micro_batch, outer), []).append((number, segment.name, inner, reads))
         return found
-
-
-def _outside(segment: Segment, step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names by which the run's values are known outside of the segment."""
-    return (
-        segment.inputs if step.inputs is None else step.inputs,
-        segment.outputs if step.outputs is None else step.outputs,
-    )
 
 
 def _computes_with(segment: Segment, name: str) -> bool:

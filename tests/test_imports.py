@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,10 +42,3 @@ def test_a_check_of_a_configuration_stays_light(tmp_path: Path, format: str) -> 
     assert "tvlint.rulebook.evaluate" in names
     unused = ("tvlint.proof.", "tvlint.checks.")
     assert not [name for name in names if name.startswith(unused)]
-
-
-def test_the_contract_names_every_module_of_the_checker() -> None:
-    _, _, contracts = (ROOT / "pyproject.toml").read_text().partition("The checker of certificates")
-    contract = contracts.partition("forbidden_modules")[0]
-    modules = {f"tvlint.certificate.{path.stem}" for path in (ROOT / "tvlint" / "certificate").glob("[!_]*.py")}
-    assert set(re.findall(r"tvlint\.certificate\.\w+", contract)) == modules - {"tvlint.certificate.write"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
-from tests.certificates import forged, objection
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -124,15 +123,9 @@ def test_a_gradient_of_another_shape_is_not_added_to_one_that_was_used_before(na
 def test_a_barrier_is_followed_where_all_come_to_it(ranks: str, proved: bool) -> None:
     text = with_call(f"barrier() over {ranks}")
     assert (verdict_on(text, REFERENCE).outcome is Outcome.PROVED) == proved
-    reference, plan = plans(REFERENCE, text)
-    found = forged(plan, reference)
-    assert (found is not None and objection(found, plan, reference) == "") == proved
 
 
 def test_a_barrier_to_which_one_rank_does_not_come_is_not_proved() -> None:
     head, body = with_call("barrier() over tp").split("program\n")
     text = f"{head}program tp=0\n{body}program tp=1\n{body.replace('  barrier() over tp', '')}"
     assert verdict_on(text, REFERENCE).outcome is not Outcome.PROVED
-    reference, plan = plans(REFERENCE, text)
-    found = forged(plan, reference)
-    assert found is None or objection(found, plan, reference)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
-from tests.certificates import certified, forged, objection
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -51,18 +50,12 @@ def replacing(call: str, given: str = "() -> ()", taken: str = "()") -> str:
 
 def not_proved(text: str, reference: str) -> None:
     assert verdict_on(text, reference).outcome is not Outcome.PROVED
-    outer, inner = plans(reference, text)
-    found = forged(inner, outer)
-    assert found is None or objection(found, inner, outer)
 
 
 def proved(text: str, reference: str) -> None:
     assert verdict_on(text, reference).outcome is Outcome.PROVED
     outer, inner = plans(reference, text)
     assert compare(outer, inner).outcome == "equal"
-    made = certified(inner, outer)
-    assert made is not None
-    assert objection(made, inner, outer) == ""
 
 
 @pytest.mark.parametrize("call", ["x = all-reduce(x) over tp", "x = reduce(x, root=0) over tp"])

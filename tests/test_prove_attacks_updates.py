@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.certificates import certified, forged, objection
-from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
 
@@ -42,19 +40,11 @@ def updating(weights: str) -> str:
 @pytest.mark.parametrize(("theirs", "own"), WRONG)
 def test_what_the_reference_does_not_update_once_is_not_updated(theirs: str, own: str) -> None:
     assert verdict_on(updating(own), updating(theirs)).outcome is not Outcome.PROVED
-    reference, plan = plans(updating(theirs), updating(own))
-    found = forged(plan, reference)
-    assert found is not None
-    assert objection(found, plan, reference)
 
 
 @pytest.mark.parametrize(("theirs", "own"), [("v", "v"), ("w, v", "v, w"), ("", "v, w"), ("", "")])
 def test_what_the_reference_updates_is_updated(theirs: str, own: str) -> None:
     assert verdict_on(updating(own), updating(theirs)).outcome is Outcome.PROVED
-    reference, plan = plans(updating(theirs), updating(own))
-    made = certified(plan, reference)
-    assert made is not None
-    assert objection(made, plan, reference) == ""
 
 
 ROWS = """
@@ -101,10 +91,6 @@ def test_shards_of_a_gradient_are_not_reduced_again_as_if_they_were_all_of_it(re
     if replicate:
         text = text.replace("mesh dp=2 tp=2", "mesh dp=2 tp=2\nreplicate dp").replace("x f32[8,8] dp:S(0)", "x f32[4,8]")
     assert (verdict_on(text, ALONE).outcome is Outcome.PROVED) == REDUCERS[reducers]
-    reference, plan = plans(ALONE, text)
-    found = forged(plan, reference)
-    assert found is not None
-    assert (objection(found, plan, reference) == "") == REDUCERS[reducers]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +99,3 @@ def test_shards_of_a_gradient_are_not_reduced_again_as_if_they_were_all_of_it(re
 def test_what_is_no_weight_is_neither_reduced_nor_updated(line: str) -> None:
     text = f"{ROWS}  reduce-gradients w over dp\n  {line}\n"
     assert verdict_on(text, ALONE).outcome is not Outcome.PROVED
-    reference, plan = plans(ALONE, text)
-    found = forged(plan, reference)
-    assert found is None or objection(found, plan, reference)

@@ -6,7 +6,6 @@ import pytest
 from oracle.compare import compare
 from oracle.mutate import mutants
 
-from tests.certificates import certified, objection
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.plan import Plan
@@ -270,14 +269,6 @@ def test_attention_that_drops_draws_for_its_scores() -> None:
     assert compare(plan(ATTENTION), plan(parallel)).outcome == "equal"
     for old, new in (("dropout_p=0.25", "dropout_p=0.5"), (", dropout_p=0.25", ""), ("is_causal=True", "is_causal=False")):
         assert outcome_of(parallel.replace(old, new), ATTENTION) is not Outcome.PROVED
-
-
-def test_a_certificate_of_other_draws_is_rejected() -> None:
-    own = certified(plan(TENSOR), plan(REFERENCE))
-    assert own is not None
-    assert objection(own, plan(TENSOR), plan(REFERENCE)) == ""
-    assert objection(own, plan(TENSOR.replace("p=0.5", "p=0.25")), plan(REFERENCE))
-    assert "for a part of a sum" in objection(own, plan(BEFORE_THE_SUM), plan(REFERENCE))
 
 
 def test_a_solver_proves_the_annotation_for_whatever_is_drawn() -> None:

@@ -1,4 +1,4 @@
-"""Kinds of parallel plans that users write are proved, certified and compute the same; with a mistake they are not proved."""
+"""Kinds of parallel plans that users write are proved and compute the same; with a mistake they are not proved."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 from oracle.compare import compare
 from oracle.mutate import mutants
 
-from tests.certificates import certified, objection
 from tests.kinds import exchanged, layers, masks, micro_batches, pipelines, sharded_data, tables
 from tests.kinds.kind import Kind
 from tests.test_prove_attention import plans
@@ -22,14 +21,6 @@ def test_a_plan_that_is_right_is_proved_and_computes_the_same(kind: Kind) -> Non
     verdict = verdict_on(kind.plan, kind.reference)
     assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
     assert compare(*plans(kind.reference, kind.plan)).outcome == "equal"
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.normal], ids=lambda kind: kind.name)
-def test_its_certificate_holds(kind: Kind) -> None:
-    reference, parallel = plans(kind.reference, kind.plan)
-    made = certified(parallel, reference)
-    assert made is not None
-    assert objection(made, parallel, reference) == ""
 
 
 MISTAKES = [(kind, mistake) for kind in KINDS for mistake in kind.mistakes]

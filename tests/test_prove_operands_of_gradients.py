@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
-from tests.certificates import certified, forged, objection
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -43,13 +42,7 @@ GATHERED = "f2 = all-gather(w, dim=0) over dp async h1"
 def test_a_weight_that_is_gathered_again_for_the_gradient_must_have_come(forward: str) -> None:
     reference, right = plans(REFERENCE, SHARDED.format(GATHERED + "\n  wait h1", forward, ""))
     assert compare(reference, right).outcome == "equal"
-    certificate = certified(right, reference)
-    assert certificate is not None
-    assert not objection(certificate, right, reference)
-    reference, late = plans(REFERENCE, SHARDED.format(GATHERED, forward, "wait h1"))
     assert verdict_on(SHARDED.format(GATHERED, forward, "wait h1"), REFERENCE).outcome is not Outcome.PROVED
-    found = forged(late, reference)
-    assert found is None or objection(found, late, reference)
 
 
 COPIES = """mesh dp=2
@@ -72,8 +65,6 @@ def test_an_operand_that_a_collective_replaces_after_the_forward_operator_is_not
     reference, wrong = plans(REFERENCE, COPIES.format("y = identity(x)", "y = all-reduce(y) over dp"))
     assert compare(reference, wrong).outcome == "different"
     assert verdict_on(COPIES.format("y = identity(x)", "y = all-reduce(y) over dp"), REFERENCE).outcome is not Outcome.PROVED
-    found = forged(wrong, reference)
-    assert found is None or objection(found, wrong, reference)
 
 
 def test_a_result_that_a_collective_replaces_is_no_operand() -> None:
@@ -88,11 +79,7 @@ program
   dh = backward l (grad(l))
   _, grad(w) = backward h (dh)
 """
-    reference, own = plans(REFERENCE, text)
     assert verdict_on(text, REFERENCE).outcome is Outcome.PROVED
-    certificate = certified(own, reference)
-    assert certificate is not None
-    assert not objection(certificate, own, reference)
 
 
 def test_an_operand_that_its_gradient_does_not_need_may_be_replaced() -> None:
@@ -114,12 +101,3 @@ program
     reference = REFERENCE.replace("l: f32[1] = sum(h)", "y = mul(h, 2)\n  l: f32[1] = sum(y)")
     reference = reference.replace("dh = backward l (grad(l))", "dy = backward l (grad(l))\n  dh = backward y (dy)")
     assert verdict_on(text, reference).outcome is Outcome.PROVED
-
-
-def test_the_checker_rejects_a_gradient_of_an_operand_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvlint.proof.backward.replaced", lambda *arguments: "")
-    for text in ("y = all-reduce(y) over dp", "y = broadcast(y, root=0) over dp\n  y = all-reduce(y) over dp"):
-        reference, wrong = plans(REFERENCE, COPIES.format("y = identity(x)", text))
-        own = certified(wrong, reference)
-        assert own is not None
-        assert "changed since" in objection(own, wrong, reference)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from oracle.compare import compare
 
-from tests.test_certificate_attacks import plan
+from tests.test_prove_attacks_micro_batches_and_replicas import plan
 from tvlint.findings import Outcome
 from tvlint.proof.prove import prove
 

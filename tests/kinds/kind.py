@@ -9,16 +9,12 @@ from tests.plan_tapes import with_backward
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A parallel plan that is right, its reference, and mistakes: what stands in the plan and what in its place.
-
-    `normal` says that the plans are equal only in normal form, which certificates do not follow.
-    """
+    """A parallel plan that is right, its reference, and mistakes: what stands in the plan and what in its place."""
 
     name: str
     reference: str
     plan: str
     mistakes: tuple[tuple[str, str], ...] = ()
-    normal: bool = False
 
     def broken(self, mistake: tuple[str, str]) -> str:
         """The plan with one mistake."""
@@ -27,6 +23,6 @@ class Kind:
         return self.plan.replace(before, after)
 
 
-def taped(name: str, reference: str, plan: str, *mistakes: tuple[str, str], normal: bool = False) -> Kind:
+def taped(name: str, reference: str, plan: str, *mistakes: tuple[str, str]) -> Kind:
     """A kind of which only the forward pass is written; the backward pass follows from it."""
-    return Kind(name, with_backward(reference), with_backward(plan), mistakes, normal)
+    return Kind(name, with_backward(reference), with_backward(plan), mistakes)

@@ -50,7 +50,6 @@ KINDS: tuple[Kind, ...] = (
         _SPLIT + _rank(0, "", _MASKED) + _rank(1, "", _MASKED),
         ("narrow(m, 0, 4, 4)", "narrow(m, 0, 0, 4)"),
         ("narrow(m, 0, 4, 4)", "narrow(m, 0, 3, 4)"),
-        normal=True,
     ),
     taped(
         "rows of tables of angles",
@@ -59,6 +58,5 @@ KINDS: tuple[Kind, ...] = (
         ("narrow(cos, 0, 4, 4)", "narrow(cos, 0, 0, 4)"),
         ("narrow(cos, 0, 4, 4)", "narrow(sin, 0, 4, 4)"),
         ("narrow(sin, 0, 4, 4)", "narrow(sin, 0, 2, 4)"),
-        normal=True,
     ),
 )

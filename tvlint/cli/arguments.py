@@ -85,7 +85,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
     _check(commands)
     _prove(commands)
-    _verify_certificate(commands)
     _convert(commands)
     _schedule(commands)
     _topology(commands)
@@ -168,27 +167,8 @@ def _prove(commands: Any) -> None:
         "--solver-timeout", type=positive, default=10, metavar="SECONDS", help="at most so long on each (default: 10)"
     )
     parser.add_argument("--jobs", type=positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
-    parser.add_argument(
-        "--certificate", default="", metavar="FILE", help="write the proof as data, for `tvlint verify-certificate` to check"
-    )
     remembering(parser)
     reporting(parser)
-
-
-def _verify_certificate(commands: Any) -> None:
-    parser = _command(
-        commands, "verify-certificate", "verify_certificate", "check a proof that was written as data, without the prover",
-        "  tvlint prove plan.pkl --reference single.pkl --certificate plan.tvcert\n"
-        "  tvlint verify-certificate plan.tvcert plan.pkl single.pkl",
-    )  # fmt: skip
-    parser.add_argument("certificate", type=path, metavar="CERTIFICATE", help="what `tvlint prove --certificate` wrote")
-    parser.add_argument("parallel", type=path, metavar="PARALLEL", help="the plan that was proved")
-    parser.add_argument(
-        "reference", nargs="?", default="", metavar="REFERENCE",
-        help="the plan that says what is right (default: `graph.ckp` beside generated code)",
-    )  # fmt: skip
-    outputs(parser, ("text", "json"))
-    project_file(parser)
 
 
 def _convert(commands: Any) -> None:

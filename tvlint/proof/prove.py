@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
@@ -30,18 +30,6 @@ from tvlint.proof.wiring import check_wiring, micro_batches_of
 from tvlint.proof.witness import difference
 from tvlint.proof.world import World
 
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """What a verdict of Proved rests on, for a certificate: both derivations, and the final gradients of the parallel plan."""
-
-    terms: Terms
-    values: Values
-    reference: Derived
-    parallel: Derived
-    held: dict[tuple[int, str], Slot]
-
-
 _CONSEQUENCES = ("other-operator", "gathers-different-values", "sum-of-different-values")
 """Gaps that a mistake made elsewhere leaves behind; told only where no mistake was found."""
 
@@ -62,7 +50,6 @@ def prove(
     assume: frozenset[str] = frozenset(),
     progress: Callable[[str, float], None] | None = None,
     solver_seconds: float | None = None,
-    keep: list[Proof] | None = None,
 ) -> Verdict:
     """The verdict on the pair.
 
@@ -70,17 +57,16 @@ def prove(
     piece of every weight after reduction equals that of the reference, and so do the returned values. Refuted comes with a
     structural fact or a number; whatever could not be decided is Unknown. With `solver_seconds`, Z3 gives a second opinion on
     every annotation that a proof relied on, that many seconds at most on each; one that it refutes makes the verdict Unknown.
-    A proof that was found is added to `keep`.
     """
     collecting = gc.isenabled()
     gc.disable()
     try:
         tell = progress or (lambda text, share: None)
-        verdict = _proved(parallel, reference, assume, tell, repairs=True, solver_seconds=solver_seconds, keep=keep)
+        verdict = _proved(parallel, reference, assume, tell, repairs=True, solver_seconds=solver_seconds)
         if verdict.outcome is not Outcome.UNKNOWN or not any(reason.name in _EXPRESSIONS for reason in verdict.reasons):
             return verdict
         tell("deriving normal forms", 0.9)
-        again = _proved(parallel, reference, assume, tell, repairs=False, solver_seconds=solver_seconds, keep=keep, normal=True)
+        again = _proved(parallel, reference, assume, tell, repairs=False, solver_seconds=solver_seconds, normal=True)
         return again if again.outcome is Outcome.PROVED else verdict
     finally:
         if collecting:
@@ -94,7 +80,6 @@ def _proved(
     tell: Callable[[str, float], None],
     repairs: bool,
     solver_seconds: float | None = None,
-    keep: list[Proof] | None = None,
     fold: Folded | None = None,
     normal: bool = False,
     causes: int = _CAUSES,
@@ -128,7 +113,7 @@ def _proved(
             f"of {micro_batches} micro-batches"
         )
         return replace(blank, reasons=reasons(parallel, [Trouble("other-batch", False, text, first_rank(parallel))]))
-    if fold is None and keep is None:
+    if fold is None:
         fold = folded(parallel, inner)
         if fold is not None and all(dim in (-1, own) for dim, own in zip(dims, fold.slots, strict=True)):
             verdict = _proved(
@@ -185,8 +170,6 @@ def _proved(
     if proved and (fold is None or returns_declared(many, fold, derived)):
         stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
         verdict = replace(verdict, outcome=Outcome.PROVED, stages=stages)
-        if keep is not None:
-            keep.append(Proof(terms, values, alone, derived, held))
         if solver_seconds is None:
             return verdict
         from tvlint.proof.second_opinion import with_opinion

@@ -38,8 +38,6 @@ class Pair:
     """How long the solver may take on each annotation that a proof relied on; None: it is not asked."""
     operators: tuple[Declared, ...] = ()
     """The operators that the project declares, which decide what the plans mean."""
-    certificate: str = ""
-    """The file that a proof is written to as data; none where it is empty."""
 
 
 @dataclass(frozen=True, slots=True)

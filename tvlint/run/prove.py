@@ -18,14 +18,9 @@ from tvlint.run.pair import Pair, Plans, Progress, read_pair
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
     from tvlint.ir.outline import Judged
-    from tvlint.proof.prove import Proof
-    from tvlint.run.certificate import Files
 
 LATE = "annotation not decided in time"
 """The fact of a verdict that says that the solver ran out of time; with another machine it may not."""
-
-NO_CERTIFICATE = "no certificate, because"
-"""The fact of a verdict that says why the checker does not accept the proof as data, so that it is not written."""
 
 
 @without_collection()
@@ -38,7 +33,6 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     from tvlint.ir.outline import outline
 
     started = time.perf_counter()
-    files = _files(pair)
     plans = read_pair(pair, progress, known, meanwhile=_load_the_proof)
     from tvlint.proof.prove import prove
 
@@ -46,19 +40,10 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
         return Report(problems=tuple(dict.fromkeys(plans)))
     parallel, *variants = plans.kinds
     reference, seconds = plans.reference, pair.solver_seconds
-    kept: list[Proof] = []
-    keep = kept if pair.certificate else None
-    verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress, solver_seconds=seconds, keep=keep)
-    assumptions = [verdict.assumptions]
+    verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
     for variant in variants:
-        other = prove(variant, reference, assume=pair.assume, progress=progress, solver_seconds=seconds, keep=keep)
-        assumptions.append(other.assumptions)
+        other = prove(variant, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
         verdict = _both(verdict, _named(other, variant))
-    if pair.certificate and verdict.outcome is Outcome.PROVED:
-        from tvlint.run.certificate import write_certificate
-
-        objection = write_certificate(pair.certificate, plans, kept, files, pair.assume, assumptions)
-        verdict = replace(verdict, facts=(*verdict.facts, (NO_CERTIFICATE, objection))) if objection else verdict
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel, _judged(verdict)), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)
@@ -68,15 +53,6 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
 def _load_the_proof() -> None:
     """Import what proves, which takes as long as reading a small plan."""
     import tvlint.proof.prove  # noqa: F401
-
-
-def _files(pair: Pair) -> Files:
-    """What the pair's files hold before they are read, where a certificate will say so."""
-    if not pair.certificate:
-        return ()
-    from tvlint.run.certificate import files_of
-
-    return files_of(pair.parallel, pair.reference)
 
 
 def _judged(verdict: Verdict) -> Judged:

@@ -260,6 +260,7 @@ def small(**more: Any) -> Small:
     data = Object("nnscaler.ir.operator.IRDataOperation", {"_id": 10, "_inputs": [], "_outputs": [x]})
     forward = segment(40, [linear, total], [x], [loss])
     back = segment(41, [backward(31, total, [loss_gradient], [y_gradient]), linear_backward], [loss_gradient], [])
+    back.state["_mirror"] = forward
     reducer = Object(
         "nnscaler.ir.adapter.adapter.IRWeightReducer", {"_id": 50, "_inputs": [w], "_outputs": [], "_device": (0,)}
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from nnscaler_pickles import Global, Object, adapter, dumps, module, operator, prim, segment, small, tensor
+from nnscaler_pickles import Global, Object, adapter, backward, dumps, module, operator, prim, segment, small, tensor
 
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler_pickle import read
@@ -153,13 +153,53 @@ def test_a_segment_runs_backward_the_segment_that_it_mirrors() -> None:
     assert "mirrors" in _problem(module({0: [plan.forward, back]}, 1))
 
 
-@pytest.mark.parametrize("changed", [{"_differentiable": False}, {"custom": True}])
-def test_an_adapter_inside_of_a_segment_keeps_gradients(changed: dict[str, Any]) -> None:
-    x, y = tensor(1, (4, 8)), tensor(2, (4, 8), gradient=tensor(3, (4, 8), is_gradient=True))
-    kind = "AllReduceIdentityPrim" if "custom" in changed else "AllReducePrim"
-    own = adapter(8, [prim(kind, [x], [y], ranks=[0, 1])], [x], [y])
-    own.state |= {"_differentiable": True, "custom": False}
-    root = module({0: [segment(9, [own], [x], [y])], 1: []}, 2)
-    assert _problem(root) == ""
-    own.state |= changed
-    assert _problem(root)
+def test_a_segment_that_runs_backward_mirrors_one() -> None:
+    plan = small()
+    plan.sequence[2].state["_mirror"] = None
+    assert "mirrors no segment" in _problem(plan.root)
+
+
+def _adapted(kind: str, *, exchanged: bool = True, taken: bool = True, **changed: Any) -> Object:
+    """A plan that trains a weight through an adapter, which autograd runs backward or, with `exchanged` off, does not.
+
+    With `taken` off the product takes no gradient: all that stands before the adapter needs none.
+    """
+    w_gradient, y_gradient, z_gradient = (tensor(n, (4, 4), is_gradient=True, full=100 + n) for n in (11, 12, 13))
+    w = tensor(1, (4, 4), gradient=w_gradient, weight="layer.weight", full=101)
+    x = tensor(2, (4, 4), full=102)
+    y, z = tensor(3, (4, 4), gradient=y_gradient, full=103), tensor(4, (4, 4), gradient=z_gradient, full=104)
+    loss_gradient = tensor(14, (1,), is_gradient=True, full=114)
+    loss = tensor(5, (1,), gradient=loss_gradient, full=105)
+    first = operator(20, "torch.matmul", [x, w], [y])
+    between = adapter(21, [prim(kind, [y], [z], ranks=[0, 1])], [y], [z])
+    between.state |= {"_differentiable": True, "custom": False, **changed}
+    last = operator(22, "torch.sum", [z], [loss])
+    forward = segment(30, [first, between, last], [x], [loss])
+    back_between = adapter(31, between.state["_prims"], [z_gradient], [y_gradient], forward=False)
+    back_between.state |= {"_differentiable": True, "custom": False, "_mirror": between}
+    nodes = [backward(32, last, [loss_gradient], [z_gradient])]
+    nodes += [back_between] if exchanged else []
+    nodes += [backward(33, first, [y_gradient], [w_gradient])] if taken else []
+    back = segment(34, nodes, [loss_gradient], [])
+    back.state["_mirror"] = forward
+    return module({0: [forward, back], 1: []}, 2)
+
+
+def test_an_adapter_keeps_gradients_where_they_are_used() -> None:
+    assert _problem(_adapted("AllReducePrim")) == ""
+    cut = _problem(_adapted("AllReducePrim", _differentiable=False))
+    assert cut == "the gradient `g12` of `t3` is used, and an adapter of it is not differentiable"
+    assert _problem(_adapted("AllReducePrim", _differentiable=False, exchanged=False)) == cut
+    assert _problem(_adapted("AllReducePrim", _differentiable=False, exchanged=False, taken=False)) == ""
+
+
+def test_a_gradient_is_exchanged_by_an_adapter_of_the_mirrored_segment() -> None:
+    plan = _adapted("AllReducePrim")
+    _, back = plan.state["execplan"].state["_seq"][0]
+    back.state["_nodes"][1].state["_mirror"] = None
+    assert "exchanges gradients" in _problem(plan)
+
+
+def test_an_adapter_has_one_backward() -> None:
+    assert _problem(_adapted("AllReduceIdentityPrim")) == ""
+    assert "a backward of its own" in _problem(_adapted("AllReduceIdentityPrim", custom=True))

@@ -20,6 +20,7 @@ MOE = "moe_default_dp1_pp1_tp1_nm1_gbs1024_ly{}_h16_hi512_sq128_a2_r16"
 MLP = "mlp_default_dp1_pp1_tp1_nm1_gbs16_dim1024_ly4"
 
 GOOD = {
+    "mlp_default_dp1_pp1_tp2_nm1_gbs16_dim16_ly4": "mlp_default_dp1_pp1_tp1_nm1_gbs16_dim16_ly4",
     "mlp_default_dp1_pp1_tp4_nm1_gbs16_dim1024_ly4": MLP,
     "mlp_default_dp2_pp2_tp2_nm2_gbs16_dim1024_ly4": MLP,
     "mlp_flexmr_dp2_pp2_tp2_nm2_gbs16_dim1024_ly4": MLP,

@@ -91,8 +91,8 @@ class Scope:
         return self.tensors.version(name, count, gradient)
 
 
-def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location, inside: bool = False) -> list[Operator]:
-    """The operators of one adapter on one device, `inside` of a segment or by itself.
+def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> list[Operator]:
+    """The operators of one adapter on one device.
 
     A backward adapter shares its primitives with the forward one; a fused primitive, or one that names none of the adapter's
     tensors, acts on the adapter's own. Only the adapter's outputs leave it. An output that keeps the id of an input, and every
@@ -106,7 +106,9 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location, ins
     gradients = tensors.gradients(own["_outputs"])
     prims = [(prim, fields(prim, "a primitive")) for prim in sequence(own.get("_prims"), "the primitives of an adapter")]
     forward = own.get("_forward", True) is not False
-    _keeps_gradients(own, [kind(prim) for prim, _ in prims], inside and forward and any(gradients.values()))
+    recorded = own.get("_differentiable", True) is True
+    if recorded and own.get("custom") is True and any(kind(prim) in _FUSED for prim, _ in prims):
+        raise Malformed("an adapter has a backward of its own, and primitives that have one as well")
     label = f"cell {integer(own.get('_id'), 'the id of an adapter')}"
     wired = []
     for prim, record in prims:
@@ -143,6 +145,13 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location, ins
         if fresh != name:
             scope.current[name] = fresh
     return operators
+
+
+def cuts_gradients(adapter: Any) -> bool:
+    """Return whether autograd passes nothing through an adapter: what it communicates, the runtime detaches."""
+    own = fields(adapter, "an adapter")
+    kinds = [kind(prim) for prim in sequence(own.get("_prims"), "the primitives of an adapter")]
+    return own.get("_differentiable", True) is not True and any(one in _PLAIN and one != "IdentityPrim" for one in kinds)
 
 
 class _Primitive:
@@ -243,12 +252,3 @@ def _runs_what_it_is(kind_: str, signature: str, record: dict[str, Any], argumen
             raise Malformed(f"a message of the shape {sizes} holds a tensor of the shape {own.get('_shape')}")
         if "dtype" in arguments and dtype(arguments["dtype"]) != dtype(own.get("_dtype")):
             raise Malformed(f"a message of {dtype(arguments['dtype'])} holds a tensor of {dtype(own.get('_dtype'))}")
-
-
-def _keeps_gradients(own: dict[str, Any], kinds: list[str], needed: bool) -> None:
-    """Raises `Malformed` where autograd does not make of an adapter what is told of its gradient."""
-    recorded = own.get("_differentiable", True) is True
-    if needed and not recorded and any(one in _PLAIN and one != "IdentityPrim" for one in kinds):
-        raise Malformed("an adapter of a value that has a gradient is not differentiable")
-    if recorded and own.get("custom") is True and any(one in _FUSED for one in kinds):
-        raise Malformed("an adapter has a backward of its own, and primitives that have one as well")

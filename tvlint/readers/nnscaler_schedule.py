@@ -10,7 +10,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Operator, Receive, ReduceGradients
 from tvlint.ir.plan import Phase, Program, Role, Segment, Step
 from tvlint.readers.document import ReadError
-from tvlint.readers.nnscaler_adapters import Scope, lower_adapter
+from tvlint.readers.nnscaler_adapters import Scope, cuts_gradients, lower_adapter
 from tvlint.readers.nnscaler_operators import Operators
 from tvlint.readers.nnscaler_records import (
     Malformed,
@@ -179,7 +179,7 @@ class _Device:
             checkpointed = checkpointed or node.__dict__.get("_recompute") is not None
         phase = Phase.BACKWARD if backward else Phase.FORWARD
         if backward:
-            _runs_back_what_it_mirrors(own)
+            _runs_back_what_it_mirrors(own, self.tensors)
         elif own.get("_mirror") is not None:
             _is_recorded(own)
         if not backward:
@@ -191,7 +191,7 @@ class _Device:
         if which == "IRBpOperation":
             return [self.operators.backward(node, scope, pointer)]
         if which == "IRAdapter":
-            return lower_adapter(node, self.device, scope, Location(self.built.path, pointer=pointer()), True)
+            return lower_adapter(node, self.device, scope, Location(self.built.path, pointer=pointer()))
         if "signature" in fields(node, "an operator") and which not in (*_CONTAINERS, "IRDataOperation", "IRWeightReducer"):
             return [self.operators.forward(node, scope, pointer)]
         raise Malformed(f"an operator is {described(node)}")
@@ -252,12 +252,31 @@ def _is_recorded(own: dict[str, Any]) -> None:
         raise Malformed("no result of a segment that runs backward requires a gradient")
 
 
-def _runs_back_what_it_mirrors(own: dict[str, Any]) -> None:
-    """Raises `Malformed` where autograd runs another segment backward than the one whose gradients are told."""
+def _runs_back_what_it_mirrors(own: dict[str, Any], tensors: Tensors) -> None:
+    """Raise `Malformed` where autograd does not make the gradients that a segment is told to make.
+
+    Autograd runs the mirrored segment backward: its operators and adapters, and nothing past an adapter that it does not
+    record, so that no gradient of what goes into such an adapter may be used.
+    """
     mirror = own.get("_mirror")
     if not kind(mirror):
-        return
-    forward = {id(node) for node in sequence(mirror.__dict__.get("_nodes"), "the operators of a segment")}
-    for node in sequence(own.get("_nodes"), "the operators of a segment"):
-        if kind(node) == "IRBpOperation" and id(node.__dict__.get("_mirror")) not in forward:
+        raise Malformed("a segment runs backward and mirrors no segment")
+    nodes = sequence(own.get("_nodes"), "the operators of a segment")
+    forward = sequence(mirror.__dict__.get("_nodes"), "the operators of a segment")
+    known = {id(node) for node in forward}
+    for node in nodes:
+        if kind(node) == "IRBpOperation" and id(node.__dict__.get("_mirror")) not in known:
             raise Malformed("a segment runs an operator backward that is not in the segment that it mirrors")
+        if kind(node) == "IRAdapter" and id(node.__dict__.get("_mirror")) not in known:
+            raise Malformed("a segment exchanges gradients as no adapter does that is in the segment that it mirrors")
+    cut = [node for node in forward if kind(node) == "IRAdapter" and cuts_gradients(node)]
+    if not cut:
+        return
+    read = set(tensors.names(own.get("_outputs") or (), "the outputs of a segment"))
+    for node in nodes:
+        read.update(tensors.names(node.__dict__.get("_inputs") or (), "the inputs of an operator"))
+    for node in cut:
+        inputs = sequence(node.__dict__.get("_inputs"), "the inputs of an adapter")
+        for name, gradient in tensors.gradients(inputs).items():
+            if gradient in read:
+                raise Malformed(f"the gradient `{gradient}` of `{name}` is used, and an adapter of it is not differentiable")

@@ -19,6 +19,7 @@ from tvlint.findings import Finding, NotEvaluated, Outcome, Problem, Reason, Rel
 from tvlint.ir.location import Location
 from tvlint.reporters import concise, github, html, junit, markdown, sarif, text
 from tvlint.reporters import json as json_reporter
+from tvlint.reporters.escape.escaped import Escaped
 
 PIECES = [
     "::",
@@ -81,8 +82,8 @@ def root() -> Path:
 @settings(max_examples=60, deadline=None)
 @given(report=REPORTS)
 @pytest.mark.parametrize("write", HIDDEN_WRITERS, ids=lambda write: write.__module__.rsplit(".")[-1])
-def test_people_see_every_character(write: Callable[..., str], root: Path, report: Report) -> None:
-    shown = write(report, reports.context(root, show_unknown=True))
+def test_people_see_every_character(write: Callable[..., Escaped], root: Path, report: Report) -> None:
+    shown = write(report, reports.context(root, show_unknown=True)).text
     assert not UNSEEN.search(shown)
     assert "##[" not in shown
     assert not shown.isspace()
@@ -93,11 +94,11 @@ def test_people_see_every_character(write: Callable[..., str], root: Path, repor
 @given(report=REPORTS)
 def test_machines_parse_it(root: Path, report: Report) -> None:
     context = reports.context(root)
-    suites = ElementTree.fromstring(junit.write(report, context))
+    suites = ElementTree.fromstring(junit.write(report, context).text)
     assert suites.findall("testsuite/testcase")
-    read = json.loads(json_reporter.write(report, context))
+    read = json.loads(json_reporter.write(report, context).text)
     assert sorted(finding["message"] for finding in read["findings"]) == sorted(finding.message for finding in report.findings)
-    (run,) = json.loads(sarif.write(report, context))["runs"]
+    (run,) = json.loads(sarif.write(report, context).text)["runs"]
     proofs = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.PROVED]
     assert len(run["results"]) == len(report.findings) + sum(max(1, len(verdict.reasons)) for verdict in proofs)
     for result in run["results"]:
@@ -109,11 +110,11 @@ def test_machines_parse_it(root: Path, report: Report) -> None:
 @settings(max_examples=60, deadline=None)
 @given(report=REPORTS)
 def test_a_line_that_starts_like_a_command_is_ours(root: Path, report: Report) -> None:
-    for line in github.write(report, reports.context(root)).split("\n"):
+    for line in github.write(report, reports.context(root)).text.split("\n"):
         if line.lstrip().startswith("::"):
             assert re.match(r"::(group|stop-commands|endgroup|error|warning|notice|[0-9a-f]{32})[: ]", line)
     for write in (text.write, concise.write):
-        assert not [line for line in write(report, reports.context(root)).split("\n") if line.lstrip().startswith("::")]
+        assert not [line for line in write(report, reports.context(root)).text.split("\n") if line.lstrip().startswith("::")]
 
 
 @settings(max_examples=30, deadline=None)

@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parent.parent / "docs" / "reports.md").read_text(encoding
 
 def test_the_example_is_what_is_written(tmp_path: Path) -> None:
     reports.write_sources(tmp_path)
-    written = text.write(Report(reports.FULL.findings[:1]), reports.context(tmp_path))
+    written = text.write(Report(reports.FULL.findings[:1]), reports.context(tmp_path)).text
     (example,) = re.findall(r"```\n(.*?)\n```", PAGE, re.DOTALL)
     assert written.startswith(f"{example}\n\n")
 

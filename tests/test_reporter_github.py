@@ -13,6 +13,7 @@ import reports
 from tvlint.findings import Finding, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters import github
+from tvlint.reporters.escape import workflow
 
 
 @dataclass
@@ -59,7 +60,7 @@ def unescaped(text: str) -> str:
 
 def written(report: Report, root: Path, **changes: object) -> str:
     reports.write_sources(root)
-    return github.write(report, reports.context(root, **changes))
+    return github.write(report, reports.context(root, **changes)).text
 
 
 def annotations(report: Report, root: Path) -> list[Command]:
@@ -67,7 +68,7 @@ def annotations(report: Report, root: Path) -> list[Command]:
 
 
 def test_github_is_as_reviewed(tmp_path: Path, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(github, "urandom", bytes)
+    monkeypatch.setattr(workflow, "urandom", bytes)
     golden("reports/full.github.txt", written(reports.FULL, tmp_path, show_unknown=True))
 
 

@@ -20,7 +20,7 @@ SCHEMA = json.loads((Path(__file__).parent.parent / "schemas" / "report.schema.j
 
 def written(name: str, root: Path) -> Any:
     reports.write_sources(root)
-    return json.loads(reporter.write(reports.ALL[name], reports.context(root)))
+    return json.loads(reporter.write(reports.ALL[name], reports.context(root)).text)
 
 
 def test_the_schema_is_a_schema_and_closed() -> None:
@@ -37,11 +37,11 @@ def test_every_report_is_valid(name: str, tmp_path: Path) -> None:
 
 def test_json_is_as_reviewed(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     reports.write_sources(tmp_path)
-    golden("reports/full.json", reporter.write(reports.FULL, reports.context(tmp_path)))
+    golden("reports/full.json", reporter.write(reports.FULL, reports.context(tmp_path)).text)
 
 
 def test_json_is_ascii_and_keeps_every_character(tmp_path: Path) -> None:
-    assert reporter.write(reports.HOSTILE, reports.context(tmp_path)).isascii()
+    assert reporter.write(reports.HOSTILE, reports.context(tmp_path)).text.isascii()
     messages = [finding["message"] for finding in written("hostile", tmp_path)["findings"]]
     assert reports.EVIL in messages
     assert "\ud800 lone \0" in messages
@@ -50,6 +50,6 @@ def test_json_is_ascii_and_keeps_every_character(tmp_path: Path) -> None:
 def test_paths_below_the_root_are_relative(tmp_path: Path) -> None:
     paths = (str(tmp_path / "a" / "train.sh"), "./b.sh", "/elsewhere/c.sh")
     problems = tuple(Problem("message", Location(path)) for path in paths)
-    read = json.loads(reporter.write(Report(problems=problems, checked=paths), reports.context(tmp_path)))
+    read = json.loads(reporter.write(Report(problems=problems, checked=paths), reports.context(tmp_path)).text)
     assert read["checked"] == ["a/train.sh", "b.sh", "/elsewhere/c.sh"]
     assert [problem["path"] for problem in read["problems"]] == read["checked"]

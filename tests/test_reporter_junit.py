@@ -28,7 +28,7 @@ ORDER = ["skipped", "error", "failure", "system-out"]
 
 def written(report: Report, root: Path) -> ElementTree.Element:
     reports.write_sources(root)
-    return ElementTree.fromstring(junit.write(report, reports.context(root)))
+    return ElementTree.fromstring(junit.write(report, reports.context(root)).text)
 
 
 def complaints(root: ElementTree.Element) -> Iterator[str]:
@@ -65,7 +65,7 @@ def test_strict_readers_accept_it(name: str, tmp_path: Path) -> None:
 
 def test_junit_is_as_reviewed(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     reports.write_sources(tmp_path)
-    golden("reports/full.junit.xml", junit.write(reports.FULL, reports.context(tmp_path)))
+    golden("reports/full.junit.xml", junit.write(reports.FULL, reports.context(tmp_path)).text)
 
 
 def test_outcomes_are_told_apart(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_several_errors_of_a_rule_in_a_file_are_one_failure(tmp_path: Path) -> N
 def test_another_reader_reads_the_same(name: str, tmp_path: Path) -> None:
     junitparser = pytest.importorskip("junitparser", reason="junitparser is not installed")
     reports.write_sources(tmp_path)
-    read = junitparser.JUnitXml.fromstring(junit.write(reports.ALL[name], reports.context(tmp_path)).encode("utf-8"))
+    read = junitparser.JUnitXml.fromstring(junit.write(reports.ALL[name], reports.context(tmp_path)).text.encode("utf-8"))
     root = written(reports.ALL[name], tmp_path)
     assert read.tests == len(root.findall("testsuite/testcase"))
     assert read.failures == len(root.findall("testsuite/testcase/failure"))

@@ -14,6 +14,7 @@ import reports
 from tvlint.findings import Finding, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters import markdown
+from tvlint.reporters.escape import markdown as escape
 
 TAGS = {
     "h2",
@@ -60,7 +61,7 @@ def rendered(text: str) -> Page:
 
 def written(report: Report, root: Path) -> str:
     reports.write_sources(root)
-    return markdown.write(report, reports.context(root, show_unknown=True))
+    return markdown.write(report, reports.context(root, show_unknown=True)).text
 
 
 @pytest.mark.parametrize("name", ["full", "hostile"])
@@ -83,14 +84,14 @@ def test_linted_text_is_read_as_it_stands(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["@octocat", "x@y", "#12", "a/b#12", "GH-12", "https://evil.example/x", "www.evil.example"])
 def test_nobody_is_notified_and_nothing_is_linked(text: str) -> None:
-    html = markdown.escaped(f"see {text} now")
+    html = escape.markdown(escape.Paragraph((f"see {text} now",))).text
     assert not re.search(r"@\w|&#35;\d|GH-\d|https?:|www\.", html)
 
 
 def test_it_fits_where_it_goes(tmp_path: Path) -> None:
     finding = Finding("a-rule", Severity.ERROR, "é" * 500, Location("train.sh", 4))
     report = Report(tuple([finding] * 3000), (replace(reports.REFUTED, reasons=reports.REFUTED.reasons * 2),))
-    comment = markdown.write(report, reports.context(tmp_path))
+    comment = markdown.write(report, reports.context(tmp_path)).text
     assert 60_000 < len(comment.encode()) <= 65_000
     assert re.search(r"_\d[\d,]* remarks more; ", comment.splitlines()[-1])
     assert "refuted" in comment.splitlines()[2]

@@ -21,7 +21,7 @@ from tvlint.reporters.fingerprint import line_hashes
 
 def written(report: Report, root: Path, **changes: object) -> Any:
     reports.write_sources(root)
-    return json.loads(sarif.write(report, reports.context(root, **changes)))
+    return json.loads(sarif.write(report, reports.context(root, **changes)).text)
 
 
 def complaints(log: Any, root: Path) -> Iterator[str]:
@@ -92,7 +92,7 @@ def test_it_is_what_github_reads(name: str, tmp_path: Path) -> None:
 
 def test_sarif_is_as_reviewed(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     reports.write_sources(tmp_path)
-    golden("reports/full.sarif", sarif.write(reports.FULL, reports.context(tmp_path)))
+    golden("reports/full.sarif", sarif.write(reports.FULL, reports.context(tmp_path)).text)
 
 
 def test_every_result_stands_in_a_file_of_the_repository(tmp_path: Path) -> None:
@@ -207,5 +207,5 @@ def test_the_fingerprint_survives_lines_put_above(tmp_path: Path) -> None:
     moved = replace(reports.FULL.findings[0], location=Location("train.sh", 5, 18, 5, 20))
     before = written(Report((reports.FULL.findings[0],)), tmp_path)["runs"][0]["results"][0]["partialFingerprints"]
     (tmp_path / "train.sh").write_text("# new\n" + reports.TRAIN_SH, encoding="utf-8")
-    log = json.loads(sarif.write(Report((moved,)), reports.context(tmp_path)))
+    log = json.loads(sarif.write(Report((moved,)), reports.context(tmp_path)).text)
     assert log["runs"][0]["results"][0]["partialFingerprints"] == before

@@ -14,7 +14,8 @@ import reports
 from tvlint.findings import Finding, Problem, Related, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters import concise, text
-from tvlint.reporters.visible import display_width
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.visible import display_width
 
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -31,17 +32,17 @@ def finding(path: str, line: int = 1, **place: int) -> Finding:
 
 @pytest.mark.parametrize("name", reports.ALL)
 def test_text_is_as_reviewed(name: str, root: Path, golden: Callable[[str, str], None]) -> None:
-    golden(f"reports/{name}.txt", text.write(reports.ALL[name], reports.context(root, show_unknown=True)))
+    golden(f"reports/{name}.txt", text.write(reports.ALL[name], reports.context(root, show_unknown=True)).text)
 
 
 @pytest.mark.parametrize("name", ["full", "hostile"])
 def test_concise_is_as_reviewed(name: str, root: Path, golden: Callable[[str, str], None]) -> None:
-    golden(f"reports/{name}.concise.txt", concise.write(reports.ALL[name], reports.context(root)))
+    golden(f"reports/{name}.concise.txt", concise.write(reports.ALL[name], reports.context(root)).text)
 
 
 @pytest.mark.parametrize("write", [text.write, concise.write])
-def test_nothing_from_a_file_reaches_the_terminal_raw(write: Callable[..., str], root: Path) -> None:
-    shown = write(reports.HOSTILE, reports.context(root, show_unknown=True))
+def test_nothing_from_a_file_reaches_the_terminal_raw(write: Callable[..., Escaped], root: Path) -> None:
+    shown = write(reports.HOSTILE, reports.context(root, show_unknown=True)).text
     assert not UNSEEN.search(shown)
     assert "##[" not in shown
 
@@ -49,24 +50,24 @@ def test_nothing_from_a_file_reaches_the_terminal_raw(write: Callable[..., str],
 def test_folding_puts_no_command_at_the_start_of_a_line(root: Path) -> None:
     verdict = replace(reports.PROVED, facts=(("", "::add-mask::x"),), assumptions=(("word " * 12 + "::add-mask::x ") * 9,))
     for width in range(40, 120, 7):
-        shown = text.write(Report(verdicts=(verdict,)), reports.context(root, width=width))
+        shown = text.write(Report(verdicts=(verdict,)), reports.context(root, width=width)).text
         assert not re.search(r"^\s*::", shown, re.MULTILINE)
 
 
 def test_concise_has_one_line_a_remark(root: Path) -> None:
     report = reports.HOSTILE
-    lines = concise.write(report, reports.context(root)).splitlines()
+    lines = concise.write(report, reports.context(root)).text.splitlines()
     assumed = sum(bool(verdict.assumptions) for verdict in report.verdicts)
     assert len(lines) == len(report.problems) + len(report.findings) + len(report.verdicts) + assumed
     assert all(re.search(r":\d+:\d+: (error|warning|note): ", line) for line in lines)
 
 
 def test_colour_only_when_asked_and_only_colour(root: Path) -> None:
-    plain = text.write(reports.FULL, reports.context(root))
-    coloured = text.write(reports.FULL, reports.context(root, color=True))
+    plain = text.write(reports.FULL, reports.context(root)).text
+    coloured = text.write(reports.FULL, reports.context(root, color=True)).text
     assert "\x1b" not in plain
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain != coloured
-    assert not UNSEEN.search(re.sub(r"\x1b\[[0-9;]*m", "", text.write(reports.HOSTILE, reports.context(root, color=True))))
+    assert not UNSEEN.search(re.sub(r"\x1b\[[0-9;]*m", "", text.write(reports.HOSTILE, reports.context(root, color=True)).text))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_colour_only_when_asked_and_only_colour(root: Path) -> None:
 def test_carets_stand_under_the_span(line: str, start: int, end: int, span: str, tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text(f"{line}\n", encoding="utf-8")
     report = Report((finding("a.sh", column=start, end_line=1, end_column=end),))
-    _, source, carets, *_ = text.write(report, reports.context(tmp_path)).splitlines()
+    _, source, carets, *_ = text.write(report, reports.context(tmp_path)).text.splitlines()
     before = carets.index("^")
     under = "".join(
         character
@@ -99,7 +100,7 @@ def test_carets_stand_under_the_span(line: str, start: int, end: int, span: str,
 def test_the_line_that_the_artefact_carries_wins_over_another_line_on_disk(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("a = new\n", encoding="utf-8")
     report = Report((Finding("some-rule", Severity.ERROR, "message", Location("model.py", 1, text="a = old")),))
-    shown = text.write(report, reports.context(tmp_path))
+    shown = text.write(report, reports.context(tmp_path)).text
     assert "a = old" in shown
     assert "a = new" not in shown
 
@@ -128,14 +129,14 @@ def test_only_files_that_were_asked_for_or_lie_unhidden_below_the_root_are_shown
     ]
     names += ["/dev/zero", ".", "missing", "a\0b", "n" * 5000]
     report = Report(tuple(finding(name) for name in names))
-    shown = text.write(report, reports.context(root))
+    shown = text.write(report, reports.context(root)).text
     assert "SECRET" not in shown
     assert shown.count("message [some-rule]") == len(names)
-    assert text.write(replace(report, checked=("../outside",)), reports.context(root)).count("SECRET") == 3
-    assert "message" in text.write(replace(report, checked=("fifo", "/dev/zero")), reports.context(root))
+    assert text.write(replace(report, checked=("../outside",)), reports.context(root)).text.count("SECRET") == 3
+    assert "message" in text.write(replace(report, checked=("fifo", "/dev/zero")), reports.context(root)).text
     problems = (Problem("message", Location("../outside", 1)), Problem("message", Location("../tvlint.toml", 1)))
     (tmp_path / "tvlint.toml").write_text("CONFIGURATION\n", encoding="utf-8")
-    shown = text.write(Report(problems=problems), reports.context(root))
+    shown = text.write(Report(problems=problems), reports.context(root)).text
     assert "SECRET" not in shown
     assert "CONFIGURATION" in shown
 
@@ -151,18 +152,18 @@ def test_places_that_no_file_has_are_survived(root: Path) -> None:
         (4, 18, 4, 10**9),
     ]
     report = Report(tuple(Finding("some-rule", Severity.NOTE, "message", Location("train.sh", *place)) for place in places))
-    shown = text.write(report, reports.context(root))
+    shown = text.write(report, reports.context(root)).text
     assert shown.count("message [some-rule]") == len(places)
 
 
 def test_the_last_line_sums_up(root: Path) -> None:
-    last = text.write(replace(reports.FULL, problems=(), not_evaluated=()), reports.context(root)).splitlines()[-1]
+    last = text.write(replace(reports.FULL, problems=(), not_evaluated=()), reports.context(root)).text.splitlines()[-1]
     assert last == "2 errors, 1 warning in 3 files; 1 proof proved; 1 proof refuted; 1 proof unknown"
 
 
 def test_many_related_places_are_cut(root: Path) -> None:
     related = tuple(Related("here too", Location("a.sh", line)) for line in range(2, 32))
     finding = Finding("some-rule", Severity.ERROR, "said often", Location("a.sh", 1), related=related)
-    said = text.write(Report(findings=(finding,)), reports.context(root))
+    said = text.write(Report(findings=(finding,)), reports.context(root)).text
     assert 0 < said.count("here too") < 30
     assert said.count("here too") + int(re.findall(r"and (\d+) more places", said)[0]) == 30

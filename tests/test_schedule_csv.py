@@ -129,9 +129,9 @@ def test_any_rows_are_judged_and_drawn(rows: list[list[str]]) -> None:
             assert finding.message
             assert finding.location.path == "a.csv"
     drawn = summary(facts)
-    assert schedule_text.write(drawn, 80, True)
-    assert schedule_json.write(drawn)
-    assert schedule_html.write(drawn, document.findings, "1")
+    assert schedule_text.write(drawn, 80, True).text
+    assert schedule_json.write(drawn).text
+    assert schedule_html.write(drawn, document.findings, "1").text
 
 
 @settings(max_examples=100, deadline=None)

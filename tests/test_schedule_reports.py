@@ -30,11 +30,11 @@ rank 1 ·  F0 B0─── F1 B1───
 
 
 def test_the_text_says_what_the_schedule_is_and_draws_it() -> None:
-    assert schedule_text.write(summary(facts_of(families.one_f_one_b(2, 2))), 80, False) == PLAIN
+    assert schedule_text.write(summary(facts_of(families.one_f_one_b(2, 2))), 80, False).text == PLAIN
 
 
 def test_a_long_timeline_is_cut_where_the_terminal_ends() -> None:
-    written = schedule_text.write(summary(facts_of(families.zbv(4, 16))), 60, False)
+    written = schedule_text.write(summary(facts_of(families.zbv(4, 16))), 60, False).text
     lines = written.splitlines()[6:-1]
     assert len(lines) == 4
     assert max(map(len, lines)) <= 60
@@ -43,8 +43,8 @@ def test_a_long_timeline_is_cut_where_the_terminal_ends() -> None:
 
 def test_colours_go_around_steps_only() -> None:
     drawn = summary(facts_of(families.zb_h1(2, 4)))
-    plain = schedule_text.write(drawn, 200, False)
-    colored = schedule_text.write(drawn, 200, True)
+    plain = schedule_text.write(drawn, 200, False).text
+    colored = schedule_text.write(drawn, 200, True).text
     assert "\033" not in plain
     assert re.sub(r"\033\[[0-9]*m", "", colored).split() == plain.split()
 
@@ -52,21 +52,21 @@ def test_colours_go_around_steps_only() -> None:
 @pytest.mark.parametrize("rows", [families.dual_pipe_v(2, 6), [["0F0", "0B0"], ["1B0", "1F0"]], [["0F0", "1F0"], [""]]])
 def test_the_json_follows_its_schema(rows: families.Rows) -> None:
     schema = json.loads((data_path("schemas") / "schedule.schema.json").read_text(encoding="utf-8"))
-    content = json.loads(schedule_json.write(summary(facts_of(rows))))
+    content = json.loads(schedule_json.write(summary(facts_of(rows))).text)
     jsonschema.validate(content, schema, jsonschema.Draft202012Validator)
 
 
 def test_ranks_that_wait_for_ever_have_no_timeline() -> None:
     drawn = summary(facts_of([["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]]))
     assert drawn.timing is None
-    assert "no timeline" in schedule_text.write(drawn, 80, False)
-    assert "no timeline" in schedule_html.write(drawn, (), "1")
-    assert json.loads(schedule_json.write(drawn))["bubble"] is None
+    assert "no timeline" in schedule_text.write(drawn, 80, False).text
+    assert "no timeline" in schedule_html.write(drawn, (), "1").text
+    assert json.loads(schedule_json.write(drawn).text)["bubble"] is None
 
 
 def test_the_page_draws_every_step_and_loads_nothing() -> None:
     rows = families.interleaved(4, 2, 8, 4)
-    page = schedule_html.write(summary(facts_of(rows)), (), "1")
+    page = schedule_html.write(summary(facts_of(rows)), (), "1").text
     assert page.count("<title>") == 1 + sum(map(len, rows))
     assert "default-src 'none'" in page
     assert not re.search(r"<(script|img|link|iframe|a)\b|url\(|\son\w+=", page)
@@ -75,7 +75,7 @@ def test_the_page_draws_every_step_and_loads_nothing() -> None:
 def test_what_comes_from_the_file_is_escaped_and_marked_where_it_is_wrong() -> None:
     rows = [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F9", "1B1", "<script>alert(1)</script>"]]
     found = findings_of(rows)
-    page = schedule_html.write(summary(facts_of(rows)), found, "1")
+    page = schedule_html.write(summary(facts_of(rows)), found, "1").text
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert " lead" in page

@@ -34,7 +34,7 @@ VALUE = st.one_of(SMALL, SMALL, st.sampled_from([*NUMBERS, *TEXTS, *LISTS]), st.
 @given(st.dictionaries(st.sampled_from(NAMES), VALUE, max_size=14), st.none() | st.integers(0, 10**9))
 def test_any_settings_have_a_topology_and_reports(chosen: dict[str, object], rank: int | None) -> None:
     found = topology(**{**LLAMA, **chosen})
-    text = topology_text.write([found], 100, False, rank)
+    text = topology_text.write([found], 100, False, rank).text
     assert "\x1b" not in text
-    jsonschema.validate(json.loads(topology_json.write([found], rank)), SCHEMA, jsonschema.Draft202012Validator)
-    assert Page(topology_html.write([found], "1", rank)).open == []
+    jsonschema.validate(json.loads(topology_json.write([found], rank).text), SCHEMA, jsonschema.Draft202012Validator)
+    assert Page(topology_html.write([found], "1", rank).text).open == []

@@ -81,7 +81,7 @@ def plans() -> list[object]:
 @pytest.mark.parametrize("rank", [None, 0, 7, 10**8])
 def test_no_line_is_wider_than_the_terminal(name: str, rank: int | None) -> None:
     for width in (80, 100, 140):
-        text = topology_text.write([shipped(name)], width, False, rank)
+        text = topology_text.write([shipped(name)], width, False, rank).text
         assert [line for line in text.splitlines() if len(line) > width] == []
 
 
@@ -103,7 +103,7 @@ def test_the_screen_of_a_launch_script(capfd: pytest.CaptureFixture[str], monkey
 
 
 def test_a_world_of_16384_ranks_takes_no_more_lines_than_a_small_one() -> None:
-    text = topology_text.write([shipped("launch-llama3-405b")], 100, False)
+    text = topology_text.write([shipped("launch-llama3-405b")], 100, False).text
     assert "  tp                 2,048 groups of 8   0-7  8-15  16-23  …  16376-16383" in text
     assert len(text.splitlines()) < 100
 
@@ -160,24 +160,24 @@ def test_a_file_with_several_models_tells_each(tmp_path: Path, capfd: pytest.Cap
 
 
 def test_what_is_not_known_says_why_and_says_it_in_every_format() -> None:
-    assert "? (`tensor_model_parallel_size`: depends on `$1`)" in topology_text.write([NOTHING], 100, False)
-    (content,) = json.loads(topology_json.write([NOTHING]))["topologies"]
+    assert "? (`tensor_model_parallel_size`: depends on `$1`)" in topology_text.write([NOTHING], 100, False).text
+    (content,) = json.loads(topology_json.write([NOTHING]).text)["topologies"]
     assert content["grid"] == {"unknown": "`tensor_model_parallel_size`: depends on `$1`"}
-    assert "depends on" in Page(topology_html.write([NOTHING], "1")).text
+    assert "depends on" in Page(topology_html.write([NOTHING], "1").text).text
 
 
 @pytest.mark.parametrize("rank", [None, 3, 10**6])
 def test_the_json_follows_its_schema(rank: int | None) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     for found in [NOTHING, HOSTILE, *map(shipped, MODELS), *plans()]:
-        content = json.loads(topology_json.write([found], rank))
+        content = json.loads(topology_json.write([found], rank).text)
         jsonschema.validate(content, SCHEMA, jsonschema.Draft202012Validator)
 
 
 @pytest.mark.parametrize("rank", [None, 3, 10**6])
 def test_the_page_is_closed_loads_nothing_and_runs_nothing(rank: int | None) -> None:
     for found in [NOTHING, HOSTILE, *map(shipped, MODELS), *plans()]:
-        source = topology_html.write([found], "1", rank)
+        source = topology_html.write([found], "1", rank).text
         page = Page(source)
         assert page.open == []
         assert not page.tags & {"script", "img", "link", "iframe", "object", "form", "a", "base"}
@@ -187,20 +187,20 @@ def test_the_page_is_closed_loads_nothing_and_runs_nothing(rank: int | None) -> 
 
 
 def test_text_from_a_file_reaches_no_terminal_raw() -> None:
-    assert "\x1b" not in topology_text.write([HOSTILE], 100, False)
-    assert "onerror" in Page(topology_html.write([HOSTILE], "1")).text
+    assert "\x1b" not in topology_text.write([HOSTILE], 100, False).text
+    assert "onerror" in Page(topology_html.write([HOSTILE], "1").text).text
 
 
 def test_plans_tell_mesh_groups_stages_and_schedule() -> None:
     plan, configured = plans()
-    text = topology_text.write([plan], 100, False)
+    text = topology_text.write([plan], 100, False).text
     for line in (
         "  mesh               tp 2 × dp 2",
         "  dp                 2 groups of 2: 0,2  1,3",
         "  ranks 0-3          F0 B0",
     ):
         assert line in text.splitlines()
-    text = topology_text.write([configured], 100, False)
+    text = topology_text.write([configured], 100, False).text
     for line in (
         "  scale units        4",
         "  steps per update   4",
@@ -218,7 +218,7 @@ def test_a_real_plan_names_its_groups_by_the_mesh() -> None:
     path = SHARED / "plans" / "good" / "llama3_default_dp2_pp2_tp2_nm4_gbs512_ly2_h32_hi4096_sq128.pkl.xz"
     document = read(str(path))
     assert document is not None
-    text = topology_text.write(topologies(document), 100, False)
+    text = topology_text.write(topologies(document), 100, False).text
     for line in (
         "  mesh               tp 2 × pp 2 × dp 2",
         "  dp                 4 groups of 2: 0,4  1,5  2,6  3,7",
@@ -267,7 +267,7 @@ def test_what_cannot_be_told_exits_with_a_reason(
 @pytest.mark.skipif(BROWSER is None, reason="no browser to draw the page with")
 def test_a_browser_draws_the_page(tmp_path: Path) -> None:
     page, picture = tmp_path / "page.html", tmp_path / "page.png"
-    page.write_text(topology_html.write([shipped("launch-mixtral-8x7b")], "1", 9), encoding="utf-8")
+    page.write_text(topology_html.write([shipped("launch-mixtral-8x7b")], "1", 9).text, encoding="utf-8")
     command = [
         str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,2400",
         f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={picture}", page.as_uri(),

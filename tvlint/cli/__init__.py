@@ -59,20 +59,22 @@ def _open_closed_streams() -> None:
 def _unwritten(error: Exception) -> int:
     """Say which output cannot be had."""
     from tvlint.run.exit_code import INPUT
+    from tvlint.run.outputs import say
 
-    print(f"tvlint: error: {error}", file=sys.stderr)
+    say(f"tvlint: error: {error}")
     return INPUT
 
 
 def _internal(error: Exception, traceback: bool) -> int:
     """Say that tvlint is at fault, and how to tell us."""
     from tvlint.run.exit_code import INTERNAL
+    from tvlint.run.outputs import say
 
     if traceback:
         import traceback as module
 
-        module.print_exception(error)
+        say(*(line for part in module.format_exception(error) for line in part.rstrip("\n").split("\n")))
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    print(f"tvlint: internal error: {text}", file=sys.stderr)
-    print("  help: tvlint is at fault; please report it, with what the same command says under `--traceback`", file=sys.stderr)
+    help = "  help: tvlint is at fault; please report it, with what the same command says under `--traceback`"
+    say(f"tvlint: internal error: {text}", help)
     return INTERNAL

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -23,8 +22,8 @@ from tvlint.cli.options import (
     reporting,
     world_size,
 )
-from tvlint.reporters.visible import visible
 from tvlint.run.exit_code import INPUT
+from tvlint.run.outputs import say
 from tvlint.run.suggest import did_you_mean
 
 _ABOUT = """\
@@ -71,9 +70,7 @@ class _Parser(argparse.ArgumentParser):
 
 def fail(message: str, help: str = "") -> NoReturn:
     """Say what is wrong with how tvlint was called, and stop with the exit code for it."""
-    print(f"tvlint: error: {visible(message)}", file=sys.stderr)
-    if help:
-        print(f"  help: {visible(help)}", file=sys.stderr)
+    say(f"tvlint: error: {message}", *((f"  help: {help}",) if help else ()))
     raise SystemExit(INPUT)
 
 

@@ -7,6 +7,8 @@ from importlib import import_module
 
 from tvlint.cli.session import outputs, unreadable, write
 from tvlint.findings import Problem
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.terminal import terminal
 from tvlint.run.exit_code import CLEAN
 from tvlint.run.outputs import Output
 from tvlint.run.reading import read_plan
@@ -21,9 +23,9 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(plan, Problem):
         return unreadable(plan)
 
-    def text_of(output: Output) -> str:
+    def written(output: Output) -> Escaped:
         text: str = import_module(f"tvlint.reporters.{_WRITERS[output.format]}").write(plan)
-        return text
+        return terminal(text.removesuffix("\n").split("\n"))
 
-    write(wanted, text_of)
+    write(wanted, written)
     return CLEAN

@@ -6,6 +6,7 @@ import argparse
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.session import width
+from tvlint.reporters.escape.terminal import terminal
 from tvlint.rulebook.explain import explain
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.exit_code import CLEAN
@@ -18,5 +19,5 @@ def run(options: argparse.Namespace) -> int:
     rules = load_rules()
     if options.rule not in rules:
         fail(f"unknown rule `{options.rule}`", did_you_mean(options.rule, rules) or "`tvlint rules` lists them")
-    write_stdout(explain(rules[options.rule], width(40, 100)))
+    write_stdout(terminal(explain(rules[options.rule], width(40, 100)).removesuffix("\n").split("\n")))
     return CLEAN

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tvlint.reporters.visible import visible
+from tvlint.reporters.escape.visible import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

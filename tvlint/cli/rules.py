@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 
 from tvlint.cli.session import outputs, write
+from tvlint.reporters.escape.data import data
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.terminal import terminal
 from tvlint.rule import Rule
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.exit_code import CLEAN
+from tvlint.run.outputs import say
 
 
 def run(options: argparse.Namespace) -> int:
@@ -19,17 +22,16 @@ def run(options: argparse.Namespace) -> int:
     rules = load_rules().values()
     write(wanted, lambda output: _json(rules) if output.format == "json" else _text(rules))
     if sys.stdout.isatty():
-        print(f"\n{len(rules)} rules; `tvlint explain RULE` says more", file=sys.stderr)
+        say("", f"{len(rules)} rules; `tvlint explain RULE` says more")
     return CLEAN
 
 
-def _text(rules: Iterable[Rule]) -> str:
+def _text(rules: Iterable[Rule]) -> Escaped:
     width = max((len(rule.name) for rule in rules), default=0)
-    lines = (f"{rule.name:<{width}}  {rule.severity.value:<7}  {rule.kind.value:<6}  {rule.summary}" for rule in rules)
-    return "".join(f"{line}\n" for line in lines)
+    return terminal(f"{rule.name:<{width}}  {rule.severity.value:<7}  {rule.kind.value:<6}  {rule.summary}" for rule in rules)
 
 
-def _json(rules: Iterable[Rule]) -> str:
+def _json(rules: Iterable[Rule]) -> Escaped:
     listed = [
         {
             "name": rule.name,
@@ -41,4 +43,4 @@ def _json(rules: Iterable[Rule]) -> str:
         }
         for rule in rules
     ]
-    return json.dumps({"rules": listed}, indent=2) + "\n"
+    return data({"rules": listed})

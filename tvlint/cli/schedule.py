@@ -13,6 +13,7 @@ from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
 from tvlint.ir.schedule import Schedule
 from tvlint.reporters import schedule_html, schedule_json, schedule_text, tally
+from tvlint.reporters.escape.escaped import Escaped
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import check
 from tvlint.run.discovery import Candidates
@@ -51,7 +52,7 @@ def _read(path: str) -> Schedule | Problem:
     return document.schedule
 
 
-def _written(drawn: Summary, report: Report, output: Output, options: argparse.Namespace) -> str:
+def _written(drawn: Summary, report: Report, output: Output, options: argparse.Namespace) -> Escaped:
     if output.format == "json":
         return schedule_json.write(drawn)
     if output.format == "html":

@@ -12,12 +12,12 @@ from pathlib import Path
 from tvlint.cache.remember import Cache
 from tvlint.cli.arguments import fail
 from tvlint.findings import Problem, Report
+from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.paths import place
-from tvlint.reporters.visible import visible
 from tvlint.rule import Rule
 from tvlint.run.discovery import shown
 from tvlint.run.exit_code import INPUT
-from tvlint.run.outputs import Output, OutputError, parse_outputs, write_all
+from tvlint.run.outputs import Output, OutputError, parse_outputs, say, write_all
 from tvlint.run.project import Project, ProjectError, find, load
 from tvlint.run.report import write_report
 from tvlint.run.suggest import did_you_mean
@@ -25,15 +25,14 @@ from tvlint.run.suggest import did_you_mean
 
 def note(message: str) -> None:
     """A word to the person on stderr, all on one line."""
-    print(f"tvlint: {visible(message)}", file=sys.stderr)
+    say(f"tvlint: {message}")
 
 
 def unreadable(*problems: Problem) -> int:
     """Say on stderr what is wrong with the input, where no report was asked for; the exit code for it."""
     for problem in problems:
-        print(f"{visible(place(problem.location, Path.cwd()))}: error: {visible(problem.message)}", file=sys.stderr)
-        if problem.help:
-            print(f"  help: {visible(problem.help)}", file=sys.stderr)
+        help = (f"  help: {problem.help}",) if problem.help else ()
+        say(f"{place(problem.location, Path.cwd())}: error: {problem.message}", *help)
     return INPUT
 
 
@@ -45,10 +44,10 @@ def outputs(options: argparse.Namespace) -> tuple[Output, ...]:
         fail(str(error), error.help)
 
 
-def write(wanted: tuple[Output, ...], text_of: Callable[[Output], str]) -> None:
+def write(wanted: tuple[Output, ...], written: Callable[[Output], Escaped]) -> None:
     """Write each output; ends the process where one cannot be written."""
     try:
-        write_all(wanted, text_of)
+        write_all(wanted, written)
     except OutputError as error:
         fail(str(error), error.help)
 

@@ -9,6 +9,7 @@ from tvlint import __version__
 from tvlint.cli.session import colored, note, outputs, project_path, unreadable, width, write
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
+from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.topology_text import write as write_text
 from tvlint.run.discovery import shown
 from tvlint.run.exit_code import CLEAN, NOTHING
@@ -45,7 +46,7 @@ def _project(options: argparse.Namespace) -> Project:
     return Project(Path.cwd()) if path is None else load(path, shown(path))
 
 
-def _written(found: tuple[Topology | PlanTopology, ...], output: Output, options: argparse.Namespace) -> str:
+def _written(found: tuple[Topology | PlanTopology, ...], output: Output, options: argparse.Namespace) -> Escaped:
     if output.format == "json":
         from tvlint.reporters.topology_json import write as write_json
 

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from tvlint.findings import Comparison, Difference
 from tvlint.reporters.context import Context
-from tvlint.reporters.markdown_words import code, inert
+from tvlint.reporters.escape.markdown import Block, Bold, Code, Heading, Phrase, Table
+from tvlint.reporters.escape.terminal import Line, Span, Style, line
+from tvlint.reporters.escape.visible import display_width, visible
 from tvlint.reporters.paths import relative
-from tvlint.reporters.visible import display_width, visible
 
 _LONGEST = 48
 
 
-def text_of(comparison: Comparison, context: Context, paint: Callable[[str, str], str]) -> list[str]:
+def text_of(comparison: Comparison, context: Context) -> list[Line]:
     """The lines of one comparison; names in one column, values in the next ones."""
-    lines = [paint("1", visible(_title(comparison, context)) + ":")]
+    lines = [line(Span(f"{_title(comparison, context)}:", Style.BOLD))]
     for title, rows in (("written:", comparison.written), ("follows:", comparison.follows)):
         if not rows:
             continue
-        lines.append(f"  {paint('2', title)}")
+        lines.append(line("  ", Span(title, Style.DIM)))
         width = max(display_width(visible(row.name)) for row in rows)
         for row in rows:
             name = visible(row.name)
             before, after = (_short(value) for value in (row.before, row.after))
-            lines.append(f"    {name}{' ' * (width - display_width(name))}  {paint('2', before)} -> {after}")
+            gap = " " * (width - display_width(name) + 2)
+            lines.append(line(f"    {name}{gap}", Span(before, Style.DIM), f" -> {after}"))
     return lines
 
 
-def markdown_of(comparison: Comparison, context: Context) -> str:
+def markdown_of(comparison: Comparison, context: Context) -> tuple[Block, ...]:
     """A table of what was written, and one of what follows."""
-    rows = [f"### {code(_title(comparison, context))}\n"]
-    for title, own in (("written", comparison.written), ("follows from it", comparison.follows)):
-        if own:
-            rows += [f"| {title} | before | after |", "|---|---|---|", *_cells(own), ""]
-    return "\n".join(rows)
+    tables = (("written", comparison.written), ("follows from it", comparison.follows))
+    head = Heading(3, (Code(_title(comparison, context)),))
+    return (head, *(Table((title, "before", "after"), tuple(map(_cells, own))) for title, own in tables if own))
 
 
-def _cells(rows: tuple[Difference, ...]) -> Iterator[str]:
-    for row in rows:
-        yield f"| {inert(visible(row.name))} | {inert(_short(row.before))} | **{inert(_short(row.after))}** |"
+def _cells(row: Difference) -> tuple[Phrase, ...]:
+    return (row.name,), (_short(row.before),), (Bold(_short(row.after)),)
 
 
 def _title(comparison: Comparison, context: Context) -> str:

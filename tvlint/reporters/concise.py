@@ -5,14 +5,15 @@ from __future__ import annotations
 from tvlint.findings import Outcome, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.paths import relative
 from tvlint.reporters.tally import assumed, by_place
-from tvlint.reporters.visible import visible
 
 _SEVERITY = {Outcome.PROVED: "note", Outcome.REFUTED: "error", Outcome.UNKNOWN: "warning"}
 
 
-def write(report: Report, context: Context) -> str:
+def write(report: Report, context: Context) -> Escaped:
     """`path:line:col: severity: message [rule]`; a verdict stands at its parallel plan, a place without lines at line 1.
 
     What a verdict takes for granted is a remark of its own, after it.
@@ -26,7 +27,7 @@ def write(report: Report, context: Context) -> str:
         lines.append(_verdict(verdict, context))
         if verdict.assumptions:
             lines.append(f"{_place(Location(verdict.parallel), context)}: note: {assumed(verdict)}")
-    return "".join(f"{visible(line)}\n" for line in lines)
+    return terminal(lines)
 
 
 def _place(location: Location, context: Context) -> str:

@@ -14,8 +14,8 @@ from typing import TypeAlias
 from tvlint.findings import Report
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
+from tvlint.reporters.escape.visible import display_width, visible_source
 from tvlint.reporters.paths import CONFIGURATIONS, below_root, resolved
-from tvlint.reporters.visible import display_width, visible_source
 
 MAXIMAL_SIZE = 4 << 20
 """Bytes of the largest file that is opened for an excerpt."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from html import escape
 from math import prod
 
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.outline import Cell, Lane, Outline
 from tvlint.ir.plan import Phase
+from tvlint.reporters.escape.html import Content, Element, tag
+from tvlint.reporters.html_page import svg
 from tvlint.reporters.ranks import describe
-from tvlint.reporters.visible import visible
 
 MAXIMAL_RANKS = 1024
 """More ranks than that are drawn with their largest axis folded into one cell."""
@@ -22,7 +22,7 @@ _DURATION = {Phase.FORWARD: 2, Phase.BACKWARD: 4}
 _STYLE = {Phase.FORWARD: "forward", Phase.BACKWARD: "backward"}
 
 
-def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> str:
+def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> Content:
     """Every rank as a box: the last axis in a row, of three and more the one before it as groups, the rest downwards."""
     mesh, wrong, folded = _folded(mesh, wrong)
     axes = [axis for axis in mesh.axes if axis.size > 1]
@@ -32,26 +32,25 @@ def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> str:
     rows = mesh.size // (across * groups)
     size, gap = (30, 10) if mesh.size <= 256 else (12, 6)
     left = 8 * max((len(_row_name(downwards, row)) for row in range(rows)), default=0) + 10
-    boxes = []
+    boxes: list[Element] = []
     for row in range(rows):
         top = row * (size + 4) + 18
-        boxes.append(f'<text class="axis" x="0" y="{top + size / 2 + 4:.0f}">{escape(_row_name(downwards, row))}</text>')
+        boxes.append(tag("text", _row_name(downwards, row), kind="axis", x=0, y=f"{top + size / 2 + 4:.0f}"))
         for group in range(groups):
             for column in range(across):
                 rank = (row * groups + group) * across + column
                 x = left + group * (across * size + gap) + column * size
-                style = ' class="wrong"' if rank in wrong else ""
-                boxes.append(f'<rect{style} x="{x}" y="{top}" width="{size}" height="{size}" rx="3"/>')
+                boxes.append(tag("rect", kind="wrong" if rank in wrong else "", x=x, y=top, width=size, height=size, rx=3))
                 if size == 30 and not folded:
-                    on = ' class="on"' if rank in wrong else ""
-                    boxes.append(f'<text{on} x="{x + 15}" y="{top + 19}" text-anchor="middle">{rank}</text>')
+                    on = "on" if rank in wrong else ""
+                    boxes.append(tag("text", str(rank), kind=on, x=x + 15, y=top + 19, text_anchor="middle"))
     if groups > 1:
         for group in range(groups):
             x = left + group * (across * size + gap)
             if across * size >= 40:
-                boxes.append(f'<text class="axis" x="{x}" y="12">{escape(visible(axes[-2].name))} {group}</text>')
-    said = _reading(axes, groups, folded)
-    return _svg(left + groups * (across * size + gap), rows * (size + 4) + 22, boxes) + f'<p class="soft">{escape(said)}</p>'
+                boxes.append(tag("text", f"{axes[-2].name} {group}", kind="axis", x=x, y=12))
+    said = tag("p", _reading(axes, groups, folded), kind="soft")
+    return svg(left + groups * (across * size + gap), rows * (size + 4) + 22, boxes), said
 
 
 def _reading(axes: list[Axis], groups: int, folded: str) -> str:
@@ -59,8 +58,8 @@ def _reading(axes: list[Axis], groups: int, folded: str) -> str:
     box = f"One box stands for all {folded} of a place" if folded else "A box is a rank"
     if not axes:
         return f"{box}."
-    blocks = f", {visible(axes[-2].name)} from block to block" if groups > 1 else ""
-    return f"{box}; {visible(axes[-1].name)} runs from left to right{blocks}."
+    blocks = f", {axes[-2].name} from block to block" if groups > 1 else ""
+    return f"{box}; {axes[-1].name} runs from left to right{blocks}."
 
 
 def _row_name(downwards: list[Axis], row: int) -> str:
@@ -68,7 +67,7 @@ def _row_name(downwards: list[Axis], row: int) -> str:
     names = []
     for axis in reversed(downwards):
         row, coordinate = divmod(row, axis.size)
-        names.append(f"{visible(axis.name)} {coordinate}")
+        names.append(f"{axis.name} {coordinate}")
     return ", ".join(reversed(names))
 
 
@@ -83,15 +82,15 @@ def _folded(mesh: Mesh, wrong: Collection[int]) -> tuple[Mesh, Collection[int], 
     smaller = Mesh(tuple(kept))
     inside = [rank for rank in wrong if 0 <= rank < mesh.size]
     seen = {smaller.rank(mesh.coordinates(rank)) for rank in inside}
-    return smaller, seen, ", ".join(f"{axis.size:,} {visible(axis.name)} coordinates" for axis in gone)
+    return smaller, seen, ", ".join(f"{axis.size:,} {axis.name} coordinates" for axis in gone)
 
 
-def schedule_drawing(outline: Outline) -> str:
+def schedule_drawing(outline: Outline) -> Content:
     """Each kind of rank as a lane, its steps as early as the steps that they wait for allow."""
     lanes = _merged(outline.lanes)
     shown, cut = _first(lanes)
     if not any(lane.cells for lane in shown):
-        return ""
+        return ()
     starts = _starts(shown)
     names = [describe(lane.ranks) for lane in shown]
     left = 7 * max(map(len, names)) + 14
@@ -102,14 +101,15 @@ def schedule_drawing(outline: Outline) -> str:
     )
     unit = max(3, min(14, 1000 // max(1, end)))
     boxes = list(_boxes(shown, starts, names, left, unit))
-    more = f'<p class="soft">The first {sum(len(lane.cells) for lane in shown):,} steps are drawn.</p>' if cut else ""
-    return _svg(left + end * unit + 2, len(shown) * 24 + 4, boxes) + more
+    drawn = sum(len(lane.cells) for lane in shown)
+    more = tag("p", f"The first {drawn:,} steps are drawn.", kind="soft") if cut else ()
+    return svg(left + end * unit + 2, len(shown) * 24 + 4, boxes), more
 
 
-def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: int, unit: int) -> Iterator[str]:
+def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: int, unit: int) -> Iterator[Element]:
     for index, (lane, row) in enumerate(zip(lanes, starts, strict=True)):
         top = index * 24 + 2
-        yield f'<text class="axis" x="0" y="{top + 15}">{escape(names[index])}</text>'
+        yield tag("text", names[index], kind="axis", x=0, y=top + 15)
         for cell, start in zip(lane.cells, row, strict=True):
             x, width = left + start * unit, _length(cell) * unit
             label = str(cell.micro_batch) if cell.micro_batch >= 0 and cell.computes else ""
@@ -117,11 +117,10 @@ def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: i
             title = f"{does}, pipeline stage {cell.pipeline_stage}, micro-batch {cell.micro_batch}"
             title += f": {cell.judged}" if cell.judged else ""
             style = f"{_STYLE.get(cell.phase, '') if cell.computes else ''} {cell.judged}".strip()
-            yield f'<rect class="{style}" x="{x}" y="{top}" width="{width}" height="20" rx="2">'
-            yield f"<title>{title}</title></rect>"
+            yield tag("rect", tag("title", title), kind=style, x=x, y=top, width=width, height=20, rx=2)
             if label and len(label) * 7 <= width:
-                on = ' class="on"' if cell.judged else ""
-                yield f'<text{on} x="{x + width / 2:g}" y="{top + 14}" text-anchor="middle">{label}</text>'
+                on = "on" if cell.judged else ""
+                yield tag("text", label, kind=on, x=x + width / 2, y=top + 14, text_anchor="middle")
 
 
 def _merged(lanes: tuple[Lane, ...]) -> list[Lane]:
@@ -195,8 +194,3 @@ def _needs(cell: Cell) -> list[tuple[Phase, int, int]]:
     if cell.phase is Phase.BACKWARD:
         return [(Phase.BACKWARD, cell.pipeline_stage + 1, cell.micro_batch)]
     return []
-
-
-def _svg(width: float, height: float, content: list[str]) -> str:
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    return f'<div class="scroll"><svg role="img" {size}>{"".join(content)}</svg></div>'

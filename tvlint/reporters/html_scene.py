@@ -3,62 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from html import escape
 
 from tvlint.findings import Piece, Scene, SceneStep
 from tvlint.ir.mesh import Mesh
-from tvlint.reporters.html_page import words
+from tvlint.reporters.escape.html import Content, Element, tag
 from tvlint.reporters.ranks import describe
 
 _LONGEST = 44.0
 _SHORTEST = 12.0
 
 
-def scene_drawing(scenes: Sequence[Scene], ranks: Collection[int], mesh: Mesh | None) -> str:
+def scene_drawing(scenes: Sequence[Scene], ranks: Collection[int], mesh: Mesh | None) -> Content:
     """A table for each scene: an operator in a row, what it reads and what it gives; which of the ranks no scene is of."""
     if not scenes:
-        return ""
-    drawn = "".join(_table(scene, mesh) for scene in scenes)
+        return ()
+    drawn = [_table(scene, mesh) for scene in scenes]
     left = sorted({*ranks} - {rank for scene in scenes for rank in scene.ranks})
-    others = f'<p class="soft">Not drawn: {escape(describe(tuple(left), mesh))}</p>' if left else ""
+    others = tag("p", f"Not drawn: {describe(tuple(left), mesh)}", kind="soft") if left else ()
     keys = (("held", "what the ranks hold of the whole value"), ("lacking", "not complete"), ("wrong", "wrong here"))
-    legend = "".join(f'<span class="key {style}"></span>{text}' for style, text in keys)
-    return (
-        f'<details open class="scene"><summary>The operators around it</summary><div class="scroll">{drawn}</div>'
-        f'{others}<p class="soft">{legend}</p></details>'
-    )
+    legend = tag("p", [(tag("span", kind=f"key {style}"), text) for style, text in keys], kind="soft")
+    title = tag("summary", "The operators around it")
+    return tag("details", title, tag("div", drawn, kind="scroll"), others, legend, kind="scene", open="")
 
 
-def _table(scene: Scene, mesh: Mesh | None) -> str:
-    rows = "".join(_row(step) for step in scene.steps)
-    ranks = escape(describe(scene.ranks, mesh))
-    return f"<table><caption>on {ranks}</caption>{rows}</table>"
+def _table(scene: Scene, mesh: Mesh | None) -> Element:
+    return tag("table", tag("caption", f"on {describe(scene.ranks, mesh)}"), [_row(step) for step in scene.steps])
 
 
-def _row(step: SceneStep) -> str:
-    style = ' class="blamed"' if step.blamed else ""
-    return (
-        f"<tr{style}><th>{words(step.operator)}</th><td>{_pieces(step.reads)}</td>"
-        f'<td><span class="arrow">→</span>{_pieces(step.gives) or _NOTHING}</td></tr>'
-    )
+def _row(step: SceneStep) -> Element:
+    gives = [_piece(piece) for piece in step.gives] or tag("span", "nothing", kind="soft")
+    reads = tag("td", [_piece(piece) for piece in step.reads])
+    cells = (tag("th", step.operator), reads, tag("td", tag("span", "→", kind="arrow"), gives))
+    return tag("tr", *cells, kind="blamed" if step.blamed else "")
 
 
-_NOTHING = '<span class="soft">nothing</span>'
-
-
-def _pieces(pieces: Sequence[Piece]) -> str:
-    return "".join(_piece(piece) for piece in pieces)
-
-
-def _piece(piece: Piece) -> str:
+def _piece(piece: Piece) -> Element:
     style = "lacking" if piece.lacks else "held"
-    lines = [f"<b>{words(piece.tensor)}</b>"]
+    lines: list[Content] = [tag("b", piece.tensor)]
     if piece.of and piece.of != piece.tensor:
-        lines.append(f'<span class="soft">{words(_short(piece.of))}</span>')
-    lines.append(words(extent(piece)))
+        lines += [tag("br"), tag("span", _short(piece.of), kind="soft")]
+    lines += [tag("br"), extent(piece)]
     if piece.lacks:
-        lines.append(f'<span class="lacks">{words(piece.lacks)}</span>')
-    return f"<figure>{_drawn(piece, style)}<figcaption>{'<br>'.join(lines)}</figcaption></figure>"
+        lines += [tag("br"), tag("span", piece.lacks, kind="lacks")]
+    return tag("figure", _drawn(piece, style), tag("figcaption", lines))
 
 
 def extent(piece: Piece) -> str:
@@ -76,21 +63,16 @@ def _short(name: str) -> str:
     return name if len(name) <= 32 else f"…{name[-31:]}"
 
 
-def _drawn(piece: Piece, style: str) -> str:
+def _drawn(piece: Piece, style: str) -> Element:
     """The whole value as a rectangle of its two last dimensions, or of those that are cut; the held slice is filled."""
     down, across = _axes(piece)
     width, height = _side(piece, across), _side(piece, down)
     left, right = _part(piece, across, width)
     top, bottom = _part(piece, down, height)
-    filled = (
-        f'<rect class="{style}" x="{left + 1:.1f}" y="{top + 1:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}"/>'
-        if piece.box or not piece.whole
-        else ""
-    )
-    return (
-        f'<svg role="img" width="{width + 2:.0f}" height="{height + 2:.0f}">'
-        f'<rect class="whole" x="1" y="1" width="{width:.1f}" height="{height:.1f}"/>{filled}</svg>'
-    )
+    boxes = [tag("rect", kind="whole", x=1, y=1, width=width, height=height)]
+    if piece.box or not piece.whole:
+        boxes.append(tag("rect", kind=style, x=left + 1, y=top + 1, width=right - left, height=bottom - top))
+    return tag("svg", boxes, role="img", width=f"{width + 2:.0f}", height=f"{height + 2:.0f}")
 
 
 def _axes(piece: Piece) -> tuple[int, int]:

@@ -28,9 +28,9 @@ article article { margin: 1rem 0 0; background: var(--page); }
   margin-right: .5em;
   font-size: .8rem; font-weight: 600; text-transform: uppercase; letter-spacing: .04em; }
 .rule { color: var(--soft); white-space: nowrap; }
-.bar { display: flex; height: .6rem; border-radius: 3px; overflow: hidden; background: var(--other);
-  margin: .75rem 0 .25rem; }
-.bar span { background: var(--edge); }
+svg.bar { border-radius: 3px; background: var(--other); margin: .75rem 0 .25rem; }
+.bar rect { stroke: none; } 
+.bar .good { fill: var(--good); } .bar .bad { fill: var(--bad); } .bar .doubt { fill: var(--doubt); }
 pre { margin: .5rem 0; padding: .5rem .75rem; border: 1px solid var(--line); border-radius: 4px;
   background: var(--page); overflow-x: auto; }
 article article pre { background: var(--card); }

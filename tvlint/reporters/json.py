@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,8 @@ from tvlint.findings import Comparison, Difference, Finding, NotEvaluated, Probl
 from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
 from tvlint.reporters.context import Context
+from tvlint.reporters.escape.data import data
+from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.paths import relative
 from tvlint.reporters.tally import by_place
 
@@ -18,7 +18,7 @@ FORMAT = 1
 """Version of the document's shape; grows when a reader of the former shape would go wrong."""
 
 
-def write(report: Report, context: Context) -> str:
+def write(report: Report, context: Context) -> Escaped:
     """The whole report as one JSON document in ASCII."""
     root = context.root
     document = {
@@ -32,15 +32,7 @@ def write(report: Report, context: Context) -> str:
         "plans": [_plan(outline, root) for outline in report.outlines],
         "comparisons": [_comparison(comparison, root) for comparison in report.comparisons],
     }
-    return _NUMBERS.sub(_on_one_line, json.dumps(document, indent=2, ensure_ascii=True)) + "\n"
-
-
-_NUMBERS = re.compile(r"\[\n\s+\d+(?:,\n\s+\d+)*\n\s+\]")
-"""A list of numbers as `indent` breaks it; no string of the document holds a line break."""
-
-
-def _on_one_line(match: re.Match[str]) -> str:
-    return f"[{', '.join(match[0][1:-1].replace(',', ' ').split())}]"
+    return data(document)
 
 
 def _location(location: Location, root: Path) -> dict[str, Any]:

@@ -14,15 +14,17 @@ from junit_xml import TestCase, TestSuite, to_xml_report_string
 
 from tvlint.findings import Finding, Outcome, Reason, Report, Severity, Verdict
 from tvlint.reporters.context import Context
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.visible import visible
+from tvlint.reporters.escape.xml import xml
 from tvlint.reporters.paths import place, relative
 from tvlint.reporters.ranks import describe, meshes
 from tvlint.reporters.tally import by_place, counted
-from tvlint.reporters.visible import visible
 
 _CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
 
 
-def write(report: Report, context: Context) -> str:
+def write(report: Report, context: Context) -> Escaped:
     """At least one case, each name once a file, and nothing that `junit-10.xsd` does not know."""
     rules = _unique(
         [*_problems(report, context), *_rules(report, context), *_skipped(report, context), *_clean(report, context)]
@@ -32,7 +34,7 @@ def write(report: Report, context: Context) -> str:
         rules = [_case("tvlint", "nothing to check")]
         rules[0].add_skipped_info("no file was checked")
     suites = [TestSuite(name, cases) for name, cases in (("tvlint.rules", rules), ("tvlint.proof", proofs)) if cases]
-    return _strict(to_xml_report_string(suites))
+    return _strict(to_xml_report_string(suites, prettyprint=False))
 
 
 def _case(group: str, name: str, seconds: float = 0.0, output: str | None = None) -> TestCase:
@@ -155,14 +157,13 @@ def _unique(cases: list[TestCase]) -> list[TestCase]:
     return cases
 
 
-def _strict(xml: str) -> str:
+def _strict(text: str) -> Escaped:
     """What junit-xml writes, without the attributes that the schema rejects and with the times that it drops."""
-    root = ElementTree.fromstring(xml)
+    root = ElementTree.fromstring(text)
     for element in (root, *root.iter("testsuite")):
         element.attrib.pop("disabled", None)
         element.set("time", f"{sum(float(case.get('time', '0')) for case in element.iter('testcase')):.3f}")
     for case in root.iter("testcase"):
         case.set("time", f"{float(case.get('time', '0')):.3f}")
         case[:] = sorted(case, key=lambda child: _CHILDREN.index(child.tag))
-    ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    return xml(root)

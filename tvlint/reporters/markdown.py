@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from tvlint.findings import Finding, Outcome, Problem, Reason, Report, Severity, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
 from tvlint.reporters.comparisons import markdown_of
 from tvlint.reporters.context import Context
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.markdown import (
+    Block,
+    Bold,
+    Code,
+    Details,
+    Heading,
+    Italic,
+    Paragraph,
+    Phrase,
+    Preformatted,
+    Table,
+    markdown,
+)
 from tvlint.reporters.excerpt import Excerpts, excerpts
-from tvlint.reporters.markdown_words import code, entities, escaped
 from tvlint.reporters.paths import place, relative
 from tvlint.reporters.ranks import describe, meshes
 from tvlint.reporters.tally import by_severity, bytes_text, counted, seconds_text, summary
@@ -22,24 +35,29 @@ _SEVERITY = {Severity.ERROR: "❌", Severity.WARNING: "⚠️", Severity.NOTE: "
 _OUTCOME = {Outcome.PROVED: "✅", Outcome.REFUTED: "❌", Outcome.UNKNOWN: "❔"}
 
 
-def write(report: Report, context: Context) -> str:
-    """As many blocks as fit into a comment, the worst first, and a line that counts those left out."""
-    blocks = list(_blocks(report, context))
-    head = f"## tvlint: {escaped(summary(report))}\n"
-    room = COMMENT_BYTES - len(head.encode()) - 100
-    kept = []
-    for block in blocks:
-        room -= len(block.encode("utf-8")) + 1
+def write(report: Report, context: Context) -> Escaped:
+    """As many remarks as fit into a comment, the worst first, and a line that counts those left out."""
+    remarks = [tuple(blocks) for blocks in _remarks(report, context)]
+    blocks: list[Block] = [Heading(2, (f"tvlint: {summary(report)}",))]
+    room = COMMENT_BYTES - _size(blocks) - 100
+    kept = 0
+    for remark in remarks:
+        room -= _size(remark)
         if room < 0:
             break
-        kept.append(block)
-    left_out = len(blocks) - len(kept)
-    if left_out:
-        kept.append(f"\n_{counted(left_out, 'remark')} more; the whole report is in the log._\n")
-    return "\n".join([head, *kept])
+        blocks += remark
+        kept += 1
+    if kept < len(remarks):
+        blocks.append(Paragraph((Italic(f"{counted(len(remarks) - kept, 'remark')} more; the whole report is in the log."),)))
+    return markdown(*blocks)
 
 
-def _blocks(report: Report, context: Context) -> Iterator[str]:
+def _size(blocks: Sequence[Block]) -> int:
+    """The bytes that the blocks take, with the empty line that sets them apart."""
+    return len(markdown(*blocks).text.encode("utf-8")) + 1
+
+
+def _remarks(report: Report, context: Context) -> Iterator[Iterator[Block] | tuple[Block, ...]]:
     show = excerpts(report, context, 120)
     mesh = meshes(report)
     for problem in report.problems:
@@ -56,84 +74,77 @@ def _blocks(report: Report, context: Context) -> Iterator[str]:
         if verdict.outcome is Outcome.PROVED:
             yield _verdict(verdict, context, show, mesh)
     if context.show_unknown and report.not_evaluated:
-        items = [f"- {code(item.rule)}: {escaped(item.reason)}" for item in report.not_evaluated]
+        items = tuple((Code(item.rule), f": {item.reason}") for item in report.not_evaluated)
         title = counted(len({item.rule for item in report.not_evaluated}), "rule")
-        yield "\n".join([f"<details><summary>{title} not evaluated</summary>\n", *items, "\n</details>\n"])
+        yield (Details(f"{title} not evaluated", items),)
 
 
-def _problem(problem: Problem, context: Context, show: Excerpts) -> str:
-    head = f"❌ **{_at(problem.location, context)}** {escaped(problem.message)}\n"
-    return "\n".join([head, *_source(problem.location, show), *_line("help", problem.help)])
+def _problem(problem: Problem, context: Context, show: Excerpts) -> Iterator[Block]:
+    yield Paragraph(("❌ ", Bold(_at(problem.location, context)), f" {problem.message}"))
+    yield from _source(problem.location, show)
+    yield from _line("help", problem.help)
 
 
-def _finding(finding: Finding, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> str:
-    where = [escaped(finding.location.pointer), describe(finding.ranks, mesh(finding.location.path))]
-    rows = [
-        f"{_SEVERITY[finding.severity]} **{_at(finding.location, context)}** {escaped(finding.message)} "
-        f"[{code(finding.rule)}]\n",
-        *_source(finding.location, show),
-        *_line("at", ", ".join(part for part in where if part), ready=True),
-    ]
+def _finding(finding: Finding, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> Iterator[Block]:
+    said = (f"{_SEVERITY[finding.severity]} ", Bold(_at(finding.location, context)), f" {finding.message} ")
+    yield Paragraph((*said, "[", Code(finding.rule), "]"))
+    yield from _source(finding.location, show)
+    where = (finding.location.pointer, describe(finding.ranks, mesh(finding.location.path)))
+    yield from _line("at", ", ".join(part for part in where if part))
     for related in finding.related:
-        rows.append(f"{_at(related.location, context)} {escaped(related.message)}\n")
-        rows += _source(related.location, show)
-    return "\n".join([*rows, *_line("help", finding.help)])
+        yield Paragraph((_at(related.location, context), f" {related.message}"))
+        yield from _source(related.location, show)
+    yield from _line("help", finding.help)
 
 
-def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> str:
-    parallel, reference = (code(relative(path, context.root)) for path in (verdict.parallel, verdict.reference))
+def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> Iterator[Block]:
+    parallel, reference = (Code(relative(path, context.root)) for path in (verdict.parallel, verdict.reference))
+    said = f"{_OUTCOME[verdict.outcome]} {verdict.outcome.value}: "
+    yield Heading(3, (said, parallel, " against ", reference))
     stages = verdict.stages
     cost = [seconds_text(verdict.seconds)] + ([bytes_text(verdict.peak_bytes)] if verdict.peak_bytes else [])
-    rows = [
-        f"### {_OUTCOME[verdict.outcome]} {verdict.outcome.value}: {parallel} against {reference}\n",
-        "| proof stages | classes | proved | refuted | unknown | cost |",
-        "|--:|--:|--:|--:|--:|---|",
-        f"| {stages.total} | {stages.classes} | {stages.proved} | {stages.refuted} | {stages.unknown} | {', '.join(cost)} |\n",
-    ]
+    counts = (stages.total, stages.classes, stages.proved, stages.refuted, stages.unknown)
+    names = ("proof stages", "classes", "proved", "refuted", "unknown")
+    cells: tuple[Phrase, ...] = tuple((str(count),) for count in counts)
+    yield Table((*names, "cost"), ((*cells, (", ".join(cost),)),), names)
     for reason in verdict.reasons:
-        rows.append(_reason(reason, context, show, mesh(verdict.parallel)))
+        yield from _reason(reason, context, show, mesh(verdict.parallel))
     if verdict.assumptions:
-        listed = [f"- {escaped(assumption)}" for assumption in verdict.assumptions]
-        title = f"<details><summary>{counted(len(listed), 'assumption')}</summary>\n"
-        rows.append("\n".join([title, *listed, "\n</details>\n"]))
-    return "\n".join(rows)
+        yield Details(counted(len(verdict.assumptions), "assumption"), tuple((text,) for text in verdict.assumptions))
 
 
-def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None) -> str:
+def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None) -> Iterator[Block]:
     kind = "Defect" if reason.refutes else "Gap"
-    rows = [
-        f"**{kind}:** {escaped(reason.message)} [{code(reason.name)}]\n",
-        *_source(reason.location, show),
-        "| | |",
-        "|---|---|",
-    ]
-    facts = (
-        ("place", _at(reason.location, context)),
-        ("in the plan", escaped(reason.location.pointer)),
-        ("on", describe(reason.ranks, mesh)),
-        ("operator", code(reason.operator) if reason.operator else ""),
-        ("expected", escaped(reason.expected)),
-        ("actual", escaped(reason.actual)),
-        ("repair", escaped(reason.repair)),
-        *((escaped(related.message), _at(related.location, context)) for related in reason.related),
+    yield Paragraph((Bold(f"{kind}:"), f" {reason.message} [", Code(reason.name), "]"))
+    yield from _source(reason.location, show)
+    facts: tuple[tuple[str, Phrase], ...] = (
+        ("place", (_at(reason.location, context),)),
+        ("in the plan", (reason.location.pointer,)),
+        ("on", (describe(reason.ranks, mesh),)),
+        ("operator", (Code(reason.operator) if reason.operator else "",)),
+        ("expected", (reason.expected,)),
+        ("actual", (reason.actual,)),
+        ("repair", (reason.repair,)),
+        *((related.message, (_at(related.location, context),)) for related in reason.related),
     )
-    return "\n".join([*rows, *(f"| {name} | {value} |" for name, value in facts if value), ""])
+    yield Table(("", ""), tuple(((name,), value) for name, value in facts if value != ("",)))
 
 
-def _at(location: Location, context: Context) -> str:
-    return code(place(location, context.root))
+def _at(location: Location, context: Context) -> Code:
+    return Code(place(location, context.root))
 
 
-def _source(location: Location, show: Excerpts) -> list[str]:
+def _source(location: Location, show: Excerpts) -> Iterator[Block]:
     excerpt = show(location)
     if excerpt is None:
-        return []
+        return
     number = "" if excerpt.line is None else str(excerpt.line)
     lines = [f"{number:>4} | {excerpt.text.rstrip()}"]
     if excerpt.length:
         lines.append(f"     | {' ' * excerpt.start}{'^' * excerpt.length}")
-    return [f"<pre>{chr(10).join(entities(line) for line in lines)}</pre>\n"]
+    yield Preformatted(tuple(lines))
 
 
-def _line(name: str, text: str, ready: bool = False) -> list[str]:
-    return [f"{name}: {text if ready else escaped(text)}\n"] if text else []
+def _line(name: str, text: str) -> Iterator[Block]:
+    if text:
+        yield Paragraph((f"{name}: {text}",))

@@ -46,8 +46,12 @@ _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def uri(path: str) -> str:
-    """A relative path as a URI reference: percent-encoded UTF-8, never taken for a scheme."""
-    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in path.encode("utf-8", "backslashreplace"))
+    """A relative path as a URI reference: the bytes of its name percent-encoded, never taken for a scheme."""
+    try:
+        name = path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        name = path.encode("utf-8", "backslashreplace")
+    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in name)
 
 
 def place(location: Location, root: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from tvlint.analyses.derived_tensors import link_gradients
 from tvlint.ir.operators import Compute, Group
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate
 from tvlint.ir.plan import Plan, Program, Replication, Role, Segment, Step, Tensor
+from tvlint.reporters.escape.data import dumped
 from tvlint.reporters.plan_json_operators import operator
 
 
@@ -21,17 +21,17 @@ def write(plan: Plan) -> str:
 def _members(plan: Plan) -> Iterator[str]:
     yield '"tvlint_plan": 1'
     if plan.name:
-        yield f'"name": {_dump(plan.name)}'
-    yield f'"mesh": {_dump([{"axis": axis.name, "size": axis.size} for axis in plan.mesh.axes])}'
+        yield f'"name": {dumped(plan.name)}'
+    yield f'"mesh": {dumped([{"axis": axis.name, "size": axis.size} for axis in plan.mesh.axes])}'
     own = plan.replication
     if own != Replication():
-        yield f'"replication": {_dump({"axis": own.axis, "count": own.count, "stride": own.stride})}'
+        yield f'"replication": {dumped({"axis": own.axis, "count": own.count, "stride": own.stride})}'
     yield f'"micro_batches": {plan.micro_batches}'
     if plan.communicators:
-        yield f'"communicators": {_lines(_dump(_communicator(group)) for group in plan.communicators)}'
+        yield f'"communicators": {_lines(dumped(_communicator(group)) for group in plan.communicators)}'
     linked, undecided = link_gradients(plan.tensors)
     tensors = {
-        name: _dump(_tensor(tensor, linked.get(name, ""), name in linked or name in undecided))
+        name: dumped(_tensor(tensor, linked.get(name, ""), name in linked or name in undecided))
         for name, tensor in plan.tensors.items()
     }
     yield f'"tensors": {_object(tensors)}'
@@ -39,13 +39,9 @@ def _members(plan: Plan) -> Iterator[str]:
     yield f'"segments": {_object({name: _segment(plan, segment, computes) for name, segment in plan.segments.items()})}'
     yield f'"programs": {_lines(_program(program) for program in plan.programs)}'
     if plan.outputs:
-        yield f'"outputs": {_dump(plan.outputs)}'
+        yield f'"outputs": {dumped(plan.outputs)}'
     if plan.loss:
-        yield f'"loss": {_dump(plan.loss)}'
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, allow_nan=False)
+        yield f'"loss": {dumped(plan.loss)}'
 
 
 def _lines(items: Iterator[str]) -> str:
@@ -54,7 +50,7 @@ def _lines(items: Iterator[str]) -> str:
 
 
 def _object(members: Mapping[str, str]) -> str:
-    rows = [f"{_dump(name)}: {text}" for name, text in members.items()]
+    rows = [f"{dumped(name)}: {text}" for name, text in members.items()]
     return "{\n  " + ",\n  ".join(rows) + "\n}" if rows else "{}"
 
 
@@ -120,15 +116,15 @@ def _segment(plan: Plan, segment: Segment, computes: Mapping[int, tuple[str, int
     head["inputs"] = segment.inputs
     head["outputs"] = segment.outputs
     communicators = {group.name: group for group in plan.communicators}
-    rows = [_dump(operator(own, plan.path, computes, communicators)) for own in segment.operators]
+    rows = [dumped(operator(own, plan.path, computes, communicators)) for own in segment.operators]
     body = "[\n    " + ",\n    ".join(rows) + "\n  ]" if rows else "[]"
-    return f'{_dump(head)[:-1]}, "operators": {body}}}'
+    return f'{dumped(head)[:-1]}, "operators": {body}}}'
 
 
 def _program(program: Program) -> str:
-    steps = [_dump(_step(step)) for step in program.steps]
+    steps = [dumped(_step(step)) for step in program.steps]
     body = "[\n    " + ",\n    ".join(steps) + "\n  ]" if steps else "[]"
-    return f'{{"ranks": {_dump(program.ranks)}, "steps": {body}}}'
+    return f'{{"ranks": {dumped(program.ranks)}, "steps": {body}}}'
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Collective, Group, Peer, Value
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate
 from tvlint.ir.plan import Role, Tensor
+from tvlint.reporters.escape.data import dumped
+from tvlint.reporters.escape.visible import visible
 
 _WORD = r"[^\W\d][\w.]*(?:-[^\W\d][\w.]*)*"
 _BARE = re.compile(rf"{_WORD}|grad\({_WORD}\)")
@@ -33,7 +35,7 @@ ROLE_WORDS = {
 @lru_cache(65536)
 def name(text: str) -> str:
     """A name, in backticks where it is not a plain word."""
-    if _BARE.fullmatch(text) and text not in _CONSTANTS and text != "_":
+    if _BARE.fullmatch(text) and text not in _CONSTANTS and text != "_" and visible(text) == text:
         return text
     return _backticks(text)
 
@@ -60,7 +62,7 @@ def operator_name(text: str) -> str:
 
 def string(text: str) -> str:
     """A string in double quotes."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    return dumped(text) if visible(text) != text or not text.isprintable() else json.dumps(text, ensure_ascii=False)
 
 
 def word_or_string(text: str) -> str:

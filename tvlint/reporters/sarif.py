@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,9 @@ from tvlint.reporters.anchor import (
     verdict_anchor,
 )
 from tvlint.reporters.context import Context
+from tvlint.reporters.escape.data import data
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.excerpt import source_text, split_lines
 from tvlint.reporters.fingerprint import line_hashes, semantic
 from tvlint.reporters.paths import place, relative, uri
@@ -25,7 +27,6 @@ from tvlint.reporters.ranks import intervals
 from tvlint.reporters.sarif_rules import rule_object
 from tvlint.reporters.sarif_words import link_text, message_text
 from tvlint.reporters.tally import assumed, by_severity
-from tvlint.reporters.visible import visible
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 MAXIMAL_RESULTS = 25_000
@@ -51,7 +52,7 @@ class _Remark:
     flow: bool = False
 
 
-def write(report: Report, context: Context) -> str:
+def write(report: Report, context: Context) -> Escaped:
     """One run; every result has a line of a file that exists in the repository, as GitHub demands."""
     remarks = list(_remarks(report, context))
     left_out = max(0, len(remarks) - MAXIMAL_RESULTS)
@@ -75,7 +76,7 @@ def write(report: Report, context: Context) -> str:
             _result(remark, rules[remark.rule], own, context) for remark, own in zip(remarks, fingerprints, strict=True)
         ],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=True) + "\n"
+    return data({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _remarks(report: Report, context: Context) -> Iterator[_Remark]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tvlint.reporters.visible import visible
+from tvlint.reporters.escape.visible import visible
 
 
 def message_text(text: str) -> str:

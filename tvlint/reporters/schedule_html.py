@@ -8,7 +8,9 @@ from tvlint.analyses.schedule_summary import Summary
 from tvlint.analyses.schedule_timing import Timed, Timing
 from tvlint.findings import Finding, Severity
 from tvlint.ir.schedule import ActionKind
-from tvlint.reporters.html_page import code, page, rows, sentence, words
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.html import Content, Element, tag
+from tvlint.reporters.html_page import code, page, rows, sentence, svg
 from tvlint.reporters.schedule_text import described, facts
 
 MAXIMAL_STEPS = 40_000
@@ -38,25 +40,25 @@ svg .c3 { fill-opacity: .34; } svg .lead { stroke: var(--bad); stroke-width: 2; 
 """
 
 
-def write(summary: Summary, findings: Sequence[Finding], version: str) -> str:
+def write(summary: Summary, findings: Sequence[Finding], version: str) -> Escaped:
     """The facts, the timeline and the findings of one schedule."""
     title = f"{summary.path}: {described(summary)}"
-    body = f"<article>{rows((words(name), words(value)) for name, value in facts(summary))}</article>"
+    body: list[Content] = [tag("article", rows(facts(summary)))]
     if summary.timing is None:
-        body += "<p>There is no timeline: ranks wait for each other for ever.</p>"
+        body.append(tag("p", "There is no timeline: ranks wait for each other for ever."))
     else:
-        body += f"<h2>Timeline</h2><article>{_key()}{_drawing(summary, summary.timing, findings)}</article>"
+        body += [tag("h2", "Timeline"), tag("article", _key(), _drawing(summary, summary.timing, findings))]
     if findings:
-        body += f"<h2>Findings</h2>{''.join(map(_finding, findings))}"
+        body += [tag("h2", "Findings"), *map(_finding, findings)]
     return page(described(summary).split(";")[0], title, body, version, style=_OWN)
 
 
-def _key() -> str:
-    keys = "".join(f'<span class="key {style}"></span>{name}' for style, name in _KEY)
-    return f'<p class="soft">{keys}; a number is a micro-batch, paler chunks come later in the network</p>'
+def _key() -> Element:
+    keys = [(tag("span", kind=f"key {style}"), name) for style, name in _KEY]
+    return tag("p", keys, "; a number is a micro-batch, paler chunks come later in the network", kind="soft")
 
 
-def _drawing(summary: Summary, timing: Timing, findings: Sequence[Finding]) -> str:
+def _drawing(summary: Summary, timing: Timing, findings: Sequence[Finding]) -> Content:
     shown = timing.ranks[:MAXIMAL_RANKS]
     each = max(1, MAXIMAL_STEPS // max(1, len(shown)))
     cut = len(timing.ranks) > len(shown) or any(len(row) > each for row in shown)
@@ -66,11 +68,9 @@ def _drawing(summary: Summary, timing: Timing, findings: Sequence[Finding]) -> s
     wrong = {(finding.location.line, finding.location.column) for finding in findings}
     boxes = list(_boxes(summary, shown, each, unit, left, end, wrong))
     height = len(shown) * 26 + 22
-    width = left + end * unit + 4
-    size = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
     steps = sum(min(len(row), each) for row in shown)
-    more = f'<p class="soft">The first {steps:,} steps of {len(shown):,} ranks are drawn.</p>' if cut else ""
-    return f'<div class="scroll"><svg role="img" {size}>{"".join(boxes)}</svg></div>{more}'
+    more = tag("p", f"The first {steps:,} steps of {len(shown):,} ranks are drawn.", kind="soft") if cut else ()
+    return svg(left + end * unit + 4, height, boxes), more
 
 
 def _boxes(
@@ -81,33 +81,33 @@ def _boxes(
     left: int,
     end: int,
     wrong: set[tuple[int | None, int | None]],
-) -> Iterator[str]:
+) -> Iterator[Element]:
     for rank, row in enumerate(rows):
         top = rank * 26 + 2
-        yield f'<text class="axis" x="0" y="{top + 16}">rank {rank}</text>'
-        yield f'<rect class="idle" x="{left}" y="{top}" width="{end * unit:g}" height="22" rx="2"/>'
+        yield tag("text", f"rank {rank}", kind="axis", x=0, y=top + 16)
+        yield tag("rect", kind="idle", x=left, y=top, width=end * unit, height=22, rx=2)
         chunks = {stage: index for index, stage in enumerate(summary.chunks[rank])}
         for timed in row[:each]:
             step = timed.step
             x, width = left + timed.start * unit, (timed.end - timed.start) * unit
             shade = min(chunks.get(step.stage, 0), _SHADES - 1)
             lead = " lead" if (step.location.line, step.location.column) in wrong else ""
-            yield f'<rect class="{_STYLE[step.kind]} c{shade}{lead}" x="{x:g}" y="{top}" width="{width:g}" height="22" rx="2">'
-            yield f"<title>{step.action}: units {timed.start} to {timed.end}, line {step.location.line}</title></rect>"
+            title = tag("title", f"{step.action}: units {timed.start} to {timed.end}, line {step.location.line}")
+            style = f"{_STYLE[step.kind]} c{shade}{lead}"
+            yield tag("rect", title, kind=style, x=x, y=top, width=width, height=22, rx=2)
             label = str(step.micro_batch)
             if len(label) * 7 <= width:
-                yield f'<text x="{x + width / 2:g}" y="{top + 15}" text-anchor="middle">{label}</text>'
+                yield tag("text", label, x=x + width / 2, y=top + 15, text_anchor="middle")
     bottom = len(rows) * 26 + 16
     every = next(size for size in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 10**9) if size * unit >= 60)
     for tick in range(0, end + 1, every):
-        yield f'<text class="axis" x="{left + tick * unit:g}" y="{bottom}">{tick}</text>'
+        yield tag("text", str(tick), kind="axis", x=left + tick * unit, y=bottom)
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: Finding) -> Element:
     style = {Severity.ERROR: "bad", Severity.WARNING: "doubt", Severity.NOTE: "note"}[finding.severity]
     place = f"line {finding.location.line}, column {finding.location.column}"
     help = rows([("help", sentence(finding.help))])
-    return (
-        f'<article class="{style}"><h3><span class="badge">{finding.severity.value}</span>{sentence(finding.message)} '
-        f'<span class="rule">{code(finding.rule)}</span></h3><div class="soft">{place}</div>{help}</article>'
-    )
+    badge, rule = tag("span", finding.severity.value, kind="badge"), tag("span", code(finding.rule), kind="rule")
+    head = tag("h3", badge, sentence(finding.message), " ", rule)
+    return tag("article", head, tag("div", place, kind="soft"), help, kind=style)

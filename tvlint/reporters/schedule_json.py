@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from tvlint.analyses.schedule_summary import Summary
+from tvlint.reporters.escape.data import data
+from tvlint.reporters.escape.escaped import Escaped
 
 
-def write(summary: Summary) -> str:
+def write(summary: Summary) -> Escaped:
     """Family, sizes, bubble and peaks, and the start of every compute step."""
     timing = summary.timing
     ranks = []
@@ -32,4 +32,4 @@ def write(summary: Summary) -> str:
         "bubble": round(timing.bubble, 6) if timing is not None else None,
         "ranks": ranks,
     }
-    return json.dumps(content, indent=1) + "\n"
+    return data(content)

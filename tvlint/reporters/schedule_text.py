@@ -5,24 +5,25 @@ from __future__ import annotations
 from tvlint.analyses.schedule_summary import Summary
 from tvlint.analyses.schedule_timing import Timing
 from tvlint.ir.schedule import ActionKind
-from tvlint.reporters.visible import visible
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.terminal import Line, Span, Style, line, terminal
 
 MAXIMAL_RANKS = 64
 _COLOUR = {
-    ActionKind.FORWARD: "34",
-    ActionKind.BACKWARD: "33",
-    ActionKind.INPUT_GRADIENT: "33",
-    ActionKind.WEIGHT_GRADIENT: "32",
+    ActionKind.FORWARD: Style.PLAIN_BLUE,
+    ActionKind.BACKWARD: Style.PLAIN_YELLOW,
+    ActionKind.INPUT_GRADIENT: Style.PLAIN_YELLOW,
+    ActionKind.WEIGHT_GRADIENT: Style.PLAIN_GREEN,
 }
 
 
-def write(summary: Summary, width: int, color: bool) -> str:
+def write(summary: Summary, width: int, color: bool) -> Escaped:
     """A few lines of facts, then a line for each rank; what does not fit into `width` columns is cut."""
-    lines = [f"{visible(summary.path)}: {described(summary)}"]
+    lines: list[str | Line] = [f"{summary.path}: {described(summary)}"]
     lines += [f"  {name:<20} {value}" for name, value in facts(summary)]
     if summary.timing is None:
-        return "\n".join([*lines, "  no timeline: ranks wait for each other for ever", ""])
-    return "\n".join([*lines, "", *_timeline(summary, summary.timing, width, color), ""])
+        return terminal([*lines, "  no timeline: ranks wait for each other for ever"])
+    return terminal([*lines, "", *_timeline(summary, summary.timing, width)], color)
 
 
 def described(summary: Summary) -> str:
@@ -53,7 +54,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
-def _timeline(summary: Summary, timing: Timing, width: int, color: bool) -> list[str]:
+def _timeline(summary: Summary, timing: Timing, width: int) -> list[str | Line]:
     several = any(len(own) > 1 for own in summary.chunks)
     names = {
         id(timed): str(timed.step.action) if several else f"{timed.step.kind.value}{timed.step.micro_batch}"
@@ -63,18 +64,19 @@ def _timeline(summary: Summary, timing: Timing, width: int, color: bool) -> list
     unit = max((len(name) for name in names.values()), default=1) + 1
     left = len(f"rank {summary.ranks - 1} ")
     room = max(1, (width - left) // unit)
-    lines = []
+    lines: list[str | Line] = []
     for rank, row in enumerate(timing.ranks[:MAXIMAL_RANKS]):
-        line = f"{f'rank {rank}':<{left}}"
+        spans: list[str | Span] = [f"{f'rank {rank}':<{left}}"]
         at = 0
         for timed in row:
             if timed.end > room:
                 break
-            line += "·".ljust(unit) * (timed.start - at)
-            text = names[id(timed)].ljust(unit * (timed.end - timed.start) - 1, "─") + " "
-            line += f"\033[{_COLOUR[timed.step.kind]}m{text}\033[0m" if color else text
+            gap = " " if at else ""
+            spans.append(gap + "·".ljust(unit) * (timed.start - at))
+            text = names[id(timed)].ljust(unit * (timed.end - timed.start) - 1, "─")
+            spans.append(Span(text, _COLOUR[timed.step.kind]))
             at = timed.end
-        lines.append(line.rstrip())
+        lines.append(line(*spans))
     if timing.makespan > room:
         lines.append(f"the first {room} of {timing.makespan} units; `-o html:FILE` draws all")
     if len(timing.ranks) > MAXIMAL_RANKS:

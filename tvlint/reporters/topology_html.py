@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from tvlint.ir.configuration import Unknown
 from tvlint.reporters import topology_svg as drawing
-from tvlint.reporters.html_page import page, rows, sentence, words
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.html import Content, Element, tag
+from tvlint.reporters.html_page import code, page, rows, sentence
 from tvlint.reporters.ranks import describe
 from tvlint.reporters.tally import counted
 from tvlint.reporters.topology_ranks import examples, members
@@ -56,85 +57,91 @@ th, td { padding: .2rem 1.25rem .2rem 0; vertical-align: top; } td.number, th.nu
 )
 
 
-def write(topologies: Sequence[Topology | PlanTopology], version: str, rank: int | None = None) -> str:
+def write(topologies: Sequence[Topology | PlanTopology], version: str, rank: int | None = None) -> Escaped:
     """A page with a section for each topology; `rank` is marked in the mesh, and its groups are listed."""
-    body = "\n".join(_plan(found) if isinstance(found, PlanTopology) else _topology(found, rank) for found in topologies)
+    body = [_plan(found) if isinstance(found, PlanTopology) else _topology(found, rank) for found in topologies]
     path = topologies[0].path if topologies else ""
     return page("Topology", path, body, version, f"Topology of {path}", _OWN)
 
 
-def _topology(found: Topology, rank: int | None) -> str:
+def _topology(found: Topology, rank: int | None) -> Content:
     section = f"{found.section}: " if found.section else ""
-    parts = [
-        f"<h2>{words(section + found.framework)}</h2>",
+    parts: list[Content] = [
+        tag("h2", section + found.framework),
         _card("", _facts([("world size", world(found)), *grid(found), *batch(found), *model(found)])),
     ]
     if not isinstance(found.grid, Unknown):
-        parts.append(_card("Mesh", _inside(found) + drawing.mesh(found.grid, rank)))
+        parts.append(_card("Mesh", (_inside(found), drawing.mesh(found.grid, rank))))
         small = drawing.groups(found.grid, found.groups)
-        parts.append(_card("Groups", small + (_rank(found, rank) if rank is not None else _groups(found.groups))))
+        parts.append(_card("Groups", (small, _rank(found, rank) if rank is not None else _groups(found.groups))))
     if isinstance(found.pipeline, Unknown):
         layers = _facts([("layers", f"? ({found.pipeline.reason})")])
     else:
         layers = drawing.pipeline(found.pipeline)
-    parts.append(_card("Pipeline", _facts([("bubble", bubble(found))]) + layers))
+    parts.append(_card("Pipeline", (_facts([("bubble", bubble(found))]), layers)))
     parts.append(_card("Memory of a rank", _memory(found)))
-    said = "".join(f"<li>{words(text)}</li>" for text in sources(found))
-    return "\n".join(parts) + (f'<ul class="soft">{said}</ul>' if said else "")
+    said = [tag("li", text) for text in sources(found)]
+    return parts, tag("ul", said, kind="soft") if said else ()
 
 
-def _inside(found: Topology) -> str:
+def _inside(found: Topology) -> Content:
     if isinstance(found.grid, Unknown):
-        return ""
+        return ()
     dense = found.grid.dense
     inner = [axis for axis in reversed(dense.axes) if axis.name not in ("pp", "dp") and axis.size > 1]
     said = " × ".join(f"{axis.name} {axis.size:,}" for axis in inner)
     each = f"; in each block {said}" if said else ""
-    return f'<p class="soft">A row is a pipeline stage, a block one data-parallel copy{words(each)}.</p>'
+    return tag("p", f"A row is a pipeline stage, a block one data-parallel copy{each}.", kind="soft")
 
 
-def _groups(kinds: Iterable[GroupKind]) -> str:
-    lines = "".join(
-        f'<tr><td class="one-line"><b>{words(kind.name)}</b></td>'
-        f'<td class="one-line">{counted(kind.count, "group")} of {kind.size:,}</td>'
-        f'<td class="wide"><code>{words(examples(kind, 90))}</code></td></tr>'
+def _groups(kinds: Iterable[GroupKind]) -> Element:
+    lines = [
+        tag(
+            "tr",
+            tag("td", tag("b", kind.name), kind="one-line"),
+            tag("td", f"{counted(kind.count, 'group')} of {kind.size:,}", kind="one-line"),
+            tag("td", code(examples(kind, 90)), kind="wide"),
+        )
         for kind in kinds
-    )
-    return f'<div class="scroll"><table>{lines}</table></div>'
+    ]
+    return _scrolled(lines)
 
 
-def _rank(found: Topology, rank: int) -> str:
+def _scrolled(lines: Content) -> Element:
+    return tag("div", tag("table", lines), kind="scroll")
+
+
+def _rank(found: Topology, rank: int) -> Content:
     if isinstance(found.grid, Unknown) or rank >= found.grid.dense.size:
-        return f"<p>There is no rank {rank:,}.</p>"
+        return tag("p", f"There is no rank {rank:,}.")
     place = found.grid.dense.coordinates(rank)
     named = [(kind.name, members(kind.of(rank)) or "in none") for kind in found.groups]
     coordinates = ", ".join(f"{axis.name} {place[axis.name]}" for axis in reversed(found.grid.dense.axes))
-    return f"<h4>Rank {rank:,}</h4>{_facts([('coordinates', coordinates), *named])}"
+    return tag("h4", f"Rank {rank:,}"), _facts([("coordinates", coordinates), *named])
 
 
-def _memory(found: Topology) -> str:
+def _memory(found: Topology) -> Content:
     stages = found.memory
     if isinstance(stages, Unknown):
         return _facts([("memory", f"? ({stages.reason})")])
     cells = [_cells(stage) for stage in stages]
-    head = "".join(
-        f'<th class="number">{name}</th>'
-        for name in ("parameters", "weights", "gradients", "optimizer", "activations", "total")
-    )
-    lines = "".join(
-        f"<tr><td>pp {first if first == last else f'{first}-{last}'}</td>"
-        + "".join(f'<td class="number">{words(cell)}</td>' for cell in cells[first])
-        + "</tr>"
+    names = ("parameters", "weights", "gradients", "optimizer", "activations", "total")
+    head = tag("tr", tag("th", "pipeline stage"), *(tag("th", name, kind="number") for name in names))
+    lines = [
+        tag(
+            "tr",
+            tag("td", f"pp {first if first == last else f'{first}-{last}'}"),
+            *(tag("td", cell, kind="number") for cell in cells[first]),
+        )
         for first, last in alike(cells)
-    )
+    ]
     reasons = {
         value.reason
         for stage in stages
         for value in (stage.parameters, stage.optimizer, stage.activations)
         if isinstance(value, Unknown)
     }
-    table = f'<div class="scroll"><table><tr><th>pipeline stage</th>{head}</tr>{lines}</table></div>'
-    return drawing.memory(stages) + table + _facts([("not known", reason) for reason in sorted(reasons)])
+    return drawing.memory(stages), _scrolled((head, lines)), _facts([("not known", reason) for reason in sorted(reasons)])
 
 
 def _cells(stage: StageMemory) -> tuple[str, ...]:
@@ -143,10 +150,10 @@ def _cells(stage: StageMemory) -> tuple[str, ...]:
     return (held, *(f"{gibibytes(value)} GiB" for value in values))
 
 
-def _plan(found: PlanTopology) -> str:
+def _plan(found: PlanTopology) -> Content:
     mesh = f"? ({found.mesh.reason})" if isinstance(found.mesh, Unknown) else sizes(found.mesh) or "one rank"
-    parts = [
-        f"<h2>{words(found.format)}</h2>",
+    parts: list[Content] = [
+        tag("h2", found.format),
         _card("", _facts([("mesh", mesh), *((name, shown_fact(value)) for name, value in found.facts)])),
     ]
     if found.groups:
@@ -172,7 +179,7 @@ def _plan(found: PlanTopology) -> str:
         ]
         parts.append(_card("Pipeline stages", _listed(named)))
     lanes = [(describe(lane.ranks), _steps(lane)) for lane in found.lanes if lane.steps]
-    return "\n".join([*parts, _card("Schedule", _listed(lanes)) if lanes else ""])
+    return [*parts, _card("Schedule", _listed(lanes)) if lanes else ()]
 
 
 def _steps(lane: LaneSteps) -> str:
@@ -180,15 +187,15 @@ def _steps(lane: LaneSteps) -> str:
     return " ".join(lane.steps[:_MOST_STEPS]) + more
 
 
-def _listed(named: list[tuple[str, str]]) -> str:
+def _listed(named: list[tuple[str, str]]) -> Content:
     """The first rows, and how many more there are."""
     more = [("…", f"{len(named) - _MOST_ROWS:,} more")] if len(named) > _MOST_ROWS else []
     return _facts([*named[:_MOST_ROWS], *more])
 
 
-def _card(title: str, content: str) -> str:
-    return f"<article>{f'<h3>{escape(title)}</h3>' if title else ''}{content}</article>"
+def _card(title: str, content: Content) -> Element:
+    return tag("article", tag("h3", title) if title else (), content)
 
 
-def _facts(named: Iterable[tuple[str, str]]) -> str:
-    return rows((words(name), sentence(value)) for name, value in named)
+def _facts(named: Iterable[tuple[str, str]]) -> Content:
+    return rows((name, sentence(value)) for name, value in named)

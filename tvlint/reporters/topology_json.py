@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.ir.mesh import Mesh
+from tvlint.reporters.escape.data import data
+from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.topology_words import sources
 from tvlint.topology.grid import GroupKind
 from tvlint.topology.of_plan import PlanTopology
@@ -18,10 +19,10 @@ LISTED_RANKS = 4096
 """Groups of larger worlds are told by their offsets, without a list of all members."""
 
 
-def write(topologies: Sequence[Topology | PlanTopology], rank: int | None = None) -> str:
+def write(topologies: Sequence[Topology | PlanTopology], rank: int | None = None) -> Escaped:
     """Every topology of a file; `rank` adds its groups to each."""
     content = [_plan(found) if isinstance(found, PlanTopology) else _topology(found, rank) for found in topologies]
-    return json.dumps({"topologies": content}, indent=1) + "\n"
+    return data({"topologies": content})
 
 
 def _topology(found: Topology, rank: int | None) -> dict[str, Any]:

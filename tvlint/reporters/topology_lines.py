@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from tvlint.reporters.escape.terminal import Line, Span, Style, line
+from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.tally import counted
 from tvlint.reporters.topology_ranks import examples
-from tvlint.reporters.visible import visible
 from tvlint.topology.grid import GroupKind
 
 NAME = 20
 """Columns before a value."""
+
+
+def heading(text: str) -> Line:
+    """A title."""
+    return line(Span(text, Style.BOLD))
+
+
+def titled(title: str, lines: Iterable[str]) -> Iterator[str | Line]:
+    """An empty line, the title and the lines."""
+    yield ""
+    yield heading(title)
+    yield from lines
 
 
 def rows(named: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
@@ -22,14 +35,14 @@ def rows(named: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
 def wrapped(text: str, lead: str, width: int) -> Iterator[str]:
     """`text` behind `lead`, its further lines below its first."""
     room = max(20, width - len(lead))
-    line = ""
+    held = ""
     for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > room:
-            yield lead + line
-            lead, line = " " * len(lead), word
+        if held and len(held) + 1 + len(word) > room:
+            yield lead + held
+            lead, held = " " * len(lead), word
         else:
-            line = f"{line} {word}" if line else word
-    yield lead + line
+            held = f"{held} {word}" if held else word
+    yield lead + held
 
 
 def groups(kinds: Sequence[GroupKind], width: int) -> Iterator[str]:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tvlint.ir.configuration import Unknown
+from tvlint.reporters.escape.terminal import Line
 from tvlint.reporters.ranks import describe
 from tvlint.reporters.tally import counted
-from tvlint.reporters.topology_lines import groups, rows
+from tvlint.reporters.topology_lines import groups, heading, rows, titled
 from tvlint.reporters.topology_ranks import members
 from tvlint.reporters.topology_words import shown_fact, sizes
-from tvlint.reporters.visible import visible
 from tvlint.topology.of_plan import LaneSteps, PlanTopology, UsedGroups
 
 MAXIMAL_LINES = 32
 
 
-def plan_block(found: PlanTopology, width: int, heading: Callable[[str], str], rank: int | None) -> Iterator[str]:
+def plan_block(found: PlanTopology, width: int, rank: int | None) -> Iterator[str | Line]:
     """Facts, groups, pipeline stages and schedule; with `rank`, only the groups of that rank."""
     section = f" ({found.section})" if found.section else ""
-    yield heading(visible(f"{found.path}{section}: {found.format}"))
-    mesh = f"? ({found.mesh.reason})" if isinstance(found.mesh, Unknown) else visible(sizes(found.mesh)) or "one rank"
+    yield heading(f"{found.path}{section}: {found.format}")
+    mesh = f"? ({found.mesh.reason})" if isinstance(found.mesh, Unknown) else sizes(found.mesh) or "one rank"
     yield from rows([("mesh", mesh), *((name, shown_fact(value)) for name, value in found.facts)], width)
     if found.groups:
         said = _own(found, rank, width) if rank is not None else groups(found.groups, width)
-        yield from ["", heading("Groups"), *said]
+        yield from titled("Groups", said)
     if found.used:
-        yield from ["", heading("Groups that communicate"), *_used(found.used, rank, width)]
+        yield from titled("Groups that communicate", _used(found.used, rank, width))
     if found.stages:
-        yield from ["", heading("Pipeline stages"), *_stages(found, width)]
+        yield from titled("Pipeline stages", _stages(found, width))
     if any(lane.steps for lane in found.lanes):
-        yield from ["", heading("Schedule"), *_lanes(found.lanes, width)]
+        yield from titled("Schedule", _lanes(found.lanes, width))
 
 
 def _own(found: PlanTopology, rank: int, width: int) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _used(used: Sequence[UsedGroups], rank: int | None, width: int) -> Iterator[
         listed = "  ".join(texts if len(texts) <= 8 else [*texts[:3], "…", texts[-1]])
         operations = ", ".join(f"{count:,} {name}" for name, count in kind.operations)
         said = f"{counted(len(own), 'group')} of {kind.size:,}: {listed}"
-        yield from rows([(visible("-".join(kind.axes)) or "other", said), ("", operations)], width)
+        yield from rows([("-".join(kind.axes) or "other", said), ("", operations)], width)
 
 
 def _stages(found: PlanTopology, width: int) -> Iterator[str]:

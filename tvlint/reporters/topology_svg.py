@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 from math import prod
 
 from tvlint.ir.configuration import Unknown
 from tvlint.ir.mesh import Mesh
+from tvlint.reporters.escape.html import Content, Element, tag
+from tvlint.reporters.html_page import drawing, svg
 from tvlint.reporters.tally import counted
 from tvlint.reporters.topology_mesh import ends
 from tvlint.reporters.topology_ranks import members
@@ -24,13 +25,7 @@ MAXIMAL_BOXES = 512
 _PARTS = ("weights", "gradients", "optimizer", "activations")
 
 
-def svg(width: float, height: float, content: str) -> str:
-    """A drawing that scrolls where it is wider than the page."""
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    return f'<div class="scroll"><svg role="img" {size}>{content}</svg></div>'
-
-
-def mesh(grid: Grid, rank: int | None) -> str:
+def mesh(grid: Grid, rank: int | None) -> Content:
     """A row for each pipeline stage, a block for each data-parallel copy, in it a box for each rank of the other axes."""
     dense = grid.dense
     if dense.size > MAXIMAL_BOXES:
@@ -44,33 +39,39 @@ def mesh(grid: Grid, rank: int | None) -> str:
     lines = -(-copies // line)
     line = -(-copies // lines)
     head = 20 if lines == 1 else 18
-    parts = []
+    parts: list[Content] = []
     for pp in range(stages):
         for dp in range(copies):
             x, y = 64 + dp % line * block, (pp * lines + dp // line) * tall + 20
             if lines > 1:
                 y += (pp * lines + dp // line) * head
             if lines > 1 or pp == 0:
-                parts.append(f'<text class="axis" x="{x}" y="{y - 8}">dp {dp}</text>')
+                parts.append(_named(f"dp {dp}", x, y - 8))
             if dp % line == 0:
-                parts.append(f'<text class="axis" x="0" y="{y + down * box / 2 + 4:g}">pp {pp}</text>')
+                parts.append(_named(f"pp {pp}", 0, y + down * box / 2 + 4))
             ranks = dense.along(dense.rank({"pp": pp, "dp": dp}), inner)
             parts += [_box(dense, number, pp, place, (x, y, box, across), rank) for place, number in enumerate(ranks)]
     extra = stages * lines * head if lines > 1 else 0
-    return svg(64 + line * block, 20 + stages * lines * tall + extra, "".join(parts))
+    return svg(64 + line * block, 20 + stages * lines * tall + extra, parts)
 
 
-def _box(dense: Mesh, number: int, pp: int, place: int, at: tuple[int, int, int, int], rank: int | None) -> str:
+def _named(text: str, x: float, y: float) -> Element:
+    return tag("text", text, kind="axis", x=x, y=y)
+
+
+def _inscribed(text: str, x: float, y: float) -> Element:
+    return tag("text", text, x=x, y=y, text_anchor="middle")
+
+
+def _box(dense: Mesh, number: int, pp: int, place: int, at: tuple[int, int, int, int], rank: int | None) -> Content:
     """One rank's box, `place` boxes behind the first of its block at x, y, with so many across."""
     left, top, box, across = at
     x, y = left + place % across * box, top + place // across * box
     chosen = " chosen" if number == rank else ""
     named = ", ".join(f"{name} {value}" for name, value in dense.coordinates(number).items())
-    return (
-        f'<rect class="k{pp % COLOURS}{chosen}" x="{x}" y="{y}" width="{box}" height="{box}" rx="3">'
-        f"<title>rank {number}: {escape(named)}</title></rect>"
-        f'<text x="{x + box / 2:g}" y="{y + box / 2 + 4:g}" text-anchor="middle">{number}</text>'
-    )
+    title = tag("title", f"rank {number}: {named}")
+    shape = tag("rect", title, kind=f"k{pp % COLOURS}{chosen}", x=x, y=y, width=box, height=box, rx=3)
+    return shape, _inscribed(str(number), x + box / 2, y + box / 2 + 4)
 
 
 def _inner(dense: Mesh) -> tuple[str, ...]:
@@ -78,7 +79,7 @@ def _inner(dense: Mesh) -> tuple[str, ...]:
     return tuple(axis.name for axis in reversed(dense.axes) if axis.name not in ("pp", "dp") and axis.size > 1)
 
 
-def _cells(dense: Mesh) -> str:
+def _cells(dense: Mesh) -> Content:
     """The large mesh: a cell holds the ranks of one part of a replica, middle rows and columns are left out."""
     rows, inner = ends(dense.axis_size("pp"), 32), _inner(dense)
     last = members(dense.along(dense.size - 1, inner))
@@ -91,32 +92,28 @@ def _cells(dense: Mesh) -> str:
         if row is not None and column is not None
     }
     wide = max(map(len, texts.values())) * 7 + 16
-    parts = []
-    for x, column in enumerate(columns):
-        parts.append(f'<text class="axis" x="{64 + x * wide}" y="12">{"…" if column is None else f"dp {column}"}</text>')
+    parts = [_named("…" if column is None else f"dp {column}", 64 + x * wide, 12) for x, column in enumerate(columns)]
     for y, row in enumerate(rows):
         top = 20 + y * 28
-        parts.append(f'<text class="axis" x="0" y="{top + 17}">{"⋮" if row is None else f"pp {row}"}</text>')
+        parts.append(_named("⋮" if row is None else f"pp {row}", 0, top + 17))
         for x, column in enumerate(columns):
             left = 64 + x * wide
             if row is None or column is None:
-                parts.append(f'<text class="axis" x="{left + wide / 2 - 8:g}" y="{top + 17}">…</text>')
+                parts.append(_named("…", left + wide / 2 - 8, top + 17))
                 continue
-            parts.append(f'<rect class="k{row % COLOURS}" x="{left}" y="{top}" width="{wide - 6}" height="24" rx="3"/>')
-            middle = left + (wide - 6) / 2
-            parts.append(f'<text x="{middle:g}" y="{top + 16}" text-anchor="middle">{texts[row, column]}</text>')
-    return svg(64 + len(columns) * wide, 20 + len(rows) * 28, "".join(parts))
+            parts.append(tag("rect", kind=f"k{row % COLOURS}", x=left, y=top, width=wide - 6, height=24, rx=3))
+            parts.append(_inscribed(texts[row, column], left + (wide - 6) / 2, top + 16))
+    return svg(64 + len(columns) * wide, 20 + len(rows) * 28, parts)
 
 
-def groups(grid: Grid, kinds: Sequence[GroupKind]) -> str:
+def groups(grid: Grid, kinds: Sequence[GroupKind]) -> Content:
     """For each kind of group the mesh once more, in small, ranks of one group in one colour."""
     if not 1 < grid.dense.size <= MAXIMAL_BOXES:
-        return ""
-    drawn = (_small(grid.dense, kind) for kind in kinds if kind.size > 1)
-    return f'<div class="small">{"".join(drawn)}</div>'
+        return ()
+    return tag("div", [_small(grid.dense, kind) for kind in kinds if kind.size > 1], kind="small")
 
 
-def _small(dense: Mesh, kind: GroupKind) -> str:
+def _small(dense: Mesh, kind: GroupKind) -> Element:
     box = 11 if dense.size <= 128 else 7
     inner = _inner(dense)
     across, down = (dense.axis_size(inner[0]), prod(map(dense.axis_size, inner[1:]))) if inner else (1, 1)
@@ -133,14 +130,13 @@ def _small(dense: Mesh, kind: GroupKind) -> str:
             for place, number in enumerate(ranks):
                 style = f"k{numbers[number] % COLOURS}" if number in numbers else "none"
                 x, y = left + place % across * box, top + place // across * box
-                parts.append(f'<rect class="{style}" x="{x}" y="{y}" width="{box}" height="{box}" rx="1"/>')
+                parts.append(tag("rect", kind=style, x=x, y=y, width=box, height=box, rx=1))
     width, height = line * (across * box + 4), stages * -(-copies // line) * (down * box + 4)
-    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    title = f"<b>{escape(kind.name)}</b> {counted(kind.count, 'group')} of {kind.size:,}"
-    return f'<figure><svg role="img" {size}>{"".join(parts)}</svg><figcaption>{title}</figcaption></figure>'
+    title = tag("figcaption", tag("b", kind.name), f" {counted(kind.count, 'group')} of {kind.size:,}")
+    return tag("figure", drawing(width, height, parts), title)
 
 
-def pipeline(found: Pipeline) -> str:
+def pipeline(found: Pipeline) -> Element:
     """A row for each pipeline stage; a bar for each virtual stage, as long as it has layers."""
     rows = ends(len(found.stages), 64)
     widest = [max(1, *(held[place].layers for held in found.stages)) for place in range(found.virtual)]
@@ -151,30 +147,30 @@ def pipeline(found: Pipeline) -> str:
     for y, row in enumerate(rows):
         top = y * 26
         if row is None:
-            parts.append(f'<text class="axis" x="64" y="{top + 15}">⋮</text>')
+            parts.append(_named("⋮", 64, top + 15))
             continue
-        parts.append(f'<text class="axis" x="0" y="{top + 15}">pp {row}</text>')
+        parts.append(_named(f"pp {row}", 0, top + 15))
         left = 64.0
         for held, whole, size in zip(found.stages[row], widths, widest, strict=True):
             width = max(whole * held.layers / size, 4)
-            parts.append(f'<rect class="none" x="{left:g}" y="{top}" width="{whole:g}" height="22" rx="3"/>')
-            parts.append(f'<rect class="k{row % COLOURS}" x="{left:g}" y="{top}" width="{width:g}" height="22" rx="3"/>')
-            parts.append(f'<text x="{left + 6:g}" y="{top + 15}">{escape(chunk(held))}</text>')
+            parts.append(tag("rect", kind="none", x=left, y=top, width=whole, height=22, rx=3))
+            parts.append(tag("rect", kind=f"k{row % COLOURS}", x=left, y=top, width=width, height=22, rx=3))
+            parts.append(tag("text", chunk(held), x=left + 6, y=top + 15))
             left += whole + 12
-    return svg(64 + sum(widths) + 12 * found.virtual, len(rows) * 26, "".join(parts))
+    return svg(64 + sum(widths) + 12 * found.virtual, len(rows) * 26, parts)
 
 
-def memory(stages: Sequence[StageMemory]) -> str:
+def memory(stages: Sequence[StageMemory]) -> Content:
     """A stacked bar for each pipeline stage; nothing where a part of any is not known."""
     known = [_known(stage) for stage in stages]
     if any(part is None for parts in known for part in parts):
-        return ""
+        return ()
     sizes = [[part or 0 for part in parts] for parts in known]
     most = max(sum(parts) for parts in sizes) or 1
     rows = ends(len(sizes), 64)
-    drawn = "".join(_bars(y, row, None if row is None else sizes[row], most) for y, row in enumerate(rows))
-    keys = "".join(f'<span class="key {name}"></span>{name}' for name in _PARTS)
-    return f'<p class="soft">{keys}</p>{svg(880, len(rows) * 26, drawn)}'
+    drawn = [list(_bar(y, row, None if row is None else sizes[row], most)) for y, row in enumerate(rows)]
+    keys = [(tag("span", kind=f"key {name}"), name) for name in _PARTS]
+    return tag("p", keys, kind="soft"), svg(880, len(rows) * 26, drawn)
 
 
 def _known(stage: StageMemory) -> list[int | None]:
@@ -182,21 +178,17 @@ def _known(stage: StageMemory) -> list[int | None]:
     return [None if isinstance(part, Unknown) else part for part in parts]
 
 
-def _bars(y: int, row: int | None, parts: list[int] | None, most: int) -> str:
-    return "".join(_bar(y, row, parts, most))
-
-
-def _bar(y: int, row: int | None, parts: list[int] | None, most: int) -> Iterator[str]:
+def _bar(y: int, row: int | None, parts: list[int] | None, most: int) -> Iterator[Element]:
     top, left = y * 26, 64.0
     if parts is None:
-        yield f'<text class="axis" x="64" y="{top + 15}">⋮</text>'
+        yield _named("⋮", 64, top + 15)
         return
-    yield f'<text class="axis" x="0" y="{top + 15}">pp {row}</text>'
+    yield _named(f"pp {row}", 0, top + 15)
     for name, part in zip(_PARTS, parts, strict=True):
         width = part / most * 700
-        yield f'<rect class="{name}" x="{left:g}" y="{top}" width="{width:g}" height="22">'
-        yield f"<title>{name}: {part / GIB:,.2f} GiB</title></rect>"
+        title = tag("title", f"{name}: {part / GIB:,.2f} GiB")
+        yield tag("rect", title, kind=name, x=left, y=top, width=width, height=22)
         if width > 44:
-            yield f'<text x="{left + width / 2:g}" y="{top + 15}" text-anchor="middle">{part / GIB:,.1f}</text>'
+            yield _inscribed(f"{part / GIB:,.1f}", left + width / 2, top + 15)
         left += width
-    yield f'<text x="{left + 8:g}" y="{top + 15}">{sum(parts) / GIB:,.1f} GiB</text>'
+    yield tag("text", f"{sum(parts) / GIB:,.1f} GiB", x=left + 8, y=top + 15)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tvlint.ir.configuration import Unknown
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.terminal import Line, terminal
+from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.tally import counted
-from tvlint.reporters.topology_lines import NAME, groups, rows, wrapped
+from tvlint.reporters.topology_lines import NAME, groups, heading, rows, titled, wrapped
 from tvlint.reporters.topology_mesh import drawn
 from tvlint.reporters.topology_plan_text import plan_block
 from tvlint.reporters.topology_ranks import members
@@ -22,47 +25,37 @@ from tvlint.reporters.topology_words import (
     sources,
     world,
 )
-from tvlint.reporters.visible import visible
 from tvlint.topology.of_plan import PlanTopology
 from tvlint.topology.topology import Pipeline, StageMemory, Topology
 
 MAXIMAL_ROWS = 24
 
 
-def write(topologies: Sequence[Topology | PlanTopology], width: int, color: bool, rank: int | None = None) -> str:
+def write(topologies: Sequence[Topology | PlanTopology], width: int, color: bool, rank: int | None = None) -> Escaped:
     """One block for each topology; with `rank`, that rank's place and groups instead of the groups of all."""
-    heading = _bold if color else _plain
-    blocks = (
-        plan_block(found, width, heading, rank) if isinstance(found, PlanTopology) else _block(found, width, heading, rank)
-        for found in topologies
-    )
-    return "\n".join("\n".join(block) + "\n" for block in blocks)
+    lines: list[str | Line] = []
+    for found in topologies:
+        lines += [""] if lines else []
+        lines += plan_block(found, width, rank) if isinstance(found, PlanTopology) else _block(found, width, rank)
+    return terminal(lines, color)
 
 
-def _bold(text: str) -> str:
-    return f"\033[1m{text}\033[0m"
-
-
-def _plain(text: str) -> str:
-    return text
-
-
-def _block(topology: Topology, width: int, heading: Callable[[str], str], rank: int | None) -> Iterator[str]:
+def _block(topology: Topology, width: int, rank: int | None) -> Iterator[str | Line]:
     smallest = " in the smallest world" if not isinstance(topology.world, Unknown) and topology.world.minimal else ""
     section = f" ({topology.section})" if topology.section else ""
-    yield heading(visible(f"{topology.path}{section}: {topology.framework}"))
+    yield heading(f"{topology.path}{section}: {topology.framework}")
     yield from rows([("world size", world(topology)), *grid(topology)], width)
     if rank is not None:
-        yield from ["", heading(f"Rank {rank:,}"), *_one(topology, rank)]
+        yield from titled(f"Rank {rank:,}", _one(topology, rank))
     else:
         if topology.groups:
-            yield from ["", heading(f"Groups{smallest}"), *groups(topology.groups, width)]
+            yield from titled(f"Groups{smallest}", groups(topology.groups, width))
         if not isinstance(topology.grid, Unknown):
-            yield from ["", heading(f"Mesh{smallest}"), *drawn(topology.grid, width)]
-    yield from ["", heading(f"Batch{smallest}"), *rows(batch(topology), width)]
-    yield from ["", heading("Pipeline"), *_pipeline(topology, width, rank)]
-    yield from ["", heading("Model"), *rows(model(topology), width)]
-    yield from ["", heading(f"Memory of a rank{smallest}, GiB"), *_memory(topology, width)]
+            yield from titled(f"Mesh{smallest}", drawn(topology.grid, width))
+    yield from titled(f"Batch{smallest}", rows(batch(topology), width))
+    yield from titled("Pipeline", _pipeline(topology, width, rank))
+    yield from titled("Model", rows(model(topology), width))
+    yield from titled(f"Memory of a rank{smallest}, GiB", _memory(topology, width))
     said = sources(topology)
     if said:
         yield ""
@@ -73,7 +66,7 @@ def _block(topology: Topology, width: int, heading: Callable[[str], str], rank: 
 def _one(topology: Topology, rank: int) -> Iterator[str]:
     """A rank's coordinates, and the members of each of its groups."""
     if isinstance(topology.grid, Unknown):
-        yield f"  ? ({visible(topology.grid.reason)})"
+        yield f"  ? ({topology.grid.reason})"
         return
     meshes = [("coordinates", topology.grid.dense)]
     meshes += [("expert coordinates", topology.grid.expert)] if topology.grid.expert is not None else []

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.terminal import terminal
 from tvlint.run.suggest import did_you_mean
 
 
@@ -46,21 +48,21 @@ def parse_outputs(texts: list[str], known: tuple[str, ...]) -> tuple[Output, ...
     return tuple(outputs)
 
 
-def write_all(outputs: tuple[Output, ...], text_of: Callable[[Output], str]) -> None:
+def write_all(outputs: tuple[Output, ...], written: Callable[[Output], Escaped]) -> None:
     """Write each output; files first, so that they are there when the standard output's reader goes away.
 
     Raises `OutputError` where one cannot be written.
     """
     for output in sorted(outputs, key=lambda output: not output.path):
-        text = text_of(output)
         if output.path:
-            write_file(output.path, text.encode("utf-8", "backslashreplace"))
+            write_file(output.path, written(output))
         else:
-            write_stdout(text)
+            write_stdout(written(output))
 
 
-def write_file(path: str, data: bytes) -> None:
-    """The data is in the file wholly, or the file is as it was; raises `OutputError` where it cannot be written."""
+def write_file(path: str, escaped: Escaped) -> None:
+    """Write the file wholly, or leave it as it was; raises `OutputError` where it cannot be written."""
+    data = escaped.text.encode("utf-8")
     target = Path(os.path.realpath(path))
     if os.path.exists(target) and not os.path.isfile(target):
         _write_stream(path, data)
@@ -91,20 +93,27 @@ def _write_stream(path: str, data: bytes) -> None:
         raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
 
 
-def write_stdout(text: str) -> None:
+def write_stdout(escaped: Escaped) -> None:
     """Write UTF-8 to the standard output whatever the locale; a reader that has gone away is no error.
 
     Raises `OutputError` where the text cannot be written.
     """
     try:
         sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.write(escaped.text.encode("utf-8"))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         _forget_stdout()
     except OSError as error:
         _forget_stdout()
         raise OutputError(f"cannot write the standard output: {(error.strerror or 'unknown reason').lower()}") from None
+
+
+def say(*lines: str) -> None:
+    """Write lines to the standard error stream, for the person who runs tvlint."""
+    stream = sys.stderr
+    stream.write(terminal(lines).text.encode(stream.encoding or "utf-8", "backslashreplace").decode(stream.encoding or "utf-8"))
+    stream.flush()
 
 
 def _forget_stdout() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from tvlint import __version__
 from tvlint.findings import Report
 from tvlint.reporters.context import Context
+from tvlint.reporters.escape.escaped import Escaped
 from tvlint.rule import Rule
 from tvlint.run.json_places import with_lines
 from tvlint.run.outputs import Output, write_all
@@ -28,7 +29,7 @@ def write_report(
     root = _repository(here)
     report = with_lines(report)
 
-    def text_of(output: Output) -> str:
+    def written(output: Output) -> Escaped:
         people = output.format in _FOR_PEOPLE or root == here
         context = Context(
             rules=rules,
@@ -41,13 +42,13 @@ def write_report(
         )
         return render(report if people else _seen_from(root, report), output.format, context)
 
-    write_all(outputs, text_of)
+    write_all(outputs, written)
 
 
-def render(report: Report, format: str, context: Context) -> str:
+def render(report: Report, format: str, context: Context) -> Escaped:
     """The report in one format."""
-    text: str = import_module(f"tvlint.reporters.{format}").write(report, context)
-    return text
+    written: Escaped = import_module(f"tvlint.reporters.{format}").write(report, context)
+    return written
 
 
 def _repository(here: Path) -> Path:

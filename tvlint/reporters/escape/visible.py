@@ -8,9 +8,10 @@ import unicodedata
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"  # bidi, zero-width, separators
+    "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\U0001d173-\U0001d17a"  # fillers, which look like nothing
     "\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff"  # more of them, non-characters
     "\ud800-\udfff"  # lone surrogates
-    "\U000e0000-\U000e007f]"  # tags
+    "\U000e0000-\U000e0fff]"  # tags, and selectors that carry data
     "|##(?=\\[|vso\\[)"  # `##[command]`: continuous integration services obey it wherever it stands in a line
 )
 

@@ -1,0 +1,69 @@
+"""Lines for a terminal or a log: text is shown as it is spelled, and only styles of ours colour it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.visible import visible
+
+
+class Style(Enum):
+    """How a span looks, as the parameters of the terminal's escape sequence."""
+
+    RED = "1;31"
+    YELLOW = "1;33"
+    GREEN = "1;32"
+    CYAN = "1;36"
+    BOLD = "1"
+    DIM = "2"
+    PLAIN_BLUE = "34"
+    PLAIN_YELLOW = "33"
+    PLAIN_GREEN = "32"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Text of one style."""
+
+    text: str
+    style: Style | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Spans, one after the other."""
+
+    spans: tuple[Span, ...]
+
+
+_COMMAND = re.compile(r"^(\s*)::|##(?=\[|vso\[)")
+"""What a service that runs workflows takes for a command: `::name` at the start of a line, `##[name]` anywhere in it."""
+
+
+def line(*parts: str | Span) -> Line:
+    """Return the line that the parts make."""
+    return Line(tuple(Span(part) if isinstance(part, str) else part for part in parts))
+
+
+def terminal(lines: Iterable[str | Line], color: bool = False) -> Escaped:
+    """Return the lines, each ended; no text in them moves the cursor, breaks a line, hides or is a workflow command."""
+    return Escaped("".join(f"{_shown(each, color)}\n" for each in lines))
+
+
+def _shown(item: str | Line, color: bool) -> str:
+    if isinstance(item, str):
+        return _COMMAND.sub(_spelled, visible(item))
+    return _COMMAND.sub(_spelled, "".join(_painted(span, color) for span in item.spans))
+
+
+def _painted(span: Span, color: bool) -> str:
+    text = visible(span.text)
+    return f"\x1b[{span.style.value}m{text}\x1b[0m" if color and span.style is not None and text else text
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return "#\\x23" if match[1] is None else f"{match[1]}:\\x3a"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection
 from typing import Any, NoReturn
 
@@ -80,8 +81,8 @@ def _fail_strict(path: str, text: str, error: _NotStrictError) -> NoReturn:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _NotStrictError("duplicate", next(key for key in keys if keys.count(key) > 1))
+        counts = Counter(key for key, _ in pairs)
+        raise _NotStrictError("duplicate", next(key for key, count in counts.items() if count > 1))
     return found
 
 

@@ -12,7 +12,7 @@ from tvlint.megatron_options import option_of
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.gencode_syntax import Source, parse
 from tvlint.readers.python_recipe_objects import Attributes, Path
-from tvlint.readers.python_recipe_scopes import FUNCTIONS, bindings_of, constants_of, follow, parameters_of
+from tvlint.readers.python_recipe_scopes import FUNCTIONS, Visible, bindings_of, constants_of, follow, parameters_of
 
 FORMAT = "python-recipe"
 LARGEST = 1 << 20
@@ -80,9 +80,8 @@ def _configurations(source: Source, framework: str) -> Iterator[Configuration]:
             continue
         inner = bindings_of(function.body)
         arguments = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
-        visible = {known: each for known, each in constants.items() if known not in inner}
-        visible.update(constants_of(function.body, inner))
-        visible = {known: each for known, each in visible.items() if known not in arguments}
+        own = constants_of(function.body, inner)
+        visible = Visible({name: each for name, each in own.items() if name not in arguments}, constants, {*inner, *arguments})
         parameters = {} if is_method else parameters_of(function, inner)
         yield from _of_scope(source, name, follow(source, function.body, visible, parameters), framework)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
@@ -54,6 +54,23 @@ def constants_of(body: Iterable[ast.stmt], bound: Mapping[str, int]) -> dict[str
     return found
 
 
+class Visible(Mapping[str, SettingValue]):
+    """What a function sees: its own constants, and those of the module that its own names do not hide."""
+
+    def __init__(self, own: Mapping[str, SettingValue], outer: Mapping[str, SettingValue], hidden: Collection[str]) -> None:
+        self._own, self._outer, self._hidden = own, outer, hidden
+
+    def __getitem__(self, name: str) -> SettingValue:
+        return self._own[name] if name in self._hidden else self._outer[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self._outer if name not in self._hidden)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef, bound: Mapping[str, int]) -> dict[str, SettingValue]:
     """Parameters of a public function that takes no others, whose default is a plain value other than none."""
     given = function.args
@@ -83,7 +100,7 @@ def follow(
     source: Source, body: list[ast.stmt], constants: Mapping[str, SettingValue], parameters: Mapping[str, SettingValue]
 ) -> Mapping[str, Attributes]:
     """The objects that exist after the statements have run, each with the attributes it was surely given."""
-    both = {**constants, **parameters}
+    both = Visible(parameters, constants, parameters)
 
     def setting(name: str, place: ast.expr | ast.keyword, node: ast.expr) -> Setting:
         found = value(node, constants if name in NODES else both)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from tvlint.readers.shell_bindings import Bindings
 from tvlint.readers.shell_conditions import decide, matches
 from tvlint.readers.shell_expand import expand_text
-from tvlint.readers.shell_state import State
+from tvlint.readers.shell_state import Moment, State
 from tvlint.readers.shell_values import (
     Hole,
     Scalar,
@@ -23,21 +24,22 @@ from tvlint.readers.shell_words import merge
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+T = TypeVar("T")
 UNSET_TEST = re.compile(r"\[\[?\s+-z\s+\"?\$\{?([A-Za-z_]\w*)(?::?-)?\}?\"?\s+\]\]?")
 
 
-def join_branches(state: State, branches: list[State], node: Node) -> None:
-    """Leave in `state` what holds after one of `branches` ran; a branch that leaves the script does not count."""
+def join_branches(state: State, branches: list[State], node: Node, since: Moment) -> None:
+    """Leave in `state` what holds after one of `branches` ran; a branch that leaves the script does not count.
+
+    `since` is when the first branch was forked: only names that `state` or a branch has set from then on can differ.
+    """
     going_on = [branch for branch in branches if not branch.ended]
     if not going_on:
         state.ended = True
         return
     span = state.span(node)
     reason = f"set in an undecided branch at line {line_of(span)}"
-    names: dict[str, None] = {}
-    for branch in going_on:
-        names.update(dict.fromkeys(branch.variables))
-    for name in names:
+    for name in _set_since(since.variables, state.variables, [branch.variables for branch in going_on]):
         values = [branch.variables.get(name) for branch in going_on]
         if any(value is not values[0] for value in values[1:]):
             hole = Scalar((Hole(f"`{name}` is not set in the file on every path", span),))
@@ -46,13 +48,26 @@ def join_branches(state: State, branches: list[State], node: Node) -> None:
             state.spend(sum(weight(value.pieces) if isinstance(value, Scalar) else len(value.items) for value in present))
         elif values[0] is not None:
             state.variables[name] = values[0]
-    state.exported = frozenset().union(*(branch.exported for branch in going_on))
+    for name in _set_since(since.exported, state.exported, [branch.exported for branch in going_on]):
+        if any(name in branch.exported for branch in going_on):
+            state.exported[name] = True
+        else:
+            state.exported.pop(name, None)
     for branch in going_on:
-        state.functions.update(branch.functions)
+        for name in branch.functions.set_since():
+            state.functions[name] = branch.functions[name]
     if any(branch.arguments is not going_on[0].arguments for branch in going_on):
         state.arguments = None
     else:
         state.arguments = going_on[0].arguments
+
+
+def _set_since(moment: int, own: Bindings[T], branches: list[Bindings[T]]) -> dict[str, None]:
+    """Return the names that were set since `moment` or in a branch, each once."""
+    names = dict.fromkeys(own.set_since(moment))
+    for branch in branches:
+        names.update(dict.fromkeys(branch.set_since()))
+    return names
 
 
 def mark_replaceable(state: State, name: str) -> None:
@@ -71,6 +86,7 @@ def follow_if(state: State, node: Node) -> None:
         state.follow_all(clauses[0][1])
         mark_replaceable(state, defaulted)
         return
+    since = state.now()
     branches: list[State] = []
     for condition, body in clauses:
         decided = _condition(state, condition)
@@ -83,7 +99,7 @@ def follow_if(state: State, node: Node) -> None:
         branches.append(branch)
     else:
         branches.append(state.fork())
-    join_branches(state, branches, node)
+    join_branches(state, branches, node, since)
 
 
 def _branch(state: State, body: Sequence[Node]) -> State:
@@ -137,6 +153,7 @@ def _default_for(state: State, clauses: list[tuple[list[Node], list[Node]]]) -> 
 def follow_case(state: State, node: Node) -> None:
     value = node.child_by_field_name("value")
     text = known_text(expand_text(state, value)) if value is not None else None
+    since = state.now()
     branches: list[State] = []
     for item in node.children:
         if item.type != "case_item":
@@ -153,7 +170,7 @@ def follow_case(state: State, node: Node) -> None:
         branches.append(branch)
     else:
         branches.append(state.fork())
-    join_branches(state, branches, node)
+    join_branches(state, branches, node, since)
 
 
 def _any_matches(state: State, text: str | None, patterns: Sequence[Node]) -> bool | None:
@@ -181,5 +198,6 @@ def follow_list(state: State, node: Node) -> None:
     runs = decided if operator.type == "&&" or decided is None else not decided
     if runs is False:
         return
+    since = state.now()
     branch = _branch(state, [right])
-    join_branches(state, [branch] if runs and not branch.ended else [branch, state.fork()], node)
+    join_branches(state, [branch] if runs and not branch.ended else [branch, state.fork()], node, since)

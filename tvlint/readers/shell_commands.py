@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tvlint.readers.shell_expand import add_words, expand_value, expand_words
@@ -81,14 +80,14 @@ def declare(state: State, node: Node) -> None:
             continue
         name = child.child_by_field_name("name") if child.type == "variable_assignment" else child
         if name is not None and name.type == "variable_name":
-            state.exported |= {state.text(name)}
+            state.exported[state.text(name)] = True
 
 
 def unset(state: State, node: Node) -> None:
     for child in node.named_children:
         if child.type in ("variable_name", "word"):
             state.variables[state.text(child)] = Scalar(())
-            state.exported -= {state.text(child)}
+            state.exported.pop(state.text(child), None)
 
 
 def run_command(state: State, node: Node) -> None:
@@ -100,14 +99,14 @@ def run_command(state: State, node: Node) -> None:
         if name is None:
             return
         assigned = []
-    exported = state.exported
     scope = state
     if assigned:
         scope = state.fork()
         for child in assigned:
             assign(scope, child)
             target = child.child_by_field_name("name")
-            exported = exported | ({state.text(target)} if target is not None else set())
+            if target is not None:
+                scope.exported[state.text(target)] = True
     words: list[Item] = expand_words(state, name)
     previous: Node | None = None
     for child in node.children:
@@ -117,13 +116,12 @@ def run_command(state: State, node: Node) -> None:
             continue
         add_words(state, child, previous, words)
         previous = child
-    before = state.variables
-    if assigned and _runs_here(state, words):
-        state.variables = scope.variables
-    _run(state, node, words, {each: scope.variables[each] for each in exported if each in scope.variables})
-    if assigned and _runs_here(state, words):
-        for child in assigned:
-            _restore(state, child, before)
+    before = {name: state.variables.get(name) for name in scope.variables.set_since() if assigned and _runs_here(state, words)}
+    for own in before:
+        state.variables[own] = scope.variables[own]
+    _run(state, node, words, scope)
+    for own, value in before.items():
+        _restore(state, own, value)
 
 
 def _runs_here(state: State, words: list[Item]) -> bool:
@@ -132,13 +130,11 @@ def _runs_here(state: State, words: list[Item]) -> bool:
     return command in ("source", ".") or command in state.functions
 
 
-def _restore(state: State, assignment: Node, before: Mapping[str, Value]) -> None:
-    name = assignment.child_by_field_name("name")
-    text = state.text(name) if name is not None else ""
-    if text in before:
-        state.variables[text] = before[text]
+def _restore(state: State, name: str, value: Value | None) -> None:
+    if value is not None:
+        state.variables[name] = value
     else:
-        state.variables.pop(text, None)
+        state.variables.pop(name, None)
 
 
 def _on_a_line_before(state: State, assignment: Node, name: Node) -> bool:
@@ -146,15 +142,34 @@ def _on_a_line_before(state: State, assignment: Node, name: Node) -> bool:
     return b"\n" in between and assignment.end_byte <= name.start_byte
 
 
-def _run(state: State, node: Node, words: list[Item], exported: dict[str, Value]) -> None:
-    first = words[0] if words else None
-    command = known_text(first.pieces) if isinstance(first, Word) else None
+def _run(state: State, node: Node, words: list[Item], scope: State) -> None:
+    """Run a command; `scope` is the state with what is assigned for this command only."""
+    command = _plain(words[0]) if words else None
+    found = Command(tuple(words), state.span(node), _exported(scope)) if _passes_options(words) else None
+    _run_own(state, node, words, command)
+    if found is not None:
+        state.trace.commands.append(found)
+
+
+def _passes_options(words: list[Item]) -> bool:
+    return any(not isinstance(item, Word) or PASSES_OPTIONS.search(leading_text(item.pieces)) for item in words)
+
+
+def _exported(scope: State) -> dict[str, Value]:
+    """Return the variables that a command in `scope` is given."""
+    scope.spend(len(scope.exported))
+    return {name: scope.variables[name] for name in scope.exported if name in scope.variables}
+
+
+def _run_own(state: State, node: Node, words: list[Item], command: str | None) -> None:
+    """Change the state as a command of the shell, a sourced file or a function does; other commands change nothing."""
     if command in ("exit", "return", "exec"):
         state.ended = command != "exec" or len(words) > 1
     if command in ("source", "."):
         _source(state, node, words[1:])
     elif command == "export":
-        state.exported |= {text for text in map(_plain, words[1:]) if text}
+        for text in filter(None, map(_plain, words[1:])):
+            state.exported[text] = True
     elif command == "set":
         _set(state, words[1:])
     elif command == "shift":
@@ -166,10 +181,8 @@ def _run(state: State, node: Node, words: list[Item], exported: dict[str, Value]
         for text in filter(None, map(_plain, words[1:])):
             if text.isidentifier():
                 _forget(state, text, f"set by `{command}`", node)
-    elif command in state.functions:
+    elif command is not None and command in state.functions:
         _call(state, command, words[1:])
-    if any(not isinstance(item, Word) or PASSES_OPTIONS.search(leading_text(item.pieces)) for item in words):
-        state.trace.commands.append(Command(tuple(words), state.span(node), exported))
 
 
 def _plain(item: Item) -> str | None:
@@ -188,6 +201,7 @@ def _shift(state: State, words: list[Item]) -> None:
     count = _plain(words[0]) if words else "1"
     known = count is not None and count.isdigit() and len(count) < 4
     if known and all(isinstance(item, Word) for item in state.arguments[: int(count or 0)]):
+        state.spend(len(state.arguments) // 64)
         state.arguments = state.arguments[int(count or 0) :]
     else:
         state.arguments = None

@@ -51,7 +51,7 @@ def evaluate(source: Source) -> Evaluation:
     return Evaluation(
         source,
         tuple(trace.commands),
-        state.variables,
+        dict(state.variables),
         tuple(trace.unresolved_sources),
         gave_up,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -248,9 +249,9 @@ def _misread_arithmetic(state: State, text: str, span: Span) -> tuple[Piece, ...
     state.spend(1 + len(text) // 16)
     inner = state.fork()
     inner.source = source_of(state.source.path, f"echo {text}".encode())
-    nodes = [parse(inner.source).root_node]
+    nodes = deque([parse(inner.source).root_node])
     while nodes and nodes[0].type != "arithmetic_expansion":
-        nodes = [*nodes[1:], *nodes[0].children]
+        nodes.extend(nodes.popleft().children)
     if not nodes:
         return (Hole("depends on a command's output", span),)
     pieces = _arithmetic(inner, nodes[0])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from tvlint.readers.shell_bindings import Bindings
 from tvlint.readers.shell_quotes import literal, unescaped
 from tvlint.readers.shell_sources import DEEPEST_SOURCE
 from tvlint.readers.shell_state import State
@@ -97,23 +98,22 @@ def _script(state: State, body: Node, quoted: bool) -> State | None:
     if filled & {name.decode() for name in ASSIGNS.findall(data)}:
         return None
     later = {name.decode() for name in (USES if quoted else LATER).findall(data)}
-    if filled & later - state.exported:
+    hidden = {name for name in later if name not in state.exported}
+    if filled & hidden:
         return None
     inner = state.fork()
     inner.source = _source(state.source, body.start_byte, data, quoted)
-    inner.sources, inner.arguments, inner.functions, inner.ended = state.sources + 1, None, {}, False
-    for name in later - state.exported - filled:
+    inner.sources, inner.arguments, inner.functions, inner.ended = state.sources + 1, None, Bindings(), False
+    for name in sorted(hidden - filled):
         inner.variables.pop(name, None)
     return inner
 
 
 def _source(outer: Source, start: int, data: bytes, quoted: bool) -> Source:
     """A part of the outer file as a script of its own, with its places in that file."""
-    kept = list(range(start, start + len(data) + 1))
+    dropped = frozenset() if quoted else frozenset(match.start() for match in ESCAPED.finditer(data))
+    kept = [start + place for place in range(len(data) + 1) if place not in dropped]
     if not quoted:
-        escapes = [match.start() for match in ESCAPED.finditer(data)]
-        for place in reversed(escapes):
-            del kept[place]
         data = ESCAPED.sub(rb"\1", data)
     offsets = outer.byte_offsets
     places = tuple(kept) if offsets is None else tuple(offsets[place] for place in kept)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tvlint.readers.shell_bindings import Bindings
 from tvlint.readers.shell_branches import join_branches, mark_replaceable
 from tvlint.readers.shell_expand import expand_words
-from tvlint.readers.shell_state import State
+from tvlint.readers.shell_state import Moment, State
 from tvlint.readers.shell_syntax import all_nodes
 from tvlint.readers.shell_values import (
     Array,
@@ -55,16 +56,17 @@ def follow_while(state: State, node: Node) -> None:
     conditions = node.children_by_field_name("condition")
     for child in conditions:
         state.follow(child)
-    before = dict(state.variables)
+    before, since = state.variables.fork(), state.now()
     _loop_body(state, node, body, None)
     if any(PARSES_ARGUMENTS.search(state.text(child)) for child in conditions) and state.arguments is None:
-        _keep_defaults(state, before)
+        _keep_defaults(state, before, since)
 
 
-def _keep_defaults(state: State, before: dict[str, Value]) -> None:
+def _keep_defaults(state: State, before: Bindings[Value], since: Moment) -> None:
     """After a loop over the script's arguments, variables hold what they held before, unless an argument replaces it."""
-    for name, value in before.items():
-        if state.variables.get(name) is value:
+    for name in dict.fromkeys(state.variables.set_since(since.variables)):
+        value = before.get(name)
+        if value is None or state.variables.get(name) is value:
             continue
         if isinstance(value, Array) or known_text(value.pieces) is not None:
             state.variables[name] = value
@@ -73,6 +75,7 @@ def _keep_defaults(state: State, before: dict[str, Value]) -> None:
 
 def _loop_body(state: State, node: Node, body: Node, looped: tuple[str, Value] | None) -> None:
     """Follow a body once, with everything that it sets unknown, and then leave it open whether it ran."""
+    since = state.now()
     inner = state.fork()
     for each in all_nodes(body):
         state.spend()
@@ -86,7 +89,7 @@ def _loop_body(state: State, node: Node, body: Node, looped: tuple[str, Value] |
     inner.arguments = None
     inner.follow(body)
     inner.ended = False
-    join_branches(state, [state.fork(), inner], node)
+    join_branches(state, [state.fork(), inner], node, since)
 
 
 def _mentions(state: State, assignment: Node, name: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from tvlint.readers.shell_bindings import Bindings
 from tvlint.readers.shell_values import Array, Gap, Item, Scalar, Source, Span, Value, Word, bounded, span_of_bytes
 
 if TYPE_CHECKING:
@@ -45,15 +46,23 @@ class Trace:
     sourced: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point of a script: how much had been set by then."""
+
+    variables: int
+    exported: int
+
+
 @dataclass(slots=True)
 class State:
     """The shell's state at one point of the script; `variables` lacks what the file never sets."""
 
     source: Source
     trace: Trace
-    variables: dict[str, Value] = field(default_factory=dict)
-    exported: frozenset[str] = frozenset()
-    functions: dict[str, tuple[Source, Node]] = field(default_factory=dict)
+    variables: Bindings[Value] = field(default_factory=Bindings)
+    exported: Bindings[bool] = field(default_factory=Bindings)
+    functions: Bindings[tuple[Source, Node]] = field(default_factory=Bindings)
     arguments: tuple[Item, ...] | None = None
     calls: int = 0
     sources: int = 0
@@ -65,15 +74,19 @@ class State:
         return State(
             self.source,
             self.trace,
-            dict(self.variables),
-            self.exported,
-            dict(self.functions),
+            self.variables.fork(),
+            self.exported.fork(),
+            self.functions.fork(),
             self.arguments,
             self.calls,
             self.sources,
             self.depth,
             self.ended,
         )
+
+    def now(self) -> Moment:
+        """Return this point of the script, to tell later what was set since."""
+        return Moment(self.variables.now(), self.exported.now())
 
     def follow(self, node: Node) -> None:
         """Follow one statement in this state, unless the script is left already."""
@@ -108,6 +121,7 @@ class State:
             raise TooMuchWork
 
     def assign(self, name: str, value: Value, span: Span) -> None:
+        self.spend(len(value.pieces if isinstance(value, Scalar) else value.items) // 16)
         self.variables[name] = bounded(value, span)
 
     def words_of_arguments(self, span: Span) -> tuple[Item, ...]:

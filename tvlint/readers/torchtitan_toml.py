@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from typing import Any
 
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document
 from tvlint.readers.json_nodes import NotJson, parse
 from tvlint.readers.megatron_values import yaml_typed
+from tvlint.readers.toml_text import NotToml
+from tvlint.readers.toml_text import parse as parse_toml
 from tvlint.readers.yaml_nodes import YamlMapping, YamlScalar
 from tvlint.torchtitan_settings import SECTIONS
 
@@ -45,7 +45,10 @@ def read(path: str, data: bytes) -> Document | None:
 
 
 def _toml(path: str, text: str) -> dict[str, Setting]:
-    tables = _tables(text)
+    try:
+        tables = parse_toml(text)
+    except NotToml:
+        return {}
     places = _places(path, text)
     found: dict[str, Setting] = {}
     for section, names in SECTIONS.items():
@@ -55,18 +58,6 @@ def _toml(path: str, text: str) -> dict[str, Setting]:
                 key, place = places[section, name]
                 found[name] = Setting(name, _value(value), f"{section}.{name}", place, key)
     return found
-
-
-def _tables(text: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        tables: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError):
-        return {}
-    return tables
 
 
 def _value(value: object) -> SettingValue | Unknown:

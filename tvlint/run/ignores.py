@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tvlint.findings import Finding, Severity
 from tvlint.ir.location import Location
+from tvlint.run.intervals import Intervals, Lines
 from tvlint.run.suggest import did_you_mean
 
 MAXIMAL_SIZE = 4 << 20
@@ -44,11 +45,13 @@ def ignores(path: str) -> tuple[Ignore, ...]:
     except (OSError, ValueError):
         return ()
     found: list[Ignore] = []
+    statements = _statements(lines)
     for number, line in enumerate(lines, 1):
         comment = _COMMENT.search(line)
         if comment is None:
             continue
-        first, last = _span(lines, number, alone=not line[: comment.start(1)].strip())
+        alone = not line[: comment.start(1)].strip()
+        first, last = statements[number] if alone else (number, number)
         if comment[2]:
             first, last = 1, len(lines)
         start = comment.start(1) + 1
@@ -58,16 +61,16 @@ def ignores(path: str) -> tuple[Ignore, ...]:
     return tuple(found)
 
 
-def _span(lines: list[str], number: int, alone: bool) -> tuple[int, int]:
-    if not alone:
-        return number, number
-    first = number + 1
-    while first <= len(lines) and (not lines[first - 1].strip() or lines[first - 1].lstrip().startswith("#")):
-        first += 1
-    last = first
-    while last < len(lines) and lines[last - 1].rstrip().endswith("\\"):
-        last += 1
-    return first, last
+def _statements(lines: list[str]) -> list[tuple[int, int]]:
+    """Return the first and the last line of the next statement after each line, and before them that of the first one."""
+    spans = [(len(lines) + 1, len(lines) + 1)]
+    last = len(lines)
+    for number in range(len(lines), 0, -1):
+        text = lines[number - 1].strip()
+        if not text.endswith("\\") or number == len(lines):
+            last = number
+        spans.append(spans[-1] if not text or text.startswith("#") else (number, last))
+    return spans[::-1]
 
 
 def silence(
@@ -79,27 +82,44 @@ def silence(
     to speak on the file in this run; a comment about one that had not is left alone.
     """
     kept: list[Finding] = []
-    comments: dict[str, tuple[Ignore, ...]] = {path: ignores(path) for path in checked}
-    used: set[Ignore] = set()
+    comments = {path: _Comments(ignores(path)) for path in checked}
+    silenced: dict[tuple[str, str], list[Lines]] = {}
     for finding in findings:
-        places = (finding.location, *(related.location for related in finding.related))
+        places = [place for place in (finding.location, *(related.location for related in finding.related)) if place.line]
         for path in {place.path for place in places} - comments.keys():
-            comments[path] = ignores(path)
-        about = [(place, ignore) for place in places for ignore in comments[place.path] if ignore.rule == finding.rule]
-        hits = {ignore for place, ignore in about if _on(ignore, place)}
-        used |= hits
-        if not hits:
+            comments[path] = _Comments(ignores(path))
+        hit = [place for place in places if comments[place.path].reach(finding.rule, _lines(place))]
+        for place in hit:
+            silenced.setdefault((place.path, finding.rule), []).append(_lines(place))
+        if not hit:
             kept.append(finding)
     names = frozenset(known)
-    for path, listed in comments.items():
-        for ignore in listed:
-            if ignore not in used and (ignore.rule not in names or judged(path, ignore.rule)):
+    for path, own in comments.items():
+        used = {rule: Intervals(silenced.get((path, rule), ())) for rule in {ignore.rule for ignore in own.all}}
+        for ignore in own.all:
+            hits = used[ignore.rule].meet((ignore.first, ignore.last))
+            if not hits and (ignore.rule not in names or judged(path, ignore.rule)):
                 kept.append(_unused(ignore, names))
     return tuple(kept)
 
 
-def _on(ignore: Ignore, place: Location) -> bool:
-    return place.line is not None and place.line <= ignore.last and (place.end_line or place.line) >= ignore.first
+class _Comments:
+    """The comments of one file, and which lines they are about."""
+
+    def __init__(self, all: tuple[Ignore, ...]) -> None:
+        self.all = all
+        lines: dict[str, list[Lines]] = {}
+        for ignore in all:
+            lines.setdefault(ignore.rule, []).append((ignore.first, ignore.last))
+        self._about = {rule: Intervals(own) for rule, own in lines.items()}
+
+    def reach(self, rule: str, lines: Lines) -> bool:
+        """Return whether a comment about the rule is about one of the lines."""
+        return rule in self._about and self._about[rule].meet(lines)
+
+
+def _lines(place: Location) -> Lines:
+    return place.line or 0, place.end_line or place.line or 0
 
 
 def _unused(ignore: Ignore, known: frozenset[str]) -> Finding:

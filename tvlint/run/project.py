@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
+from tvlint.readers.toml_text import NotToml, parse
 from tvlint.run.project_values import KEYS, ProofPair, Reading
 from tvlint.run.toml_places import KeyPath, Places
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAXIMAL_SIZE = 1 << 20
 """Bytes of the largest project file that is read."""
+_TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*)?tool[ \t]*\.[ \t]*tvlint\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def _mentions_tvlint(path: Path) -> bool:
         content = path.read_bytes() if os.path.isfile(path) and path.stat().st_size <= MAXIMAL_SIZE else b""
     except OSError:
         return False
-    return re.search(rb"(?m)^\s*(\[\s*)?tool\s*\.\s*tvlint\b", content) is not None
+    return _TABLE.search(content) is not None
 
 
 def load(path: Path, shown: str) -> Project:
@@ -118,17 +119,7 @@ def _failed(shown: str, message: str, line: int | None = None, column: int | Non
 
 
 def _parsed(shown: str, text: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        document: dict[str, Any] = tomllib.loads(text)
-        return document
-    except tomllib.TOMLDecodeError as error:
-        message, _, at = str(error).partition(" (at ")
-        place = re.match(r"line (\d+), column (\d+)", at)
-        line, column = (int(place[1]), int(place[2])) if place else (text.count("\n") + 1, None)
-        raise _failed(shown, f"not TOML: {message[:1].lower()}{message[1:]}", line, column) from None
-    except RecursionError:
-        raise _failed(shown, "not TOML: nested too deeply") from None
+        return parse(text)
+    except NotToml as error:
+        raise _failed(shown, f"not TOML: {error.message}", error.line, error.column) from None

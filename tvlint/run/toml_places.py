@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from functools import cached_property
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
@@ -34,9 +36,10 @@ class Places:
 
     def _table(self, name: str, counts: dict[KeyPath, int], array: bool) -> KeyPath:
         path: KeyPath = ()
-        for part in _parts(name):
+        whole = _parts(name)
+        for part in whole:
             path += (part,)
-            if path in counts and path != _parts(name):
+            if path in counts and path != whole:
                 path += (counts[path],)
         if array:
             counts[path] = counts.get(path, -1) + 1
@@ -56,12 +59,27 @@ class Places:
     def text(self, path: KeyPath, value: str) -> Location:
         """The place of the string `value` at or after the key."""
         key = self.key(path)
-        for number in range(key.line or 1, len(self._lines) + 1):
+        places = self._quoted.get(value, [])
+        after = bisect_left(places, (key.line or 1, 0))
+        if after == len(places):
+            return key
+        line, column = places[after]
+        return Location(self._path, line, column, line, column + len(value) + 2)
+
+    @cached_property
+    def _quoted(self) -> dict[str, list[tuple[int, int]]]:
+        """The line and column of everything that stands between two quotes of a kind on a line, ascending."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for number, line in enumerate(self._lines, 1):
+            places = []
             for quote in "\"'":
-                at = self._lines[number - 1].find(f"{quote}{value}{quote}")
-                if at >= 0:
-                    return Location(self._path, number, at + 1, number, at + len(value) + 3)
-        return key
+                at = line.find(quote)
+                for text in line.split(quote)[1:-1]:
+                    places.append((at + 1, text))
+                    at += len(text) + 1
+            for column, text in sorted(places):
+                found.setdefault(text, []).append((number, column))
+        return found
 
 
 def _parts(name: str) -> tuple[str, ...]:

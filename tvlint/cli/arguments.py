@@ -83,6 +83,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     _check(commands)
     _prove(commands)
     _convert(commands)
+    _capture(commands)
     _schedule(commands)
     _topology(commands)
     _diff(commands)
@@ -175,6 +176,20 @@ def _convert(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("plan", type=path, metavar="PLAN", help="a plan in any format that tvlint reads")
     outputs(parser, ("json", "text"))
+
+
+def _capture(commands: Any) -> None:
+    parser = _command(
+        commands, "capture", "capture", "run a training program on CPU processes and record one step of it",
+        "  tvlint capture -o plans/ -- torchrun --nproc-per-node 2 train.py --batch 8\n"
+        "  tvlint capture -o plans/ --name reference -- python train.py",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", default=".", metavar="FOLDER", help="where the capture goes (default: this folder)")
+    parser.add_argument("--name", default="parallel", metavar="NAME", help="it is NAME.capture.jsonl.gz (default: parallel)")
+    parser.add_argument(
+        "--timeout", type=positive, default=600, metavar="SECONDS", help="how long the program may take (default: 600)"
+    )
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command that starts the program")
 
 
 def _schedule(commands: Any) -> None:

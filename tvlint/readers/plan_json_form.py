@@ -1,4 +1,4 @@
-"""The form of plan JSON, checked by the schema itself: `schemas/plan.schema.json` compiled to functions."""
+"""The form of plan JSON and of captures, checked by the schemas themselves, compiled to functions."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class FormError(Exception):
 
 
 @cache
-def form() -> Check:
-    """The check of a whole document; it raises FormError at the first place that the schema does not allow."""
-    schema = json.loads((data_path("schemas") / "plan.schema.json").read_text(encoding="utf-8"))
+def form(name: str = "plan") -> Check:
+    """The check of a whole document; it raises FormError at the first place that the schema `name` does not allow."""
+    schema = json.loads((data_path("schemas") / f"{name}.schema.json").read_text(encoding="utf-8"))
     return _Compiler(schema.get("$defs", {})).compile(schema)
 
 

@@ -1,0 +1,129 @@
+"""Captures are read without running anything of them, and every broken line is reported with its number."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from shared import ROOT
+
+from tvlint.readers.capture.lines import read_capture
+from tvlint.readers.capture.program import Apply, Exchange
+from tvlint.readers.capture.storages import follow
+from tvlint.readers.capture.tape import Capture
+from tvlint.readers.document import ReadError
+
+RECORDED = ROOT / "fixtures" / "capture" / "recorded"
+HEAD = '{"tvlint_capture": 1, "ranks": 1}'
+WINDOW = {"tensor": 0, "storage": 0, "offset": 0, "shape": [2, 3], "stride": [3, 1], "dtype": "float32"}
+
+
+def capture(*lines: dict[str, Any], head: str = HEAD) -> Capture:
+    text = "\n".join([head, '{"rank": 0}', *(json.dumps(line) for line in lines)])
+    return read_capture("a.capture.jsonl.gz", text.encode())
+
+
+def recorded(name: str) -> Capture:
+    path = RECORDED / f"{name}.capture.jsonl.gz"
+    return read_capture(str(path), gzip.decompress(path.read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message", "number"),
+    [
+        ([{"tensor": 0}], "the key `storage` is missing", 3),
+        ([{**WINDOW, "stride": [1]}], "1 strides for 2 dimensions", 3),
+        ([WINDOW, {"name": "w", "role": "weight", "of": 1}], "there is no tensor 1", 4),
+        ([WINDOW, {"name": "w", "role": "weigth", "of": 0}], "`weigth` is not `weight` or `buffer` or `input`", 4),
+        ([{"op": "aten.mm.default", "arguments": {"self": {"t": 7}}, "outputs": []}], "there is no tensor 7", 3),
+        ([{"op": "aten.mm.default", "arguments": {"self": {}}, "outputs": []}], "a value of more than one kind", 3),
+        ([WINDOW, {"root": 0, "values": "%"}], "the values are no base64", 4),
+        ([{"rank": 0}], "rank 0 stands twice, or is none of 1", 3),
+        ([{"rank": 4}], "rank 4 stands twice, or is none of 1", 3),
+        ([{"tvlint_capture": 1, "ranks": 1}], "the line belongs to no rank", 3),
+        ([{"unknown": 1}], "one of the keys", 3),
+    ],
+)
+def test_a_broken_line_is_reported(lines: list[dict[str, Any]], message: str, number: int) -> None:
+    with pytest.raises(ReadError) as caught:
+        capture(*lines)
+    assert caught.value.problem.message.startswith(message)
+    assert caught.value.problem.location.line == number
+
+
+def test_a_rank_that_is_missing_is_reported() -> None:
+    with pytest.raises(ReadError, match="rank 1 is missing: the capture is not complete"):
+        capture(head='{"tvlint_capture": 1, "ranks": 2}')
+
+
+def test_any_damage_is_a_problem_of_the_file() -> None:
+    random, refused = Random(0), 0
+    data = gzip.decompress((RECORDED / "mlp.capture.jsonl.gz").read_bytes())
+    for _ in range(60):
+        broken = bytearray(data)
+        for _ in range(random.randrange(1, 4)):
+            at = random.randrange(len(broken))
+            broken[at : at + random.randrange(1, 40)] = random.randbytes(random.randrange(4))
+        try:
+            for tape in read_capture("a.capture.jsonl.gz", bytes(broken)).tapes:
+                follow(tape)
+        except ReadError:
+            refused += 1
+    assert refused > 20
+
+
+def test_the_recorded_ranks_have_named_weights_and_gradients() -> None:
+    found = recorded("tensor_parallel_mlp")
+    assert (found.ranks, found.launch) == (2, ("tensor_parallel_mlp.py",))
+    for tape in found.tapes:
+        program = follow(tape)
+        names = {given.named.name: given.numbers for given in program.given.values() if given.named is not None}
+        assert program.gradients.keys() == names.keys()
+        assert {"0.up", "0.norm.weight", "1.down_bias"} <= names.keys()
+        for name, (value, numbers) in program.gradients.items():
+            assert numbers is not None
+            assert numbers.shape == program.shape(value) == names[name].shape
+
+
+def test_operators_stand_at_the_lines_of_the_program() -> None:
+    path = ROOT / "fixtures" / "capture" / "tensor_parallel_mlp.py"
+    lines = path.read_text().splitlines()
+    program = follow(recorded("tensor_parallel_mlp").tapes[0])
+    places = [node.mark.place for node in program.nodes if isinstance(node, Apply | Exchange)]
+    assert all(place is not None and lines[(place.line or 0) - 1].strip() == place.text for place in places if place)
+    reductions = [node for node in program.nodes if isinstance(node, Exchange)]
+    assert {(own.mark.phase, own.mark.place.text if own.mark.place else "") for own in reductions} == {
+        ("forward", "dist.all_reduce(x)"),
+        ("backward", "dist.all_reduce(gradient)"),
+    }
+
+
+def test_writes_through_views_reach_every_reader() -> None:
+    whole = {**WINDOW, "shape": [4], "stride": [1]}
+    half = {**whole, "tensor": 1, "offset": 2, "shape": [2]}
+    found = capture(
+        {"given": 0, "dtype": "float32", "bytes": 16},
+        whole,
+        half,
+        {"op": "aten.mul_.Scalar", "arguments": {"self": {"t": 1}, "other": 2.0}, "outputs": [1], "writes": [1]},
+        {**whole, "tensor": 2, "storage": 1},
+        {"op": "aten.exp.default", "arguments": {"self": {"t": 0}}, "outputs": [2]},
+    )
+    program = follow(found.tapes[0])
+    ops = [node.op for node in program.nodes if isinstance(node, Apply)]
+    assert ops[-2:] == ["cat", "aten.exp.default"]
+    assert "aten.mul.Scalar" in ops
+
+
+def test_the_schema_file_is_a_schema() -> None:
+    from jsonschema import Draft202012Validator
+
+    schema = json.loads((ROOT / "schemas" / "capture.schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    for line in gzip.decompress(Path(RECORDED / "mlp.capture.jsonl.gz").read_bytes()).splitlines():
+        assert validator.is_valid(json.loads(line)), line

@@ -1,0 +1,229 @@
+"""Run a program on forked processes, one a rank, and gather what they record."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import runpy
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tvlint.capture.launch import Launch, LaunchError
+
+FORMAT = 1
+
+
+class Failure(Exception):
+    """The program did not come to the end of a training step: what happened, on which rank, at which line of which file."""
+
+    def __init__(self, message: str, path: str, line: int | None = None, help: str = "") -> None:
+        super().__init__(message)
+        self.path, self.line, self.help = path, line, help
+
+
+def capture(launch: Launch, seconds: float) -> bytes:
+    """Run the program and return its capture, compressed.
+
+    Raises LaunchError when there is no such program, Failure when it does not come to the end of a training step.
+    """
+    if not launch.module and not os.path.isfile(launch.program):
+        raise LaunchError(f"there is no file `{launch.program}`", "name the script from this folder")
+    try:
+        import torch
+    except ImportError as error:
+        raise LaunchError("capturing needs torch, which is not installed", "pip install 'tvlint[capture]'") from error
+    folder = tempfile.mkdtemp(prefix="tvlint-capture-")
+    try:
+        _run(launch, folder, seconds)
+        return _joined(launch, folder, torch.__version__)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(launch: Launch, folder: str, seconds: float) -> None:
+    port = _free_port()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    processes: dict[int, int] = {}
+    for rank in range(launch.ranks):
+        child = os.fork()
+        if child == 0:
+            _rank(launch, rank, port, folder)
+        processes[child] = rank
+    try:
+        _wait_for_all(processes, folder, launch, time.monotonic() + seconds)
+    finally:
+        for child in processes:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _wait_for_all(processes: dict[int, int], folder: str, launch: Launch, deadline: float) -> None:
+    """Wait until each rank has recorded its step. Raises Failure with that of the first rank that fails."""
+    while len(list(Path(folder).glob("*.done"))) < launch.ranks:
+        failed = sorted(Path(folder).glob("*.failed"), key=lambda path: path.stat().st_mtime_ns)
+        if failed:
+            raise Failure(**json.loads(failed[0].read_text()))
+        for child, rank in list(processes.items()):
+            if os.waitpid(child, os.WNOHANG)[0]:
+                del processes[child]
+                if not Path(folder, f"{rank}.failed").exists():
+                    text = f"rank {rank} of `{launch.program}` ended without a word"
+                    raise Failure(text, launch.program, help=_log(folder, rank))
+        if time.monotonic() > deadline:
+            text = f"`{launch.program}` has not come to the end of a training step in time"
+            raise Failure(text, launch.program, help="raise `--timeout`, or give it a smaller model and no data to prepare")
+        time.sleep(0.02)
+
+
+def _free_port() -> int:
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        port: int = own.getsockname()[1]
+        return port
+
+
+def _log(folder: str, rank: int) -> str:
+    lines = Path(folder, f"{rank}.log").read_text(errors="replace").splitlines()
+    return "its last words: " + " | ".join(lines[-3:]) if lines else ""
+
+
+def _rank(launch: Launch, rank: int, port: int, folder: str) -> NoReturn:
+    """Run one rank, in a process of its own."""
+    code = 1
+    try:
+        _redirect(os.path.join(folder, f"{rank}.log"))
+        _environment(launch, rank, port)
+        _record(launch, rank, folder)
+        code = 0
+    except BaseException as error:
+        traceback.print_exc()
+        failure = _failure(error, rank, launch)
+        Path(folder, f"{rank}.failing").write_text(json.dumps(failure))
+        os.rename(os.path.join(folder, f"{rank}.failing"), os.path.join(folder, f"{rank}.failed"))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        while code == 0:
+            time.sleep(1)  # peers may still receive what this rank has sent; the parent ends all together
+        os._exit(code)
+
+
+def _redirect(path: str) -> None:
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+def _environment(launch: Launch, rank: int, port: int) -> None:
+    os.environ.update(dict(launch.environment))
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), GROUP_RANK="0", WORLD_SIZE=str(launch.ranks), LOCAL_WORLD_SIZE=str(launch.ranks),
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1", TORCHDYNAMO_DISABLE="1",
+        CUDA_DEVICE_MAX_CONNECTIONS="1",
+    )  # fmt: skip
+
+
+def _record(launch: Launch, rank: int, folder: str) -> None:
+    """Run the program up to the end of its first training step."""
+    import torch
+
+    from tvlint.capture.recorder import Recorder, watch_waits
+    from tvlint.capture.stand_ins import install
+    from tvlint.capture.step import CapturedError, Step
+
+    torch.set_num_threads(1)
+    part = Path(folder, f"{rank}.part")
+    replaced: dict[str, None] = {}
+    with part.open("w") as file:
+
+        def write(line: str) -> None:
+            file.write(line)
+            file.write("\n")
+
+        recorder = Recorder(write)
+        step = Step(recorder)
+
+        def note(text: str) -> None:
+            if recorder.places.current() is not None:
+                replaced[text] = None
+
+        keep = install(note)
+        watch_waits(recorder)
+        step.watch()
+        try:
+            with recorder:
+                _execute(launch)
+                if step.roots and not step.finished:
+                    step.results()
+        except CapturedError:
+            pass
+        recorder.recording = False
+        del keep
+    if not step.roots:
+        raise LaunchError(
+            "the program ended before a backward pass of it was recorded",
+            "capture a program that runs a training step: forward, `loss.backward()`, `optimizer.step()`",
+        )
+    Path(folder, f"{rank}.replaced").write_text(json.dumps(list(replaced)))
+    Path(folder, f"{rank}.done").touch()
+
+
+def _execute(launch: Launch) -> None:
+    sys.argv = [launch.program, *launch.arguments]
+    if launch.module:
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(launch.program, run_name="__main__", alter_sys=True)
+        return
+    sys.path.insert(0, os.path.dirname(os.path.abspath(launch.program)))
+    try:
+        runpy.run_path(launch.program, run_name="__main__")
+    except SystemExit as ending:
+        if ending.code not in (None, 0):
+            raise
+
+
+def _failure(error: BaseException, rank: int, launch: Launch) -> dict[str, Any]:
+    from tvlint.capture.places import own_line
+
+    path, line = own_line(error.__traceback__) or (launch.program, None)
+    text = " ".join(str(error).split())[:400]
+    if isinstance(error, LaunchError):
+        return {"message": text, "path": launch.program, "line": None, "help": error.help}
+    kind = type(error).__name__
+    return {"message": f"rank {rank}: {kind}: {text}", "path": path, "line": line, "help": _advice(kind, text)}
+
+
+def _advice(kind: str, text: str) -> str:
+    """Return what to do about an error that programs for GPUs meet on a CPU."""
+    if kind in ("ModuleNotFoundError", "ImportError"):
+        return "install it beside tvlint, or choose an implementation that does without it"
+    if "CUDA" in text or "cuda" in text or "nvcc" in text or "triton" in text.lower():
+        return "this needs a GPU: choose an implementation that runs on the CPU"
+    if kind == "SystemExit":
+        return "the program ended itself; run it by itself to see why"
+    return "run the program by itself on the CPU to see more"
+
+
+def _joined(launch: Launch, folder: str, version: str) -> bytes:
+    """Return the parts of all ranks as one capture."""
+    replaced: dict[str, None] = {}
+    for rank in range(launch.ranks):
+        replaced.update(dict.fromkeys(json.loads(Path(folder, f"{rank}.replaced").read_text())))
+    head = {
+        "tvlint_capture": FORMAT, "launch": list(launch.words), "ranks": launch.ranks, "torch": version,
+        "replaced": list(replaced), "sized_down": [],
+    }  # fmt: skip
+    lines = [json.dumps(head)]
+    for rank in range(launch.ranks):
+        lines.append(json.dumps({"rank": rank}))
+        lines.append(Path(folder, f"{rank}.part").read_text().rstrip("\n"))
+    return gzip.compress("\n".join(lines).encode() + b"\n", mtime=0)

@@ -1,0 +1,269 @@
+"""Record what one rank runs: every operator that computes, all communication, what is waited for.
+
+A tensor is a window on a storage (offset, shape, strides). Views are not recorded, but for expansions in backward passes, which
+are gradients of sums: whoever reads the capture follows the storages. A storage that existed before is recorded with its numbers
+when it is touched first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import FakeWork, Work
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from tvlint.capture.communication import communication
+from tvlint.capture.encoding import LEFT_OUT, bytes_of, dtype_name, encode, tensors_in
+from tvlint.capture.places import Places
+
+LARGEST_STORAGE = 1 << 22
+"""The numbers of a larger storage, in bytes, are not recorded."""
+
+_DESUGARED = frozenset({"DTensor", "AsyncCollectiveTensor"})
+"""Tensor classes that run operators on what they hold; those are recorded."""
+
+_FRAMES = 6
+"""So far above a collective its function of `torch.distributed` is."""
+
+_SILENT = ("prim.", "profiler.")
+_PREPARES = frozenset(
+    f"aten.{name}"
+    for name in ("detach.default", "alias.default", "_local_scalar_dense.default", "clone.default", "cat.default",
+                 "stack.default", "_to_copy.default", "copy_.default", "view.default", "t.default", "slice.Tensor",
+                 "split.Tensor", "select.int", "transpose.int", "_unsafe_view.default", "permute.default")
+)  # fmt: skip
+"""Operators that programs run on weights before they train too: on none of these does a training step begin."""
+
+_NOTHING = frozenset({"aten.record_stream.default", "aten.is_pinned.default", "_c10d_functional._wrap_tensor_autograd.default"})
+
+
+class Recorder(TorchDispatchMode):
+    """Writes events, one JSON object a line, while it is entered and `recording` is set."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        super().__init__()
+        self.write = write
+        self.recording = False
+        self.places = Places()
+        self.storages: dict[int, int] = {}
+        self.made: set[int] = set()
+        self.kept: list[Any] = []
+        self.tensors: dict[tuple[Any, ...], int] = {}
+        self.works: dict[int, int] = {}
+        self.results: dict[int, int] = {}
+        self.phase = "forward"
+        self.micro_batch = 0
+        self.modules: list[str] = []
+        self.issued: dict[int, tuple[int | None, str, int, int | None]] = {}
+        self.operations = 0
+        self.backward_micro_batch = 0
+        self.batch = 0
+        self.begin: Callable[[], None] = lambda: None
+
+    def emit(self, event: dict[str, Any]) -> None:
+        """Write one event."""
+        for place in self.places.new:
+            self.write(json.dumps(place))
+        self.places.new.clear()
+        self.write(json.dumps(event))
+
+    def identify(self, tensor: torch.Tensor, made: bool = False) -> int:
+        """Return the number of the window that `tensor` is; `made` says that an operator has just made it."""
+        if type(tensor).__name__ in _DESUGARED:
+            tensor = getattr(tensor, "_local_tensor", None) if hasattr(tensor, "_local_tensor") else tensor.elem
+        storage = tensor.untyped_storage()
+        number = self.storages.get(storage._cdata)
+        if number is None:
+            number = self.storages[storage._cdata] = len(self.storages)
+            self.kept.append(StorageWeakRef(storage))
+            if made:
+                self.made.add(number)
+            else:
+                self._given(number, tensor)
+        key = (number, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+        known = self.tensors.get(key)
+        if known is None:
+            known = self.tensors[key] = len(self.tensors)
+            window = {"storage": number, "offset": key[1], "shape": key[2], "stride": key[3], "dtype": dtype_name(key[4])}
+            self.write(json.dumps({"tensor": known, **window}))
+        return known
+
+    def _given(self, number: int, tensor: torch.Tensor) -> None:
+        """Write the numbers of a storage that existed before."""
+        storage = tensor.untyped_storage()
+        event: dict[str, Any] = {"given": number, "dtype": dtype_name(tensor.dtype), "bytes": storage.nbytes()}
+        if 0 < storage.nbytes() <= LARGEST_STORAGE and tensor.device.type == "cpu" and not isinstance(tensor, FakeTensor):
+            with _disable_current_modes():
+                whole = torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (storage.nbytes() // tensor.element_size(),))
+                event["values"] = bytes_of(whole)
+        self.write(json.dumps(event))
+
+    def values(self, tensor: torch.Tensor) -> str:
+        """Return the numbers of a tensor."""
+        with _disable_current_modes():
+            return bytes_of(tensor)
+
+    def mark(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Add to an event where it was issued, in which phase, for which micro-batch, and whose gradient it computes."""
+        place = self.places.current()
+        node = torch._C._current_autograd_node()
+        own = self.operations if "op" in event else None
+        if node is None:
+            where = (place, self._module(), self.micro_batch, own)
+            self.issued.setdefault(torch.autograd._get_sequence_nr() - 1, where)
+        else:
+            known = self.issued.get(node._sequence_nr())
+            forward = known or (place, "", self.backward_micro_batch, None)
+            self.backward_micro_batch = forward[2]
+            if place is not None:
+                again = (place, self._module() or forward[1], forward[2], own)
+                self.issued.setdefault(torch.autograd._get_sequence_nr() - 1, again)
+            where = (forward[0] if place is None else place, forward[1], forward[2], own)
+            event["node"] = node.name()
+            if forward[3] is not None:
+                event["of"] = forward[3]
+        event["phase"] = self.phase
+        if self.phase != "optimizer":
+            event["micro_batch"] = where[2]
+        if where[0] is not None:
+            event["at"] = where[0]
+        if where[1]:
+            event["module"] = where[1]
+        if own is not None:
+            self.operations += 1
+        return event
+
+    def _module(self) -> str:
+        return self.modules[-1] if self.modules else ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = str(func)
+        if name.startswith(_SILENT):
+            return func(*args, **kwargs)
+        if not self.recording and torch.is_grad_enabled() and name not in _PREPARES and not name.startswith("c10d."):
+            for each in tensors_in([args, *kwargs.values()]):
+                if each.requires_grad and each.is_leaf:
+                    self.begin()
+        if not self.recording:
+            return func(*args, **kwargs)
+        if any(kind.__name__ in _DESUGARED for kind in types):
+            return NotImplemented
+        arguments = _arguments(func, args, kwargs)
+        if any(isinstance(each, FakeTensor) for each in tensors_in(list(arguments.values()))):
+            return func(*args, **kwargs)
+        if name.startswith(("c10d.", "_c10d_functional.")) or name in _NOTHING:
+            return self._communicate(name, func, args, kwargs, arguments)
+        read = {key: encode(value, self.identify) for key, value in arguments.items() if key not in LEFT_OUT}
+        result = func(*args, **kwargs)
+        written = [self.identify(each, True) for each in _written(func, arguments)]
+        inside = {each.untyped_storage()._cdata for each in tensors_in(list(arguments.values()))}
+        made = list(tensors_in(result))
+        is_view = not written and bool(made) and all(each.untyped_storage()._cdata in inside for each in made)
+        if is_view and not (name == "aten.expand.default" and torch._C._current_autograd_node() is not None):
+            return result
+        outputs = [self.identify(each, True) for each in made]
+        event = {"op": name, "arguments": read, "outputs": outputs}
+        if written:
+            event["writes"] = written
+        if not made and result is not None:
+            event["result"] = encode(result, self.identify)
+        self.emit(self.mark(event))
+        return result
+
+    def _communicate(self, name: str, func: Any, args: Any, kwargs: Any, arguments: dict[str, Any]) -> Any:
+        if name in _NOTHING:
+            return func(*args, **kwargs)
+        if name.startswith("_c10d_functional.wait_tensor"):
+            self._wait(self.results.get(self.identify(arguments["tensor"])))
+            return func(*args, **kwargs)
+        for tensor in tensors_in(list(arguments.values())):
+            self.identify(tensor)
+        result = func(*args, **kwargs)
+        event = communication(name, arguments, result, lambda tensor: self.identify(tensor, True))
+        if event is None:
+            event = {"op": name, "arguments": {}, "outputs": [self.identify(each, True) for each in tensors_in(result)]}
+            self.emit(self.mark(event))
+            return result
+        event["work"] = number = len(self.works)
+        if self.batch:
+            event["batch"] = self.batch
+        work = _work(result)
+        self.works[id(work) if work is not None else -number - 1] = number
+        self.kept.append(work)
+        if name.startswith("_c10d_functional."):
+            self.results.update(dict.fromkeys(event["outputs"], number))
+        elif not _issued_in_python():
+            event["completes"] = True
+        self.emit(self.mark(event))
+        return result
+
+    def waited(self, work: Any) -> None:
+        """Record that `work` is waited for."""
+        if self.recording:
+            self._wait(self.works.get(id(work)))
+
+    def _wait(self, number: int | None) -> None:
+        if number is not None:
+            self.emit(self.mark({"wait": number}))
+
+
+def _arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return the arguments of the call by the names in the operator's schema."""
+    names = [each.name for each in func._schema.arguments]
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def _written(func: Any, arguments: dict[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors that the operator overwrites."""
+    found = []
+    for each in func._schema.arguments:
+        if each.alias_info is not None and each.alias_info.is_write and arguments.get(each.name) is not None:
+            found += list(tensors_in(arguments[each.name]))
+    return found
+
+
+def _work(result: Any) -> Any:
+    """Return the work that a communication operator gives, the one that Python sees."""
+    for each in result if isinstance(result, tuple | list) else (result,):
+        if isinstance(each, torch.ScriptObject):
+            return Work.unbox(each)
+    return None
+
+
+def _issued_in_python() -> bool:
+    """Return whether the collective comes from the functions of `torch.distributed`, after which Python waits.
+
+    What torch's reducer issues from C++, it waits for in C++, which nothing shows.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename.endswith("distributed_c10d.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def watch_waits(recorder: Recorder) -> None:
+    """Let `recorder` see the waits of all works."""
+    for kind in (Work, FakeWork):
+        original = kind.__dict__.get("wait")
+        if original is not None:
+            kind.wait = _watched(original, recorder)
+
+
+def _watched(original: Any, recorder: Recorder) -> Any:
+    def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder.waited(self)
+        return original(self, *args, **kwargs)
+
+    return wait

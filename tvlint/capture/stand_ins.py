@@ -1,0 +1,155 @@
+"""What a program finds in place of GPUs: the CPU, with the names of CUDA."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.overrides import TorchFunctionMode
+
+CPU = torch.device("cpu")
+
+
+class _Stream:
+    """A stream of a device that has none: everything runs in the order of the program."""
+
+    cuda_stream = 0
+    device = CPU
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def wait_stream(self, *_: Any) -> None:
+        pass
+
+    def wait_event(self, *_: Any) -> None:
+        pass
+
+    def record_event(self, event: Any = None) -> Any:
+        return event or _Event()
+
+    def synchronize(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+
+class _Event:
+    """An event that has always happened."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def record(self, *_: Any) -> None:
+        pass
+
+    def wait(self, *_: Any) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, *_: Any) -> float:
+        return 0.0
+
+
+class CpuForCuda(TorchFunctionMode):
+    """Turns every request for a CUDA device into one for the CPU."""
+
+    def __init__(self, replace: Callable[[str], None]) -> None:
+        super().__init__()
+        self.replace = replace
+
+    def _device(self, value: Any) -> Any:
+        named = (isinstance(value, str) and value.startswith("cuda")) or getattr(value, "type", None) == "cuda"
+        if named and isinstance(value, str | torch.device):
+            self.replace("device `cuda` by `cpu`")
+            return CPU
+        return value
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is torch.Tensor.cuda:
+            self.replace("device `cuda` by `cpu`")
+            return args[0]
+        if func in (torch.Tensor.pin_memory,):
+            return args[0]
+        if func is torch.Tensor.record_stream:
+            return None
+        if "device" in kwargs:
+            kwargs["device"] = self._device(kwargs["device"])
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        if func is torch.Tensor.to or func is torch.device:
+            args = tuple(self._device(each) for each in args)
+        return func(*args, **kwargs)
+
+
+def install(replace: Callable[[str], None]) -> CpuForCuda:
+    """Let the process find CPUs where it asks for GPUs and gloo where it asks for nccl; `replace` is told what was replaced.
+
+    The mode that is returned must be kept.
+    """
+    if not torch.cuda.is_available():
+        _name_cuda()
+    _use_gloo(replace)
+    mode = CpuForCuda(replace)
+    mode.__enter__()
+    return mode
+
+
+def _name_cuda() -> None:
+    cuda: Any = torch.cuda
+    nothing = ("synchronize", "set_device", "set_stream", "empty_cache", "reset_peak_memory_stats", "ipc_collect")
+    for name in nothing:
+        setattr(cuda, name, lambda *_, **__: None)
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        setattr(cuda, name, lambda *_, **__: 0)
+    stream = _Stream()
+    cuda.current_device = lambda: CPU
+    cuda.current_stream = cuda.default_stream = lambda *_, **__: stream
+    cuda.Stream, cuda.Event = _Stream, _Event
+    cuda.stream = lambda *_, **__: contextlib.nullcontext()
+    cuda.manual_seed = cuda.manual_seed_all = torch.default_generator.manual_seed
+    cuda.get_rng_state = lambda *_, **__: torch.get_rng_state()
+    cuda.set_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+    cuda.get_device_capability = lambda *_, **__: (8, 0)
+    cuda.get_device_name = lambda *_, **__: "cpu"
+    cuda.device_count = lambda: 8
+    cuda.mem_get_info = lambda *_, **__: (80 << 30, 80 << 30)
+    cuda.memory_stats = lambda *_, **__: {}
+    properties = types.SimpleNamespace(total_memory=80 << 30, name="cpu", major=8, minor=0, multi_processor_count=1)
+    cuda.get_device_properties = lambda *_, **__: properties
+    silent = {name: (lambda *_, **__: None) for name in ("range_push", "range_pop", "mark")}
+    cuda.nvtx = types.SimpleNamespace(range=lambda *_, **__: contextlib.nullcontext(), **silent)
+
+
+def _use_gloo(replace: Callable[[str], None]) -> None:
+    started, grouped = dist.init_process_group, dist.new_group
+
+    def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if backend not in (None, "gloo", "fake"):
+            replace(f"backend `{backend}` by `gloo`")
+        kept = {name: kwargs[name] for name in ("init_method", "timeout", "world_size", "rank", "store") if name in kwargs}
+        return started("gloo", *args, **kept)
+
+    def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *_: Any, **kwargs: Any) -> Any:
+        kept = {"group_desc": kwargs["group_desc"]} if "group_desc" in kwargs else {}
+        return grouped(ranks, timeout, "gloo" if backend in ("nccl", "ucc", "cpu:gloo,cuda:nccl") else backend, **kept)
+
+    for place in (dist, dist.distributed_c10d):
+        place.init_process_group, place.new_group = init_process_group, new_group

@@ -1,0 +1,82 @@
+"""The weights and buffers of a program: their names, and where their shards lie."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+_WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
+
+
+def named_state(root: nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """Yield the name, role and tensor of each parameter and buffer of a module."""
+    for role, entries in (("weight", root.named_parameters()), ("buffer", root.named_buffers())):
+        for name, tensor in entries:
+            yield plain_name(root, name), role, tensor
+
+
+def leaves_of(roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the leaves that the backward pass from `roots` gives gradients, in the order in which they were used first."""
+    found: dict[int, torch.Tensor] = {}
+    pending, seen = [root.grad_fn for root in roots], set[Any]()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found.setdefault(id(leaf), leaf)
+        pending += [following for following, _ in node.next_functions]
+    return list(found.values())
+
+
+def plain_name(root: nn.Module, name: str) -> str:
+    """Return the name of a parameter without what wrappers put in front of it."""
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    if isinstance(root, nn.parallel.DistributedDataParallel):
+        name = name.removeprefix("module.")
+    return name
+
+
+def placement_of(tensor: Any) -> dict[str, Any]:
+    """Return the whole shape and the placements that a distributed tensor declares; nothing for a plain one."""
+    placements, mesh = getattr(tensor, "placements", None), getattr(tensor, "device_mesh", None)
+    if placements is None or mesh is None:
+        return {}
+    names = mesh.mesh_dim_names or tuple(f"axis{i}" for i in range(len(placements)))
+    lies = {name: _placement(each) for name, each in zip(names, placements, strict=True)}
+    return {"whole": list(tensor.shape), "placements": lies}
+
+
+def _placement(placement: Any) -> dict[str, Any]:
+    if placement.is_shard():
+        return {"kind": "shard", "dim": placement.dim}
+    if placement.is_partial():
+        return {"kind": "partial", "reduce": str(placement.reduce_op)}
+    return {"kind": "replicate"}
+
+
+def local_part(tensor: Any) -> torch.Tensor:
+    """Return what the rank holds of a tensor."""
+    held = getattr(tensor, "_local_tensor", tensor)
+    assert isinstance(held, torch.Tensor)
+    return held
+
+
+def meshes() -> list[dict[str, Any]]:
+    """Return the named device meshes that exist, with their ranks in row-major order."""
+    from torch.distributed.device_mesh import DeviceMesh
+
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for each in gc.get_objects():
+        if isinstance(each, DeviceMesh) and each.mesh_dim_names:
+            ranks = each.mesh.flatten().tolist()
+            axes = [{"axis": n, "size": s} for n, s in zip(each.mesh_dim_names, each.mesh.shape, strict=True)]
+            found[tuple(each.mesh_dim_names), tuple(ranks)] = {"mesh": axes, "of": ranks}
+    return list(found.values())

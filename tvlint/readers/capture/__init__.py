@@ -1,0 +1,1 @@
+"""Captures of training programs, read and lifted into plans (`docs/capture.md`)."""

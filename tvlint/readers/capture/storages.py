@@ -1,0 +1,588 @@
+"""Follow the storages of one rank: what is read from them becomes values, and nothing is overwritten any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from tvlint.readers.capture import tape as recorded
+from tvlint.readers.capture.program import (
+    Apply,
+    Argument,
+    Array,
+    End,
+    Exchange,
+    GivenValue,
+    Message,
+    Program,
+    Ref,
+    RootValue,
+    Type,
+)
+from tvlint.readers.capture.tape import Communication, Given, Gradient, Mark, Named, Operation, Root, Tape, Update, Wait, Window
+from tvlint.readers.capture.windows import Expand, Move, Narrow, Permute, View, count, flat, is_flat, moves, overlap, span
+
+_COPIES = frozenset({"clone", "contiguous", "lift_fresh", "lift_fresh_copy", "alias", "detach", "view", "_unsafe_view"})
+"""Operators of `aten` that give what they are given."""
+
+_UNWRITTEN = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
+"""Operators of `aten` whose results hold nothing yet."""
+
+_IN_PIECES = frozenset({"mul", "div", "add", "sub", "neg"})
+"""Operators that work on each piece of a flat buffer by itself when they overwrite it with one number's help."""
+
+_FOREACH = "_foreach_"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What was last written to a window."""
+
+    window: Window
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of a flat buffer, and the entry that it is part of (None: nothing was written there)."""
+
+    low: int
+    high: int
+    entry: Entry | None
+
+
+def follow(tape: Tape) -> Program:
+    """Return the program of the rank."""
+    follower = _Follower(tape)
+    for event in tape.events:
+        follower.event(event)
+    return follower.program
+
+
+class _Follower:
+    """The storages of one rank while its events are followed."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.program = Program(tape.rank)
+        self.storages: dict[int, list[Entry]] = {}
+        self.before: dict[int, Given] = {}
+        self.named: dict[Window, Named] = {}
+        self.handles: dict[int, list[str]] = {}
+        self.immediate = _immediate_waits(tape)
+        self.moved: dict[tuple[str, Window, str, int], str] = {}
+        self.operations = 0
+
+    def event(self, event: recorded.Event) -> None:
+        """Follow one event."""
+        if isinstance(event, Given):
+            self.before[event.storage] = event
+        elif isinstance(event, Named):
+            self._name(event)
+        elif isinstance(event, Operation):
+            for each in _each(event):
+                made = self._operate(each)
+                if made:
+                    self.program.operations.setdefault(self.operations, made)
+            self.operations += 1
+        elif isinstance(event, Communication):
+            self._communicate(event)
+        elif isinstance(event, Wait):
+            for handle in self.handles.pop(event.work, ()):
+                self.program.nodes.append(End(handle, event.mark))
+        elif isinstance(event, Root):
+            start = "" if event.start is None else self.read(event.start, event.mark)
+            number = _numbers(event.values, self.tape.windows[event.window])
+            self.program.roots.append(RootValue(self.read(event.window, event.mark), start, event.mark, number))
+        elif isinstance(event, Gradient):
+            window = self.tape.windows[event.window]
+            value = self.read(event.window, Mark("backward"))
+            self.program.gradients[event.name] = (value, _numbers(event.values, window))
+        elif isinstance(event, Update):
+            self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
+
+    def _name(self, named: Named) -> None:
+        window = self.tape.windows[named.window]
+        if window not in self.named and not self.storages.get(window.storage):
+            self.named[window] = named
+            self._give(window, Mark())
+        elif window not in self.named:
+            self.named[window] = named
+
+    # ---- reading ----
+
+    def read(self, number: int, mark: Mark) -> str:
+        """Return the value of a tensor."""
+        window = self.tape.windows[number]
+        entries = self.storages.setdefault(window.storage, [])
+        for entry in reversed(entries):
+            if entry.window == window:
+                return entry.value
+            if not overlap(entry.window, window):
+                continue
+            found = moves(entry.window, window) if entry.window.dtype == window.dtype else None
+            if found is not None:
+                key = (entry.value, window, mark.phase, mark.micro_batch)
+                if key not in self.moved:
+                    self.moved[key] = self._moved(entry.value, found, window, mark)
+                return self.moved[key]
+            return self._composed(window, mark)
+        whole = self._whole_of_name(window)
+        if whole is not None:
+            self._give(whole, mark)
+            return self.read(number, mark)
+        return self._give(window, mark)
+
+    def _whole_of_name(self, window: Window) -> Window | None:
+        """Return the window of the weight, buffer or input that the elements of `window` belong to."""
+        for own in self.named:
+            if own.storage == window.storage and own != window and moves(own, window) is not None:
+                return own
+        return None
+
+    def _give(self, window: Window, mark: Mark) -> str:
+        """Return a new value for what the storage held before, or for what nothing has written."""
+        known = self.before.get(window.storage)
+        name = self.program.fresh(Type(window.shape, window.dtype))
+        if known is None:
+            self.program.nodes.append(Apply("aten.empty.memory_format", {"size": window.shape}, (name,), mark))
+        else:
+            numbers = _part_of(known, window)
+            self.program.given[name] = GivenValue(self.named.get(window), numbers, mark)
+        self.storages.setdefault(window.storage, []).append(Entry(window, name))
+        return name
+
+    def _moved(self, value: str, found: tuple[Move, ...], window: Window, mark: Mark) -> str:
+        for move in found:
+            value = self._move(value, move, mark)
+        assert self.program.shape(value) == window.shape
+        return value
+
+    def _move(self, value: str, move: Move, mark: Mark) -> str:
+        shape = self.program.shape(value)
+        arguments: Mapping[str, Argument]
+        if isinstance(move, Permute):
+            op, arguments, result = "permute", {"dims": move.dims}, tuple(shape[dim] for dim in move.dims)
+        elif isinstance(move, View):
+            op, arguments, result = "view", {"size": move.shape}, move.shape
+        elif isinstance(move, Narrow):
+            op, arguments = "narrow", {"dim": move.dim, "start": move.start, "length": move.size}
+            result = (*shape[: move.dim], move.size, *shape[move.dim + 1 :])
+        elif isinstance(move, Expand):
+            op, arguments, result = "expand", {"size": move.shape}, move.shape
+        name = self.program.fresh(Type(result, self.program.types[value].dtype))
+        self.program.nodes.append(Apply(op, {"self": Ref(value), **arguments}, (name,), mark))
+        return name
+
+    def _composed(self, window: Window, mark: Mark) -> str:
+        """Return the value of a window that several writes made."""
+        parts = self._parts_of_flat(window, mark) if is_flat(window) else self._parts_of_box(window, mark)
+        if parts is None:
+            return self._unfollowed("a tensor that overlapping writes made", window, mark)
+        dim, values = parts
+        sizes = [self.program.shape(value)[dim] for value in values]
+        shape = list(self.program.shape(values[0]))
+        shape[dim] = sum(sizes)
+        name = self.program.fresh(Type(tuple(shape), window.dtype))
+        listed = tuple(Ref(value) for value in values)
+        self.program.nodes.append(Apply("cat", {"tensors": listed, "dim": dim}, (name,), mark))
+        return self._move(name, View(window.shape), mark) if tuple(shape) != window.shape else name
+
+    def _unfollowed(self, text: str, window: Window, mark: Mark) -> str:
+        self.program.unfollowed.append((text, mark))
+        name = self.program.fresh(Type(window.shape, window.dtype))
+        entries = self.storages.get(window.storage, ())
+        inputs = tuple(Ref(entry.value) for entry in entries if overlap(entry.window, window))
+        self.program.nodes.append(Apply("unfollowed", {"tensors": inputs}, (name,), mark))
+        return name
+
+    def _pieces(self, window: Window) -> list[Piece]:
+        """Return the ranges of a flat window, each with the entry that was written last, in order."""
+        open_ranges = [span(window)]
+        found: list[Piece] = []
+        for entry in reversed(self.storages.get(window.storage, ())):
+            low, high = span(entry.window)
+            left = []
+            for start, end in open_ranges:
+                inner = max(start, low), min(end, high)
+                if inner[0] >= inner[1] or not overlap(entry.window, flat(window.storage, *inner, window.dtype)):
+                    left.append((start, end))
+                    continue
+                found.append(Piece(*inner, entry))
+                left += [each for each in ((start, inner[0]), (inner[1], end)) if each[0] < each[1]]
+            open_ranges = left
+        found += [Piece(low, high, None) for low, high in open_ranges]
+        return sorted(found, key=lambda piece: piece.low)
+
+    def _parts_of_flat(self, window: Window, mark: Mark) -> tuple[int, list[str]] | None:
+        values = []
+        for piece in self._pieces(window):
+            own = flat(window.storage, piece.low, piece.high, window.dtype)
+            if piece.entry is None:
+                values.append(self._give(own, mark))
+                continue
+            found = moves(piece.entry.window, own)
+            if found is None:
+                return None
+            values.append(self._moved(piece.entry.value, found, own, mark))
+        return 0, values
+
+    def _parts_of_box(self, window: Window, mark: Mark) -> tuple[int, list[str]] | None:
+        """Return the parts of a window side by side along one dimension, each of which one write made."""
+        for dim, size in enumerate(window.shape):
+            cuts, at = [], 0
+            while at < size:
+                taken = self._longest(window, dim, at)
+                if taken is None:
+                    break
+                cuts.append(taken)
+                at += taken[0].shape[dim]
+            if at == size:
+                return dim, [self._moved(entry.value, found, part, mark) for part, entry, found in cuts]
+        return None
+
+    def _longest(self, window: Window, dim: int, at: int) -> tuple[Window, Entry, tuple[Move, ...]] | None:
+        """Return the longest part of the window from place `at` of a dimension that one write made."""
+        for end in range(window.shape[dim], at, -1):
+            shape = (*window.shape[:dim], end - at, *window.shape[dim + 1 :])
+            part = Window(window.storage, window.offset + at * window.stride[dim], shape, window.stride, window.dtype)
+            for entry in reversed(self.storages[window.storage]):
+                if overlap(entry.window, part):
+                    found = moves(entry.window, part)
+                    if found is not None:
+                        return part, entry, found
+                    break
+        return None
+
+    # ---- writing ----
+
+    def write(self, number: int, value: str) -> None:
+        """Put a value into the window of a tensor."""
+        self._put(self.tape.windows[number], value)
+
+    def _put(self, window: Window, value: str) -> None:
+        low, high = span(window)
+        whole = is_flat(window)
+        kept = []
+        for entry in self.storages.get(window.storage, ()):
+            start, end = span(entry.window)
+            if not (entry.window == window or (whole and low <= start and end <= high)):
+                kept.append(entry)
+        self.storages[window.storage] = [*kept, Entry(window, value)]
+
+    # ---- operators ----
+
+    def _argument(self, argument: recorded.Argument, mark: Mark) -> Argument:
+        if isinstance(argument, recorded.Tensor):
+            return Ref(self.read(argument.window, mark))
+        if isinstance(argument, tuple):
+            return tuple(self._argument(each, mark) for each in argument)
+        return argument
+
+    def _operate(self, event: Operation) -> str:
+        """Follow one operator; return its first result (empty: none)."""
+        base, mark = _base(event.op), event.mark
+        windows = self.tape.windows
+        if event.op.startswith("aten.") and base in _UNWRITTEN and not event.writes:
+            for number in event.outputs:
+                self.storages[windows[number].storage] = []
+            return ""
+        source = event.arguments.get("self")
+        if event.op == "aten.expand.default" and isinstance(source, recorded.Tensor):
+            return self._expand(self.read(source.window, mark), windows[event.outputs[0]], mark)
+        if event.op.startswith("aten.") and base in _COPIES and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
+            target = windows[event.outputs[0]]
+            value = self.read(source.window, mark)
+            value = self._move(value, View(target.shape), mark) if base.endswith("view") else value
+            self._put(target, value)
+            return value
+        if event.op == "aten.copy_.default":
+            return self._copy(event)
+        functional = {name: own for name, own in event.arguments.items() if name != "out"}
+        name = _functional(event.op) if event.writes else event.op
+        if event.writes and name == "aten.zero.default":
+            functional, name = {"size": windows[event.writes[0]].shape}, "aten.zeros.default"
+        if event.writes and base.rstrip("_") in _IN_PIECES and self._in_pieces(event, name):
+            return ""
+        arguments = {key: self._argument(own, mark) for key, own in functional.items()}
+        targets = event.writes or event.outputs
+        made = tuple(self.program.fresh(Type(windows[own].shape, windows[own].dtype)) for own in targets)
+        self.program.nodes.append(Apply(name, arguments, made, mark))
+        for number, value in zip(targets, made, strict=True):
+            self.write(number, value)
+        return made[0] if made else ""
+
+    def _expand(self, value: str, window: Window, mark: Mark) -> str:
+        """Keep an expansion for whoever reads it, since nothing is written."""
+        shape = (1,) * (len(window.shape) - len(self.program.shape(value))) + self.program.shape(value)
+        source = self._move(value, View(shape), mark) if shape != self.program.shape(value) else value
+        made = self._move(source, Expand(window.shape), mark)
+        self.moved[value, window, mark.phase, mark.micro_batch] = made
+        return made
+
+    def _in_pieces(self, event: Operation, name: str) -> bool:
+        """Work on each piece of a flat buffer by itself; return whether the window is several pieces."""
+        number = event.writes[0]
+        window = self.tape.windows[number]
+        others = [own for key, own in event.arguments.items() if key not in ("self", "out")]
+        if any(isinstance(own, recorded.Tensor) and count(self.tape.windows[own.window]) != 1 for own in others):
+            return False
+        if event.arguments.get("self") != recorded.Tensor(number) or not is_flat(window):
+            return False
+        pieces = self._pieces(window)
+        if len(pieces) < 2:
+            return False
+        for own, value in self._each_piece(pieces, window, event.mark):
+            rest = {key: self._argument(given, event.mark) for key, given in event.arguments.items() if key != "self"}
+            made = self.program.fresh(self.program.types[value])
+            self.program.nodes.append(Apply(name, {"self": Ref(value), **rest}, (made,), event.mark))
+            self._put(own, made)
+        return True
+
+    def _each_piece(self, pieces: list[Piece], window: Window, mark: Mark) -> Iterator[tuple[Window, str]]:
+        """Yield the window of each piece, that of its entry where the piece is all of it, and its value."""
+        for piece in pieces:
+            entry = piece.entry
+            if entry is not None and span(entry.window) == (piece.low, piece.high):
+                yield entry.window, entry.value
+                continue
+            own = flat(window.storage, piece.low, piece.high, window.dtype)
+            if entry is None:
+                yield own, self._give(own, mark)
+                continue
+            found = moves(entry.window, own)
+            if found is None:
+                yield own, self._unfollowed("a part of a buffer", own, mark)
+            else:
+                yield own, self._moved(entry.value, found, own, mark)
+
+    def _copy(self, event: Operation) -> str:
+        """Follow `copy_`; return the value that is copied (empty: several)."""
+        target, source = event.arguments["self"], event.arguments["src"]
+        assert isinstance(target, recorded.Tensor)
+        window = self.tape.windows[target.window]
+        if isinstance(source, recorded.Tensor) and self._copied_in_pieces(source.window, window, event.mark):
+            return ""
+        value = self._argument(source, event.mark)
+        if not isinstance(value, Ref):
+            name = self.program.fresh(Type(window.shape, window.dtype))
+            filled = {"size": window.shape, "fill_value": value}
+            self.program.nodes.append(Apply("aten.full.default", filled, (name,), event.mark))
+            self._put(window, name)
+            return name
+        name = value.name
+        if self.program.shape(name) != window.shape:
+            name = self._move(name, Expand(window.shape), event.mark)
+        if self.program.types[name].dtype != window.dtype:
+            cast = self.program.fresh(Type(window.shape, window.dtype))
+            self.program.nodes.append(
+                Apply("aten._to_copy.default", {"self": Ref(name), "dtype": window.dtype}, (cast,), event.mark)
+            )
+            name = cast
+        self._put(window, name)
+        return name
+
+    def _copied_in_pieces(self, number: int, target: Window, mark: Mark) -> bool:
+        """Copy a flat buffer piece by piece; return whether it is several pieces."""
+        source = self.tape.windows[number]
+        if not (is_flat(source) and is_flat(target) and source.dtype == target.dtype and count(source) == count(target)):
+            return False
+        pieces = self._pieces(source)
+        if len(pieces) < 2:
+            return False
+        shift = target.offset - source.offset
+        for own, value in self._each_piece(pieces, source, mark):
+            self._put(Window(target.storage, own.offset + shift, own.shape, own.stride, own.dtype), value)
+        return True
+
+    # ---- communication ----
+
+    def _handle(self, event: Communication) -> str:
+        if event.completes or event.work in self.immediate:
+            return ""
+        known = self.handles.setdefault(event.work, [])
+        known.append(f"h{event.work}" if not known else f"h{event.work}.{len(known)}")
+        return known[-1]
+
+    def _communicate(self, event: Communication) -> None:
+        if event.kind == "barrier":
+            self.program.nodes.append(Exchange("barrier", (), (), event.group, event.mark))
+        elif event.kind in ("send", "receive"):
+            self._message(event)
+        elif event.kind in ("all-reduce", "broadcast", "reduce"):
+            self._in_place(event)
+        else:
+            self._between(event)
+
+    def _message(self, event: Communication) -> None:
+        number = (event.inputs or event.outputs)[0]
+        window, sends = self.tape.windows[number], event.kind == "send"
+        value = self.read(number, event.mark) if sends else self.program.fresh(Type(window.shape, window.dtype))
+        handle, peer = self._handle(event), -1 if event.peer is None else event.peer
+        self.program.nodes.append(Message(value, sends, peer, event.group, event.mark, event.tag, event.batch, handle))
+        if not sends:
+            self.write(number, value)
+
+    def _in_place(self, event: Communication) -> None:
+        for number, result in zip(event.inputs, event.outputs, strict=True):
+            window = self.tape.windows[number]
+            pieces = self._pieces(window) if is_flat(window) and number == result else []
+            if len(event.group) == 1:
+                self.write(result, self.read(number, event.mark))
+                continue
+            if len(pieces) > 1:
+                for own, value in list(self._each_piece(pieces, window, event.mark)):
+                    self._put(own, self._exchange(event, value, self.program.types[value]))
+                continue
+            value = self.read(number, event.mark)
+            self.write(result, self._exchange(event, value, self.program.types[value]))
+
+    def _exchange(self, event: Communication, value: str, type: Type, dim: int | None = None) -> str:
+        made = self.program.fresh(type)
+        root = event.root if event.kind in ("broadcast", "reduce", "gather", "scatter") else None
+        self.program.nodes.append(
+            Exchange(
+                event.kind, (value,), (made,), event.group, event.mark, event.reduce, dim, root,
+                event.splits, event.receive_splits, self._handle(event),
+            )
+        )  # fmt: skip
+        return made
+
+    def _between(self, event: Communication) -> None:
+        """Follow a collective that gives other tensors than it takes; all work along the first dimension."""
+        ranks, windows = len(event.group), self.tape.windows
+        if event.kind == "all-gather" and len(event.outputs) == len(event.inputs):
+            for number, result in zip(event.inputs, event.outputs, strict=True):
+                self._along_first(event, number, result, ranks)
+        elif event.kind == "all-gather" and len(event.inputs) == 1 and len(event.outputs) == ranks:
+            value = self.read(event.inputs[0], event.mark)
+            type = self.program.types[value]
+            shape = (ranks * (type.shape[0] if type.shape else 1), *type.shape[1:])
+            if not type.shape:
+                value = self._move(value, View((1,)), event.mark)
+            made = self._exchange(event, value, Type(shape, type.dtype), 0) if ranks > 1 else value
+            for place, result in enumerate(event.outputs):
+                size = shape[0] // ranks
+                part = self._move(made, Narrow(0, place * size, size), event.mark) if ranks > 1 else made
+                if self.program.shape(part) != windows[result].shape:
+                    part = self._move(part, View(windows[result].shape), event.mark)
+                self.write(result, part)
+        elif event.kind == "reduce-scatter" and len(event.inputs) == len(event.outputs):
+            for number, result in zip(event.inputs, event.outputs, strict=True):
+                self._along_first(event, number, result, ranks)
+        elif event.kind == "reduce-scatter" and len(event.outputs) == 1 and len(event.inputs) == ranks:
+            values = tuple(Ref(self.read(number, event.mark)) for number in event.inputs)
+            target = windows[event.outputs[0]]
+            shape = (ranks * (target.shape[0] if target.shape else 1), *target.shape[1:])
+            joined = self.program.fresh(Type(shape, target.dtype))
+            self.program.nodes.append(Apply("cat", {"tensors": values, "dim": 0}, (joined,), event.mark))
+            self.write(event.outputs[0], self._exchange(event, joined, Type(target.shape, target.dtype), 0))
+        elif event.kind == "all-to-all" and len(event.inputs) == len(event.outputs) == 1:
+            target = windows[event.outputs[0]]
+            value = self.read(event.inputs[0], event.mark)
+            self.write(event.outputs[0], self._exchange(event, value, Type(target.shape, target.dtype), 0))
+        else:
+            self.program.unfollowed.append((f"`{event.kind}` of {len(event.inputs)} tensors", event.mark))
+            for number in event.outputs:
+                value = self.program.fresh(Type(windows[number].shape, windows[number].dtype))
+                read = tuple(Ref(self.read(own, event.mark)) for own in event.inputs)
+                self.program.nodes.append(Apply("unfollowed", {"tensors": read}, (value,), event.mark))
+                self.write(number, value)
+
+    def _along_first(self, event: Communication, number: int, result: int, ranks: int) -> None:
+        target = self.tape.windows[result]
+        value = self.read(number, event.mark)
+        if ranks > 1:
+            shape = self.program.shape(value)
+            wide, narrow = (target.shape, shape) if event.kind == "all-gather" else (shape, target.shape)
+            joined = bool(narrow) and wide == (narrow[0] * ranks, *narrow[1:])
+            made = target.shape if joined else (prod(target.shape),)
+            if not joined and len(shape) != 1:
+                value = self._move(value, View((prod(shape),)), event.mark)
+            value = self._exchange(event, value, Type(made, target.dtype), 0)
+        if self.program.shape(value) != target.shape:
+            value = self._move(value, View(target.shape), event.mark)
+        self.write(result, value)
+
+
+def _immediate_waits(tape: Tape) -> frozenset[int]:
+    """Return the works that the program waits for at once."""
+    found = set()
+    talk = [event for event in tape.events if isinstance(event, Communication | Wait | Operation)]
+    for event, following in pairwise(talk):
+        if isinstance(event, Communication) and isinstance(following, Wait) and following.work == event.work:
+            found.add(event.work)
+    return frozenset(found)
+
+
+def _base(op: str) -> str:
+    """Return the function's name without module and overload."""
+    return op.split(".")[1] if op.count(".") else op
+
+
+def _functional(op: str) -> str:
+    """Return the operator of `aten` that gives as a result what `op` writes."""
+    module, base, *overload = op.split(".")
+    named = [own for own in overload if own not in ("out", "default") and not own.endswith("_out")] or ["default"]
+    return ".".join((module, base.rstrip("_") if not base.startswith("_") else base.removesuffix("_"), *named))
+
+
+def _each(event: Operation) -> Iterator[Operation]:
+    """Yield the operators that an operator on lists of tensors is; the operator itself where it is none."""
+    base = _base(event.op)
+    lists = {name: own for name, own in event.arguments.items() if isinstance(own, tuple) and len(own) == _length(event)}
+    if not base.startswith(_FOREACH) or not lists:
+        yield event
+        return
+    op = event.op.replace(_FOREACH, "", 1)
+    for at in range(_length(event)):
+        arguments = {**event.arguments, **{name: own[at] for name, own in lists.items()}}
+        outputs = event.outputs[at : at + 1] if event.outputs else ()
+        writes = event.writes[at : at + 1] if event.writes else ()
+        yield Operation(op, arguments, outputs or writes, writes, None, event.mark)
+
+
+def _length(event: Operation) -> int:
+    listed = event.arguments.get("self")
+    return len(listed) if isinstance(listed, tuple) else -1
+
+
+_NUMPY = {"float32": "<f4", "float64": "<f8", "float16": "<f2", "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "i1",
+          "uint8": "u1", "bool": "?"}  # fmt: skip
+
+
+def _array(values: bytes | None, dtype: str) -> Array | None:
+    """Return the numbers in `values`; None where there are none, or of a type that NumPy does not have."""
+    import numpy as np
+
+    if values is None:
+        return None
+    if dtype == "bfloat16":
+        wide = np.frombuffer(values[: len(values) // 2 * 2], dtype="<u2").astype("<u4") << 16
+        return wide.view("<f4")
+    kind = np.dtype(_NUMPY.get(dtype, "V1"))
+    if dtype not in _NUMPY:
+        return None
+    return np.frombuffer(values[: len(values) // kind.itemsize * kind.itemsize], dtype=kind)
+
+
+def _numbers(values: bytes | None, window: Window) -> Array | None:
+    """Return recorded numbers in the shape of a window; None where they are not those of one."""
+    own = _array(values, window.dtype)
+    return None if own is None or own.size != count(window) else own.reshape(window.shape)
+
+
+def _part_of(given: Given, window: Window) -> Array | None:
+    """Return the numbers of a window on a storage that was recorded."""
+    import numpy as np
+
+    own = _array(given.values, window.dtype)
+    if own is None or span(window)[1] > own.size:
+        return None
+    item = own.dtype.itemsize
+    view = np.lib.stride_tricks.as_strided(
+        own[window.offset :], window.shape, tuple(stride * item for stride in window.stride), writeable=False
+    )
+    return np.array(view)

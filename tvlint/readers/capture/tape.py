@@ -1,0 +1,169 @@
+"""What a capture holds: for each rank the windows on storages, and the events in the order in which they happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Axis
+from tvlint.ir.placement import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A tensor: the elements of a storage at `offset` plus multiples of `stride`, all counted in elements."""
+
+    storage: int
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor argument, by the number of its window."""
+
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """An argument of a type that a plan does not have, by the name of the type."""
+
+    type: str
+
+
+Argument: TypeAlias = "int | float | str | bool | None | Tensor | Other | tuple[Argument, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where an event was issued: the phase, the micro-batch (-1: none), the line, the module, the node of autograd.
+
+    `of` is the number of the operation whose gradient that node computes (-1: none that was recorded).
+    """
+
+    phase: str = "forward"
+    micro_batch: int = -1
+    place: Location | None = None
+    module: str = ""
+    node: str = ""
+    of: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A storage that existed before the step; `values` are its bytes where they were recorded."""
+
+    storage: int
+    dtype: str
+    values: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A weight, buffer or input; `whole` and `placements` are what its framework says of it."""
+
+    name: str
+    role: str
+    window: int
+    trained: bool = False
+    whole: tuple[int, ...] | None = None
+    placements: Mapping[str, Placement] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operator that computes, by its name with the overload."""
+
+    op: str
+    arguments: Mapping[str, Argument]
+    outputs: tuple[int, ...]
+    writes: tuple[int, ...]
+    result: Argument
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """A collective, or one end of a message; `completes` says that no wait in the program will show its end."""
+
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    group: tuple[int, ...]
+    work: int
+    mark: Mark
+    reduce: str = ""
+    root: int | None = None
+    peer: int | None = None
+    tag: int = 0
+    splits: tuple[int, ...] = ()
+    receive_splits: tuple[int, ...] = ()
+    batch: int = 0
+    completes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The program waits for a communication."""
+
+    work: int
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A backward pass begins at `window`, with the gradient `start` (None: one)."""
+
+    window: int
+    start: int | None
+    values: bytes | None
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The gradient of a weight as the optimizer finds it."""
+
+    name: str
+    window: int
+    values: bytes | None
+    placements: Mapping[str, Placement] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An optimizer has stepped."""
+
+    weights: tuple[str, ...]
+    optimizer: str
+
+
+Event: TypeAlias = Given | Named | Operation | Communication | Wait | Root | Gradient | Update
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """What one rank recorded."""
+
+    rank: int
+    windows: Mapping[int, Window]
+    events: tuple[Event, ...]
+    meshes: tuple[tuple[tuple[Axis, ...], tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """One training step of one program."""
+
+    path: str
+    launch: tuple[str, ...]
+    ranks: int
+    tapes: tuple[Tape, ...]
+    torch: str = ""
+    replaced: tuple[str, ...] = ()
+    sized_down: tuple[str, ...] = field(default=())

@@ -1,7 +1,7 @@
 """Record what one rank runs: every operator that computes, all communication, what is waited for.
 
-A tensor is a window on a storage (offset, shape, strides). Views are not recorded, but for expansions in backward passes, which
-are gradients of sums: whoever reads the capture follows the storages. A storage that existed before is recorded with its numbers
+A tensor is a window on a storage (offset, shape, strides). Views are not recorded, but for expansions in backward passes, the
+gradients of sums: whoever reads the capture follows the storages. A storage that existed before is recorded with its numbers
 when it is touched first.
 """
 

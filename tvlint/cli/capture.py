@@ -11,7 +11,6 @@ from tvlint.cli.session import note, unreadable
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.run.exit_code import CLEAN
-from tvlint.run.outputs import OutputError, write_file
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,10 +31,10 @@ def run(options: argparse.Namespace) -> int:
     path = os.path.join(options.output, f"{options.name}.capture.jsonl.gz")
     try:
         os.makedirs(options.output, exist_ok=True)
-        write_file(path, data)
+        with open(f"{path}.new", "wb") as file:
+            file.write(data)
+        os.replace(f"{path}.new", path)
     except OSError as error:
         fail(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}")
-    except OutputError as error:
-        fail(str(error), error.help)
     note(f"one training step of {launch.ranks} ranks is recorded in `{path}`")
     return CLEAN

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, Shape, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Family, Names, OpSpec, Shape, UnsupportedError
 
 PREFIX = "declared("
 _NAME = re.compile(r"(?:[A-Za-z_]\w*|1|\*)(?:[+^]?)", re.ASCII)
@@ -171,9 +171,12 @@ def _told(linear: Sequence[frozenset[int]]) -> str:
 
 
 def _same(spec: OpSpec, name: str, other: str) -> OpSpec:
+    said = f"`{name}` computes what `{other}` does, as the configuration says"
+    if spec.family is Family.INERT:
+        return replace(spec, assumption=f"`{name}` changes nothing that the model uses, as the configuration says")
+
     def bind(call: Call) -> Bound:
         bound = spec.bind(replace(call, op=other))
-        said = f"`{name}` computes what `{other}` does, as the configuration says"
         return replace(bound, assumption=f"{said}; {bound.assumption}" if bound.assumption else said)
 
     return replace(spec, bind=bind)

@@ -32,6 +32,8 @@ class Family(Enum):
     """The operand's elements in the same order under another shape."""
     MERGE = "merge"
     """Attention over some of the keys and over others, each with its log-sum-exps, put together."""
+    INERT = "inert"
+    """A call that changes nothing that another operator reads, and gives nothing that is part of the model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tvlint.ops import (
     elementwise,
     errors,
     experts,
+    inert,
     joining,
     linear_algebra,
     losses,
@@ -29,7 +30,7 @@ from tvlint.ops import (
     statistics,
 )
 from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declared
-from tvlint.ops.spec import Call, OpSpec
+from tvlint.ops.spec import Call, Family, OpSpec
 from tvlint.ops.spelling import HALF_TO_FLOAT, spellings
 
 SPECS: tuple[OpSpec, ...] = (
@@ -52,10 +53,13 @@ SPECS: tuple[OpSpec, ...] = (
     *rearranging.SPECS,
     *statistics.SPECS,
     *registered.SPECS,
+    *inert.SPECS,
 )
 
 _BY_NAME = {key: spec for spec in SPECS for key in (spec.name, *spec.signatures)}
-_BY_FUNCTION = {key.rsplit(".", 1)[-1]: spec for spec in reversed(SPECS) for key in spec.signatures}
+_BY_FUNCTION = {
+    key.rsplit(".", 1)[-1]: spec for spec in reversed(SPECS) if spec.family is not Family.INERT for key in spec.signatures
+}
 _REGISTERED = {spec.name: spec for spec in registered.SPECS}
 
 

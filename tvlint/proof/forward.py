@@ -21,18 +21,13 @@ from tvlint.proof.relation import Value
 from tvlint.proof.results import call_of, evaluated
 from tvlint.proof.sequences import as_widened, has_groups
 from tvlint.proof.trouble import Constant, Fix, Substitute, Trouble, at
-from tvlint.proof.unknown_operators import how_to_declare
+from tvlint.proof.unknown_operators import forget_what_it_reaches, why_unknown
 from tvlint.proof.world import Mismatch
 
 
 def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:
     if segment.phase is Phase.DATA:
-        if spec_of(operator.op) is not None or any(isinstance(operand, str) for operand in operator.inputs):
-            text = "computes in a segment that loads data"
-            tell(machine, rank, operator, Mismatch("computes-while-loading", text, refutes=False), fatal=True)
-        for name in operator.outputs:
-            if name in machine.plan.tensors and machine.plan.tensors[name].role is Role.INPUT:
-                rank.local[name] = input_value(machine, rank, name)
+        load(machine, rank, operator)
         return
     try:
         results = forward(machine, rank, operator)
@@ -48,18 +43,48 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         assign(machine, rank, operator, name, value, operator.inputs)
 
 
+def load(machine: Machine, rank: RankState, operator: Compute) -> None:
+    """Load inputs, in a segment that does nothing else."""
+    spec, tensors = spec_of(operator.op), machine.plan.tensors
+    if spec is not None and spec.family is Family.INERT:
+        give_nothing(rank, operator)
+        return
+    given = [name for name in operator.outputs if name in tensors and tensors[name].role is Role.INPUT]
+    if spec is not None or any(isinstance(operand, str) for operand in operator.inputs):
+        text = "computes in a segment that loads data"
+        tell(machine, rank, operator, Mismatch("computes-while-loading", text, refutes=False), fatal=True)
+    elif not given:
+        text = f"is not understood: {why_unknown(operator)}"
+        tell(machine, rank, operator, Mismatch("unsupported-operator", text, refutes=False))
+        forget_what_it_reaches(machine, rank, operator)
+    for name in given:
+        rank.local[name] = input_value(machine, rank, name)
+
+
+def give_nothing(rank: RankState, operator: Compute) -> None:
+    """Note that what the operator gives is no part of the model."""
+    rank.local.update(dict.fromkeys(operator.outputs))
+    rank.undefined.update(dict.fromkeys(operator.outputs, f"what `{operator.op}` gives is no part of the model"))
+
+
 def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:
     """The results of the operator; none where its one operand is a gradient that nothing produces, which is zero."""
-    if operator.in_place:
-        raise UnsupportedError(f"`{operator.op}` overwrites its operand")
     form = machine.cases.form(operator, machine.plan.tensors)
     spec = form.spec
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
-    if spec is None:
+    inert = spec is not None and spec.family is Family.INERT and not operator.in_place
+    if spec is None or operator.in_place or (not operator.outputs and not inert):
         for name in names:
             if not is_absent(machine, rank, operator, name):
                 operand_value(machine, rank, operator, name)
-        raise UnsupportedError(f"`{operator.op}` is not in the operator table{how_to_declare(operator)}")
+        forget_what_it_reaches(machine, rank, operator)
+        raise UnsupportedError(why_unknown(operator))
+    if inert:
+        for name in names:
+            operand_value(machine, rank, operator, name)
+        give_nothing(rank, operator)
+        machine.derived.assumptions.update(filter(None, (spec.assumption,)))
+        return ()
     tensors = machine.plan.tensors
     gradients = [name for name in names if name in tensors and tensors[name].role is Role.GRADIENT]
     if any(is_absent(machine, rank, operator, name) for name in gradients):

@@ -101,14 +101,13 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
         return value
     if name in rank.local:
         if name in rank.undefined:
-            text = f"uses `{name}`, in which a collective with another root leaves no certain value on {{ranks}}"
-            raise Mismatch("undefined-value", text, refutes=False)
+            raise Mismatch("undefined-value", f"uses `{name}`: {rank.undefined[name]}", refutes=False)
         return None
     tensor = machine.plan.tensors.get(name)
     if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
-        return held_parameter(machine, rank, name)
+        return None if rank.unknown or name in rank.changed else held_parameter(machine, rank, name)
     if tensor is not None and tensor.role is Role.INPUT and name not in machine.loaded:
-        return input_value(machine, rank, name)
+        return None if rank.unknown or name in rank.changed else input_value(machine, rank, name)
     if name in rank.empty:
         raise Mismatch(
             "absent-gradient", f"uses `{name}`, a gradient that nothing on the rank it comes from makes", refutes=False
@@ -124,6 +123,8 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
     """
     if name in rank.local:
         return rank.local[name]
+    if rank.unknown:
+        return None
     if machine.weight_of.get(name, "") in rank.gradients:
         if machine.world.many_micro_batches:
             text = f"reads `{name}` in every micro-batch, while it still adds up"

@@ -71,6 +71,8 @@ class Derived:
     computed: set[int] = field(default_factory=set)
     """The terms that forward and gradient operators gave, before any recovery."""
     assumptions: set[str] = field(default_factory=set)
+    changed: set[tuple[int, str]] = field(default_factory=set)
+    """What calls of unknown effect may have changed: (rank, tensor name)."""
     uses: list[tuple[Call, Bound, tuple[Value, ...]]] = field(default_factory=list)
     """Every use of an operator that was derived: the call on whole operands, its annotation, and their relations."""
     trails: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
@@ -105,8 +107,12 @@ class RankState:
     """The terms of forward values by name; they only decide which gradient sums are told as one."""
     draws: dict[tuple[str, tuple[int, ...]], list[list[Box]]] = field(default_factory=dict)
     """What was drawn at random, by operator and the terms it was drawn for: the boxes of each draw, in order."""
-    undefined: set[str] = field(default_factory=set)
-    """Tensors that a collective with another root was given in place, which leaves open what is in them."""
+    undefined: dict[str, str] = field(default_factory=dict)
+    """Tensors of which nobody knows what is in them, and why."""
+    changed: set[str] = field(default_factory=set)
+    """Weights, buffers and inputs that a call of unknown effect was given."""
+    unknown: bool = False
+    """Whether a call of unknown effect may have changed anything that the rank holds."""
     empty: set[str] = field(default_factory=set)
     """Tensors that were received from a rank on which nothing makes what it sends, so that it is zero."""
     poisoned: set[tuple[str, ...]] = field(default_factory=set)
@@ -152,7 +158,7 @@ class Machine:
 
 
 def leave_open(machine: Machine, rank: RankState, name: str) -> None:
-    """What was complete in `name`, which a collective with another root was given in place, is no longer known.
+    """Forget what was complete in `name`, which a collective with another root was given in place.
 
     A part of a sum stays one, whose use is told as what it is.
     """
@@ -160,7 +166,7 @@ def leave_open(machine: Machine, rank: RankState, name: str) -> None:
         value = held.get(name)
         if value is not None and not value.leaves:
             held[name] = None
-            rank.undefined.add(name)
+            rank.undefined[name] = "a collective with another root leaves no certain value in it on {ranks}"
     weight = machine.weight_of.get(name, "")
     value = rank.gradients.get(weight)
     if value is not None and not value.leaves:

@@ -155,7 +155,7 @@ def _proved(
         troubles.extend(judge_returned(many, parallel, derived, expected.losses, replicas, micro_batches))
         if fold is not None:
             troubles.extend(partly_returned(many, fold, derived))
-        troubles.extend(judge_updates(parallel, reference, weights, expected))
+        troubles.extend(judge_updates(parallel, reference, weights, expected, derived.changed))
         return derived, troubles
 
     derived, troubles = attempt(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -123,8 +123,12 @@ def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:
     return Trouble(kind, False, f"the gradient of {{subject}} on {{ranks}} {text}", rank, subject=name, cause=(kind,))
 
 
-def judge_updates(plan: Plan, reference: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected) -> Iterator[Trouble]:
-    """Weights that some rank does not update exactly once, or at all where the reference does not train them.
+def judge_updates(
+    plan: Plan, reference: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, changed: Set[tuple[int, str]]
+) -> Iterator[Trouble]:
+    """Yield the weights that some rank does not update exactly once, or updates where the reference does not train them.
+
+    Those in `changed` may have been updated by a call of unknown effect.
 
     A reference that updates some weights trains these; one that leaves the optimizer out trains all that have a gradient.
     Nothing for a pair that leaves the optimizer out: nnScaler's plans never hold it.
@@ -145,7 +149,8 @@ def judge_updates(plan: Plan, reference: Plan, weights: Sequence[tuple[int, Tens
         times = updates[rank, tensor.name]
         if name in expected.gradients and name in trained and times != 1:
             how = "is never updated" if times == 0 else f"is updated {times} times"
-            yield Trouble("not-updated-once", True, f"the weight `{name}` on {{ranks}} {how}", rank)
+            certain = (rank, tensor.name) not in changed
+            yield Trouble("not-updated-once", certain, f"the weight `{name}` on {{ranks}} {how}", rank)
     for rank, own in updates:
         name = _full_name(plan, own)
         if name not in trained:

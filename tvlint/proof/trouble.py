@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -12,7 +11,6 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
-from tvlint.ops.table import spec_of
 
 _MOST_DRAWN = 20
 """So many reasons of a verdict are drawn."""
@@ -95,30 +93,11 @@ STOPS = frozenset({"missing-value", "wrong-dimension", "wrong-root", "wrong-shap
 
 
 def stops(trouble: Trouble) -> bool:
-    """Whether the plan may not run to its end for it, also where nothing uses what the operator would have made.
+    """Return whether the trouble keeps the plan from being proved, also where nothing uses what the operator would have made.
 
-    That is left open of a call of a known operator that is not understood, and of one that by its name changes what others
-    read; one that nobody knows is taken to run, and to leave its operands as they are.
+    It does where no framework runs the operator, and where it is not known what a call does.
     """
-    if trouble.name != "unsupported-operator":
-        return trouble.name in STOPS
-    place = trouble.place
-    return isinstance(place, Compute) and (spec_of(place.op) is not None or _changes_others(place))
-
-
-_CHANGING = re.compile(
-    r"(?:.*[^_]_|_*(?:set|del)(?:attr|item)_*|__i[a-z]+__|i(?:add|sub|mul|truediv|floordiv|mod|pow|matmul|and|or|xor|lshift|rshift|concat)"
-    r"|backward|register_\w*hook|manual_seed|seed|set_\w+)",
-    re.ASCII,
-)
-"""Functions, by the last part of their name, that change a tensor, what autograd makes of it, or what is drawn."""
-
-
-def _changes_others(operator: Compute) -> bool:
-    """Whether a call of an operator that nobody knows changes other values than those that it gives."""
-    if operator.in_place or "out" in operator.attributes or operator.op.startswith("torch.distributed."):
-        return True
-    return _CHANGING.fullmatch(operator.op.rpartition(".")[2]) is not None
+    return trouble.name in STOPS or (trouble.name == "unsupported-operator" and isinstance(trouble.place, Compute))
 
 
 def at(operator: Operator, segment: str, trouble: Trouble) -> Trouble:

@@ -85,8 +85,8 @@ def _proved(folder: str, paths: list[Path], *more: str) -> tuple[float, str]:
 
 
 def _apart(parallel: Path, reference: Path) -> bool:
-    from tvlint.proof import prove as module
-    from tvlint.proof.weakening import ASSUMPTIONS
+    from tvlint.analyses.relations.assumable import ASSUMPTIONS
+    from tvlint.equivalence.verdict import prove as module
     from tvlint.run.reading import read_plan
 
     gc.disable()

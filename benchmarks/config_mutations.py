@@ -18,8 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from tvlint.findings import Finding, Severity
+from tvlint.frameworks.megatron import option
 from tvlint.ir.configuration import Configuration, Setting, Unknown
-from tvlint.megatron_options import option
 from tvlint.readers.read import read
 from tvlint.rule import Example, Rule, RuleKind
 from tvlint.rulebook.pages import load_rules

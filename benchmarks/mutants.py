@@ -17,7 +17,7 @@ from oracle.generate import random_pair  # noqa: E402
 from oracle.judge import truth  # noqa: E402
 from oracle.mutate import mutants  # noqa: E402
 
-from tvlint.proof.prove import prove  # noqa: E402
+from tvlint.equivalence.verdict.prove import prove  # noqa: E402
 
 
 def main() -> int:

@@ -12,9 +12,9 @@ import argparse
 import sys
 import time
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.ir.plan import Plan
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 HIDDEN = 64
 

@@ -16,7 +16,7 @@ from tests.test_scenarios import SCENARIOS
 from tvlint.findings import Severity
 from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send, Wait
 from tvlint.ir.plan import Plan, Segment
-from tvlint.readers import plan_text
+from tvlint.readers.plan_text import reader as plan_text
 
 
 def mutants(plan: Plan) -> Iterator[tuple[str, str, Plan]]:

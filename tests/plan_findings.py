@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
 
-import tvlint.checks
-from tvlint.analyses.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.checks import load_check
 from tvlint.findings import Finding
 from tvlint.ir.plan import Plan
-from tvlint.readers import plan_text
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.rule import RuleKind
+from tvlint.rulebook.pages import load_rules
 
 CHECKS = {
-    module.name: import_module(f"tvlint.checks.{module.name}")
-    for module in iter_modules(tvlint.checks.__path__)
-    if not module.name.startswith("schedule_")
+    rule.name.replace("-", "_"): import_module(load_check(rule).__module__)
+    for rule in load_rules().values()
+    if rule.kind is RuleKind.PLAN
 }
 
 

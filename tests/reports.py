@@ -55,7 +55,7 @@ RULES: Mapping[str, Rule] = {
             "layers do not divide over the pipeline stages",
             "Every pipeline stage holds the same number of layers.\n\n## Why\n\nMegatron stops at start-up.\n",
             sources=("megatron/core/transformer/transformer_config.py:1234",),
-            path="rules/layers-not-divisible-by-pp.md",
+            path="rules/megatron/pipeline/layers-not-divisible-by-pp.md",
         ),
         Rule(
             "heads-not-divisible-by-tp",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.plan_findings import rules_of_text
-from tvlint.analyses.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts
 from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
-from tvlint.readers import plan_text
+from tvlint.readers.plan_text import reader as plan_text
 
 
 def _plan(text: str) -> Plan:

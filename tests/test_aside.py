@@ -13,8 +13,8 @@ import pytest
 
 from tvlint.findings import Problem
 from tvlint.ir.plan import Plan
-from tvlint.readers import inert_pickle
-from tvlint.readers.bounds import trial
+from tvlint.readers.sources import inert_pickle
+from tvlint.readers.sources.resource_limits import trial
 from tvlint.run.aside import Aside, saves_a_trial
 from tvlint.run.pair import Pair, Plans, read_pair
 from tvlint.run.reading import read_plan

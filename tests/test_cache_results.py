@@ -18,7 +18,7 @@ from shared import ROOT
 from tvlint.cache.remember import Cache
 from tvlint.cli import main
 from tvlint.findings import Report
-from tvlint.readers.inputs import files_of
+from tvlint.readers.plan_files import files_of
 from tvlint.run import check as check_module
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair, prove_pairs
@@ -31,7 +31,7 @@ KEY = "a key of the tests of the cache"
 @pytest.fixture
 def proofs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """In a folder with the plans of the tour and a key: the parallel plans that are proved, as they are."""
-    from tvlint.proof import prove as module
+    from tvlint.equivalence.verdict import prove as module
 
     for path in TOUR.glob("*.plan"):
         shutil.copy(path, tmp_path)
@@ -146,7 +146,7 @@ def test_operators_that_the_project_declares_are_part_of_the_question(
 
 
 def test_a_solver_that_ran_out_of_time_is_asked_again(proofs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from tvlint.proof import second_opinion as module
+    from tvlint.equivalence.verdict import solver_recheck as module
 
     opinion = module.second_opinion
     monkeypatch.setattr(module, "second_opinion", lambda *rest: replace(opinion(*rest), late=("`linear`",)))
@@ -221,7 +221,7 @@ def test_what_cannot_be_read_is_not_remembered(proofs: list[str]) -> None:
 def test_a_file_that_is_written_while_it_is_proved_is_not_remembered(
     proofs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tvlint.proof import prove as module
+    from tvlint.equivalence.verdict import prove as module
 
     prove_then = module.prove
     whole = Path("single.plan").read_text()
@@ -397,7 +397,7 @@ _OPENED = """
 import os, sys
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair
-import tvlint.proof.prove, tvlint.readers.gencode, tvlint.readers.traced_graph
+import tvlint.equivalence.verdict.prove, tvlint.readers.nnscaler.gencode.folder, tvlint.readers.nnscaler.gencode.traced_graph
 opened = set()
 def note(event, arguments):
     if event == "open" and isinstance(arguments[0], str) and os.path.abspath(arguments[0]).startswith(os.getcwd()):
@@ -429,7 +429,7 @@ _ALL_OPENED = """
 import os, sys
 from pathlib import Path
 from tvlint.readers.document import ReadError
-from tvlint.readers.inputs import files_of
+from tvlint.readers.plan_files import files_of
 from tvlint.readers.read import read
 root, opened = os.path.abspath(sys.argv[1]), set()
 def note(event, arguments):
@@ -478,11 +478,11 @@ def test_every_file_of_the_program_enters_the_address(tmp_path: Path) -> None:
 
     seen = {program()}
     assert seen == {program()} != {"None"}
-    for name in ("tvlint/ops/elementwise.py", "tvlint/proof/prove.py", "schemas/plan.schema.json"):
+    for name in ("tvlint/ops/elementwise.py", "tvlint/equivalence/verdict/prove.py", "schemas/plan.schema.json"):
         path = tmp_path / name
         if path.is_file():
             path.write_text(path.read_text() + "\n")
             seen.add(program())
-    (tmp_path / "tvlint" / "proof" / "another.py").write_text("")
+    (tmp_path / "tvlint" / "equivalence" / "another.py").write_text("")
     seen.add(program())
     assert len(seen) >= 4

@@ -12,11 +12,11 @@ import pytest
 from tests.correct_programs import PROGRAMS
 from tests.plan_findings import findings_of_plan, findings_of_text
 from tests.test_scenarios import SCENARIOS
-from tvlint.analyses.operands import reads
+from tvlint.analyses.dataflow.def_use import reads
 from tvlint.ir.operators import Collective, Communicate, Group, Operator, Peer, Receive, Send
 from tvlint.ir.plan import Plan, Program, Step
-from tvlint.readers import plan_text
 from tvlint.readers.document import ReadError
+from tvlint.readers.plan_text import reader as plan_text
 
 _VALUES: dict[str, list[Any]] = {
     "inputs": [(), ("nowhere",), ("x", "x", "x", "x")],

@@ -6,7 +6,7 @@ import pytest
 
 from tests.plan_findings import findings_of_plan
 from tests.shared import SHARED, needs_shared
-from tvlint.readers import nnscaler_pickle
+from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
 
 DEFECTS = {
     "br1": {"missing-allreduce"},

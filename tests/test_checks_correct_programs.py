@@ -10,7 +10,7 @@ from tests.correct_programs import PROGRAMS
 from tests.plan_findings import findings_of_plan, findings_of_text
 from tests.shared import SHARED, needs_shared
 from tvlint.findings import Severity
-from tvlint.readers import nnscaler_pickle
+from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

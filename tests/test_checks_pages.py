@@ -13,12 +13,13 @@ RULES = Path(__file__).parent.parent / "rules"
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_the_page_of_a_check_has_its_severity(name: str) -> None:
-    text = (RULES / f"{name.replace('_', '-')}.md").read_text(encoding="utf-8")
+    [page] = RULES.rglob(f"{name.replace('_', '-')}.md")
+    text = page.read_text(encoding="utf-8")
     front = dict(line.split(": ", 1) for line in text.split("---")[1].strip().splitlines() if not line.startswith(" "))
     assert front["kind"] == "plan"
     assert front["severity"] == CHECKS[name].SEVERITY.value
 
 
 def test_every_plan_page_has_a_check() -> None:
-    pages = {page.stem.replace("-", "_") for page in RULES.glob("*.md") if "kind: plan\n" in page.read_text(encoding="utf-8")}
+    pages = {page.stem.replace("-", "_") for page in RULES.rglob("*.md") if "kind: plan\n" in page.read_text(encoding="utf-8")}
     assert pages == set(CHECKS)

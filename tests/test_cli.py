@@ -173,7 +173,7 @@ def test_paths_start_at_the_repository_for_programs_and_here_for_people(
 def test_rules_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("rules", "-o", "json") == 0
     listed = json.loads(capsys.readouterr().out)["rules"]
-    assert [rule["name"] for rule in listed] == [path.stem for path in sorted((ROOT / "rules").glob("*.md"))]
+    assert [rule["name"] for rule in listed] == sorted(path.stem for path in (ROOT / "rules").rglob("*.md"))
     assert run("rules") == 0
     assert len(capsys.readouterr().out.splitlines()) == len(load_rules())
     assert run("explain", RULE) == 0

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration, SettingValue, Unknown
-from tvlint.readers.json_nodes import NotJson, parse
 from tvlint.readers.read import read
-from tvlint.readers.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence
+from tvlint.readers.sources.json_nodes import NotJson, parse
+from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.pages import load_rules
 

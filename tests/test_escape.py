@@ -72,7 +72,7 @@ def test_a_writer_given_plain_text_does_not_pass_the_type_checker(tmp_path: Path
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
         "from tvlint.reporters.escape.html import tag\n"
-        "from tvlint.reporters.text import write\n"
+        "from tvlint.reporters.text.report import write\n"
         "from tvlint.run.outputs import write_file, write_stdout\n"
         "name = 'x'\n"
         "write_stdout(name)\n"

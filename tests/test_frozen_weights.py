@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from tests.test_prove_attacks_micro_batches_and_replicas import plan
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 MODEL = """
 weight w f32[8,8]

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from shared import ROOT, SHARED, needs_shared
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Report, Severity
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Operator, ReduceGradients
 from tvlint.ir.plan import Phase, Plan, Role
-from tvlint.proof.prove import prove
 from tvlint.readers.document import ReadError
-from tvlint.readers.gencode import opened, read_folder, reference_of_folder
-from tvlint.readers.gencode_autograd import differentiated, gradient
-from tvlint.readers.gencode_fold import classes_of, in_first_replica, smallest_replica
-from tvlint.readers.gencode_operators import Gradual
-from tvlint.readers.gencode_shapes import results
+from tvlint.readers.nnscaler.gencode.folder import opened, read_folder, reference_of_folder
+from tvlint.readers.nnscaler.gencode.lower.autograd import differentiated, gradient
+from tvlint.readers.nnscaler.gencode.lower.operators import Gradual
+from tvlint.readers.nnscaler.gencode.lower.replica_classes import classes_of, in_first_replica, smallest_replica
+from tvlint.readers.nnscaler.gencode.lower.shapes import results
 from tvlint.readers.read import read
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair

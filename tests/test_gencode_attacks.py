@@ -11,7 +11,7 @@ from shared import ROOT
 
 from tvlint.findings import Outcome
 from tvlint.readers.document import ReadError
-from tvlint.readers.gencode import read_folder
+from tvlint.readers.nnscaler.gencode.folder import read_folder
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair
 

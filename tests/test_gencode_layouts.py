@@ -12,9 +12,9 @@ from tvlint.findings import Outcome, Report, Severity
 from tvlint.ir.operators import Communicate, Compute
 from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.readers.document import ReadError
-from tvlint.readers.gencode import opened, read_folder
-from tvlint.readers.nnscaler_records import Work
-from tvlint.readers.traced_graph import _Graph
+from tvlint.readers.nnscaler.gencode.folder import opened, read_folder
+from tvlint.readers.nnscaler.gencode.traced_graph import _Graph
+from tvlint.readers.nnscaler.pickle.records import Work
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.operators import Group, ReduceGradients
 from tvlint.ir.plan import Phase, Plan, Replication, Segment
-from tvlint.proof.prove import prove
-from tvlint.readers.gencode_loop import loss_is_mean, with_loop
+from tvlint.readers.nnscaler.gencode.lint.training_loop import loss_is_mean, with_loop
 from tvlint.run.reading import read_plan
 
 REFERENCE = """plan "one rank"

@@ -18,10 +18,11 @@ from test_reporter_html import Page
 
 from tvlint.cli import main
 from tvlint.ir.plan import Plan
-from tvlint.readers import plan_json, plan_text
 from tvlint.readers.document import ReadError
-from tvlint.reporters import plan_json as json_writer
-from tvlint.reporters import plan_text_words
+from tvlint.readers.plan_json import reader as plan_json
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan import json as json_writer
+from tvlint.reporters.plan import text_words as plan_text_words
 from tvlint.run.reading import read_plan
 
 ROOT = Path(__file__).parent.parent

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from nnscaler_pickles import Called, Global, Object, dumps
 
-from tvlint.readers import inert_pickle
-from tvlint.readers.compressed import decompress
 from tvlint.readers.document import ReadError
-from tvlint.readers.inert_objects import Record, global_name
-from tvlint.readers.inert_pickle import Call, load
 from tvlint.readers.read import read
-from tvlint.readers.unsafe_pickle import unsafe_calls
+from tvlint.readers.sources import inert_pickle
+from tvlint.readers.sources.decompress import decompress
+from tvlint.readers.sources.inert_objects import Record, global_name
+from tvlint.readers.sources.inert_pickle import Call, load
+from tvlint.readers.sources.unsafe_pickle import unsafe_calls
 
 HEAD = b"\x80\x04"
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is limited by the system on Linux only")

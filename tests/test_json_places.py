@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tvlint.cli import main
-from tvlint.readers import plan_text
-from tvlint.reporters import plan_json
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan import json as plan_json
 
 PLAN = """
 mesh tp=2

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tvlint.findings import Finding
-from tvlint.framework_defaults import KEPT
+from tvlint.frameworks.defaults import KEPT
+from tvlint.frameworks.megatron import default
 from tvlint.ir.configuration import Configuration, Unknown
-from tvlint.megatron_options import default
-from tvlint.readers.megatron_frameworks import framework_of_script, framework_of_sections
+from tvlint.readers.megatron.detect_framework import framework_of_script, framework_of_sections
 from tvlint.readers.read import read
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.pages import load_rules

@@ -9,9 +9,9 @@ import pytest
 
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.document import ReadError
-from tvlint.readers.megatron_shell import read, recognise
-from tvlint.readers.option_mistakes import still_refused
-from tvlint.readers.shell_syntax import PLACEHOLDER
+from tvlint.readers.megatron.invalid_options import still_refused
+from tvlint.readers.megatron.launch_script import read, recognise
+from tvlint.readers.shell.syntax import PLACEHOLDER
 
 TAIL = " --num-layers 4 --micro-batch-size 1\n"
 

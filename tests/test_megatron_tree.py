@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tvlint.findings import Finding, Severity
-from tvlint.readers.megatron_tree import version_of_tree
+from tvlint.readers.megatron.source_tree_version import version_of_tree
 from tvlint.readers.read import read
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.pages import load_rules

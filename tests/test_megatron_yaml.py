@@ -7,7 +7,7 @@ import pytest
 from tvlint.findings import Severity
 from tvlint.ir.configuration import Configuration, Unknown
 from tvlint.readers.document import Document, ReadError
-from tvlint.readers.megatron_yaml import read, recognise
+from tvlint.readers.megatron.model_args_yaml import read, recognise
 
 
 def document(text: str) -> Document:

@@ -37,7 +37,7 @@ from tvlint.ir.operators import (
 )
 from tvlint.ir.plan import Phase, Plan, Role
 from tvlint.readers.document import ReadError
-from tvlint.readers.nnscaler_pickle import is_nnscaler_plan, read
+from tvlint.readers.nnscaler.pickle.reader import is_nnscaler_plan, read
 
 
 def plan_of(root: object) -> Plan:

@@ -9,7 +9,7 @@ import pytest
 from nnscaler_pickles import Global, Object, adapter, backward, dumps, module, operator, prim, segment, small, tensor
 
 from tvlint.readers.document import ReadError
-from tvlint.readers.nnscaler_pickle import read
+from tvlint.readers.nnscaler.pickle.reader import read
 
 
 def _problem(root: object) -> str:

@@ -11,7 +11,7 @@ from shared import SHARED, needs_shared
 
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Receive, Send
 from tvlint.ir.plan import Plan, Role, Segment
-from tvlint.readers.nnscaler_pickle import EXCHANGED, read
+from tvlint.readers.nnscaler.pickle.reader import EXCHANGED, read
 
 PLANS = (SHARED or Path("absent")) / "plans"
 

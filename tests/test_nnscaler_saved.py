@@ -12,8 +12,8 @@ from shared import SHARED, needs_shared
 
 from tvlint.findings import Finding
 from tvlint.ir.operators import Compute
+from tvlint.readers.nnscaler.gencode.traced_graph import read_graph
 from tvlint.readers.read import read
-from tvlint.readers.traced_graph import read_graph
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.pages import load_rules
 

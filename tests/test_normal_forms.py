@@ -11,13 +11,13 @@ import pytest
 from tests.plan_tapes import with_backward
 from tests.test_prove_attention import plans
 from tests.test_prove_written_out import ATTENTION, HEAD, KEYS, LOSS, LOSSES, TAIL
+from tvlint.analyses.relations.terms.attention_normal_form import normal
+from tvlint.analyses.relations.terms.product_normal_form import PERMUTE, PRODUCT, TIMES
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.analyses.relations.transfer import apply
+from tvlint.equivalence.explain.counterexample import evaluate
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.ops.spec import UnsupportedError
-from tvlint.proof import apply
-from tvlint.proof.products import PERMUTE, PRODUCT, TIMES
-from tvlint.proof.prove import prove
-from tvlint.proof.terms import GRADIENT_SUM, Terms
-from tvlint.proof.witness import evaluate
-from tvlint.proof.written import normal
 
 TEXTS = {
     **{f"attention: {name}": HEAD + text + TAIL for name, text in ATTENTION.items()},

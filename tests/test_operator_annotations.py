@@ -12,12 +12,8 @@ import pytest
 from tests.more_operator_cases import FLAGS
 from tests.operator_cases import CASES, Case, operands_of
 from tests.registered_operators import REPRESENTATIVES
-from tvlint.ir.operators import Literal
-from tvlint.ops.derivatives import gradient
-from tvlint.ops.field import Floats
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec
-from tvlint.ops.table import spec_of
-from tvlint.proof.annotations import (
+from tvlint.analyses.relations.transfer.operator_uses import gradient_use
+from tvlint.equivalence.solver.annotation_proofs import (
     Kind,
     claimed,
     names_of,
@@ -27,8 +23,12 @@ from tvlint.proof.annotations import (
     prove_linear,
     prove_split,
 )
-from tvlint.proof.deciding import Decision, Proved, Refuted, Unknown
-from tvlint.proof.uses import gradient_use
+from tvlint.equivalence.solver.decide import Decision, Proved, Refuted, Unknown
+from tvlint.ir.operators import Literal
+from tvlint.ops.derivatives import gradient
+from tvlint.ops.field import Floats
+from tvlint.ops.spec import ONE, Bound, Call, OpSpec
+from tvlint.ops.table import spec_of
 
 TIMEOUT = 10.0
 

@@ -16,12 +16,12 @@ from oracle.pieces import box_of
 
 from tests.test_oracle_further import CASES as FURTHER_CASES
 from tests.test_prove_attention import plans
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import Communicate, Group, Peer, Send
 from tvlint.ir.placement import Placement, Shard
 from tvlint.ir.plan import Plan, Program, Role, Tensor
-from tvlint.proof.prove import prove
 
 NUMBERS = np.random.default_rng(5)
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from tests.plan_findings import findings_of_plan, rules_of_text
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan, Role
-from tvlint.proof.prove import prove
-from tvlint.readers import plan_json, plan_text
 from tvlint.readers.document import ReadError
-from tvlint.reporters import plan_json as json_writer
-from tvlint.reporters import plan_text as text_writer
+from tvlint.readers.plan_json import reader as plan_json
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan import json as json_writer
+from tvlint.reporters.plan import text as text_writer
 
 REFERENCE = """
 weight w f32[8,8]

@@ -18,10 +18,11 @@ from test_plan_round_trip import EVERYTHING
 from tvlint.findings import Problem
 from tvlint.ir.operators import Backward, Compute, Literal
 from tvlint.ir.plan import Replication, Step
-from tvlint.readers import plan_json, plan_text
 from tvlint.readers.document import ReadError
-from tvlint.readers.plan_json_form import FormError, form
-from tvlint.reporters import plan_json as json_writer
+from tvlint.readers.plan_json import reader as plan_json
+from tvlint.readers.plan_json.schema_checker import FormError, form
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan import json as json_writer
 
 ROOT = Path(__file__).parent.parent
 (EXAMPLE,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "plan-json.md").read_text("utf-8"), re.DOTALL)

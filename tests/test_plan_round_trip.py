@@ -10,9 +10,10 @@ from plan_equality import assert_same_plan
 from shared import SHARED, needs_shared
 
 from tvlint.ir.plan import Plan
-from tvlint.readers import plan_json, plan_text
-from tvlint.reporters import plan_json as json_writer
-from tvlint.reporters import plan_text as text_writer
+from tvlint.readers.plan_json import reader as plan_json
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan import json as json_writer
+from tvlint.reporters.plan import text as text_writer
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = sorted(path for path in (ROOT / "fixtures").rglob("*") if path.suffix in (".plan", ".json"))
@@ -112,7 +113,7 @@ def test_there_are_fixtures() -> None:
 @needs_shared
 @pytest.mark.parametrize("pattern", REAL)
 def test_real_plans_survive(pattern: str) -> None:
-    from tvlint.readers import nnscaler_pickle
+    from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
 
     assert SHARED is not None
     paths = sorted((SHARED / "plans").glob(pattern))

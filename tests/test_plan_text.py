@@ -22,9 +22,9 @@ from tvlint.ir.operators import (
 )
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
 from tvlint.ir.plan import Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
-from tvlint.readers import plan_text
 from tvlint.readers.document import ReadError
-from tvlint.reporters.plan_text import write
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan.text import write
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "plan-text.md"
 EXAMPLES = re.findall(r"```plan\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.test_prove_text_plans import verdict_on
-from tvlint.analyses.spelling import usual_name
+from tvlint.analyses.dataflow.canonical_names import usual_name
 from tvlint.findings import Outcome
 from tvlint.ops.table import spec_of
 

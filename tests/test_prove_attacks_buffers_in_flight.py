@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.test_prove_attention import plans
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 REFERENCE = """
 weight w f32[4,4]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_json import read
+from tvlint.readers.plan_json.reader import read
 
 
 def _of(segment: str, operator: int, given: list[str], made: list[str | None]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from oracle.compare import compare
 
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 PENALTY = """
 weight w f32[8,8]

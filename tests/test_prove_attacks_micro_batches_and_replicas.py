@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.transfer.pending_ranges import Pending
+from tvlint.analyses.relations.transfer.relation import Leaf, Values
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.operators import ReduceGradients
 from tvlint.ir.plan import Plan, Replication
-from tvlint.proof.pending import Pending
-from tvlint.proof.prove import prove
-from tvlint.proof.relation import Leaf, Values
-from tvlint.proof.terms import Terms
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 HEAD = """
 weight w f32[8,8]

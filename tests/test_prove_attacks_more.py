@@ -10,10 +10,10 @@ from oracle.compare import compare
 from tests.test_prove_attention import Ring, plans
 from tests.test_prove_attention import reference as attention
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.declared import Declared
 from tvlint.ops.declaring import with_declared
-from tvlint.proof.prove import prove
 
 MEAN_OF_SUM = """
 weight w f32[4,8]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.operators import Backward, Compute
 from tvlint.ir.plan import Plan, Segment
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 REFERENCE = """
 weight w f32[4,4]

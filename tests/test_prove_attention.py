@@ -11,10 +11,10 @@ from oracle.mutate import mutants
 
 from tests.plan_findings import rules_of_text
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 LENGTH = 8
 

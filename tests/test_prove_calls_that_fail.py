@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.operators import Communicate, Group
 from tvlint.ir.plan import Plan
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 ONE_OPERATOR = """
 weight w f32[4,8]

@@ -15,15 +15,17 @@ from tests.plan_tapes import with_backward
 from tests.test_prove_attention import plans
 from tests.test_prove_kinds import KINDS, MISTAKES
 from tests.test_prove_text_plans import PARALLEL, REFERENCE
+from tvlint.analyses.relations.derivation import derive
+from tvlint.analyses.relations.derivation.state import Derived, Machine
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.transfer import apply
+from tvlint.analyses.relations.transfer.context import World
+from tvlint.analyses.relations.transfer.memo import Case, Cases
+from tvlint.analyses.relations.transfer.relation import Value, Values
+from tvlint.equivalence.verdict import prove
 from tvlint.findings import Verdict
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.plan import Plan, Role, Tensor
-from tvlint.proof import apply, derive, prove
-from tvlint.proof.cases import Case, Cases
-from tvlint.proof.machine import Derived, Machine
-from tvlint.proof.relation import Value, Values
-from tvlint.proof.terms import Terms
-from tvlint.proof.world import World
 
 Told = tuple[Verdict, list[Any]]
 
@@ -36,7 +38,7 @@ class _Forgetful(dict[Any, Any]):
 
 
 def _with_cases(patch: pytest.MonkeyPatch, make: Callable[[], Cases]) -> None:
-    patch.setattr("tvlint.proof.derive.Machine", lambda *parts: replace(Machine(*parts), cases=make()))
+    patch.setattr("tvlint.analyses.relations.derivation.derive.Machine", lambda *parts: replace(Machine(*parts), cases=make()))
 
 
 def told(monkeypatch: pytest.MonkeyPatch, parallel: Plan, reference: Plan, forgets: bool = False) -> Told:
@@ -51,10 +53,11 @@ def told(monkeypatch: pytest.MonkeyPatch, parallel: Plan, reference: Plan, forge
         return derived
 
     with monkeypatch.context() as patch:
-        patch.setattr("tvlint.proof.prove.derive", recorded)
+        patch.setattr("tvlint.equivalence.verdict.prove.derive", recorded)
         if forgets:
             _with_cases(patch, lambda: Cases(_Forgetful(), _Forgetful()))
-            patch.setattr("tvlint.proof.results.Case", lambda *parts: Case(*parts, uses=_Forgetful()))
+            forward = "tvlint.analyses.relations.derivation.forward_rules"
+            patch.setattr(f"{forward}.Case", lambda *parts: Case(*parts, uses=_Forgetful()))
         return prove.prove(parallel, reference), derivations
 
 
@@ -168,14 +171,14 @@ def _blind_to_extent(part: int) -> Callable[[pytest.MonkeyPatch], None]:
             super().__init__(terms)
             self._extents = _Blind(part)
 
-    return lambda patch: patch.setattr("tvlint.proof.prove.Values", Changed)
+    return lambda patch: patch.setattr("tvlint.equivalence.verdict.prove.Values", Changed)
 
 
 def _blind_to_use(place: str, part: int) -> Callable[[pytest.MonkeyPatch], None]:
     def again(world: Any, slots: int, known: Any, key: tuple[Any, ...], *rest: Any) -> Any:
         return apply.run_again(world, slots, known, (*key[:part], *key[part + 1 :]), *rest)
 
-    return lambda patch: patch.setattr(f"tvlint.proof.{place}.run_again", again)
+    return lambda patch: patch.setattr(f"tvlint.analyses.relations.derivation.{place}.run_again", again)
 
 
 LEFT_OUT = {
@@ -188,8 +191,8 @@ LEFT_OUT = {
     "the box of an operand": (_blind_to_extent(0), "ranks"),
     "the shape of the whole operand": (_blind_to_extent(1), "wholes of two sizes"),
     "which dimension is the batch's": (_blind_to_extent(2), "a dimension of the batch"),
-    "which output": (_blind_to_use("sequences", 1), "which output"),
-    "the order of operands that may be exchanged": (_blind_to_use("sequences", 2), "which operand is the first"),
+    "which output": (_blind_to_use("composite_operators", 1), "which output"),
+    "the order of operands that may be exchanged": (_blind_to_use("composite_operators", 2), "which operand is the first"),
     "the operand that the gradient is of": (_blind_to_use("backward", 1), "which gradient"),
 }
 

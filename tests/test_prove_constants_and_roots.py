@@ -8,8 +8,8 @@ from oracle.mutate import mutants
 
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import PARALLEL, REFERENCE, verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
-from tvlint.proof.prove import prove
 
 ONE = (
     PARALLEL.replace("mesh dp=2 tp=2", "mesh tp=2")

@@ -12,12 +12,12 @@ from oracle.mutate import mutants
 
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
+from tvlint.analyses.relations.terms.loss_identities import CLASSES, summed, term_of
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.equivalence.explain.counterexample import evaluate
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.field import Array
-from tvlint.proof.identities import CLASSES, summed, term_of
-from tvlint.proof.prove import prove
-from tvlint.proof.terms import GRADIENT_SUM, Terms
-from tvlint.proof.witness import evaluate
 
 
 def reference(loss: str) -> str:
@@ -199,8 +199,8 @@ def test_identities_hold_in_numbers(name: str, monkeypatch: pytest.MonkeyPatch) 
         replaced.append((terms, one, found))
         return found
 
-    monkeypatch.setattr("tvlint.proof.apply.term_of", term)
-    monkeypatch.setattr("tvlint.proof.relation.summed", sum_of)
+    monkeypatch.setattr("tvlint.analyses.relations.transfer.apply.term_of", term)
+    monkeypatch.setattr("tvlint.analyses.relations.transfer.relation.summed", sum_of)
     made, other = (RIGHT["one operator"][0], FUSED) if name == "one operator" else (reference(LIKELIHOOD), FUSED)
     assert verdict_on(made, reference(other)).outcome is Outcome.PROVED
     different = {(id(terms), one, found): terms for terms, one, found in replaced if one != found}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.test_prove_attacks_micro_batches_and_replicas import BODY, HEAD, REFERENCE, plan
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
-from tvlint.proof.prove import prove
 
 
 def with_call(call: str) -> Plan:

@@ -7,11 +7,11 @@ from oracle.compare import compare
 from oracle.mutate import mutants
 
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.plan import Plan
 from tvlint.ops.spec import DRAWS
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 REFERENCE = """
 weight w1 f32[8,4]

@@ -6,12 +6,12 @@ import pytest
 
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ops.declared import Declared
 from tvlint.ops.declaring import with_declared
 from tvlint.ops.inert import SPECS
 from tvlint.ops.table import spec_of
-from tvlint.proof.prove import prove
 
 REFERENCE = """
 weight w f32[8,8]

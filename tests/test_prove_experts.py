@@ -8,8 +8,8 @@ from oracle.mutate import mutants
 
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 FORWARD = """  y = linear(x, w)
   s0 = linear(y, gate)

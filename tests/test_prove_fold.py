@@ -11,17 +11,17 @@ from oracle.generate import Pair, Way, pair, random_pair
 from oracle.mutate import mutants
 
 from tests.test_prove_attacks import changed
+from tvlint.analyses.relations.derivation.derive import derive
+from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of
+from tvlint.equivalence.verdict import prove as prove_module
+from tvlint.equivalence.verdict.prove import prove
+from tvlint.equivalence.verdict.replica_folding import folded
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Communicate, Group, Operator, Peer, Receive, ReduceGradients, Send
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ir.plan import Plan, Program, Replication, Role, Tensor
-from tvlint.proof import prove as prove_module
-from tvlint.proof.derive import derive
-from tvlint.proof.fold import folded
-from tvlint.proof.placed import inputs_of
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 REFERENCE = """
 weight w1 f32[16,8]
@@ -133,7 +133,7 @@ def is_folded(plan: Plan) -> bool:
 def both(parallel: Plan, reference: Plan) -> tuple[Verdict, Verdict]:
     """The verdict, and the one that is found on every rank as it is written."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tvlint.proof.prove.folded", lambda plan, inputs: None)
+        patch.setattr("tvlint.equivalence.verdict.prove.folded", lambda plan, inputs: None)
         written = prove(parallel, reference)
     return prove(parallel, reference), written
 

@@ -10,8 +10,8 @@ from tests.kinds import exchanged, layers, masks, micro_batches, pipelines, shar
 from tests.kinds.kind import Kind
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 KINDS = [kind for room in (sharded_data, layers, exchanged, masks, tables, pipelines, micro_batches) for kind in room.KINDS]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.test_prove_attacks_micro_batches_and_replicas import plan
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 TWO = "weight w1 f32[8,8]\nweight w2 f32[8,8]\ninput x f32[{0},8]\ninput y f32[{0},8]\n"
 LAYERS = """

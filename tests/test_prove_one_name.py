@@ -6,8 +6,8 @@ import pytest
 
 from tests.plan_tapes import with_backward
 from tests.test_prove_attention import plans
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 _PLAN = "weight w f32[4,4]\ninput x f32[4,4]\nloss l\nprogram\nh = linear(x, w)\n{lines}\nl: f32[1] = sum(t)\n"
 _CAST = "c: bf16[4,4] = {one}\nt: f32[4,4] = {other}"

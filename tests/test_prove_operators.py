@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from tests.test_prove_text_plans import PARALLEL, REFERENCE, verdict_on
+from tvlint.equivalence.verdict import solver_recheck as second_opinion
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, OpSpec
 from tvlint.ops.table import spec_of
-from tvlint.proof import second_opinion
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 DATA = """
 plan "reference"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tvlint.proof.order import check_order
-from tvlint.readers.plan_text import read
+from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
+from tvlint.readers.plan_text.reader import read
 
 HEAD = "mesh tp=2\ninput x f32[4,8]\ninput p f32[4,8] tp:P\nprogram\n"
 

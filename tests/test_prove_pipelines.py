@@ -9,10 +9,10 @@ from tests.kinds.kind import Kind
 from tests.kinds.pipelines import Pipe
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_json import read
-from tvlint.reporters.plan_json import write
+from tvlint.readers.plan_json.reader import read
+from tvlint.reporters.plan.json import write
 
 KINDS = (*pipelines.KINDS, *micro_batches.KINDS)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Piece, Reason, Scene
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
-from tvlint.reporters.html_scene import extent, scene_drawing
+from tvlint.readers.plan_text.reader import read
+from tvlint.reporters.html.defect_svg import extent, scene_drawing
 
 TOUR = Path(__file__).parents[1] / "fixtures" / "tour"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.shared import SHARED, needs_shared
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.plan import Plan
-from tvlint.proof.prove import prove
-from tvlint.readers.nnscaler_pickle import read
+from tvlint.readers.nnscaler.pickle.reader import read
 
 pytestmark = needs_shared
 

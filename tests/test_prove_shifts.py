@@ -8,8 +8,8 @@ import pytest
 from oracle.compare import compare
 
 from tests.test_prove_attacks_micro_batches_and_replicas import plan
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 SHARED_CLASSES = (Path(__file__).parent.parent / "fixtures/clean/vocabulary-parallel-cross-entropy/parallel.plan").read_text()
 ALONE = SHARED_CLASSES.split("program tp=0\n")[1].split("program")[0].replace("  reduce-gradients h over tp\n", "")

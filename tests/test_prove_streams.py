@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 REFERENCE = """
 weight w f32[4,4]

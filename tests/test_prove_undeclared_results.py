@@ -8,9 +8,9 @@ import pytest
 from oracle.generate import random_pair
 
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute
-from tvlint.proof.prove import prove
 
 PAIR = random_pair(15)
 

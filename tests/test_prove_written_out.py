@@ -11,8 +11,8 @@ from oracle.mutate import mutants
 from tests.plan_tapes import with_backward
 from tests.test_prove_attention import plans
 from tests.test_prove_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 HEAD = """
 weight q f32[2,8,4]

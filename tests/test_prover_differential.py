@@ -6,8 +6,8 @@ import pytest
 from oracle.compare import compare
 from oracle.generate import random_pair
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 
 @pytest.mark.parametrize("seed", range(100, 160))

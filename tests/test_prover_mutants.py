@@ -7,8 +7,8 @@ from oracle.generate import Pair, Way, pair, random_pair
 from oracle.judge import truth
 from oracle.mutate import mutants
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 PAIRS = (
     (pair("mlp", Way(dp=2, tp=2, nm=2), seed=1), 23),

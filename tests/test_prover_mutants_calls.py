@@ -13,10 +13,10 @@ from oracle.compare import compare
 from oracle.mutate import mutants
 from oracle.mutate_calls import of_calls
 
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
-from tvlint.proof.prove import prove
-from tvlint.readers.plan_text import read
+from tvlint.readers.plan_text.reader import read
 
 FOLDER = Path(__file__).parent / "data" / "calls"
 NAMES = sorted({path.name.split(".")[0] for path in FOLDER.glob("*.plan")})

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tvlint.ir.configuration import Configuration
 from tvlint.readers.document import Document, ReadError
-from tvlint.readers.megatron_shell import read as read_shell
-from tvlint.readers.megatron_yaml import read as read_yaml
+from tvlint.readers.megatron.launch_script import read as read_shell
+from tvlint.readers.megatron.model_args_yaml import read as read_yaml
 from tvlint.readers.read import read
 
 SHELL = """

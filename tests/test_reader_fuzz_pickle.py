@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from nnscaler_pickles import dumps, small
 
 from tvlint.findings import Problem
-from tvlint.readers import inert_pickle
-from tvlint.readers.compressed import decompress
 from tvlint.readers.document import ReadError
-from tvlint.readers.inert_pickle import load
-from tvlint.readers.nnscaler_pickle import FORMAT, read
-from tvlint.readers.unsafe_pickle import unsafe_calls
+from tvlint.readers.nnscaler.pickle.reader import FORMAT, read
+from tvlint.readers.sources import inert_pickle
+from tvlint.readers.sources.decompress import decompress
+from tvlint.readers.sources.inert_pickle import load
+from tvlint.readers.sources.unsafe_pickle import unsafe_calls
 
 SMALL = dumps(small().root)
 NAMES = [

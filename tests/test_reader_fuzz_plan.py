@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from test_plan_json import EXAMPLE, RICH
 from test_plan_round_trip import EVERYTHING, assert_round_trips
 
-from tvlint.readers import plan_json, plan_text
 from tvlint.readers.document import Document, ReadError
-from tvlint.reporters import plan_json as json_writer
-from tvlint.reporters import plan_text as text_writer
+from tvlint.readers.plan_json import reader as plan_json
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan import json as json_writer
+from tvlint.reporters.plan import text as text_writer
 
 READERS = {"text": plan_text, "json": plan_json}
 SEEDS = {"text": EVERYTHING, "json": RICH}

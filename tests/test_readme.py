@@ -99,4 +99,4 @@ def test_the_example_does_what_the_readme_says(tmp_path: Path) -> None:
     assert "refuted: fixtures/tour/dp2-tp2-broken.plan" in done.stdout
     tvlint = str(checkout / ".venv" / "bin" / "tvlint")
     listed = run_clean([tvlint, "rules", "-o", "json"], tmp_path)
-    assert len(json.loads(listed.stdout)["rules"]) == len(list((checkout / "rules").glob("*.md")))
+    assert len(json.loads(listed.stdout)["rules"]) == len(list((checkout / "rules").rglob("*.md")))

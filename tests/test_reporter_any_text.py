@@ -17,9 +17,13 @@ from hypothesis import strategies as st
 
 from tvlint.findings import Finding, NotEvaluated, Outcome, Problem, Reason, Related, Report, Severity, StageCounts, Verdict
 from tvlint.ir.location import Location
-from tvlint.reporters import concise, github, html, junit, markdown, sarif, text
-from tvlint.reporters import json as json_reporter
 from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.forge import github, junit, markdown
+from tvlint.reporters.html import report as html
+from tvlint.reporters.json import report as json_reporter
+from tvlint.reporters.sarif import report as sarif
+from tvlint.reporters.text import concise
+from tvlint.reporters.text import report as text
 
 PIECES = [
     "::",

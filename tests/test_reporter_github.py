@@ -12,8 +12,8 @@ import reports
 
 from tvlint.findings import Finding, Report, Severity
 from tvlint.ir.location import Location
-from tvlint.reporters import github
 from tvlint.reporters.escape import workflow
+from tvlint.reporters.forge import github
 
 
 @dataclass

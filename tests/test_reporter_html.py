@@ -16,9 +16,9 @@ from tvlint.findings import Report
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.outline import Cell, Lane, Outline
 from tvlint.ir.plan import Phase
-from tvlint.reporters import html
 from tvlint.reporters.escape.html import markup
-from tvlint.reporters.html_plan import MAXIMAL_CELLS, mesh_drawing, schedule_drawing
+from tvlint.reporters.html import report as html
+from tvlint.reporters.html.plan_svg import MAXIMAL_CELLS, mesh_drawing, schedule_drawing
 from tvlint.run.pair import Pair
 from tvlint.run.proofs import joined
 from tvlint.run.prove import prove_pair

@@ -13,7 +13,7 @@ import reports
 
 from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
-from tvlint.reporters import json as reporter
+from tvlint.reporters.json import report as reporter
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "schemas" / "report.schema.json").read_text(encoding="utf-8"))
 

@@ -12,7 +12,7 @@ import pytest
 import reports
 
 from tvlint.findings import Report
-from tvlint.reporters import junit
+from tvlint.reporters.forge import junit
 
 ALLOWED = {
     "testsuites": {"name", "time", "tests", "failures", "errors"},

@@ -13,8 +13,8 @@ import reports
 
 from tvlint.findings import Finding, Report, Severity
 from tvlint.ir.location import Location
-from tvlint.reporters import markdown
 from tvlint.reporters.escape import markdown as escape
+from tvlint.reporters.forge import markdown
 
 TAGS = {
     "h2",

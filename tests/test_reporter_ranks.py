@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvlint.ir.mesh import Axis, Mesh
-from tvlint.reporters.ranks import describe, intervals
+from tvlint.reporters.text.ranks import describe, intervals
 
 MESH = Mesh((Axis("pp", 2), Axis("dp", 1), Axis("cp", 3), Axis("tp", 4)))
 

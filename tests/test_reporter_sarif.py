@@ -15,8 +15,8 @@ import reports
 
 from tvlint.findings import Finding, Related, Report, Severity
 from tvlint.ir.location import Location
-from tvlint.reporters import sarif
-from tvlint.reporters.fingerprint import line_hashes
+from tvlint.reporters.forge.fingerprint import line_hashes
+from tvlint.reporters.sarif import report as sarif
 
 
 def written(report: Report, root: Path, **changes: object) -> Any:

@@ -13,9 +13,10 @@ import reports
 
 from tvlint.findings import Finding, Problem, Related, Report, Severity
 from tvlint.ir.location import Location
-from tvlint.reporters import concise, text
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import display_width
+from tvlint.reporters.text import concise
+from tvlint.reporters.text import report as text
 
 UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 

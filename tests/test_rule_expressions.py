@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvlint.ir.configuration import Unknown
-from tvlint.rulebook.derived import DERIVED
-from tvlint.rulebook.evaluation import Result, evaluate_expression
-from tvlint.rulebook.expression import MAX_DEPTH, ExpressionError, names, parse
-from tvlint.rulebook.functions import FUNCTIONS, MAX_MAGNITUDE
-from tvlint.rulebook.layer_pattern import list_pattern_length
-from tvlint.rulebook.layout import parse_layout
-from tvlint.rulebook.template import fill, fill_known
-from tvlint.rulebook.version import holds_for, is_assumed
+from tvlint.rulebook.language.derived import DERIVED
+from tvlint.rulebook.language.evaluation import Result, evaluate_expression
+from tvlint.rulebook.language.expression import MAX_DEPTH, ExpressionError, names, parse
+from tvlint.rulebook.language.functions import FUNCTIONS, MAX_MAGNITUDE
+from tvlint.rulebook.language.template import fill, fill_known
+from tvlint.rulebook.language.version import holds_for, is_assumed
+from tvlint.rulebook.megatron.layer_pattern import list_pattern_length
+from tvlint.rulebook.megatron.pipeline_layout import parse_layout
 
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "writing-rules.md"
 

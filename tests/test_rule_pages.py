@@ -13,23 +13,24 @@ import jsonschema
 import pytest
 import yaml
 
+from tvlint.checks import load_check
 from tvlint.data import data_path
-from tvlint.deepspeed_settings import DEEPSPEED, NEOX
 from tvlint.findings import Finding, Severity
-from tvlint.megatron_options import names as option_names
-from tvlint.nnscaler_settings import DEFAULTS as NNSCALER
+from tvlint.frameworks.deepspeed import DEEPSPEED, NEOX
+from tvlint.frameworks.megatron import names as option_names
+from tvlint.frameworks.nnscaler import DEFAULTS as NNSCALER
+from tvlint.frameworks.torchtitan import TORCHTITAN
 from tvlint.rule import Example, Rule, RuleKind
-from tvlint.rulebook.derived import DERIVED
-from tvlint.rulebook.expression import Call, Expression, names, parse
-from tvlint.rulebook.functions import FUNCTIONS
+from tvlint.rulebook.language.derived import DERIVED
+from tvlint.rulebook.language.expression import Call, Expression, names, parse
+from tvlint.rulebook.language.functions import FUNCTIONS
+from tvlint.rulebook.language.template import expressions
+from tvlint.rulebook.language.version import bounds
 from tvlint.rulebook.pages import load_rules, read_front_matter
-from tvlint.rulebook.template import expressions
-from tvlint.rulebook.version import bounds
 from tvlint.run.check import check
 from tvlint.run.diff import FilePair, diff
 from tvlint.run.discovery import Candidates
 from tvlint.run.project import Project
-from tvlint.torchtitan_settings import TORCHTITAN
 
 RULES = load_rules()
 SCHEMA = json.loads((data_path("schemas") / "rule.schema.json").read_text(encoding="utf-8"))
@@ -81,8 +82,7 @@ def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind in CHECKED], ids=lambda rule: rule.name)
 def test_a_plan_or_schedule_rule_has_a_check(rule: Rule) -> None:
-    module = importlib.import_module(f"tvlint.checks.{rule.name.replace('-', '_')}")
-    assert callable(module.check)
+    module = importlib.import_module(load_check(rule).__module__)
     assert module.SEVERITY is rule.severity
     assert rule.name.startswith("schedule-") == (rule.kind is RuleKind.SCHEDULE)
 

@@ -11,15 +11,15 @@ import pytest
 
 from tvlint.data import data_path
 from tvlint.findings import Finding, NotEvaluated, Related, Severity
+from tvlint.frameworks.megatron import names as option_names
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
-from tvlint.megatron_options import names as option_names
 from tvlint.rule import Rule, RuleKind
-from tvlint.rulebook.derived import DERIVED, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.explain import explain
+from tvlint.rulebook.language.derived import DERIVED, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
+from tvlint.rulebook.language.values import Values
 from tvlint.rulebook.pages import PageError, load_rules, read_page, read_rules
-from tvlint.rulebook.values import Values
 
 RULES = load_rules()
 HEADS = {"heads": RULES["heads-not-divisible-by-tp"]}
@@ -191,7 +191,7 @@ def test_no_rule_trips_over_values_of_any_type() -> None:
 
 
 def test_every_page_is_a_rule_in_alphabetical_order() -> None:
-    assert list(load_rules()) == sorted(path.stem for path in data_path("rules").glob("*.md"))
+    assert list(load_rules()) == sorted(path.stem for path in data_path("rules").rglob("*.md"))
 
 
 @pytest.mark.parametrize("width", [30, 100])

@@ -24,9 +24,9 @@ from tests.scenarios import (
 )
 from tests.scenarios.scenario import Scenario
 from tvlint.findings import Severity
-from tvlint.readers import plan_json as json_reader
-from tvlint.readers import plan_text
-from tvlint.reporters import plan_json as json_writer
+from tvlint.readers.plan_json import reader as json_reader
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan import json as json_writer
 
 ROOMS = (
     partial_sums, collectives, sequences, gradients, order, second, third, fifth, unusual, experts,

@@ -7,13 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.schedules.findings import CHECKS, findings_of
-from tvlint.analyses.schedule_facts import ScheduleFacts
-from tvlint.analyses.schedule_summary import summary
+from tvlint.analyses.schedule.facts import ScheduleFacts
+from tvlint.analyses.schedule.summary import summary
 from tvlint.ir.schedule import ActionKind, Schedule
 from tvlint.readers import schedule_csv
 from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
-from tvlint.reporters import schedule_html, schedule_json, schedule_text
+from tvlint.reporters.html import schedule as schedule_html
+from tvlint.reporters.json import schedule as schedule_json
+from tvlint.reporters.text import schedule as schedule_text
 
 CELLS = ["0F0", "1F0", "0B1", "1I0", "1W0", "0SEND_F0", "1RECV_F0", "0UNSHARD", "0RESHARD", "0REDUCE_GRAD", "",
          "0WAIT_SEND_F0", "(0F1;0B0)OVERLAP_F_B", "7F3", "0F999999", "0BW0", "x", "0F0x", "0F", "9999999F0"]  # fmt: skip

@@ -8,8 +8,8 @@ from tests.schedules import families, oracle
 from tests.schedules.families import Rows
 from tests.schedules.findings import facts_of, findings_of, rules_of
 from tests.schedules.lowering import homes, lowered
-from tvlint.analyses.schedule_family import family
-from tvlint.analyses.schedule_summary import summary
+from tvlint.analyses.schedule.family import family
+from tvlint.analyses.schedule.summary import summary
 
 EXAMPLES = {name: (named, rows) for named, name, rows in families.examples()}
 

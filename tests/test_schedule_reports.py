@@ -12,10 +12,12 @@ import pytest
 from tests.schedules import families
 from tests.schedules.findings import facts_of, findings_of
 from tests.schedules.lowering import lowered, text
-from tvlint.analyses.schedule_summary import summary
+from tvlint.analyses.schedule.summary import summary
 from tvlint.cli import main
 from tvlint.data import data_path
-from tvlint.reporters import schedule_html, schedule_json, schedule_text
+from tvlint.reporters.html import schedule as schedule_html
+from tvlint.reporters.json import schedule as schedule_json
+from tvlint.reporters.text import schedule as schedule_text
 
 PLAIN = """\
 schedule.csv: 1F1B; 2 ranks, 2 pipeline stages, 2 micro-batches

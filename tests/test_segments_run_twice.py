@@ -6,8 +6,8 @@ import pytest
 from oracle.compare import compare
 
 from tests.test_prove_attacks_micro_batches_and_replicas import plan
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-from tvlint.proof.prove import prove
 
 REFERENCE = """
 weight w f32[8,8]

@@ -11,7 +11,9 @@ from test_topology_reports import SCHEMA, Page
 from topologies import LLAMA, topology
 
 from tvlint.ir.configuration import Unknown
-from tvlint.reporters import topology_html, topology_json, topology_text
+from tvlint.reporters.html import topology as topology_html
+from tvlint.reporters.json import topology as topology_json
+from tvlint.reporters.text import topology as topology_text
 
 NAMES = [
     *LLAMA, "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "world_size", "num_experts",

@@ -17,8 +17,10 @@ from tvlint.cli import main
 from tvlint.data import data_path
 from tvlint.ir.configuration import Unknown
 from tvlint.readers.read import read
-from tvlint.reporters import topology_html, topology_json, topology_text
-from tvlint.reporters.topology_ranks import examples, members
+from tvlint.reporters.html import topology as topology_html
+from tvlint.reporters.json import topology as topology_json
+from tvlint.reporters.text import topology as topology_text
+from tvlint.reporters.text.topology_ranks import examples, members
 from tvlint.run.topology import topologies
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)

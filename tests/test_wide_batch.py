@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tvlint.ir.operators import Collective, Communicate, Compute, Group, Literal
 from tvlint.ops.shaping import AS_WIDE
-from tvlint.readers.gencode_shapes import Kind, results
-from tvlint.readers.wide_batch import makers, widened, widened_in_place
+from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import makers, widened, widened_in_place
+from tvlint.readers.nnscaler.gencode.lower.shapes import Kind, results
 
 KNOWN: dict[str, Kind] = {
     name: (shape, "float32")

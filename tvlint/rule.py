@@ -17,9 +17,9 @@ class RuleKind(Enum):
     CHANGE = "change"
     """From the page's `require:` over the settings before and after a change (`tvlint diff`)."""
     PLAN = "plan"
-    """From the function `check` in `tvlint/checks/<rule_name>.py`."""
+    """From the function `check` in `tvlint/checks/<topic>/<rule_name>.py`."""
     SCHEDULE = "schedule"
-    """From the function `check` in `tvlint/checks/<rule_name>.py`, over a pipeline schedule."""
+    """From the function `check` in `tvlint/checks/<topic>/<rule_name>.py`, over a pipeline schedule."""
     INPUT = "input"
     """From a reader, while it reads."""
 
@@ -63,3 +63,5 @@ class Rule:
     sources: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
     path: str = ""
+    topic: str = ""
+    """The folder of the page below `rules/`."""

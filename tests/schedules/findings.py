@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
 
-import tvlint.checks
 from tests.schedules.families import Rows
 from tests.schedules.lowering import text
-from tvlint.analyses.schedule_facts import ScheduleFacts
+from tvlint.analyses.schedule.facts import ScheduleFacts
+from tvlint.checks import load_check
 from tvlint.findings import Finding
 from tvlint.readers.schedule_csv import read
+from tvlint.rule import RuleKind
+from tvlint.rulebook.pages import load_rules
 
 CHECKS = {
-    module.name: import_module(f"tvlint.checks.{module.name}")
-    for module in iter_modules(tvlint.checks.__path__)
-    if module.name.startswith("schedule_")
+    rule.name.replace("-", "_"): import_module(load_check(rule).__module__)
+    for rule in load_rules().values()
+    if rule.kind is RuleKind.SCHEDULE
 }
 
 

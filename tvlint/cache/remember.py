@@ -110,7 +110,7 @@ class Cache:
 
 def _files(plans: tuple[str, ...]) -> tuple[str, ...]:
     """Every file that the plans are read from; none where a folder cannot be listed."""
-    from tvlint.readers.inputs import files_of
+    from tvlint.readers.plan_files import files_of
 
     try:
         return tuple(dict.fromkeys(file for plan in plans for file in files_of(plan)))

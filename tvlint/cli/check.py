@@ -11,7 +11,7 @@ from tvlint.cli.session import applying, cache, deliver, note, outputs, project
 from tvlint.findings import Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
-from tvlint.reporters.tally import counted
+from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import check
 from tvlint.run.discovery import changed, discover

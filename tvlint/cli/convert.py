@@ -13,8 +13,6 @@ from tvlint.run.exit_code import CLEAN
 from tvlint.run.outputs import Output
 from tvlint.run.reading import read_plan
 
-_WRITERS = {"json": "plan_json", "text": "plan_text"}
-
 
 def run(options: argparse.Namespace) -> int:
     """Write the plan in another format; exit 2 where the file holds none."""
@@ -24,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
         return unreadable(plan)
 
     def written(output: Output) -> Escaped:
-        text: str = import_module(f"tvlint.reporters.{_WRITERS[output.format]}").write(plan)
+        text: str = import_module(f"tvlint.reporters.plan.{output.format}").write(plan)
         return terminal(text.removesuffix("\n").split("\n"))
 
     write(wanted, written)

@@ -56,7 +56,7 @@ def judging(parser: argparse.ArgumentParser) -> None:
 
 def reporting(parser: argparse.ArgumentParser) -> None:
     """Where a report goes and how it looks, and the project file."""
-    outputs(parser, FORMATS)
+    outputs(parser, tuple(FORMATS))
     color(parser)
     project_file(parser)
 

@@ -6,14 +6,17 @@ import argparse
 from dataclasses import replace
 
 from tvlint import __version__
-from tvlint.analyses.schedule_facts import ScheduleFacts
-from tvlint.analyses.schedule_summary import Summary, summary
+from tvlint.analyses.schedule.facts import ScheduleFacts
+from tvlint.analyses.schedule.summary import Summary, summary
 from tvlint.cli.session import colored, note, outputs, project, unreadable, width, write
 from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
 from tvlint.ir.schedule import Schedule
-from tvlint.reporters import schedule_html, schedule_json, schedule_text, tally
 from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.html import schedule as schedule_html
+from tvlint.reporters.json import schedule as schedule_json
+from tvlint.reporters.text import schedule as schedule_text
+from tvlint.reporters.text import totals as tally
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import check
 from tvlint.run.discovery import Candidates

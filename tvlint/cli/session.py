@@ -13,7 +13,7 @@ from tvlint.cache.remember import Cache
 from tvlint.cli.arguments import fail
 from tvlint.findings import Problem, Report
 from tvlint.reporters.escape.escaped import Escaped
-from tvlint.reporters.paths import place
+from tvlint.reporters.text.paths import place
 from tvlint.rule import Rule
 from tvlint.run.discovery import shown
 from tvlint.run.exit_code import INPUT
@@ -101,13 +101,13 @@ def _unknown_assumption(names: frozenset[str]) -> str | None:
     """A name that no proof knows."""
     if not names:
         return None
-    from tvlint.proof.weakening import ASSUMPTIONS
+    from tvlint.analyses.relations.assumable import ASSUMPTIONS
 
     return min(names - set(ASSUMPTIONS), default=None)
 
 
 def _assumable(name: str) -> str:
-    from tvlint.proof.weakening import ASSUMPTIONS
+    from tvlint.analyses.relations.assumable import ASSUMPTIONS
 
     return did_you_mean(name, ASSUMPTIONS)
 

@@ -10,7 +10,7 @@ from tvlint.cli.session import colored, note, outputs, project_path, unreadable,
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.escaped import Escaped
-from tvlint.reporters.topology_text import write as write_text
+from tvlint.reporters.text.topology import write as write_text
 from tvlint.run.discovery import shown
 from tvlint.run.exit_code import CLEAN, NOTHING
 from tvlint.run.outputs import Output
@@ -48,11 +48,11 @@ def _project(options: argparse.Namespace) -> Project:
 
 def _written(found: tuple[Topology | PlanTopology, ...], output: Output, options: argparse.Namespace) -> Escaped:
     if output.format == "json":
-        from tvlint.reporters.topology_json import write as write_json
+        from tvlint.reporters.json.topology import write as write_json
 
         return write_json(found, options.rank)
     if output.format == "html":
-        from tvlint.reporters.topology_html import write as write_html
+        from tvlint.reporters.html.topology import write as write_html
 
         return write_html(found, __version__, options.rank)
     return write_text(found, width(60, 160), colored(options.color) and not output.path, options.rank)

@@ -59,7 +59,7 @@ def _with_operators(document: Document, plan: Plan, operators: tuple[Declared, .
 
 def _file(path: str, data: bytes) -> Document | None:
     if data.startswith(COMPRESSED):
-        from tvlint.readers.compressed import decompress
+        from tvlint.readers.sources.decompress import decompress
 
         data = decompress(data, path)
     if data.startswith(b"\x80") or (data.startswith(OPENS_OLD_PICKLE) and data.endswith(b".")):
@@ -73,14 +73,14 @@ def _of_its_tree(document: Document | None) -> Document | None:
     """The document with the version of the source tree that it lies in, where its configurations do not say theirs."""
     if document is None or not document.configurations:
         return document
-    from tvlint.readers.megatron_tree import with_version_of_tree
+    from tvlint.readers.megatron.source_tree_version import with_version_of_tree
 
     return replace(document, configurations=with_version_of_tree(document.configurations))
 
 
 def _generated_folder(path: str, operators: tuple[Declared, ...]) -> Document:
     """The plan that the generated code in a folder is."""
-    from tvlint.readers import gencode
+    from tvlint.readers.nnscaler.gencode import folder as gencode
 
     if not gencode.is_folder(path):
         raise ReadError("not a regular file, and no folder of generated code", Location(path))
@@ -105,15 +105,15 @@ def _content(path: str) -> bytes:
 
 def _pickle(path: str, data: bytes) -> Document | None:
     """The plan in a pickle, or what is unsafe about a pickle that is none."""
-    from tvlint.readers import nnscaler_pickle
-    from tvlint.readers.inert_pickle import looks_like_pickle
+    from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
+    from tvlint.readers.sources.inert_pickle import looks_like_pickle
 
     if not looks_like_pickle(data):
         return None
     if nnscaler_pickle.is_nnscaler_plan(data):
         return nnscaler_pickle.read(path, data)
     if b"IRGraph" in data:
-        from tvlint.readers import traced_graph
+        from tvlint.readers.nnscaler.gencode import traced_graph
 
         if traced_graph.is_traced_graph(data):
             return traced_graph.read(path, data)
@@ -128,10 +128,10 @@ def _plan(path: str, data: bytes) -> Document | None:
     except UnicodeDecodeError:
         return None
     if json:
-        from tvlint.readers import plan_json
+        from tvlint.readers.plan_json import reader as plan_json
 
         return plan_json.read(path, text) if plan_json.recognise(text) else None
-    from tvlint.readers import plan_text
+    from tvlint.readers.plan_text import reader as plan_text
 
     if plan_text.recognise(text):
         return plan_text.read(path, text)
@@ -142,39 +142,41 @@ def _plan(path: str, data: bytes) -> Document | None:
 
 def _configuration(path: str, data: bytes) -> Document | None:
     if NAMES_NNSCALER in data:
-        from tvlint.readers import nnscaler_yaml
+        from tvlint.readers.nnscaler.trainer import reader as nnscaler_yaml
 
         if nnscaler_yaml.recognise(data) and (found := nnscaler_yaml.read(path, data)) is not None:
             return found
     if b"allowed_partition_dims" in data:
-        from tvlint.readers import nnscaler_constraints
+        from tvlint.readers.nnscaler.trainer import constraints as nnscaler_constraints
 
         if nnscaler_constraints.recognise(data) and (found := nnscaler_constraints.read(path, data)) is not None:
             return found
     if b'"spmd_descs"' in data:
-        from tvlint.readers import autodist_graph, autodist_plan
+        from tvlint.readers.nnscaler.trainer import autodist_against_graph as autodist_graph
+        from tvlint.readers.nnscaler.trainer import autodist_plan
 
         if autodist_plan.recognise(data) and (found := autodist_plan.read(path, data)) is not None:
             return replace(found, findings=(*found.findings, *autodist_graph.misfits(path, data)))
     if NAMES_DEEPSPEED.search(data):
-        from tvlint.readers import deepspeed_json, neox_yaml
+        from tvlint.readers.deepspeed import config_json as deepspeed_json
+        from tvlint.readers.megatron import neox as neox_yaml
 
         if neox_yaml.recognise(data) and (found := neox_yaml.read(path, data)) is not None:
             return found
         if deepspeed_json.recognise(data) and (found := deepspeed_json.read(path, data)) is not None:
             return found
     if b"_parallel_degree" in data or b"data_parallel_shard_degree" in data:
-        from tvlint.readers import torchtitan_toml
+        from tvlint.readers import torchtitan as torchtitan_toml
 
         if torchtitan_toml.recognise(data) and (found := torchtitan_toml.read(path, data)) is not None:
             return found
     if not NAMES_MEGATRON.search(data):
         return _composed(path, data)
-    from tvlint.readers import megatron_shell
+    from tvlint.readers.megatron import launch_script as megatron_shell
 
     if megatron_shell.recognise(data):
         return megatron_shell.read(path, data)
-    from tvlint.readers import python_recipe
+    from tvlint.readers.recipe import reader as python_recipe
 
     if python_recipe.recognise(data):
         return python_recipe.read(path, data)
@@ -192,6 +194,6 @@ def _composed(path: str, data: bytes) -> Document | None:
 
 
 def _megatron_yaml(path: str, data: bytes) -> Document | None:
-    from tvlint.readers import megatron_yaml
+    from tvlint.readers.megatron import model_args_yaml as megatron_yaml
 
     return megatron_yaml.read(path, data) if megatron_yaml.recognise(data) else None

@@ -1,4 +1,13 @@
 """Report to text, one file a format."""
 
-FORMATS = ("text", "concise", "json", "sarif", "junit", "github", "markdown", "html")
-"""The formats of `-o`; each is the module of that name, whose `write(report, context)` gives the text."""
+FORMATS = {
+    "text": "text.report",
+    "concise": "text.concise",
+    "json": "json.report",
+    "sarif": "sarif.report",
+    "junit": "forge.junit",
+    "github": "forge.github",
+    "markdown": "forge.markdown",
+    "html": "html.report",
+}
+"""The formats of `-o`, and the module of each, whose `write(report, context)` gives the text."""

@@ -12,13 +12,13 @@ from tvlint.findings import Finding, NotEvaluated, Related
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.rule import Rule, RuleKind
-from tvlint.rulebook.evaluation import Result, evaluate_expression
-from tvlint.rulebook.expression import Expression, names, parse
-from tvlint.rulebook.functions import show
 from tvlint.rulebook.judge import version_range
-from tvlint.rulebook.sizes import read_by_text
-from tvlint.rulebook.template import fill, fill_known
-from tvlint.rulebook.values import Values
+from tvlint.rulebook.language.evaluation import Result, evaluate_expression
+from tvlint.rulebook.language.expression import Expression, names, parse
+from tvlint.rulebook.language.functions import show
+from tvlint.rulebook.language.template import fill, fill_known
+from tvlint.rulebook.language.values import Values
+from tvlint.rulebook.repair.sizes import read_by_text
 
 BEFORE, AFTER = "before.", "after."
 

@@ -8,12 +8,12 @@ from tvlint.findings import Finding, NotEvaluated, Related, Severity
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.rule import Rule, RuleKind
-from tvlint.rulebook.expression import conjuncts, names, parse
-from tvlint.rulebook.functions import show
 from tvlint.rulebook.judge import judge, version_range
-from tvlint.rulebook.template import fill, fill_known
-from tvlint.rulebook.values import Values
-from tvlint.rulebook.version import is_assumed, shown_by
+from tvlint.rulebook.language.expression import conjuncts, names, parse
+from tvlint.rulebook.language.functions import show
+from tvlint.rulebook.language.template import fill, fill_known
+from tvlint.rulebook.language.values import Values
+from tvlint.rulebook.language.version import is_assumed, shown_by
 
 TOLD = frozenset({"mindspeed", "megatron-core", "megatron-bridge", "nemo", "primus", "ms-swift", "verl"})
 """Frameworks that are told by what else a file holds; a finding says that it was judged as theirs."""
@@ -37,7 +37,7 @@ def evaluate(
     violated = [rule for rule, holds in outcomes if holds is False and rule.severity is not Severity.NOTE]
     changes: Mapping[str, str] = {}
     if violated and repairs:
-        from tvlint.rulebook.nearest import nearest
+        from tvlint.rulebook.repair.nearest import nearest
 
         changes = {rule.name: text for rule, text in nearest(configuration, known, violated)}
     for rule, holds in outcomes:

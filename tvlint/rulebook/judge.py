@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tvlint.rule import Rule
-from tvlint.rulebook.evaluation import Result
-from tvlint.rulebook.expression import parse
-from tvlint.rulebook.values import Values
-from tvlint.rulebook.version import holds_for
+from tvlint.rulebook.language.evaluation import Result
+from tvlint.rulebook.language.expression import parse
+from tvlint.rulebook.language.values import Values
+from tvlint.rulebook.language.version import holds_for
 
 ANY_FRAMEWORK = "any"
 

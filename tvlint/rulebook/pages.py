@@ -1,4 +1,4 @@
-"""Rule pages (`rules/<rule-name>.md`) to `Rule` values.
+"""Rule pages (`rules/<topic>/<rule-name>.md`) to `Rule` values.
 
 The front matter is the small subset of YAML that `docs/writing-rules.md` describes, so that hundreds of pages load in a few
 milliseconds. A wrong page is our mistake and raises `PageError`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,13 @@ def load_rules() -> Mapping[str, Rule]:
 
 
 def read_rules(folder: Path) -> Mapping[str, Rule]:
-    """The rules whose pages lie in `folder`, by name, in alphabetical order."""
+    """Return the rules whose pages lie in `folder` and the folders below it, by name, in alphabetical order."""
     rules: dict[str, Rule] = {}
-    for path in sorted(folder.glob("*.md")):
-        rules[path.stem] = read_page(path.stem, path.read_text(encoding="utf-8"), str(path))
+    for path in sorted(folder.rglob("*.md"), key=lambda path: path.stem):
+        if path.stem in rules:
+            raise PageError(f"{path}: `{path.stem}` is the name of {rules[path.stem].path} already")
+        page = read_page(path.stem, path.read_text(encoding="utf-8"), str(path))
+        rules[path.stem] = replace(page, topic=path.parent.relative_to(folder).as_posix())
     return rules
 
 

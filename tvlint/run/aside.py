@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from tvlint.readers.bounds import expendable
+from tvlint.readers.sources.resource_limits import expendable
 
 T = TypeVar("T")
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tvlint.checks import load_check
 from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity, Verdict
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
 from tvlint.ir.plan import Plan
 from tvlint.ir.schedule import Schedule
-from tvlint.readers.bounds import without_collection
 from tvlint.readers.document import Document, ReadError
+from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.rule import Rule, RuleKind
 from tvlint.run.discovery import Candidates, matches
 from tvlint.run.ignores import silence
@@ -155,7 +155,7 @@ def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Proj
         return None
     said.checked[path] = _kinds(document)
     if document.configurations:
-        from tvlint.readers.option_mistakes import still_refused
+        from tvlint.readers.megatron.invalid_options import still_refused
 
         comments = stated(path)
         said.problems += comments.problems
@@ -195,16 +195,15 @@ def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule]
 
 
 def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
-    from tvlint.analyses.facts import Facts
-    from tvlint.analyses.plan_schedule import PLAN_RULES, schedule_of
+    from tvlint.analyses.dataflow.facts import Facts
+    from tvlint.analyses.schedule.from_plan import PLAN_RULES, schedule_of
     from tvlint.ir.outline import outline
 
     said.outlines.append(outline(plan))
     facts = Facts(plan)
-    for name, rule in rules.items():
+    for rule in rules.values():
         if rule.kind is RuleKind.PLAN:
-            findings: Iterator[Finding] = import_module(f"tvlint.checks.{name.replace('-', '_')}").check(facts)
-            said.findings += map(_with_origin, findings)
+            said.findings += map(_with_origin, load_check(rule)(facts))
     schedule = schedule_of(plan)
     if schedule is not None:
         own = _Said()
@@ -221,7 +220,7 @@ def _with_origin(finding: Finding) -> Finding:
 
 
 def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
-    from tvlint.analyses.schedule_facts import ScheduleFacts
+    from tvlint.analyses.schedule.facts import ScheduleFacts
 
     facts = ScheduleFacts(schedule, project.activation_budget)
     for name, rule in rules.items():
@@ -231,8 +230,7 @@ def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Proj
             reason = f"{schedule.unreadable} cells of the schedule are no actions"
             said.not_evaluated.append(NotEvaluated(name, Location(schedule.path), reason))
             continue
-        findings: Iterator[Finding] = import_module(f"tvlint.checks.{name.replace('-', '_')}").check(facts)
-        said.findings += findings
+        said.findings += load_check(rule)(facts)
 
 
 def as_stated(configuration: Configuration, comments: Stated) -> Configuration:

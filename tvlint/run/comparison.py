@@ -11,7 +11,7 @@ from tvlint.findings import Comparison, Difference
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.rulebook.change import written
-from tvlint.rulebook.functions import show
+from tvlint.rulebook.language.functions import show
 from tvlint.run.topology import configuration_topology
 from tvlint.topology.topology import Topology, facts
 

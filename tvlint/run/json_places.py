@@ -28,7 +28,7 @@ def with_lines(report: Report) -> Report:
 
 
 def _located(path: str, places: set[Location]) -> dict[Location, Location]:
-    from tvlint.readers import plan_json
+    from tvlint.readers.plan_json import reader as plan_json
 
     try:
         if os.path.getsize(path) > _LARGEST:

@@ -112,7 +112,7 @@ def _size(path: str) -> int:
 def _traced(pair: Pair, parallel: Plan | None) -> Plan | Problem:
     """The traced graph that lies beside generated code."""
     from tvlint.readers.document import ReadError
-    from tvlint.readers.gencode import is_folder, reference_of_folder
+    from tvlint.readers.nnscaler.gencode.folder import is_folder, reference_of_folder
 
     folder = pair.parallel
     place = folder if os.path.isdir(folder) else os.path.dirname(folder) or os.curdir

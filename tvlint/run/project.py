@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
-from tvlint.readers.toml_text import NotToml, parse
+from tvlint.readers.sources.toml_text import NotToml, parse
 from tvlint.run.project_values import KEYS, ProofPair, Reading
 from tvlint.run.toml_places import KeyPath, Places
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tvlint.findings import Outcome, Report, Verdict
 from tvlint.ir.plan import Plan
-from tvlint.readers.bounds import without_collection
+from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.run.pair import Pair, Plans, Progress, read_pair
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
 
     started = time.perf_counter()
     plans = read_pair(pair, progress, known, meanwhile=_load_the_proof)
-    from tvlint.proof.prove import prove
+    from tvlint.equivalence.verdict.prove import prove
 
     if not isinstance(plans, Plans):
         return Report(problems=tuple(dict.fromkeys(plans)))
@@ -52,7 +52,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
 
 def _load_the_proof() -> None:
     """Import what proves, which takes as long as reading a small plan."""
-    import tvlint.proof.prove  # noqa: F401
+    import tvlint.equivalence.verdict.prove  # noqa: F401
 
 
 def _judged(verdict: Verdict) -> Judged:
@@ -123,7 +123,7 @@ def _question(cache: Cache | None, pair: Pair) -> Question | None:
 
 def _recalled(cache: Cache | None, question: Question | None, started: float) -> Report | None:
     """The report that was kept, which says so and tells this run's time and memory."""
-    from tvlint.reporters.tally import seconds_text
+    from tvlint.reporters.text.totals import seconds_text
 
     report = cache.recall(question, Report) if cache is not None else None
     if report is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tvlint import __version__
 from tvlint.findings import Report
+from tvlint.reporters import FORMATS
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.rule import Rule
@@ -47,7 +48,7 @@ def write_report(
 
 def render(report: Report, format: str, context: Context) -> Escaped:
     """The report in one format."""
-    written: Escaped = import_module(f"tvlint.reporters.{format}").write(report, context)
+    written: Escaped = import_module(f"tvlint.reporters.{FORMATS[format]}").write(report, context)
     return written
 
 

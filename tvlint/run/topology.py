@@ -8,7 +8,7 @@ from pathlib import Path
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document
-from tvlint.rulebook.values import Values
+from tvlint.rulebook.language.values import Values
 from tvlint.run.check import DISTINCT, as_project_says, as_stated
 from tvlint.run.project import Project
 from tvlint.run.world_size import stated

@@ -30,7 +30,7 @@ from tvlint.readers.capture.tape import (
     Window,
 )
 from tvlint.readers.document import ReadError
-from tvlint.readers.plan_json_form import Check, FormError, form
+from tvlint.readers.plan_json.schema_checker import Check, FormError, form
 
 OPENS = b'{"tvlint_capture"'
 MOST_LINES = 4_000_000

@@ -1,0 +1,1 @@
+"""Analyse collectives and messages: groups, order, waits, hazards, deadlocks, exchanges."""

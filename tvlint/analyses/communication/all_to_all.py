@@ -1,0 +1,191 @@
+"""Tokens that all-to-alls hand to other ranks and back: which groups' exchanges every value has gone through.
+
+An all-to-all that splits one dimension and joins another may as well move a shard from one to the other, which is judged by
+placements. It dispatches tokens only where an operator that routes them made what it sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.def_use import collectives, writes
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal
+from tvlint.ir.placement import Shard
+from tvlint.ir.plan import Program, Role, Tensor
+from tvlint.ops.table import spec_of
+
+Exchange = tuple[object, ...]
+"""The communicator of an all-to-all, as every member names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """At (`segment`, `index`) `name`, whose tokens were dispatched over `given`, is combined over `taken` or meets `other`.
+
+    `rows` are those that were dispatched and those that are combined, where they are not as many.
+    """
+
+    segment: str
+    index: int
+    name: str
+    given: str
+    taken: str
+    other: str
+    dispatched: tuple[str, int]
+    ranks: tuple[int, ...]
+    rows: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """The exchanges that are not undone yet, with their places.
+
+    `worked` says that experts were applied since the last, `routed` that an operator that routes tokens made them.
+    """
+
+    open: tuple[tuple[Exchange, str, tuple[str, int], tuple[int | None, int | None]], ...] = ()
+    worked: bool = False
+    routed: bool = False
+
+    def swaps_rows(self) -> bool:
+        """Whether the last exchange hands rows to others that keep their places: no move of a shard does."""
+        return bool(self.open) and self.open[-1][3][0] == self.open[-1][3][1]
+
+
+def unpaired(facts: Facts) -> Iterator[Unpaired]:
+    """Dispatches and combines that do not belong together, once per operator."""
+    if not any(_exchanges_tokens(operator) for operator in collectives(facts.plan)):
+        return
+    seen: dict[tuple[str, int], Unpaired] = {}
+    for program in facts.plan.programs:
+        for found in _in_program(facts, program):
+            seen.setdefault((found.segment, found.index), found)
+    yield from seen.values()
+
+
+def _exchanges_tokens(operator: object) -> bool:
+    """Whether the operator trades rows between ranks."""
+    return isinstance(operator, Communicate) and operator.kind is Collective.ALL_TO_ALL and operator.dim is not None
+
+
+def _way(operator: Communicate) -> tuple[int | None, int | None]:
+    """The dimensions along which it splits and joins."""
+    return operator.dim, operator.dim if operator.concat_dim is None else operator.concat_dim
+
+
+_JOINS = (Collective.ALL_GATHER, Collective.GATHER, Collective.CHUNK, Collective.SCATTER, Collective.REDUCE_SCATTER)
+
+
+def _passed_on(held: _Tokens, operator: Communicate, members: Exchange) -> _Tokens:
+    """What is known of `held` after a communication that is no exchange: nothing where it joins what was dispatched."""
+    if operator.kind is Collective.ALL_TO_ALL:
+        return _Tokens()
+    if operator.kind in _JOINS and any(key[1] == members[1] for key, *_ in held.open):
+        return _Tokens()
+    return held
+
+
+def _is_expert(operator: Compute, weights: list[Tensor]) -> bool:
+    """Whether it is sure to apply experts: it says so, or every rank holds some of a stack of matrices."""
+    name = operator.op.rsplit(".", 1)[-1].lower()
+    if "expert" in name or "moe" in name:
+        return True
+    spec = spec_of(operator.op)
+    if spec is not None and "conv" in spec.name:
+        return False
+    stacked = [weight for weight in weights if len(weight.shape) >= 3]
+    return any(
+        any(isinstance(placement, Shard) and placement.dim == 0 for placement in (weight.placements or {}).values())
+        or (weight.whole is not None and weight.whole[:1] > weight.shape[:1])
+        for weight in stacked
+    )
+
+
+def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
+    rank = min(program.ranks, default=0)
+    tokens: dict[str, _Tokens] = {}
+    for name in dict.fromkeys(step.segment for step in program.steps if step.segment in facts.plan.segments):
+        for index, operator in enumerate(facts.plan.segments[name].operators):
+            where = (name, index)
+            if isinstance(operator, Communicate):
+                for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                    held = tokens.get(source, _Tokens())
+                    group = facts.fold.declared(operator.group)
+                    key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
+                    way = _way(operator)
+                    back = held.open[-1][3] == way[::-1] if held.open else False
+                    moves = way[0] != way[1] and not held.routed and not (back and held.worked)
+                    if not _exchanges_tokens(operator) or (moves and held.open):
+                        tokens[output] = _passed_on(held, operator, key)
+                        continue
+                    words = "/".join(group.axes) or group.name or "ranks " + ",".join(map(str, group.ranks))
+                    if held.open and held.open[-1][0] == key and back:
+                        rows = _rows(facts, held, operator, source) if held.worked else None
+                        if rows is not None:
+                            _, given, dispatched, _ = held.open[-1]
+                            yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks, rows)
+                        tokens[output] = _Tokens(held.open[:-1], held.worked, held.routed)
+                    elif held.open and held.worked and back:
+                        _, given, dispatched, _ = held.open[-1]
+                        yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks)
+                        tokens[output] = _Tokens()
+                    else:
+                        tokens[output] = _Tokens((*held.open, (key, words, where, way)), False, held.routed)
+            elif isinstance(operator, Compute):
+                yield from _compute(facts, program, operator, where, tokens)
+            elif isinstance(operator, Backward):
+                for output in writes(operator):
+                    tokens.pop(output, None)
+
+
+def _rows(facts: Facts, held: _Tokens, back: Communicate, source: str) -> tuple[int, int] | None:
+    """How many rows the exchange that `back` undoes gave and how many `back` takes, where their numbers differ: cut evenly,
+    other rows go back than came."""
+    segment, at = held.open[-1][2]
+    sent = facts.plan.segments[segment].operators[at]
+    if not isinstance(sent, Communicate) or sent.splits or sent.receive_splits or back.splits or back.receive_splits:
+        return None
+    given, taken = (facts.plan.tensors.get(name) for name in (sent.outputs[0], source))
+    dim = back.dim or 0
+    if given is None or taken is None or len(given.shape) != len(taken.shape) or not 0 <= dim < len(given.shape) - 1:
+        return None
+    one, other = given.shape[:-1], taken.shape[:-1]
+    alike = one[:dim] + one[dim + 1 :] == other[:dim] + other[dim + 1 :]
+    return (one[dim], other[dim]) if alike and one[dim] != other[dim] else None
+
+
+def _compute(
+    facts: Facts, program: Program, operator: Compute, where: tuple[str, int], tokens: dict[str, _Tokens]
+) -> Iterator[Unpaired]:
+    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    tensors = facts.plan.tensors
+    roles = {name: tensors[name].role if name in tensors else Role.ACTIVATION for name in names}
+    data = [name for name in names if roles.get(name) in (Role.ACTIVATION, Role.INPUT)]
+    exchanged = [name for name in data if tokens.get(name, _Tokens()).open]
+    own = tokens[exchanged[0]] if exchanged else _Tokens()
+    spec = spec_of(operator.op)
+    if exchanged and spec is not None and spec.name in ("add", "sub") and len(data) == 2:
+        other = next(name for name in (*data, "") if name != exchanged[0])
+        if tokens.get(other, _Tokens()).open != own.open and own.worked and own.swaps_rows() and other in roles:
+            _, given, dispatched, _ = own.open[-1]
+            yield Unpaired(*where, exchanged[0], given, "", other, dispatched, program.ranks)
+            own = _Tokens()
+    name = operator.op.rsplit(".", 1)[-1].lower()
+    if exchanged and own.worked and ("moe_combine" in name or "unpermute" in name) and data[:1] == exchanged[:1]:
+        _, given, dispatched, _ = own.open[-1]
+        yield Unpaired(*where, exchanged[0], given, "", "", dispatched, program.ranks)
+        own = _Tokens()
+    weights = [tensors[name] for name, role in roles.items() if role is Role.WEIGHT]
+    worked = own.worked or (bool(weights) and (own.routed or _is_expert(operator, weights)))
+    passed = len(data) == 1 and not weights and tokens.get(data[0], _Tokens()).routed
+    routed = passed or _routes(operator) or (own.routed and bool(own.open))
+    for output in operator.outputs:
+        tokens[output] = _Tokens(own.open, worked and bool(own.open), routed)
+
+
+def _routes(operator: Compute) -> bool:
+    """Whether the operator says that it puts tokens in the order of their experts."""
+    name = operator.op.rsplit(".", 1)[-1].lower()
+    return ("dispatch" in name and ("moe" in name or "token" in name)) or "permute_tokens" in name or "moe_permute" in name

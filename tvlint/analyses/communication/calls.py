@@ -1,0 +1,205 @@
+"""What ranks say to each other: every communication in program order, paired with its counterparts."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from tvlint.analyses.dataflow.def_use import handle_of, of_kinds
+from tvlint.analyses.dataflow.representative_ranks import Fold
+from tvlint.ir.operators import Await, Collective, Communicate, Group, Operator, Receive, Record, ReduceGradients, Send, Wait
+from tvlint.ir.plan import Plan
+
+_TALKING = frozenset({Communicate, Send, Receive, Wait, Record, Await, ReduceGradients})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """One operator where it stands: segment and position; one object per place in the plan."""
+
+    segment: str
+    index: int
+    operator: Operator
+    handle: str
+    """What it completes through; empty when it completes in place."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One run of a communication by one rank.
+
+    `members` are the walked ranks of a collective's group and `meeting` is where they meet; `peer` is the walked rank at the
+    other end of a send or receive and `partner` the call that it is paired with. `waits_for` is what a wait completes.
+    """
+
+    rank: int
+    step: int
+    micro_batch: int
+    site: Site
+    members: tuple[int, ...] = ()
+    communicator: tuple[object, ...] = ()
+    meeting: Meeting | None = None
+    peer: int | None = None
+    partner: Call | None = None
+    waits_for: tuple[Call, ...] = ()
+
+    @property
+    def operator(self) -> Operator:
+        """The operator that is run."""
+        return self.site.operator
+
+    @property
+    def handle(self) -> str:
+        """The handle that it completes through; empty when it completes in place."""
+        return self.site.handle
+
+
+@dataclass(slots=True, eq=False)
+class Meeting:
+    """The k-th collective on one communicator: the calls of its members, by rank."""
+
+    communicator: tuple[object, ...]
+    members: tuple[int, ...]
+    calls: dict[int, Call] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """All communications of the walked ranks, paired."""
+
+    calls: dict[int, list[Call]]
+    meetings: dict[tuple[object, ...], list[Meeting]]
+    channels: dict[tuple[int, int, str], tuple[list[Call], list[Call]]]
+    """By (source, destination, communicator): the sends and the receives, each in program order."""
+    outside: list[Call]
+    """Sends and receives whose peer is no rank of the plan, and collectives whose own rank is not in their group."""
+
+
+def sites_of(plan: Plan) -> dict[str, tuple[Site, ...]]:
+    """The communications, waits and events of every segment."""
+    return {
+        name: tuple(
+            Site(name, index, operator, handle_of(operator))
+            for index, operator in of_kinds(segment.operators, _TALKING)
+            if not (isinstance(operator, Communicate) and operator.kind is Collective.CHUNK)
+        )
+        for name, segment in plan.segments.items()
+    }
+
+
+def traffic(plan: Plan, fold: Fold) -> Traffic:
+    """Unrolls the communications of every walked rank and pairs them.
+
+    The k-th send on a channel pairs with the k-th receive of the same tag; the k-th collective of each member on a
+    communicator meets. The garbage collector is told to leave alone what exists by now: the plan lives on, and walking its
+    millions of objects again and again would take longer than all checks.
+    """
+    gc.freeze()
+    sites = sites_of(plan)
+    found = Traffic({}, {}, {}, [])
+    for rank in fold.present:
+        index = fold.program_of(rank)
+        if index is not None:
+            found.calls[rank] = _unroll(plan, fold, sites, rank, index, found)
+    _pair(found)
+    return found
+
+
+def _unroll(plan: Plan, fold: Fold, sites: dict[str, tuple[Site, ...]], rank: int, program: int, found: Traffic) -> list[Call]:
+    calls: list[Call] = []
+    places: dict[Site, _Place] = {}
+    by_communicator: dict[tuple[object, ...], _Place] = {}
+    peers: dict[Site, tuple[bool, int | None]] = {}
+    open_handles: dict[str, list[Call]] = {}
+    for number, step in enumerate(plan.programs[program].steps):
+        for site in sites.get(step.segment, ()):
+            call = Call(rank, number, step.micro_batch, site)
+            operator = site.operator
+            if isinstance(operator, (Communicate, ReduceGradients)):
+                place = places.get(site)
+                if place is None:
+                    communicator = fold.communicator(operator.group, rank)
+                    place = by_communicator.get(communicator) or _place(fold, communicator, operator.group, rank, found)
+                    places[site] = by_communicator[communicator] = place
+                _meet(call, place, found)
+            elif isinstance(operator, (Send, Receive)):
+                if site not in peers:
+                    target = fold.peer(operator.peer, rank)
+                    peers[site] = (target is not None, None if target is None else fold.representative(target))
+                exists, call.peer = peers[site]
+                if not exists:
+                    continue
+                if call.peer is None:
+                    found.outside.append(call)
+                else:
+                    ends = (rank, call.peer) if isinstance(operator, Send) else (call.peer, rank)
+                    channel = found.channels.setdefault((*ends, operator.communicator), ([], []))
+                    channel[0 if isinstance(operator, Send) else 1].append(call)
+            elif isinstance(operator, Wait):
+                call.waits_for = _resolve(open_handles.get(operator.handle, []), step.micro_batch)
+            if call.handle:
+                open_handles.setdefault(call.handle, []).append(call)
+            calls.append(call)
+    return calls
+
+
+def _resolve(issued: list[Call], micro_batch: int) -> tuple[Call, ...]:
+    """The outstanding calls that a wait completes: those of its micro-batch, else the oldest."""
+    if not issued:
+        return ()
+    chosen = [call for call in issued if call.micro_batch == micro_batch]
+    if not chosen:
+        step = issued[0].step
+        chosen = [call for call in issued if call.step == step]
+    for call in chosen:
+        issued.remove(call)
+    return tuple(chosen)
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """A rank's place on a communicator: its `members`, those of them that are `walked`, and how often the rank has met them.
+
+    `meetings` are those of all its members; None where the rank is not one of them.
+    """
+
+    communicator: tuple[object, ...]
+    members: tuple[int, ...]
+    walked: tuple[int, ...]
+    meetings: list[Meeting] | None
+    turn: int = 0
+
+
+def _place(fold: Fold, communicator: tuple[object, ...], group: Group, rank: int, found: Traffic) -> _Place:
+    members = fold.members(group, rank)
+    if rank not in members:
+        return _Place(communicator, members, (), None)
+    walked = tuple(member for member in members if fold.representative(member) == member)
+    return _Place(communicator, members, walked, found.meetings.setdefault(communicator, []))
+
+
+def _meet(call: Call, place: _Place, found: Traffic) -> None:
+    call.members, call.communicator, meetings = place.members, place.communicator, place.meetings
+    if meetings is None:
+        found.outside.append(call)
+        return
+    if place.turn == len(meetings):
+        meetings.append(Meeting(place.communicator, place.walked))
+    call.meeting = meetings[place.turn]
+    call.meeting.calls[call.rank] = call
+    place.turn += 1
+
+
+def _pair(found: Traffic) -> None:
+    for sends, receives in found.channels.values():
+        by_tag: dict[int, list[Call]] = defaultdict(list)
+        for call in reversed(receives):
+            assert isinstance(call.operator, Receive)
+            by_tag[call.operator.tag].append(call)
+        for call in sends:
+            assert isinstance(call.operator, Send)
+            waiting = by_tag.get(call.operator.tag)
+            if waiting:
+                call.partner = waiting.pop()
+                call.partner.partner = call

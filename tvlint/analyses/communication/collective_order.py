@@ -1,0 +1,170 @@
+"""Do the members of every group run the same collectives, in the same order?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.communication.calls import Call, Meeting, Site, Traffic
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.inference.per_rank_types import shared_name
+from tvlint.ir.operators import Collective, Communicate, ReduceGradients
+
+_MOST_COMPARED = 4096
+"""Of more collectives it is not asked whether tensors were exchanged between groups; exporters do not do that."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Disagreement:
+    """The first place at which members of one communicator part.
+
+    `kind` is `group` (a member names other ranks), `order` (same collectives, another order), `absent` (a member runs fewer)
+    or `operation` (another collective in this place). `ours` and `theirs` are calls of two sides; `theirs` is None where the
+    other side runs nothing more on this communicator.
+    """
+
+    kind: str
+    ours: tuple[Call, ...]
+    theirs: tuple[Call, ...]
+    absent: tuple[int, ...] = ()
+
+
+def disagreements(facts: Facts) -> tuple[Disagreement, ...]:
+    """The first disagreement of every communicator; computed once."""
+    return facts.derived("disagreements", lambda: tuple(_disagreements(facts)))
+
+
+def _disagreements(facts: Facts) -> Iterator[Disagreement]:
+    traffic = facts.traffic
+    incomplete: dict[int, list[Call]] = {}
+    for meetings in traffic.meetings.values():
+        for meeting in meetings:
+            if len(meeting.calls) < len(meeting.members):
+                for rank, call in meeting.calls.items():
+                    incomplete.setdefault(rank, []).append(call)
+    found = [each for meetings in traffic.meetings.values() if (each := _first(meetings, incomplete)) is not None]
+    explained = {call.site for each in found if each.kind == "group" for call in (*each.ours, *each.theirs)}
+    for each in found:
+        if each.kind == "group" or not explained.intersection(call.site for call in (*each.ours, *each.theirs)):
+            yield each
+    if not found:
+        yield from _exchanged(traffic)
+
+
+def called(facts: Facts, call: Call) -> str:
+    """A collective in words: kind, tensor and line."""
+    operator = call.operator
+    line = facts.call(call).line
+    where = "" if line is None else f" (line {line})"
+    if isinstance(operator, Communicate):
+        return f"`{operator.kind.value}`" + (f" of `{operator.inputs[0]}`" if operator.inputs else "") + where
+    if isinstance(operator, ReduceGradients):
+        return f"`reduce-gradients` of `{operator.weights[0]}`{where}" if operator.weights else f"`reduce-gradients`{where}"
+    return "a communication" + where
+
+
+def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagreement | None:
+    """The first meeting of a communicator that does not agree; what agrees once does so for every micro-batch."""
+    agreed: set[frozenset[Site]] = set()
+    for turn, meeting in enumerate(meetings):
+        sites = frozenset([call.site for call in meeting.calls.values()])
+        if len(meeting.calls) == len(meeting.members) and (len(sites) == 1 or sites in agreed):
+            continue
+        absent = tuple(rank for rank in meeting.members if rank not in meeting.calls)
+        sides: dict[object, list[Call]] = {}
+        for call in meeting.calls.values():
+            sides.setdefault(signature(call), []).append(call)
+        if not absent and len(sides) == 1:
+            agreed.add(sites)
+            continue
+        ours = tuple(meeting.calls.values())
+        if len(sides) > 1:
+            first, second = sorted(sides.values(), key=lambda calls: (-len(calls), calls[0].rank))[:2]
+            return _parted(meetings[turn:], tuple(first), tuple(second), incomplete)
+        other = [call for rank in absent for call in incomplete.get(rank, ()) if _is_other_group(call, ours[0])]
+        if other:
+            return Disagreement("group", ours, tuple(other[:1]))
+        return Disagreement("absent", ours, (), absent)
+    return _reordered(meetings)
+
+
+def _reordered(meetings: list[Meeting]) -> Disagreement | None:
+    """The first place at which a member brings a tensor that another member brings at another place."""
+    if len(meetings) < 2 or all(len({call.site for call in meeting.calls.values()}) < 2 for meeting in meetings):
+        return None
+    first, *others = meetings[0].members
+    own = [_brought(meeting.calls[first]) for meeting in meetings]
+    for rank in others:
+        theirs = [_brought(meeting.calls[rank]) for meeting in meetings]
+        if own != theirs and len(set(own)) == len(own) and set(own) == set(theirs):
+            turn = next(at for at, (one, other) in enumerate(zip(own, theirs, strict=True)) if one != other)
+            return Disagreement("order", (meetings[turn].calls[first],), (meetings[turn].calls[rank],))
+    return None
+
+
+def _exchanged(traffic: Traffic) -> Iterator[Disagreement]:
+    """Sums to which two members bring different tensors, where each brings the other's to a sum of another group."""
+    if sum(map(len, traffic.meetings.values())) > _MOST_COMPARED:
+        return
+    everywhere = [meeting for meetings in traffic.meetings.values() for meeting in meetings]
+    differing = [
+        meeting for meeting in everywhere
+        if len({id(call.site) for call in meeting.calls.values()}) > 1
+        and all(map(_sums, meeting.calls.values())) and len(set(map(_brought, meeting.calls.values()))) > 1
+    ]  # fmt: skip
+    sums: dict[int, set[object]] = {}
+    for meeting in everywhere if differing else ():
+        for call in meeting.calls.values():
+            if _sums(call):
+                sums.setdefault(call.rank, set()).add(_brought(call))
+    for meeting in differing:
+        first, *others = meeting.calls.values()
+        for other in others:
+            ours, theirs = _brought(first), _brought(other)
+            if ours != theirs and theirs in sums.get(first.rank, ()) and ours in sums.get(other.rank, ()):
+                yield Disagreement("order", (first,), (other,))
+                break
+
+
+def _sums(call: Call) -> bool:
+    operator = call.operator
+    return isinstance(operator, Communicate) and operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
+
+
+def _brought(call: Call) -> object:
+    operator = call.operator
+    if isinstance(operator, ReduceGradients):
+        return (tuple(map(shared_name, operator.weights)), call.micro_batch)
+    return (tuple(map(shared_name, operator.inputs)) if isinstance(operator, Communicate) else (), call.micro_batch)
+
+
+def _parted(
+    rest: list[Meeting], ours: tuple[Call, ...], theirs: tuple[Call, ...], incomplete: dict[int, list[Call]]
+) -> Disagreement:
+    left, right = ours[0].rank, theirs[0].rank
+    one = [signature(meeting.calls[left]) for meeting in rest if left in meeting.calls]
+    two = [signature(meeting.calls[right]) for meeting in rest if right in meeting.calls]
+    if len(one) != len(two):
+        shorter, longer = (right, ours) if len(one) > len(two) else (left, theirs)
+        extra = longer if longer is ours else theirs
+        other = [call for call in incomplete.get(shorter, ()) if _is_other_group(call, extra[0])]
+        if other:
+            return Disagreement("group", extra, tuple(other[:1]))
+        return Disagreement("absent", extra, (), (shorter,))
+    same = sorted(map(str, one)) == sorted(map(str, two))
+    return Disagreement("order" if same else "operation", ours, theirs)
+
+
+def _is_other_group(call: Call, other: Call) -> bool:
+    return call.communicator != other.communicator and signature(call) == signature(other)
+
+
+def signature(call: Call) -> object:
+    """What has to be the same for two members of one collective."""
+    operator = call.operator
+    if isinstance(operator, ReduceGradients):
+        return ("reduce-gradients", operator.reduce, operator.scatter)
+    if not isinstance(operator, Communicate):
+        return ()
+    reduces = operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+    return (operator.kind.value, (operator.reduce or "sum") if reduces else "", operator.root)

@@ -1,0 +1,188 @@
+"""What one rank does in the wrong order: handles, buffers in flight, values that are not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.def_use import handle_of, of_kinds, overwritten, uses, writes
+from tvlint.analyses.dataflow.run_scope import Outside
+from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients, Send, Update, Wait
+from tvlint.ir.plan import Plan, Program, Role, Segment, Step
+
+_ASYNCHRONOUS = frozenset({Communicate, Send, Receive, ReduceGradients, Wait})
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """One thing in the wrong order, at (`segment`, `index`); `name` is the tensor or handle, `other` the earlier operator."""
+
+    kind: str
+    segment: str
+    index: int
+    name: str
+    ranks: tuple[int, ...]
+    other: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Issue:
+    """An operator that is under way until its handle is waited for."""
+
+    segment: str
+    index: int
+    step: int
+    micro_batch: int
+    handle: str
+    names: dict[object, str]
+    reading: frozenset[object]
+    writing: frozenset[object]
+
+
+def hazards(plan: Plan) -> Iterator[Hazard]:
+    """The hazards of all programs; the same place is named once, with the ranks of every program that has it."""
+    merged: dict[tuple[str, str, int, str, tuple[str, int] | None], set[int]] = {}
+    asynchronous = frozenset(
+        name
+        for name, segment in plan.segments.items()
+        if any(isinstance(own, Wait) or handle_of(own) for _, own in of_kinds(segment.operators, _ASYNCHRONOUS))
+    )
+    for program in plan.programs if asynchronous else ():
+        walk = _Walk(plan, program, asynchronous)
+        for hazard in walk.run():
+            key = (hazard.kind, hazard.segment, hazard.index, hazard.name, hazard.other)
+            merged.setdefault(key, set()).update(program.ranks)
+    for (kind, segment, index, name, other), ranks in merged.items():
+        yield Hazard(kind, segment, index, name, tuple(sorted(ranks)), other)
+
+
+class _Walk:
+    """One pass over a program, with what is under way."""
+
+    def __init__(self, plan: Plan, program: Program, asynchronous: frozenset[str]) -> None:
+        self.plan = plan
+        self.program = program
+        self.asynchronous = asynchronous
+        self.batches = sorted({step.micro_batch for step in program.steps})[:64] if plan.micro_batches > 1 else [0]
+        self.open: dict[str, list[_Issue]] = {}
+        self.closed: dict[str, list[_Issue]] = {}
+        self.writing: dict[object, _Issue] = {}
+        self.reading: dict[object, list[_Issue]] = {}
+
+    def run(self) -> Iterator[Hazard]:
+        for number, step in enumerate(self.program.steps):
+            segment = self.plan.segments.get(step.segment)
+            if segment is not None and (segment.name in self.asynchronous or self.open):
+                yield from self._segment(number, step, segment)
+        for issues in self.open.values():
+            for issue in issues:
+                yield self._hazard("never-waited", issue.segment, issue.index, issue.handle)
+
+    def _segment(self, number: int, step: Step, segment: Segment) -> Iterator[Hazard]:
+        inner = Outside(segment, step)
+        renamed = step.inputs is not None or step.outputs is not None
+        for index, operator in enumerate(segment.operators):
+            if isinstance(operator, Wait):
+                yield from self._wait(operator.handle, step, segment.name, index)
+                continue
+            read = {self._key(name, inner, renamed, step, number): name for name in uses(operator)}
+            inner.makes(writes(operator))
+            written = {self._key(name, inner, renamed, step, number): name for name in writes(operator)}
+            written |= {self._key(name, inner, renamed, step, number): name for name in overwritten(operator)}
+            if isinstance(operator, ReduceGradients):
+                written |= {("gradient", weight): weight for weight in operator.weights}
+            if isinstance(operator, Update):
+                read |= {("gradient", weight): weight for weight in operator.weights}
+                for weight in operator.weights:
+                    tensor = self.plan.tensors.get(weight)
+                    if tensor is not None and tensor.gradient:
+                        read |= {self._key(tensor.gradient, inner, renamed, step, number): tensor.gradient}
+                        read |= {(tensor.gradient, micro_batch): tensor.gradient for micro_batch in self.batches}
+                written |= {weight: weight for weight in operator.weights}
+            yield from self._collisions(read, written, segment.name, index)
+            handle = handle_of(operator)
+            if handle:
+                before = self._reissued(handle, operator, segment, number, step, index)
+                if before is not None:
+                    yield self._hazard("reissued", segment.name, index, handle, before)
+                issue = _Issue(
+                    segment.name, index, number, step.micro_batch, handle, read | written, frozenset(read), frozenset(written)
+                )
+                self.open.setdefault(handle, []).append(issue)
+                for key in written:
+                    self.writing[key] = issue
+                for key in read:
+                    self.reading.setdefault(key, []).append(issue)
+
+    def _reissued(
+        self, handle: str, operator: Operator, segment: Segment, number: int, step: Step, index: int
+    ) -> _Issue | None:
+        """The collective that is still under way on the handle of another one; those issued together share one."""
+        if not isinstance(operator, Communicate):
+            return None
+        for issue in self.open.get(handle, ()):
+            if (issue.segment, issue.step, issue.micro_batch) != (segment.name, number, step.micro_batch):
+                continue
+            first = segment.operators[issue.index]
+            between = segment.operators[issue.index + 1 : index]
+            together = all(isinstance(each, Communicate) and each.handle == handle for each in between)
+            if not isinstance(first, Communicate):
+                continue
+            if not together or (first.kind, first.group) != (operator.kind, operator.group):
+                return issue
+        return None
+
+    def _collisions(self, read: dict[object, str], written: dict[object, str], segment: str, index: int) -> Iterator[Hazard]:
+        if not self.open:
+            return
+        for key, name in read.items():
+            issue = self.writing.get(key)
+            if issue is None:
+                continue
+            same = issue.names.get(key) == name
+            yield self._hazard("read-in-flight" if same else "alias-read-in-flight", segment, index, name, issue)
+        for key, name in written.items():
+            issue = self.writing.get(key)
+            if issue is not None and key not in read:
+                yield self._hazard("write-over-write", segment, index, name, issue)
+            for issue in self.reading.get(key, ()):
+                if key not in issue.writing:
+                    yield self._hazard("write-over-read", segment, index, name, issue)
+
+    def _wait(self, handle: str, step: Step, segment: str, index: int) -> Iterator[Hazard]:
+        issues = self.open.get(handle)
+        if not issues:
+            known = handle in self.closed
+            other = (self.closed[handle][-1].segment, self.closed[handle][-1].index) if known else None
+            yield Hazard("waited-twice" if known else "unknown-handle", segment, index, handle, self.program.ranks, other)
+            return
+        chosen = [issue for issue in issues if issue.micro_batch == step.micro_batch]
+        if not chosen:
+            chosen = [issue for issue in issues if issue.step == issues[0].step]
+        for issue in chosen:
+            issues.remove(issue)
+            for key in issue.writing:
+                if self.writing.get(key) is issue:
+                    del self.writing[key]
+            for key in issue.reading:
+                remaining = [other for other in self.reading.get(key, ()) if other is not issue]
+                self.reading[key] = remaining
+        if not issues:
+            del self.open[handle]
+        self.closed[handle] = chosen
+
+    def _key(self, name: str, inner: Outside, renamed: bool, step: Step, number: int) -> object:
+        tensor = self.plan.tensors.get(name)
+        if tensor is not None and tensor.storage:
+            return ("storage", tensor.storage)
+        if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE):
+            return name
+        micro_batch = step.micro_batch if self.plan.micro_batches > 1 else 0
+        outer = inner.of(name)
+        if outer:
+            return (outer, micro_batch)
+        return (name, micro_batch, number) if renamed else (name, micro_batch)
+
+    def _hazard(self, kind: str, segment: str, index: int, name: str, issue: _Issue | None = None) -> Hazard:
+        other = None if issue is None else (issue.segment, issue.index)
+        return Hazard(kind, segment, index, name, self.program.ranks, other)

@@ -1,0 +1,72 @@
+"""Sends and receives that have no counterpart, once per operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.communication.calls import Call, Site
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Related
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Operator, Receive, Send
+from tvlint.ir.ranks import describe
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """An operator some of whose runs have no counterpart, with what messages say of it."""
+
+    operator: Operator
+    location: Location
+    ranks: tuple[int, ...]
+    peers: str
+    times: str
+    hint: str
+    related: tuple[Related, ...]
+
+
+def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Loose]:
+    """The sends (or receives) that are left over, one per operator."""
+    loose: dict[Site, list[Call]] = {}
+    calls = [call for pair in facts.traffic.channels.values() for call in pair[0 if kind is Send else 1]]
+    calls += [call for call in facts.traffic.outside if isinstance(call.operator, kind)]
+    for call in calls:
+        if call.partner is None:
+            loose.setdefault(call.site, []).append(call)
+    for site, found in loose.items():
+        assert isinstance(site.operator, (Send, Receive))
+        ranks = tuple(sorted({call.rank for call in found}))
+        peers = {_target(call) for call in found}
+        runs = [call.micro_batch for call in found if call.rank == ranks[0] and call.micro_batch >= 0]
+        times = f" for micro-batch {', '.join(map(str, runs[:4]))}" if runs and facts.plan.micro_batches > 1 else ""
+        related, hint = _crossing(facts, found[0])
+        yield Loose(site.operator, facts.site(site), ranks, _words(facts, peers), times, hint, related)
+
+
+def _target(call: Call) -> int | None:
+    if call.peer is not None:
+        return call.peer
+    assert isinstance(call.operator, (Send, Receive))
+    return call.operator.peer.rank
+
+
+def _words(facts: Facts, peers: set[int | None]) -> str:
+    known = [rank for rank in peers if rank is not None]
+    if not known:
+        return "no rank of the plan"
+    outside = [rank for rank in known if facts.fold.representative(rank) is None]
+    return describe(known) + (", which the plan does not run," if outside else "")
+
+
+def _crossing(facts: Facts, call: Call) -> tuple[tuple[Related, ...], str]:
+    """What the peer does with the same rank instead: the same direction, another tag or communicator."""
+    for (source, destination, _), (sends, receives) in facts.traffic.channels.items():
+        ends = (call.rank, call.peer) if isinstance(call.operator, Send) else (call.peer, call.rank)
+        if (source, destination) != ends:
+            continue
+        others = [other for other in (receives if isinstance(call.operator, Send) else sends) if other.partner is None]
+        if others:
+            text = "its peer uses another tag or communicator here"
+            return (Related(text, facts.call(others[0])),), "; tags and communicators of both ends must be the same"
+    return (), ""

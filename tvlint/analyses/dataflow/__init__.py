@@ -1,0 +1,1 @@
+"""Def-use of operators, runs of segments and representative ranks: what other analyses read."""

@@ -1,0 +1,123 @@
+"""Values that are read where nothing has produced them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.ir.operators import Backward, Send
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
+
+_GIVEN = (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A value that operator `index` of `segment` reads too early.
+
+    `later` is the place that produces it afterwards, when there is one; `micro_batch` is -1 where all are concerned.
+    """
+
+    segment: str
+    index: int
+    name: str
+    ranks: tuple[int, ...]
+    micro_batch: int
+    later: tuple[str, int] | None
+
+
+def missing(plan: Plan) -> Iterator[Missing]:
+    """Reads inside segments of what nothing before them produced, and runs of segments whose inputs are not there yet."""
+    bodies = {name: tuple(_in_body(plan, segment)) for name, segment in plan.segments.items()}
+    merged: dict[tuple[str, int, str, tuple[str, int] | None], tuple[set[int], set[int]]] = {}
+    for program in plan.programs:
+        for name in {step.segment for step in program.steps}:
+            for index, tensor, later in bodies.get(name, ()):
+                merged.setdefault((name, index, tensor, later), (set(), set()))[0].update(program.ranks)
+        for name, index, tensor, micro_batch, later in _between_steps(plan, program):
+            ranks, runs = merged.setdefault((name, index, tensor, later), (set(), set()))
+            ranks.update(program.ranks)
+            runs.add(micro_batch)
+    for (segment, index, tensor, later), (ranks, runs) in merged.items():
+        run = min(runs) if len(runs) == 1 else -1
+        yield Missing(segment, index, tensor, tuple(sorted(ranks)), run, later)
+
+
+def _in_body(plan: Plan, segment: Segment) -> Iterator[tuple[int, str, tuple[str, int] | None]]:
+    known = set(segment.inputs)
+    first: dict[str, int] = {}
+    for index, operator in enumerate(segment.operators):
+        for name in writes(operator):
+            first.setdefault(name, index)
+    seen: set[str] = set()
+    for index, operator in enumerate(segment.operators):
+        for name in reads(operator):
+            if name in known or name in seen or _given(plan, name):
+                continue
+            later = first.get(name)
+            tensor = plan.tensors.get(name)
+            optional = segment.phase is not Phase.FORWARD or tensor is None or tensor.role is Role.GRADIENT
+            if later is None and optional and not isinstance(operator, Send):
+                continue
+            seen.add(name)
+            yield index, name, None if later is None else (segment.name, later)
+        known.update(writes(operator))
+
+
+def _between_steps(plan: Plan, program: Program) -> Iterator[tuple[str, int, str, int, tuple[str, int] | None]]:
+    """Inputs of steps that only a later step of the program produces, or that no step of it produces."""
+    produced: set[tuple[str, int]] = set()
+    ever: dict[tuple[str, int], str] = {}
+    loaded: set[str] = set()
+    for step in program.steps:
+        segment = plan.segments.get(step.segment)
+        for name in step.outputs or (segment.outputs if segment else ()):
+            ever.setdefault((name, step.micro_batch), step.segment)
+            if segment is not None and segment.phase is Phase.DATA:
+                loaded.add(name)
+    for step in program.steps:
+        segment = plan.segments.get(step.segment)
+        if segment is None:
+            continue
+        outer = step.inputs if step.inputs is not None else segment.inputs
+        for inner, name in zip(segment.inputs, outer, strict=False):
+            if {(name, step.micro_batch), (name, -1)} & produced or _is_weight(plan, name):
+                continue
+            if name not in loaded and (_given(plan, name) or _given(plan, inner)):
+                continue
+            tensor = plan.tensors.get(name) or plan.tensors.get(inner)
+            if step.micro_batch < 0 or tensor is None:
+                continue
+            origin = ever.get((name, step.micro_batch))
+            index = _first_read(segment, inner)
+            if index is None or (
+                origin is None and tensor.role is Role.GRADIENT and not isinstance(segment.operators[index], Send)
+            ):
+                continue
+            later = (origin, _producer(plan.segments[origin], name)) if origin and plan.segments[origin].operators else None
+            yield step.segment, index, inner, step.micro_batch, later
+        for name in step.outputs if step.outputs is not None else segment.outputs:
+            produced.add((name, step.micro_batch))
+
+
+def _is_weight(plan: Plan, name: str) -> bool:
+    tensor = plan.tensors.get(name)
+    return tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE)
+
+
+def _given(plan: Plan, name: str) -> bool:
+    tensor = plan.tensors.get(name)
+    return tensor is not None and tensor.role in _GIVEN
+
+
+def _first_read(segment: Segment, name: str) -> int | None:
+    """The first operator that needs `name`: reads it, or is the backward of one that does."""
+    for index, operator in enumerate(segment.operators):
+        if name in reads(operator) or (isinstance(operator, Backward) and name in operator.forward.inputs):
+            return index
+    return None
+
+
+def _producer(segment: Segment, name: str) -> int:
+    return next((index for index, operator in enumerate(segment.operators) if name in writes(operator)), 0)

@@ -1,0 +1,1 @@
+"""Follow gradients from backward operators over reductions to updates."""

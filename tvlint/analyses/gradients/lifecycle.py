@@ -1,0 +1,228 @@
+"""When gradients of weights are produced, reduced and used by the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator, ReduceGradients, Send, Update
+from tvlint.ir.plan import Plan, Program, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """A reducer (or optimizer step) at (`segment`, `index`) that runs before `later` changes the gradient of `weight`."""
+
+    kind: str
+    segment: str
+    index: int
+    weight: str
+    micro_batch: int
+    ranks: tuple[int, ...]
+    later: tuple[str, int]
+
+
+def weight_gradients(plan: Plan) -> dict[str, str]:
+    """Gradient name -> weight, for every gradient of a weight."""
+    found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient and tensor.role is Role.WEIGHT}
+    for name, tensor in plan.tensors.items():
+        if tensor.gradient_of and tensor.gradient_of in plan.tensors and plan.tensors[tensor.gradient_of].role is Role.WEIGHT:
+            found[name] = tensor.gradient_of
+    return found
+
+
+def early(plan: Plan) -> Iterator[Early]:
+    """Reducers before the last backward that adds to their gradients; optimizer steps before gradients are final."""
+    owners = weight_gradients(plan)
+    produced: dict[str, list[tuple[int, str]]] = {}
+    for name, segment in plan.segments.items():
+        produced[name] = [
+            (index, owners[gradient])
+            for index, operator in enumerate(segment.operators)
+            for gradient in writes(operator)
+            if gradient in owners
+        ]
+    using: dict[str, list[tuple[int, ReduceGradients | Update]]] = {}
+    for name, segment in plan.segments.items():
+        found_here = [(at, each) for at, each in enumerate(segment.operators) if isinstance(each, (ReduceGradients, Update))]
+        if found_here:
+            using[name] = found_here
+    merged: dict[tuple[str, str, int, str, tuple[str, int]], tuple[set[int], int]] = {}
+    for program in plan.programs:
+        for found in _early(program, produced, using):
+            key = (found.kind, found.segment, found.index, found.weight, found.later)
+            merged.setdefault(key, (set(), found.micro_batch))[0].update(found.ranks)
+    for (kind, name, index, weight, later), (ranks, run) in merged.items():
+        yield Early(kind, name, index, weight, run, tuple(sorted(ranks)), later)
+
+
+def _early(
+    program: Program,
+    produced: dict[str, list[tuple[int, str]]],
+    using: dict[str, list[tuple[int, ReduceGradients | Update]]],
+) -> Iterator[Early]:
+    last: dict[str, tuple[int, int, str, int]] = {}
+    reduced: dict[str, tuple[int, int, str]] = {}
+    uses: list[tuple[str, int, int, str, str]] = []
+    final_runs = {step.segment: at for at, step in enumerate(program.steps)}
+    for name, at in sorted(final_runs.items(), key=lambda item: item[1]):
+        for index, weight in produced.get(name, ()):
+            last[weight] = (at, index, name, program.steps[at].micro_batch)
+    for at, step in enumerate(program.steps):
+        for index, operator in using.get(step.segment, ()):
+            kind = "reduce" if isinstance(operator, ReduceGradients) else "update"
+            uses += [(kind, at, index, step.segment, weight) for weight in operator.weights]
+            if kind == "reduce":
+                reduced |= dict.fromkeys(operator.weights, (at, index, step.segment))
+    for kind, at, index, name, weight in uses:
+        final = last.get(weight)
+        if final is not None and (at, index) < final[:2]:
+            yield Early(kind, name, index, weight, final[3], program.ranks, (final[2], final[1]))
+        elif kind == "update" and weight in reduced and (at, index) < reduced[weight][:2]:
+            yield Early("update-reduce", name, index, weight, -1, program.ranks, (reduced[weight][2], reduced[weight][1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """`weight` gets gradients on the ranks `first` and `second`, in different segments, and nothing adds them up."""
+
+    weight: str
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    update: tuple[str, int]
+    produced: tuple[str, int]
+
+
+def _whole(plan: Plan, weight: str) -> str:
+    """The weight that `weight` is a copy of by its declaration; itself where it is none."""
+    tensor = plan.tensors.get(weight)
+    other = plan.tensors.get(tensor.logical) if tensor is not None else None
+    copied = other is not None and tensor is not None and other.role is Role.WEIGHT is tensor.role
+    return tensor.logical if copied and tensor is not None and tensor.region is None else weight
+
+
+def tied(facts: Facts) -> Iterator[Tied]:
+    """Weights whose gradient different operators of different programs produce, and that both update unreduced."""
+    plan = facts.plan
+    if not any(_changes_weights(operator) for segment in plan.segments.values() for operator in segment.operators):
+        return
+    owners = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
+    made: dict[str, dict[int, tuple[str, int]]] = {}
+    forwards: dict[tuple[str, int], str] = {}
+    updates: dict[str, dict[int, tuple[str, int]]] = {}
+    sent: set[str] = set()
+    reduced: dict[tuple[str, int], list[Group]] = {}
+    for number, program in enumerate(plan.programs):
+        for name in dict.fromkeys(step.segment for step in program.steps):
+            segment = plan.segments.get(name)
+            for index, operator in enumerate(segment.operators) if segment is not None else ():
+                if isinstance(operator, Backward):
+                    for gradient in operator.outputs:
+                        if gradient in owners:
+                            made.setdefault(owners[gradient], {})[number] = (name, index)
+                            forwards[name, index] = ",".join(operator.forward.outputs) + operator.forward.op
+                elif isinstance(operator, Update):
+                    for weight in operator.weights:
+                        updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
+                elif isinstance(operator, Compute) and operator.in_place:
+                    for weight in overwritten(operator):
+                        updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
+                elif isinstance(operator, ReduceGradients):
+                    for weight in operator.weights:
+                        reduced.setdefault((_whole(plan, weight), number), []).append(operator.group)
+                elif isinstance(operator, Communicate):
+                    for weight in {owners[read] for read in reads(operator) if read in owners}:
+                        reduced.setdefault((weight, number), []).append(operator.group)
+                elif isinstance(operator, Send):
+                    sent.update(owners[read] for read in reads(operator) if read in owners)
+    for weight, places in made.items():
+        both = [number for number in places if number in updates.get(weight, {})]
+        if weight in sent or len(both) < 2 or _across(facts, weight, both, reduced):
+            continue
+        first = both[0]
+        other = next((number for number in both[1:] if forwards[places[number]] != forwards[places[first]]), None)
+        if other is not None:
+            ranks = plan.programs[first].ranks, plan.programs[other].ranks
+            yield Tied(weight, *ranks, updates[weight][other], places[other])
+
+
+def _changes_weights(operator: Operator) -> bool:
+    """Whether the operator may be the update of a weight."""
+    return isinstance(operator, Update) or (isinstance(operator, Compute) and bool(operator.in_place))
+
+
+def _across(facts: Facts, weight: str, programs: list[int], reduced: dict[tuple[str, int], list[Group]]) -> bool:
+    """Whether the gradient of `weight` is reduced over a group with ranks of several of the `programs`."""
+    of = {rank: number for number in programs for rank in facts.plan.programs[number].ranks}
+    for number in programs:
+        first = facts.plan.programs[number].ranks[:1]
+        for group in reduced.get((weight, number), ()):
+            if not group.ranks and not group.axes and not group.name:
+                return True
+            members = {each for rank in first for each in facts.fold.members(group, rank)}
+            if len({of[member] for member in members if member in of}) > 1 or not members & of.keys():
+                return True
+    return False
+
+
+def averaged(facts: Facts) -> Iterator[Tied]:
+    """Weights of which ranks average the gradients that different functions of them give; `update` is where."""
+    plan = facts.plan
+    owned = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
+    uses: dict[tuple[int, str], set[str]] = {}
+    averages: dict[tuple[int, str], tuple[str, int, Group]] = {}
+    for number, program in enumerate(plan.programs):
+        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
+            for index, operator in enumerate(plan.segments[name].operators):
+                if isinstance(operator, Backward):
+                    for gradient in operator.outputs:
+                        if gradient in owned:
+                            uses.setdefault((number, owned[gradient]), set()).add(operator.forward.op)
+                elif isinstance(operator, Communicate) and operator.reduce in ("avg", "mean"):
+                    read = [owned[given] for given in operator.inputs if given in owned]
+                    averages |= {(number, weight): (name, index, operator.group) for weight in read}
+    seen = set()
+    for (number, weight), (name, index, group) in averages.items():
+        ranks = plan.programs[number].ranks
+        others = {facts.fold.program_of(rank) for rank in facts.fold.members(group, ranks[0])} if ranks else set()
+        for other in sorted(each for each in others if each is not None and each != number):
+            first, second = uses.get((number, weight), set()), uses.get((other, weight), set())
+            if first and second and not first & second and weight not in seen:
+                seen.add(weight)
+                yield Tied(weight, ranks, plan.programs[other].ranks, (name, index), (name, index))
+
+
+@dataclass(frozen=True, slots=True)
+class Unreduced:
+    """The gradients of `weights`, which `ranks` produce at `produced`, are not reduced over the replicas; others are."""
+
+    weights: tuple[str, ...]
+    ranks: tuple[int, ...]
+    produced: tuple[str, int]
+
+
+def unreduced(plan: Plan) -> Iterator[Unreduced]:
+    """Programs of a replicated plan that leave out weights which the plan's way would be to reduce over the replicas."""
+    if plan.replication.count < 2:
+        return
+    owners = weight_gradients(plan)
+    reducers: dict[int, set[str]] = {}
+    made: dict[int, dict[str, tuple[str, int]]] = {}
+    for number, program in enumerate(plan.programs):
+        for name in dict.fromkeys(step.segment for step in program.steps):
+            segment = plan.segments.get(name)
+            for index, operator in enumerate(segment.operators) if segment is not None else ():
+                if isinstance(operator, ReduceGradients) and operator.replicated:
+                    reducers.setdefault(number, set()).update(operator.weights)
+                elif isinstance(operator, Backward):
+                    for gradient in operator.outputs:
+                        if gradient in owners:
+                            made.setdefault(number, {}).setdefault(owners[gradient], (name, index))
+    if not reducers:
+        return
+    for number, places in made.items():
+        missing = tuple(weight for weight in places if weight not in reducers.get(number, set()))
+        if missing:
+            yield Unreduced(missing, plan.programs[number].ranks, places[missing[0]])

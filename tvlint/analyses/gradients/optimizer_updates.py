@@ -1,0 +1,78 @@
+"""Which weights an optimizer step changes, and which get gradients all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from tvlint.analyses.dataflow.def_use import overwritten, writes
+from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.ir.operators import Backward, Communicate, Compute, Update
+from tvlint.ir.plan import Plan, Role
+
+_STEPS = ("adam", "adagrad", "sgd", "momentum", "lamb", "lars", "lion", "muon", "rmsprop", "adafactor", "optimizer", "optim")
+
+
+def is_step(operator: Compute) -> bool:
+    """Whether the operator is an optimizer step, by its name."""
+    return _is_step(operator.op)
+
+
+@cache
+def _is_step(op: str) -> bool:
+    name = op.lower().replace("-", "_")
+    return any(step in name for step in _STEPS)
+
+
+def updated_weights(plan: Plan) -> frozenset[str]:
+    """The weights that a step of the plan changes, by an update, a written-out step or in place."""
+    found: set[str] = set()
+    weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
+    run = {step.segment for program in plan.programs for step in program.steps}
+    for name in run & plan.segments.keys():
+        for operator in plan.segments[name].operators:
+            if isinstance(operator, Update):
+                found.update(operator.weights)
+            elif isinstance(operator, Compute):
+                if operator.in_place:
+                    found.update(overwritten(operator))
+                found.update(weights.intersection(operator.outputs))
+                if is_step(operator):
+                    found.update(operand for operand in operator.inputs if isinstance(operand, str))
+    storages = {plan.tensors[name].storage for name in found if name in plan.tensors} - {""}
+    found.update(name for name, tensor in plan.tensors.items() if tensor.storage in storages)
+    return frozenset(found & plan.tensors.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """`weight` gets a gradient at (`segment`, `index`) and no step, though `other` has one."""
+
+    weight: str
+    other: str
+    segment: str
+    index: int
+    ranks: tuple[int, ...]
+
+
+def forgotten(plan: Plan, updated: frozenset[str]) -> Iterator[Forgotten]:
+    """Weights with gradients that no step changes, in plans that change others."""
+    owners = weight_gradients(plan)
+    trained = set(owners.values())
+    stepped = sorted(trained & updated)
+    lost = {name for name in trained - updated if plan.tensors[name].requires_grad is not False}
+    if not stepped or not lost:
+        return
+    seen: set[str] = set()
+    for program in plan.programs:
+        for name in dict.fromkeys(step.segment for step in program.steps):
+            segment = plan.segments.get(name)
+            for index, operator in enumerate(segment.operators) if segment is not None else ():
+                if not isinstance(operator, Backward | Communicate):
+                    continue
+                for gradient in writes(operator):
+                    weight = owners.get(gradient, "")
+                    if weight in lost and weight not in seen and gradient not in plan.outputs:
+                        seen.add(weight)
+                        yield Forgotten(weight, stepped[0], name, index, program.ranks)

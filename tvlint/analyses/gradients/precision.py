@@ -1,0 +1,182 @@
+"""Sums over ranks in fewer bits than their result is declared with, and scales that are used before they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from tvlint.analyses.dataflow.def_use import overwritten, writes
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
+from tvlint.ir.plan import Plan, Program, Role, Segment
+
+_BITS = {"float64": 64, "float32": 32, "float16": 16, "bfloat16": 16, "f8e4m3": 8, "f8e5m2": 8}
+_REDUCES = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+_CASTS = ("to", "type", "float", "double", "half", "bfloat16", "type_as", "cast")
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """The reduction at (`segment`, `index`) sums `name` as `used`, where its result `output` is declared `declared`."""
+
+    segment: str
+    index: int
+    name: str
+    used: str
+    output: str
+    declared: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """At (`segment`, `index`) `name` is quantised with `scale`; its own greatest magnitude makes a scale only at `later`."""
+
+    segment: str
+    index: int
+    name: str
+    scale: str
+    later: tuple[str, int]
+    ranks: tuple[int, ...]
+
+
+def bits(dtype: str) -> int:
+    """How many bits a floating type has; 0 for other types."""
+    known = _BITS.get(dtype.removeprefix("torch."))
+    return known if known is not None else 8 if dtype.startswith(("float8", "fp8")) else 0
+
+
+def lowered(plan: Plan) -> Iterator[Lowered]:
+    """Sums in fewer bits than what they are stored in, or than what is cast down before and up again after."""
+    for name, segment in plan.segments.items():
+        casts: dict[str, str] = {}
+        quantised = quantised_from(segment)
+        for operator in segment.operators:
+            if isinstance(operator, Compute) and _is_cast(operator) and isinstance(operator.inputs[0], str):
+                casts[operator.outputs[0]] = operator.inputs[0]
+        wider = {source: output for output, source in casts.items() if _of(plan, output) > _of(plan, source) > 0}
+        for index, operator in enumerate(segment.operators):
+            if not isinstance(operator, Communicate) or operator.kind not in _REDUCES:
+                continue
+            if operator.reduce not in ("", "sum", "avg"):
+                continue
+            for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                own = plan.tensors[source].dtype if source in plan.tensors else ""
+                used = operator.dtype or own
+                origin = casts.get(source, "")
+                narrowed = origin and _of(plan, origin) > bits(used) and output in wider
+                stored = wider[output] if narrowed else output
+                if 0 < bits(used) < _of(plan, stored):
+                    yield Lowered(name, index, source, used, stored, plan.tensors[stored].dtype)
+                elif source in quantised and _is_code(used) and _of(plan, quantised[source]) > 8:
+                    yield Lowered(name, index, source, used, quantised[source], plan.tensors[quantised[source]].dtype)
+
+
+def quantised_from(segment: Segment) -> dict[str, str]:
+    """What quantisations of the segment give, and the values of which those are codes."""
+    return {
+        operator.outputs[0]: str(operator.inputs[0])
+        for operator in segment.operators
+        if isinstance(operator, Compute)
+        and operator.outputs
+        and names_quantisation(operator.op)
+        and operator.inputs
+        and not isinstance(operator.inputs[0], Literal)
+    }
+
+
+def _is_code(dtype: str) -> bool:
+    return bits(dtype) == 8 or dtype.removeprefix("torch.") in ("int8", "uint8")
+
+
+def _is_cast(operator: Compute) -> bool:
+    return _names_cast(operator.op) and bool(operator.inputs) and len(operator.outputs) == 1
+
+
+@cache
+def _names_cast(op: str) -> bool:
+    last = op.rsplit(".", 1)[-1].lower()
+    return last in _CASTS or any(word in last for word in ("quantize", "to_fp8", "to_float8", "cast_to"))
+
+
+def _of(plan: Plan, name: str) -> int:
+    return bits(plan.tensors[name].dtype) if name in plan.tensors else 0
+
+
+def stale_scales(plan: Plan) -> Iterator[Stale]:
+    """Quantisations with a scale that their own operand's greatest magnitude updates only afterwards.
+
+    Delayed scaling, which takes the scale from a history of earlier steps, is something else: there the way from the
+    magnitude to the scale goes through a buffer of several numbers.
+    """
+    seen = set()
+    computes = (each for segment in plan.segments.values() for each in segment.operators if isinstance(each, Compute))
+    if not any(_quantises(plan, operator) for operator in computes):
+        return
+    for program in plan.programs:
+        for found in _stale(plan, program):
+            if (found.segment, found.index) not in seen:
+                seen.add((found.segment, found.index))
+                yield found
+
+
+def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
+    from_peak: dict[str, frozenset[str]] = {}
+    quantised: dict[str, tuple[str, int, str]] = {}
+    alike: dict[str, str] = {}
+    for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
+        for index, operator in enumerate(plan.segments[name].operators):
+            if isinstance(operator, Communicate):
+                for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                    from_peak[output] = from_peak.get(source, frozenset())
+            if not isinstance(operator, Compute):
+                continue
+            names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+            peaks = frozenset().union(*(from_peak.get(each, frozenset()) for each in names))
+            if names and operator.op.rsplit(".", 1)[-1] in _SAME_PEAK:
+                alike.update(dict.fromkeys(operator.outputs, alike.get(names[0], names[0])))
+            if is_peak(operator) and names:
+                peaks |= {names[0], alike.get(names[0], names[0])}
+            changed = (*writes(operator), *overwritten(operator))
+            if _quantises(plan, operator) and len(names) > 1:
+                scale = names[1]
+                given = plan.tensors.get(scale)
+                if names[0] not in from_peak.get(scale, frozenset()) and given is not None and given.role in _KEPT:
+                    quantised.setdefault(names[0], (name, index, scale))
+                continue
+            makes_scale = "scale" in operator.op.lower() or any("scale" in each.lower() for each in changed)
+            for operand in sorted(peaks & quantised.keys()) if makes_scale else ():
+                segment, at, scale = quantised[operand]
+                if not any(_is_history(plan, each) for each in names):
+                    yield Stale(segment, at, operand, scale, (name, index), program.ranks)
+            for each in changed:
+                from_peak[each] = frozenset() if _is_history(plan, each) else peaks
+
+
+_SAME_PEAK = ("abs", "detach", "float", "to", "view", "reshape", "flatten", "contiguous", "clone")
+"""Functions whose result has the greatest magnitude of its operand."""
+_KEPT = (Role.BUFFER, Role.STATE, Role.INPUT)
+
+
+def _is_history(plan: Plan, name: str) -> bool:
+    tensor = plan.tensors.get(name)
+    return tensor is not None and tensor.role in (Role.BUFFER, Role.STATE) and any(size > 1 for size in tensor.shape)
+
+
+def is_peak(operator: Compute) -> bool:
+    """Whether the operator takes the greatest magnitude, by its name."""
+    name = operator.op.rsplit(".", 1)[-1].lower().replace("_", "").replace("-", "")
+    return "amax" in name or "absmax" in name or "maxabs" in name
+
+
+def _quantises(plan: Plan, operator: Compute) -> bool:
+    if names_quantisation(operator.op):
+        return True
+    low = any(_of(plan, output) == 8 for output in operator.outputs)
+    return low and "linear" not in operator.op.rsplit(".", 1)[-1].lower()
+
+
+@cache
+def names_quantisation(op: str) -> bool:
+    """Whether a function of that name gives codes of few bits."""
+    name = op.rsplit(".", 1)[-1].lower()
+    return "dequant" not in name and any(word in name for word in ("quantize", "to_fp8", "to_float8", "cast_to_f"))

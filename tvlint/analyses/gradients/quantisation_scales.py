@@ -1,0 +1,71 @@
+"""Codes of several ranks that are read with the scale of one: each rank chose the scale by its own greatest magnitude."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.def_use import writes
+from tvlint.analyses.gradients.precision import is_peak, names_quantisation
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
+from tvlint.ir.plan import Plan, Program
+
+_JOINS = (Collective.ALL_GATHER, Collective.GATHER, Collective.ALL_TO_ALL)
+_REDUCES = (Collective.ALL_REDUCE, Collective.REDUCE)
+
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """At `where` `codes`, which came from other ranks at `joined`, are read with `scale`, which is that of the own rank."""
+
+    codes: str
+    scale: str
+    where: Where
+    joined: Where
+    ranks: tuple[int, ...]
+
+
+def foreign_scales(plan: Plan) -> Iterator[Foreign]:
+    """Operators that take codes of several ranks together with the own rank's scale, once each."""
+    computes = (each for segment in plan.segments.values() for each in segment.operators if isinstance(each, Compute))
+    if not any(names_quantisation(operator.op) for operator in computes):
+        return
+    seen: set[Where] = set()
+    for program in plan.programs:
+        for found in _in_program(plan, program):
+            if found.where not in seen:
+                seen.add(found.where)
+                yield found
+
+
+def _in_program(plan: Plan, program: Program) -> Iterator[Foreign]:
+    own: dict[str, frozenset[str]] = {}
+    """Numbers that follow from the greatest magnitudes, on this rank, of those tensors."""
+    coded: dict[str, str] = {}
+    joined: dict[str, tuple[str, Where]] = {}
+    for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
+        for index, operator in enumerate(plan.segments[name].operators):
+            where = (name, index)
+            if isinstance(operator, Communicate):
+                for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                    if operator.kind in _JOINS and source in coded:
+                        joined[output] = (coded[source], where)
+                    elif operator.kind in _REDUCES:
+                        own.pop(output, None)
+                continue
+            if not isinstance(operator, Compute):
+                continue
+            names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+            for codes in names:
+                if codes in joined and joined[codes][0] in names:
+                    scale, at = joined[codes]
+                    yield Foreign(codes, scale, where, at, program.ranks)
+            if names_quantisation(operator.op) and len(names) > 1:
+                if names[0] in own.get(names[1], ()):
+                    coded.update(dict.fromkeys(operator.outputs, names[1]))
+            elif is_peak(operator):
+                own.update(dict.fromkeys(writes(operator), frozenset(names)))
+            elif names and all(each in own for each in names):
+                own.update(dict.fromkeys(writes(operator), frozenset().union(*(own[each] for each in names))))

@@ -1,0 +1,74 @@
+"""Gathered parameters that are older than the optimizer step before their use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.def_use import collectives, overwritten, reads
+from tvlint.analyses.gradients.optimizer_updates import is_step
+from tvlint.ir.operators import Collective, Communicate, Compute, Update
+from tvlint.ir.plan import Plan, Program, Role
+
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StaleGather:
+    """`name`, gathered from `weight` at `gathered`, is read at (`segment`, `index`), after the step at `stepped`."""
+
+    segment: str
+    index: int
+    name: str
+    weight: str
+    gathered: Where
+    stepped: Where
+    ranks: tuple[int, ...]
+
+
+def stale_gathers(plan: Plan) -> Iterator[StaleGather]:
+    """The first use of every gathered parameter that an optimizer step has overtaken; once per operator."""
+    gathers = any(_gathers(plan, operator) for operator in collectives(plan))
+    seen: set[Where] = set()
+    for program in plan.programs if gathers else ():
+        for found in _in_program(plan, program):
+            if (found.segment, found.index) not in seen:
+                seen.add((found.segment, found.index))
+                yield found
+
+
+def _gathers(plan: Plan, operator: object) -> bool:
+    if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_GATHER or len(operator.inputs) != 1:
+        return False
+    tensor = plan.tensors.get(operator.inputs[0])
+    return tensor is not None and tensor.role in (Role.WEIGHT, Role.STATE)
+
+
+def _stepped(operator: object) -> tuple[str, ...]:
+    """The weights and master weights that an optimizer step changes here."""
+    if isinstance(operator, Update):
+        return operator.weights
+    return overwritten(operator) if isinstance(operator, Compute) and is_step(operator) else ()
+
+
+def _in_program(plan: Plan, program: Program) -> Iterator[StaleGather]:
+    copies: dict[str, tuple[str, Where]] = {}
+    stale: dict[str, tuple[str, Where, Where]] = {}
+    for step in program.steps:
+        segment = plan.segments.get(step.segment)
+        for index, operator in enumerate(segment.operators) if segment is not None else ():
+            where = (step.segment, index)
+            for name in reads(operator):
+                if name in stale:
+                    weight, gathered, stepped = stale.pop(name)
+                    yield StaleGather(*where, name, weight, gathered, stepped, program.ranks)
+            if isinstance(operator, Communicate) and _gathers(plan, operator):
+                for name in operator.outputs:
+                    copies[name] = (operator.inputs[0], where)
+                    stale.pop(name, None)
+            changed = _stepped(operator)
+            if changed:
+                for name, (weight, gathered) in list(copies.items()):
+                    if weight in changed:
+                        stale[name] = (weight, gathered, where)
+                        del copies[name]

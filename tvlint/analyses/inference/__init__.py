@@ -1,0 +1,1 @@
+"""Complete a plan by what it leaves out: segments, types for each rank, shapes and gradients."""

@@ -1,0 +1,125 @@
+"""The segments of operators that a plan lists without saying where segments begin: how plan text is read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from tvlint.analyses.inference.accumulation import replaces_gradients
+from tvlint.ir.operators import (
+    Await,
+    Backward,
+    Communicate,
+    Compute,
+    Literal,
+    Operator,
+    Receive,
+    Record,
+    ReduceGradients,
+    Send,
+    Update,
+    Wait,
+)
+from tvlint.ir.plan import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class ImplicitSegment:
+    """Operators that follow each other in one phase; `micro_batch` as a step's."""
+
+    phase: Phase
+    operators: tuple[Operator, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    micro_batch: int
+
+
+def reads(operator: Operator) -> tuple[str, ...]:
+    """The tensors that `operator` reads by name, operands of a backward's forward operator left out."""
+    if isinstance(operator, Compute):
+        return tuple(name for name in operator.inputs if not isinstance(name, Literal))
+    if isinstance(operator, Backward):
+        return tuple(name for name in operator.inputs if name)
+    if isinstance(operator, Communicate):
+        return operator.inputs
+    if isinstance(operator, Send):
+        return (operator.tensor,)
+    return ()
+
+
+def writes(operator: Operator) -> tuple[str, ...]:
+    """The tensors that `operator` produces by name."""
+    if isinstance(operator, Compute | Communicate):
+        return operator.outputs
+    if isinstance(operator, Backward):
+        return tuple(name for name in operator.outputs if name)
+    if isinstance(operator, Receive):
+        return (operator.tensor,)
+    return ()
+
+
+def signature(operators: Sequence[Operator], everywhere: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What `operators` read from outside, names visible `everywhere` left out, and all that they produce."""
+    inputs: dict[str, None] = {}
+    outputs: dict[str, None] = {}
+    for operator in operators:
+        names = reads(operator)
+        if isinstance(operator, Backward):
+            forward = operator.forward
+            names += (*reads(forward), *forward.outputs)
+        for name in names:
+            if name not in outputs and name not in everywhere:
+                inputs[name] = None
+        for name in writes(operator):
+            outputs[name] = None
+    return tuple(inputs), tuple(outputs)
+
+
+def implicit_segments(
+    operators: Sequence[Operator],
+    everywhere: Collection[str],
+    accumulated: Collection[str],
+    micro_batch: int,
+    *,
+    many: bool,
+) -> Iterator[ImplicitSegment]:
+    """The segments of `operators`, cut where the phase changes.
+
+    `backward`, `reduce-gradients` and `update` set the phase. Any other operator stays in the phase it stands in, except
+    that one that touches a value of a micro-batch leaves the reduce and optimizer phases. `everywhere` are the names that
+    are visible on a rank for good, `accumulated` the gradients of weights. Where there are `many` micro-batches, all-reduces
+    that replace accumulated gradients set the phase as well.
+    """
+    phase = Phase.FORWARD
+    within = Phase.FORWARD
+    start = 0
+    for index, operator in enumerate(operators):
+        replaces = many and replaces_gradients(operator, accumulated)
+        following = Phase.REDUCE if replaces else _phase(operator, phase, within, everywhere, accumulated)
+        if following is not phase:
+            if index > start:
+                yield _cut(phase, operators[start:index], everywhere, micro_batch)
+            phase, start = following, index
+        if phase in (Phase.FORWARD, Phase.BACKWARD):
+            within = phase
+    if len(operators) > start:
+        yield _cut(phase, operators[start:], everywhere, micro_batch)
+
+
+def _phase(operator: Operator, phase: Phase, within: Phase, everywhere: Collection[str], accumulated: Collection[str]) -> Phase:
+    if isinstance(operator, Backward):
+        return Phase.BACKWARD
+    if isinstance(operator, ReduceGradients):
+        return Phase.REDUCE
+    if isinstance(operator, Update):
+        return Phase.OPTIMIZER
+    if isinstance(operator, Wait | Record | Await) or phase in (Phase.FORWARD, Phase.BACKWARD):
+        return phase
+    names = (*reads(operator), *writes(operator))
+    return phase if all(name in everywhere or name in accumulated for name in names) else within
+
+
+def _cut(phase: Phase, operators: Sequence[Operator], everywhere: Collection[str], micro_batch: int) -> ImplicitSegment:
+    inputs, outputs = signature(operators, everywhere)
+    own = micro_batch if phase in (Phase.FORWARD, Phase.BACKWARD) else -1
+    return ImplicitSegment(phase, tuple(operators), inputs, outputs, own)

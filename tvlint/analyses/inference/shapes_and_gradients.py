@@ -1,0 +1,247 @@
+"""Shapes and gradients that a plan need not declare, because its operators imply them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tvlint.analyses.dataflow.attention import is_attention
+from tvlint.analyses.dataflow.canonical_names import biased, flat_shape, target_shape, usual
+from tvlint.analyses.inference.segments import reads, writes
+from tvlint.ir.mesh import Mesh
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator
+from tvlint.ir.plan import Role, Tensor
+from tvlint.ops.spec import ONE, Bound, Call, Family, UnsupportedError
+from tvlint.ops.table import spec_of
+
+_ROUNDS = 6
+_FLOATS = ("float", "bfloat", "complex")
+_OTHER_DTYPE = frozenset(
+    {
+        "to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "argmax", "argmin", "topk", "sort",
+        "one_hot",
+    }
+)  # fmt: skip
+"""Functions whose result is of another dtype than their operands."""
+_MASKS = frozenset({"eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf"})
+"""Functions whose result is true or false."""
+_LIKE = ("type_as", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like")
+_SHORT = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp16": "float16"}
+_LOSSES = ("cross_entropy", "nll_loss")
+_CASTS = {"to": "", "type": "", "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
+_NUMBERS = ("torch.", "float", "bfloat", "int", "uint", "bool")
+
+
+def derive_tensors(
+    tensors: Mapping[str, Tensor], open_roles: frozenset[str], operators: Iterable[Operator], mesh: Mesh
+) -> dict[str, Tensor]:
+    """`tensors` and those that `operators` produce and whose shape and dtype follow.
+
+    `open_roles` are declared tensors of which nobody said whether they are gradients: what backward gives for an operand
+    is its gradient, and what is made from gradients is one.
+    """
+    found = dict(tensors)
+    for name in open_roles & found.keys():
+        if found[name].role is Role.GRADIENT and _named_after(name, found):
+            found[name] = replace(found[name], gradient_of=_named_after(name, found))
+    pending = list(operators)
+    undecided = set(open_roles)
+    given = {name for operator in pending for name in reads(operator)} - {n for operator in pending for n in writes(operator)}
+    for _ in range(_ROUNDS):
+        before = len(found), len(undecided)
+        for name in given - found.keys():
+            of = _named_after(name, found)
+            if of:
+                found[name] = Tensor(name, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=of)
+        pending = [operator for operator in pending if not _settle(operator, found, undecided, mesh)]
+        if (len(found), len(undecided)) == before or not pending:
+            break
+    return found
+
+
+def implied_types(
+    operator: Compute | Communicate, tensors: Mapping[str, Tensor], mesh: Mesh
+) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of every result, by those of the operands; empty where they do not follow."""
+    known = [tensors[name] for name in reads(operator) if name in tensors]
+    if not known or len(known) < len(reads(operator)):
+        return []
+    if isinstance(operator, Communicate):
+        return _collective_shapes(operator, known, mesh)
+    return _shapes(operator, tensors)
+
+
+def for_every_operand(outputs: tuple[str, ...], operands: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """The gradients of all operands, none put in for operands of whole numbers (indices, masks) where they are left out."""
+    whole = [name in tensors and tensors[name].dtype.startswith(("int", "uint", "bool")) for name in operands]
+    if len(outputs) == len(operands) or len(outputs) != whole.count(False):
+        return outputs
+    given = iter(outputs)
+    return tuple("" if indices else next(given) for indices in whole)
+
+
+def link_gradients(tensors: Mapping[str, Tensor]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """What the gradient of each tensor is, by the tensors' own claims; and the candidates where they do not decide."""
+    candidates: dict[str, list[str]] = {}
+    for tensor in tensors.values():
+        if tensor.gradient_of:
+            candidates.setdefault(tensor.gradient_of, []).append(tensor.name)
+    chosen: dict[str, str] = {}
+    undecided: dict[str, list[str]] = {}
+    for name, gradients in candidates.items():
+        own = f"grad({name})"
+        if len(gradients) == 1 or own in gradients:
+            chosen[name] = own if own in gradients else gradients[0]
+        else:
+            undecided[name] = gradients
+    return chosen, undecided
+
+
+def _settle(operator: Operator, found: dict[str, Tensor], undecided: set[str], mesh: Mesh) -> bool:
+    """Add what follows from `operator`; whether nothing more can follow from it."""
+    if isinstance(operator, Backward):
+        return _settle_backward(operator, found, undecided)
+    if not isinstance(operator, Compute | Communicate):
+        return True
+    inputs = [found.get(name) for name in reads(operator)]
+    if all(name in found and name not in undecided for name in operator.outputs):
+        return True
+    gradients = [tensor for tensor in inputs if tensor is not None and tensor.role is Role.GRADIENT]
+    role = Role.GRADIENT if gradients else Role.ACTIVATION
+    source = gradients[0].gradient_of if len(gradients) == 1 == len(inputs) and isinstance(operator, Communicate) else ""
+    if gradients:
+        for name in operator.outputs:
+            if name in undecided:
+                undecided.discard(name)
+                found[name] = replace(
+                    found[name], role=role, gradient_of=found[name].gradient_of or _named_after(name, found) or source
+                )
+    known = [tensor for tensor in inputs if tensor is not None]
+    if len(known) < len(inputs) or not known:
+        return False
+    for name, (shape, dtype) in zip(operator.outputs, implied_types(operator, found, mesh), strict=False):
+        if name not in found:
+            found[name] = Tensor(name, shape, dtype, role, gradient_of=_named_after(name, found) or source)
+    return False
+
+
+def _named_after(name: str, found: Mapping[str, Tensor]) -> str:
+    """The declared tensor that `grad(NAME)` says it is the gradient of."""
+    of = name[5:-1] if name.startswith("grad(") and name.endswith(")") else ""
+    return of if of in found else ""
+
+
+def _settle_backward(operator: Backward, found: dict[str, Tensor], undecided: set[str]) -> bool:
+    operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+    pairs = [*zip(operator.inputs, operator.forward.outputs, strict=False), *zip(operator.outputs, operands, strict=False)]
+    settled = True
+    for gradient, of in pairs:
+        if not gradient or not of:
+            continue
+        if gradient in undecided:
+            undecided.discard(gradient)
+            known = found[gradient]
+            owner = known.gradient_of or _named_after(gradient, found) or of
+            found[gradient] = replace(known, role=Role.GRADIENT, gradient_of=owner)
+        elif gradient not in found and of in found:
+            owner = _named_after(gradient, found) or of
+            found[gradient] = Tensor(gradient, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=owner)
+        settled = settled and gradient in found
+    return settled
+
+
+def _collective_shapes(operator: Communicate, inputs: list[Tensor], mesh: Mesh) -> list[tuple[tuple[int, ...], str]]:
+    group = operator.group
+    size = len(set(group.ranks)) if group.ranks else 1
+    for axis in group.axes:
+        size *= mesh.axis_size(axis)
+    shapes = []
+    for tensor in inputs:
+        shape = _collective_shape(operator, tensor.shape, size)
+        if shape is None:
+            return []
+        shapes.append((shape, tensor.dtype))
+    return shapes
+
+
+def _collective_shape(operator: Communicate, shape: tuple[int, ...], size: int) -> tuple[int, ...] | None:
+    if operator.splits or operator.receive_splits:
+        return None
+    result = list(shape)
+
+    def scale(dim: int | None, up: bool) -> bool:
+        if dim is None or not -len(shape) <= dim < len(shape) or (not up and result[dim] % size):
+            return False
+        result[dim] = result[dim] * size if up else result[dim] // size
+        return result[dim] < 2**62
+
+    match operator.kind:
+        case Collective.ALL_REDUCE | Collective.BROADCAST | Collective.REDUCE:
+            return shape
+        case Collective.ALL_GATHER | Collective.GATHER:
+            return tuple(result) if scale(operator.dim, True) else None
+        case Collective.REDUCE_SCATTER | Collective.SCATTER | Collective.CHUNK:
+            return tuple(result) if scale(operator.dim, False) else None
+        case Collective.ALL_TO_ALL:
+            other = operator.concat_dim if operator.concat_dim is not None else operator.dim
+            return tuple(result) if scale(operator.dim, False) and scale(other, True) else None
+        case Collective.BARRIER:
+            return None
+
+
+def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[int, ...], str]]:
+    cast = _cast_to(operator)
+    flat = operator.op.rsplit(".", 1)[-1] == "flatten"
+    operator = usual(operator)
+    added = biased(operator)
+    if added is not None:
+        operator = added[0]
+    spec = spec_of(operator.op)
+    if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
+        return [(found[operator.inputs[0]].shape, cast)]
+    if spec is None and is_attention(operator):
+        query, _, value = [found[name] for name in operator.inputs if isinstance(name, str)][:3]
+        return [((*query.shape[:-1], *value.shape[-1:]), query.dtype)]
+    if operator.op.rsplit(".", 1)[-1] in _LOSSES and operator.attributes.get("reduction", "mean") in ("mean", "sum"):
+        first = operator.inputs[0]
+        return [((), found[first].dtype)] if isinstance(first, str) and len(operator.outputs) == 1 else []
+    tensors = [found[name] for name in operator.inputs if not isinstance(name, Literal)]
+    last = operator.op.rsplit(".", 1)[-1]
+    if last in _LIKE and len(operator.outputs) == 1:
+        return [(tensors[0].shape, tensors[-1 if last == "type_as" else 0].dtype)]
+    if spec is not None and spec.family is Family.RESHAPE and len(operator.outputs) == len(tensors) == 1:
+        shape = (flat_shape if flat else target_shape)(operator, tensors[0].shape)
+        return [] if shape is None else [(shape, tensors[0].dtype)]
+    if spec is None and "gather" in last and ("masked" in last or "target" in last) and len(tensors) == 2:
+        return [(tensors[1].shape, tensors[0].dtype)]
+    dtypes = {tensor.dtype for tensor in tensors}
+    floats = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)}
+    if spec is None or last in _OTHER_DTYPE or len(floats or dtypes) != 1:
+        return []
+    dtype = "bool" if last in _MASKS else (floats or dtypes).pop()
+    operands = tuple(name if isinstance(name, Literal) else found[name].shape for name in operator.inputs)
+    try:
+        bound = spec.bind(Call(operator.op, operands, operator.attributes))
+        return [(shape, dtype) for shape in _output_shapes(bound, [tensor.shape for tensor in tensors])]
+    except (UnsupportedError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
+        return []
+
+
+def _cast_to(operator: Compute) -> str:
+    """The dtype that a cast gives; empty for other operators, and where it does not say."""
+    name = operator.op.rsplit(".", 1)[-1]
+    if not operator.inputs or name not in _CASTS:
+        return ""
+    given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
+    dtype = _CASTS[name] or operator.attributes.get("dtype", given[0] if given else None)
+    dtype = _SHORT.get(dtype, dtype) if isinstance(dtype, str) else dtype
+    return dtype.removeprefix("torch.") if isinstance(dtype, str) and (_CASTS[name] or dtype.startswith(_NUMBERS)) else ""
+
+
+def _output_shapes(bound: Bound, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    sizes = {ONE: 1, **bound.sizes}
+    for names, shape in zip(bound.operands, shapes, strict=True):
+        for name, size in zip(names, shape, strict=True):
+            if sizes.setdefault(name, size) != size:
+                return []
+    return [tuple(sizes[name] for name in names) for names in bound.outputs]

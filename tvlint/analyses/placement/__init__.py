@@ -1,0 +1,1 @@
+"""Infer placements (Replicate, Shard, Partial) of local tensors and the defects that they show."""

@@ -1,0 +1,120 @@
+"""How a collective changes a placement on the axes of its group."""
+
+from __future__ import annotations
+
+from tvlint.analyses.placement.domain import AtRoot, On, Shuffled, is_whole
+from tvlint.ir.operators import Collective, Communicate
+from tvlint.ir.placement import Partial, Replicate, Shard
+
+
+def after(operator: Communicate, before: On, rank: int, gradient: bool, members: int) -> tuple[On, str]:
+    """The placement on one axis of the group, and the rule that is broken (empty: none).
+
+    `rank` is the number of dimensions of the operand; `gradient` says that the operand is a gradient, for which an average
+    over ranks is a matter of scale. The axis has `members` ranks.
+    """
+    dim = operator.dim % rank if operator.dim is not None and rank and -rank <= operator.dim < rank else operator.dim
+    if operator.kind is Collective.ALL_REDUCE:
+        return _reduced(operator, before, Replicate(), gradient, "doubled-allreduce")
+    if operator.kind is Collective.REDUCE:
+        landed: On = None if operator.root is None else AtRoot(operator.root)
+        return _reduced(operator, before, landed, gradient, "doubled-allreduce")
+    if operator.kind is Collective.REDUCE_SCATTER:
+        scattered = None if dim is None else Shard(dim)
+        return _reduced(operator, before, scattered, gradient, "reduce-scatter-of-replicated")
+    if operator.kind in (Collective.ALL_GATHER, Collective.GATHER):
+        return _gathered(operator, before, dim, rank)
+    if operator.kind is Collective.ALL_TO_ALL:
+        return _exchanged(operator, before, dim, rank, members)
+    if operator.kind is Collective.BROADCAST and isinstance(before, AtRoot) and operator.root not in (None, before.root):
+        return None, "root-only-result-used"
+    if operator.kind is Collective.BROADCAST:
+        return Replicate(), "broadcast-of-partial" if isinstance(before, Partial) else ""
+    if operator.kind is Collective.CHUNK and isinstance(before, Partial):
+        return None, "missing-allreduce"
+    if operator.kind in (Collective.CHUNK, Collective.SCATTER):
+        whole = is_whole(before) or isinstance(before, AtRoot)
+        return (Shard(dim) if whole and dim is not None else None), ""
+    return before, ""
+
+
+def _reduced(operator: Communicate, before: On, result: On, gradient: bool, doubled: str) -> tuple[On, str]:
+    reduce = operator.reduce or "sum"
+    if isinstance(before, Shard):
+        return None, "allreduce-of-shards"
+    if is_whole(before):
+        return (None, doubled) if reduce == "sum" else (result, "")
+    if isinstance(before, AtRoot):
+        return None, "root-only-result-used"
+    if not isinstance(before, Partial) or before.reduce == reduce:
+        return result, ""
+    if {before.reduce, reduce} == {"sum", "avg"}:
+        if gradient or before.reduce == "avg":
+            return result, ""
+        return None, "wrong-reduce-op"
+    return None, "wrong-reduce-op"
+
+
+def _gathered(operator: Communicate, before: On, dim: int | None, rank: int) -> tuple[On, str]:
+    result: On = Replicate()
+    if operator.kind is Collective.GATHER:
+        result = None if operator.root is None else AtRoot(operator.root)
+    if is_whole(before):
+        return None, "gather-of-unsharded"
+    if isinstance(before, Partial):
+        return None, "gather-of-partial"
+    if isinstance(before, AtRoot):
+        return None, "root-only-result-used"
+    if isinstance(before, Shard):
+        if dim is not None and rank and before.dim % rank != dim:
+            return None, "wrong-gather-dim"
+        if before.parts or operator.splits:
+            return None, ""
+        order = tuple(piece for pieces in before.order for piece in pieces)
+        if order != tuple(range(len(order))):
+            return (Shuffled(before.dim % max(rank, 1), order) if isinstance(result, Replicate) else None), ""
+    return result, ""
+
+
+def _exchanged(operator: Communicate, before: On, dim: int | None, rank: int, members: int) -> tuple[On, str]:
+    uneven = len({*operator.splits}) > 1 or len({*operator.receive_splits}) > 1
+    if uneven or dim is None or operator.concat_dim is None or not rank:
+        return None, ""
+    joined = operator.concat_dim % rank
+    if isinstance(before, Partial):
+        return None, "gather-of-partial"
+    if isinstance(before, Shard) and not before.parts and before.dim % rank == joined == dim:
+        return _traded(before, dim, members), ""
+    if isinstance(before, Shard) and not before.order and not before.parts:
+        return (Shard(dim), "") if before.dim % rank == joined else (None, "wrong-all-to-all-dim")
+    return None, ""
+
+
+def _traded(before: Shard, dim: int, members: int) -> On:
+    """Every rank sends its j-th piece to rank j: what the ranks of an axis hold is transposed."""
+    order = before.order or tuple(tuple(range(rank * members, (rank + 1) * members)) for rank in range(members))
+    if members > 256 or len(order) != members or any(len(pieces) % members for pieces in order):
+        return None
+    each = len(order[0]) // members
+    if any(len(pieces) != each * members for pieces in order):
+        return None
+    traded = tuple(
+        tuple(piece for pieces in order for piece in pieces[rank * each : (rank + 1) * each]) for rank in range(members)
+    )
+    flat = tuple(piece for pieces in traded for piece in pieces)
+    return Shard(dim) if flat == tuple(range(len(flat))) else Shard(dim, traded)
+
+
+def faulty_splits(operator: Communicate, shape: tuple[int, ...], members: int) -> str:
+    """What is wrong with the sizes that an all-to-all sends and receives, in words; empty: nothing."""
+    for what, splits in (("splits", operator.splits), ("receive-splits", operator.receive_splits)):
+        if splits and len(splits) != members:
+            return f"{len(splits)} {what} for {members} ranks"
+    dim = operator.dim if operator.dim is not None else 0
+    if not -len(shape) <= dim < len(shape):
+        return ""
+    if operator.splits and sum(operator.splits) != shape[dim]:
+        return f"splits {list(operator.splits)} add up to {sum(operator.splits)}, the dimension has {shape[dim]}"
+    if not operator.splits and shape[dim] % members:
+        return f"a dimension of {shape[dim]} for {members} ranks"
+    return ""

@@ -1,0 +1,157 @@
+"""What collectives and messages make of placements."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+
+from tvlint.analyses.communication.calls import Call
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.placement.collective_transfer import after, faulty_splits
+from tvlint.analyses.placement.domain import AtRoot, On, Placed, Where, is_whole
+from tvlint.analyses.placement.piece_order import strided
+from tvlint.analyses.placement.reach import sent_on
+from tvlint.analyses.placement.scale_factors import of_communicate
+from tvlint.analyses.placement.state import UNKNOWN, Scale, Walk
+from tvlint.analyses.placement.unscaled_means import summed
+from tvlint.ir.operators import Collective, Communicate, Receive, Send
+from tvlint.ir.placement import Partial, Replicate, Shard
+from tvlint.ir.plan import Role
+from tvlint.ir.ranks import describe
+
+_SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+_REDUCES = frozenset({"allreduce-of-shards", "doubled-allreduce", "reduce-scatter-of-replicated"})
+_GATHERS = frozenset({"wrong-gather-dim", "gather-of-unsharded"})
+
+
+def communicate(walk: Walk, operator: Communicate) -> None:
+    """Places the results of one collective."""
+    axes = walk.axes_of(operator.group)
+    of_communicate(walk, operator, axes)
+    for source, name in zip(operator.inputs, operator.outputs, strict=False):
+        walk.used.add(source)
+        if operator.kind is Collective.BARRIER:
+            continue
+        value = walk.value(source)
+        tensor = walk.plan.tensors.get(source)
+        rank = len(tensor.shape) if tensor is not None else 0
+        gradient = _may_average(walk, source)
+        on: dict[str, On] = {} if axes is None else dict(value.on)
+        if axes is None and operator.kind in _SUMS:
+            _over_no_axis(walk, operator, source)
+        if operator.kind is Collective.ALL_TO_ALL and axes is not None and tensor is not None:
+            members = prod(walk.plan.mesh.axis_size(axis) for axis in axes)
+            fault = faulty_splits(operator, tensor.shape, members) if members > 1 else ""
+            if fault:
+                walk.say("wrong-all-to-all-splits", source, axes[0] if axes else "", operator.kind.value, fault)
+        summed(walk, operator, source, name, axes or ())
+        for axis in axes or ():
+            if axis not in walk.axes:
+                continue
+            on[axis], rule = after(operator, value.on.get(axis), rank, gradient, walk.plan.mesh.axis_size(axis))
+            if isinstance(on[axis], AtRoot) and _only_at(walk, axis, operator.root):
+                on[axis] = None
+            others = [other for other in walk.axes if other not in (axes or ())]
+            elsewhere = [other for other in others if isinstance(value.on.get(other), Partial)]
+            if rule in _REDUCES and elsewhere:
+                walk.say("wrong-collective-group", source, elsewhere[0], operator.kind.value, axis)
+                on = {}
+                break
+            if rule == "doubled-allreduce" and _is_share(walk, source, axes or ()):
+                on[axis], rule = Replicate(), ""
+            if rule:
+                reduce = "" if rule == "missing-allreduce" else operator.reduce or "sum"
+                over = _sharded_over(value, operator, rank, others) if rule in _GATHERS else ""
+                walk.say(rule, source, axis, operator.kind.value, reduce, wants=over)
+        on.update(strided(walk, operator, source, axes or ()))
+        origin = {axis: place for axis, place in value.origin.items() if isinstance(on.get(axis), Partial)}
+        walk.store(name, on, origin)
+    for name in operator.outputs[len(operator.inputs) :]:
+        walk.store(name, {axis: Replicate() for axis in axes or ()} if operator.kind is Collective.BROADCAST else {}, {})
+
+
+def _sharded_over(value: Placed, operator: Communicate, rank: int, axes: list[str]) -> str:
+    """The one of `axes` over which the value is split along the dimension that is gathered; empty: none."""
+    if operator.dim is None or not -rank <= operator.dim < rank:
+        return ""
+    dim = operator.dim % rank
+    split = [axis for axis in axes if isinstance(on := value.on.get(axis), Shard) and on.dim % rank == dim]
+    return split[0] if len(split) == 1 else ""
+
+
+def _may_average(walk: Walk, name: str) -> bool:
+    """Whether an average over ranks is a matter of scale: of gradients, but for those that go on into a backward."""
+    known = walk.owners
+    tensor = walk.plan.tensors.get(name)
+    return name in known.of_weights or (tensor is not None and tensor.role is Role.GRADIENT and name not in known.of_data)
+
+
+def send(walk: Walk, operator: Send) -> None:
+    """Keeps how the sent value lies for whoever receives it."""
+    value = walk.value(operator.tensor)
+    scales: dict[Where, Scale] = walk.facts.derived("scales of messages", dict)
+    if operator.tensor in walk.scales:
+        scales[walk.where] = walk.scales[operator.tensor]
+    on = dict(value.on)
+    if operator.peer.axis and isinstance(on.get(operator.peer.axis), Shard):
+        on[operator.peer.axis] = None
+    if operator.peer.rank is not None:
+        on = {axis: placement if not isinstance(placement, Shard) else None for axis, placement in on.items()}
+    if walk.where not in walk.sent or walk.sent[walk.where].on != on:
+        walk.sent[walk.where] = Placed(on, value.origin)
+
+
+def receive(walk: Walk, operator: Receive) -> None:
+    """Places what is received as it lay where it was sent, or as it is declared."""
+    call = _received_from(walk)
+    value = UNKNOWN
+    if call is not None:
+        value = walk.sent.get((call.site.segment, call.site.index), UNKNOWN)
+        scales: dict[Where, Scale] = walk.facts.derived("scales of messages", dict)
+        scale = scales.get((call.site.segment, call.site.index))
+        if scale is not None:
+            walk.scales[operator.tensor] = scale
+    tensor = walk.plan.tensors.get(operator.tensor)
+    if not value.on and tensor is not None and tensor.placements is not None:
+        value = Placed({axis: tensor.placements.get(axis, Replicate()) for axis in walk.axes})
+    walk.store(operator.tensor, dict(value.on), dict(value.origin))
+
+
+def _received_from(walk: Walk) -> Call | None:
+    partners = walk.facts.derived("senders", lambda: _senders(walk.facts))
+    return partners.get(walk.where)
+
+
+def _is_share(walk: Walk, name: str, axes: tuple[str, ...]) -> bool:
+    """Whether a whole value was divided by as many as add it up."""
+    whole = [axis for axis in axes if is_whole(walk.value(name).on.get(axis))]
+    return walk.shares.get(name) == Fraction(1, prod(walk.plan.mesh.axis_size(axis) for axis in whole))
+
+
+def _only_at(walk: Walk, axis: str, root: int | None) -> bool:
+    """Whether of the ranks of the axis only `root` runs the program."""
+    mesh = walk.plan.mesh
+    if root is None or not 0 <= root < mesh.size:
+        return False
+    place = mesh.coordinates(root)[axis]
+    return all(rank < mesh.size and mesh.coordinates(rank)[axis] == place for rank in walk.program.ranks)
+
+
+def _over_no_axis(walk: Walk, operator: Communicate, source: str) -> None:
+    """Says that a partial sum is reduced over ranks that are no group of the mesh."""
+    ranks = walk.facts.fold.declared(operator.group).ranks
+    value = walk.value(source)
+    partial = [axis for axis in walk.axes if isinstance(value.on.get(axis), Partial)]
+    known = all(value.on.get(axis) is not None for axis in walk.axes)
+    several = len(walk.axes) > 1 or not sent_on(walk, operator.outputs)
+    if partial and known and walk.rank in ranks and max(ranks) < walk.plan.mesh.size and several:
+        walk.say("wrong-collective-group", source, partial[0], operator.kind.value, describe(ranks))
+
+
+def _senders(facts: Facts) -> dict[Where, Call]:
+    found: dict[Where, Call] = {}
+    for _, receives in facts.traffic.channels.values():
+        for call in receives:
+            if call.partner is not None:
+                found.setdefault((call.site.segment, call.site.index), call.partner)
+    return found

@@ -1,0 +1,63 @@
+"""Local shapes that the plan states of results, against those that their operators give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from tvlint.analyses.communication.collective_order import disagreements
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.inference.shapes_and_gradients import implied_types
+from tvlint.analyses.placement.declared_regions import claim_defects
+from tvlint.analyses.placement.interpreter import defects
+from tvlint.analyses.placement.uneven_shards import remainders
+from tvlint.ir.operators import Communicate, Compute
+from tvlint.ir.plan import Plan
+from tvlint.ops.table import spec_of
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """At (`segment`, `index`) the operator `called` gives `name` the shape `given`, and the plan says `stated`."""
+
+    segment: str
+    index: int
+    name: str
+    called: str
+    stated: tuple[int, ...]
+    given: tuple[int, ...]
+
+
+def misstated_shapes(plan: Plan) -> Iterator[Stated]:
+    """Results whose declared local shape is another than follows from the shapes of the operands, once each.
+
+    Exported pieces are left alone: their shape is that of their region, which is judged by what it is made of.
+    """
+    seen: set[str] = set()
+    for segment in plan.segments:
+        for index, operator in enumerate(plan.segments[segment].operators):
+            if not isinstance(operator, Compute | Communicate) or all(name in seen for name in operator.outputs):
+                continue
+            if isinstance(operator, Compute) and spec_of(operator.op) is None:
+                continue
+            if all(name in plan.tensors and plan.tensors[name].region is not None for name in operator.outputs):
+                continue
+            implied = implied_types(operator, plan.tensors, plan.mesh)
+            for name, (shape, _) in zip(operator.outputs, implied, strict=False):
+                stated = plan.tensors[name].shape if name in plan.tensors else shape
+                if stated != shape and prod((*stated, *shape)) != 1 and name not in seen:
+                    seen.add(name)
+                    called = operator.kind.value if isinstance(operator, Communicate) else operator.op.rsplit(".", 1)[-1]
+                    yield Stated(segment, index, name, called, stated, shape)
+
+
+def unexplained(facts: Facts) -> Iterator[Stated]:
+    """Those of which nothing else that is wrong at the operator is the cause."""
+    explained = {defect.where for defect in (*defects(facts), *claim_defects(facts))}
+    for parted in disagreements(facts):
+        explained |= {(call.site.segment, call.site.index) for call in (*parted.ours, *parted.theirs)}
+    undivided = {found.tensor.name for found in remainders(facts.plan)}
+    for found in misstated_shapes(facts.plan):
+        if (found.segment, found.index) not in explained and found.name not in undivided:
+            yield found

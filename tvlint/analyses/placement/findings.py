@@ -1,0 +1,30 @@
+"""Findings about placements: one per operator and rule, over all axes and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.placement.declared_regions import claim_defects
+from tvlint.analyses.placement.domain import Defect
+from tvlint.analyses.placement.interpreter import defects
+from tvlint.findings import Finding, Related, Severity
+
+
+def of_rule(facts: Facts, rule: str) -> list[Defect]:
+    """The defects of `rule`, those of derived placements first."""
+    return [defect for defect in (*defects(facts), *claim_defects(facts)) if defect.rule == rule]
+
+
+def report(
+    facts: Facts, rule: str, severity: Severity, message: Callable[[Defect], str], help: Callable[[Defect], str]
+) -> Iterator[Finding]:
+    """The defects of `rule` as findings."""
+    for defect in of_rule(facts, rule):
+        related: tuple[Related, ...] = ()
+        if defect.made is not None and defect.made != defect.where:
+            related = (Related(f"`{defect.name}` gets its placement here", facts.place(*defect.made)),)
+        ranks = facts.fold.everywhere(defect.ranks) if defect.ranks else facts.ranks_running(defect.where[0])
+        text = message(defect).replace(f"`{defect.axis}`", defect.axis) if defect.ranks else message(defect)
+        advice = help(defect).replace(f"`{defect.axis}`", defect.axis) if defect.ranks else help(defect)
+        yield Finding(rule, severity, text, facts.place(*defect.where), advice, related, ranks)

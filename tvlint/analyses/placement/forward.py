@@ -1,0 +1,287 @@
+"""What a forward operator makes of the placements of its operands, by its annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from tvlint.analyses.dataflow.attention import is_attention
+from tvlint.analyses.dataflow.canonical_names import biased, usual
+from tvlint.analyses.gradients.optimizer_updates import is_step
+from tvlint.analyses.placement.argmax_and_topk import choices
+from tvlint.analyses.placement.axes import DATA_AXES, SEQUENCE_AXES, traded_axes
+from tvlint.analyses.placement.binding import bind
+from tvlint.analyses.placement.concatenation import packed
+from tvlint.analyses.placement.divergent_replicas import mates
+from tvlint.analyses.placement.domain import On, Placed, Where, is_whole
+from tvlint.analyses.placement.optimizer_state import states
+from tvlint.analyses.placement.piece_order import noted, reordered
+from tvlint.analyses.placement.reshape import reshaped
+from tvlint.analyses.placement.scale_factors import of_compute
+from tvlint.analyses.placement.scans_and_convolutions import channelwise, scans
+from tvlint.analyses.placement.state import UNKNOWN, Walk
+from tvlint.analyses.placement.transfer import Form, Wrong, forms, on_axis
+from tvlint.analyses.placement.unannotated import attended, greatest, is_split, looked_up, over_shards, unpacked
+from tvlint.analyses.placement.unscaled_means import multiplied
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
+from tvlint.ir.placement import Partial, Shard
+from tvlint.ir.plan import Role
+from tvlint.ops.nonlinear import never_linear
+from tvlint.ops.spec import Family
+
+_RENAMED = {
+    "constant": "bias-added-to-partial",
+    "nonlinear": "partial-through-nonlinear",
+    "product": "partial-times-partial",
+    "split": "missing-allreduce",
+    "contraction": "contraction-of-mismatched-shards",
+    "mismatched": "mismatched-shards",
+    "shuffled": "pieces-not-in-rank-order",
+}
+
+_ADDING = frozenset({"add", "sub", "rsub"})
+_COMPARING = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_EXTREMES = (Partial("max"), Partial("min"))
+"""What a rank compares with the reduced value to find out whether the extreme is its own."""
+_RISING = frozenset({"add", "sub", "clamp", "clamp_min", "clamp_max", "relu", "exp", "log", "sqrt", "sigmoid", "tanh"})
+"""Functions of one tensor that grow with it."""
+
+
+def compute(walk: Walk, operator: Compute) -> None:
+    """Places the results of one operator."""
+    operator = usual(operator)
+    states(walk, operator)
+    mates(walk, operator)
+    noted(walk, operator)
+    _shares(walk, operator)
+    multiplied(walk, operator)
+    walk.used.update(name for name in operator.inputs if isinstance(name, str))
+    if operator.in_place and not is_step(operator):
+        for position in operator.in_place:
+            if 0 <= position < len(operator.inputs) and not isinstance(operator.inputs[position], Literal):
+                walk.values[str(operator.inputs[position])] = UNKNOWN
+    product = biased(operator)
+    if product is not None:
+        _biased(walk, operator, *product)
+        return
+    bound = bind(walk, operator)
+    of_compute(walk, operator, None if bound is None else bound[1])
+    if bound is None or _over_shards(walk, operator) or _takes_packed_apart(walk, operator):
+        _unbound(walk, operator)
+        return
+    spec, annotation, names = bound
+    if spec.family is Family.RESHAPE:
+        _reshape(walk, operator, names[0])
+        return
+    constant = annotation.draws is None and any(isinstance(operand, Literal) for operand in operator.inputs)
+    results = list(forms(annotation, constant, _rises(operator, spec.name)))
+    known = packed(walk, annotation, names) | reordered(walk, operator) if spec.name == "cat" else {}
+    for position, name in enumerate(operator.outputs):
+        if position < len(results):
+            apply(walk, results[position], names, name, spec.name, known=known)
+        else:
+            walk.store(name, {}, {})
+
+
+def _rises(operator: Compute, name: str) -> bool:
+    """Whether the operator is a function of its first operand alone that grows with it."""
+    if not operator.inputs or not isinstance(operator.inputs[0], str) or any(isinstance(i, str) for i in operator.inputs[1:]):
+        return False
+    factors = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
+    positive = len(factors) == 1 and isinstance(factors[0], int | float) and factors[0] > 0
+    return name.replace("-", "_") in _RISING or (name in ("mul", "div") and positive)
+
+
+def _biased(walk: Walk, operator: Compute, product: Compute, at: int) -> None:
+    """A product to which a bias is added on every rank."""
+    bias = str(operator.inputs[at])
+    walk.used.add(bias)
+    compute(walk, product)
+    for name in operator.outputs:
+        value = walk.value(name)
+        on = dict(value.on)
+        for axis in walk.axes:
+            if isinstance(on.get(axis), Partial) and is_whole(walk.value(bias).on.get(axis)):
+                walk.say("bias-added-to-partial", name, axis, operator.op.rsplit(".", 1)[-1], bias)
+                on[axis] = None
+        walk.values[name] = Placed(on, value.origin)
+
+
+def _unbound(walk: Walk, operator: Compute) -> None:
+    """An operator without annotation: its results are unknown; it may still be known not to take partial values."""
+    first = operator.inputs[0] if operator.inputs else None
+    if never_linear(operator.op) and isinstance(first, str):
+        for axis in walk.axes:
+            if isinstance(walk.value(first).on.get(axis), Partial):
+                walk.say("partial-through-nonlinear", first, axis, operator.op.rsplit(".", 1)[-1])
+    wrong = {axis: (rule, name) for rule, name, axis in _over_shards(walk, operator)}
+    for axis, (rule, name) in wrong.items():
+        walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1], "values" if operator.inputs[2:3] == (name,) else "")
+    given = [walk.value(name).on for name in operator.inputs if isinstance(name, str)]
+    known = (
+        greatest(operator, given, walk.axes)
+        or unpacked(operator, given, walk.axes)
+        or looked_up(operator, given, walk.axes, len(walk.shape(str(first)) or ()))
+        or attended(operator, given, [axis for axis in walk.axes if axis not in wrong])
+        or channelwise(walk, operator)
+    )
+    for position, name in enumerate(operator.outputs):
+        whole = position == 0 or is_split(operator)
+        walk.store(name, dict(known) if whole else {}, dict.fromkeys(known, walk.where))
+
+
+def _takes_packed_apart(walk: Walk, operator: Compute) -> bool:
+    first = operator.inputs[0] if operator.inputs else None
+    if not is_split(operator) or not isinstance(first, str):
+        return False
+    return any(isinstance(on, Shard) and on.parts for on in walk.value(first).on.values())
+
+
+def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
+    names = [name for name in operator.inputs if not isinstance(name, Literal)]
+    ranks = [len(walk.shape(name) or ()) for name in names]
+    found = [*scans(walk, operator), *choices(walk, operator)]
+    for axis in walk.axes:
+        rule, at = over_shards(operator, [walk.value(name).on.get(axis) for name in names], ranks, axis)
+        if not rule and names and is_attention(operator) and axis in ("cp", "context") and axis not in walk.messaged:
+            rule, at = _over_own_keys(walk, axis, names, ranks)
+        if rule == "attention-over-local-keys" and (axis in walk.messaged or _may_be_heads(walk, operator, axis)):
+            continue
+        if rule:
+            found.append((rule, names[at], axis))
+    return found
+
+
+def _may_be_heads(walk: Walk, operator: Compute, axis: str) -> bool:
+    """Whether what is split over the axis may be heads: just traded for the sequence, or given to a kernel of the flash family,
+    whose layout those who name it seldom keep."""
+    if operator.op.endswith("scaled_dot_product_attention"):
+        return False
+    made = walk.producer.get(next((name for name in operator.inputs if isinstance(name, str)), ""))
+    maker = walk.plan.segments[made[0]].operators[made[1]] if made is not None else None
+    if isinstance(maker, Communicate) and maker.kind is Collective.ALL_TO_ALL and axis in (walk.axes_of(maker.group) or ()):
+        return True
+    if "flash" not in operator.op.rsplit(".", 1)[-1].lower():
+        return False
+    trading = walk.facts.derived("axes that are traded or split by weights", lambda: traded_axes(walk.plan))
+    return axis in trading or (axis not in SEQUENCE_AXES and not operator.op.endswith("flash_attn_func"))
+
+
+def _over_own_keys(walk: Walk, axis: str, names: list[str], ranks: list[int]) -> tuple[str, int]:
+    """Queries and keys split alike over an axis of the sequence, where nothing trades heads for sequence over it."""
+    trading = walk.facts.derived("axes that are traded or split by weights", lambda: traded_axes(walk.plan))
+    if axis in trading or len(names) < 3 or ranks[0] < 3:
+        return "", 0
+    own, keys = walk.value(names[0]).on.get(axis), walk.value(names[1]).on.get(axis)
+    alike = isinstance(own, Shard) and own == keys and 0 < own.dim % ranks[0] < ranks[0] - 1
+    return ("attention-over-local-keys", 1) if alike else ("", 0)
+
+
+def _reshape(walk: Walk, operator: Compute, source: str) -> None:
+    value, before = walk.value(source), walk.shape(source)
+    for name in operator.outputs:
+        shape = walk.shape(name)
+        on = {axis: reshaped(value.on.get(axis), before, shape, walk.plan.mesh.axis_size(axis)) for axis in walk.axes}
+        walk.store(name, on, dict(value.origin))
+
+
+def apply(
+    walk: Walk, form: Form, names: Sequence[str], output: str, operator: str, accumulate: bool = False,
+    known: Mapping[str, On] | None = None,
+) -> None:  # fmt: skip
+    """Places `output`, the result of `form` on the operands `names`; says what is wrong with them on every axis.
+
+    On the axes of `known` it is known how the result lies.
+    """
+    known = known or {}
+    values = [walk.value(name) if name else UNKNOWN for name in names[: len(form.operands)]]
+    on: dict[str, On] = {}
+    origin: dict[str, Where] = {}
+    for axis in walk.axes:
+        result = known[axis] if axis in known else on_axis(form, [value.on.get(axis) for value in values])
+        if isinstance(result, Wrong) and result.rule == "sum" and _adds_once(walk, axis, names[result.other], output):
+            result = walk.value(names[result.operand]).on.get(axis)
+        if isinstance(result, Wrong):
+            _wrong(walk, result, names, axis, operator)
+            continue
+        on[axis] = result
+        if isinstance(result, Partial):
+            partial = [value for value in values if isinstance(value.on.get(axis), Partial)]
+            origins = [value.origin[axis] for value in partial if axis in value.origin]
+            origin[axis] = origins[0] if origins else walk.where
+    walk.store(output, on, origin, accumulate)
+
+
+def _adds_once(walk: Walk, axis: str, added: str, output: str) -> bool:
+    """Whether a whole value is added to a partial sum once over the axis: on one rank only, or divided by their number."""
+    size = walk.plan.mesh.axis_size(axis)
+    if walk.shares.get(added) == Fraction(1, size) and is_whole(walk.value(added).on.get(axis)):
+        return True
+    fold, adding = walk.facts.fold, 0
+    for rank in walk.plan.mesh.along(walk.rank, (axis,)):
+        number = fold.program_of(rank)
+        if number is None:
+            return False
+        steps = {step.segment for step in walk.plan.programs[number].steps if step.segment in walk.plan.segments}
+        makers = [
+            operator
+            for name in steps
+            for operator in walk.plan.segments[name].operators
+            if isinstance(operator, Compute) and output in operator.outputs
+        ]
+        adding += any(added in operator.inputs for operator in makers)
+    return adding == 1
+
+
+def _shares(walk: Walk, operator: Compute) -> None:
+    """Notes what is a known fraction of a whole value."""
+    last = operator.op.rsplit(".", 1)[-1]
+    if last not in ("div", "mul", "truediv") or len(operator.inputs) != 2 or len(operator.outputs) != 1:
+        return
+    name, factor = operator.inputs
+    if not isinstance(name, str) or not isinstance(factor, Literal) or isinstance(factor.value, bool):
+        return
+    if isinstance(factor.value, int | float) and factor.value and abs(factor.value) < 1e30:
+        number = Fraction(factor.value).limit_denominator(1 << 32)
+        if number:
+            walk.shares[operator.outputs[0]] = walk.shares.get(name, Fraction(1)) * (number if last == "mul" else 1 / number)
+
+
+def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: str) -> None:
+    name = names[wrong.operand]
+    other = names[wrong.other] if wrong.other >= 0 else ""
+    rule = wrong.rule
+    if rule == "mismatched" and axis in walk.messaged and _are_blocks(walk, axis, name, other):
+        return
+    if rule == "mismatched" and axis in DATA_AXES - SEQUENCE_AXES and _own_batches(walk, axis, operator, name, other):
+        return
+    if rule == "nonlinear" and operator in _COMPARING and walk.value(name).on.get(axis) in _EXTREMES:
+        return
+    if rule == "constant" and operator not in _ADDING:
+        rule = "nonlinear"
+    if rule == "sum":
+        tensor = walk.plan.tensors.get(other)
+        rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
+    if rule == "whole":
+        families = {"softmax": "softmax-over-shards", "norm": "norm-over-shards", "entropy": "loss-over-shards"}
+        rule = next((named for part, named in families.items() if part in operator), "")
+        if not rule:
+            return
+    walk.say(_RENAMED.get(rule, rule), name, axis, operator, other)
+
+
+def _own_batches(walk: Walk, axis: str, operator: str, name: str, other: str) -> bool:
+    """Whether a product is of two shards of data: every rank computes on its own batch, wherever that dimension went."""
+    if not operator.endswith(("matmul", "einsum")):
+        return False
+    weights = [
+        operator
+        for operator in (name, other)
+        if (tensor := walk.plan.tensors.get(operator)) is not None and tensor.role in (Role.WEIGHT, Role.STATE)
+    ]
+    return not weights and _are_blocks(walk, axis, name, other)
+
+
+def _are_blocks(walk: Walk, axis: str, name: str, other: str) -> bool:
+    """Whether both are shards of an axis along which shards travel: every rank then computes one block at a time."""
+    return isinstance(walk.value(name).on.get(axis), Shard) and isinstance(walk.value(other).on.get(axis), Shard)

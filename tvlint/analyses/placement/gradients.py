@@ -1,0 +1,176 @@
+"""Placements of gradients where weights are updated, and of all that a program gives at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from tvlint.analyses.gradients.optimizer_updates import updated_weights
+from tvlint.analyses.placement.axes import DATA_AXES, batch_axes
+from tvlint.analyses.placement.declared_final_gradients import final_axes
+from tvlint.analyses.placement.domain import On, Placed, Shuffled, is_whole, words
+from tvlint.analyses.placement.scale_factors import judge_gradient, judge_loss, judge_together, of_reducer
+from tvlint.analyses.placement.state import Walk
+from tvlint.analyses.placement.varying import unexplained
+from tvlint.ir.operators import ReduceGradients, Update
+from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
+from tvlint.ir.plan import Plan, Role
+
+
+def reduce(walk: Walk, operator: ReduceGradients) -> None:
+    """Completes gradients over the axes of a reducer."""
+    axes = walk.axes_of(operator.group)
+    if axes is not None and operator.replicated and walk.plan.replication.count > 1:
+        axes = (*axes, walk.plan.replication.axis)
+    for weight in operator.weights:
+        for gradient in _gradients_of(walk, weight):
+            of_reducer(walk, operator, gradient, axes)
+            walk.values[gradient] = Placed(_reduced(walk, operator, gradient, weight, axes), walk.value(gradient).origin)
+            if operator.scatter:
+                walk.scattered[gradient] = frozenset(axes or ())
+
+
+def _reduced(walk: Walk, operator: ReduceGradients, gradient: str, weight: str, axes: tuple[str, ...] | None) -> dict[str, On]:
+    value = walk.value(gradient)
+    on = dict(value.on) if axes is not None else {}
+    for axis in axes or ():
+        if axis not in walk.axes:
+            continue
+        own = value.on.get(axis)
+        scale = operator.divisor in (0, walk.plan.mesh.axis_size(axis)) or operator.divisor > 1
+        if is_whole(own) and operator.reduce == "sum" and not scale:
+            walk.say("doubled-gradient-reduction", gradient, axis, other=weight)
+        elif isinstance(own, Shard) or (own is None and not operator.scatter and _is_split(walk, weight, axis)):
+            walk.say("allreduce-of-shards", gradient, axis, "reduce-gradients", "sum")
+        elif isinstance(own, Partial) and operator.reduce not in ("sum", "avg", "mean"):
+            walk.say("wrong-reduce-op", gradient, axis, "reduce-gradients", operator.reduce)
+        on[axis] = None if operator.scatter else Replicate()
+    return on
+
+
+def _is_split(walk: Walk, weight: str, axis: str) -> bool:
+    """Whether every rank of the axis has another piece of the weight, so that its gradient is none to be added up."""
+    placement = walk.value(weight).on.get(axis)
+    gradient, tensor = walk.plan.tensors.get(walk.plan.tensors[weight].gradient), walk.plan.tensors[weight]
+    return isinstance(placement, Shard) and (gradient is None or gradient.shape == tensor.shape)
+
+
+def update(walk: Walk, operator: Update, reduced: set[tuple[str, str]]) -> None:
+    """Says which weights are updated with gradients that are partial, or that are pieces of another shard."""
+    for weight in operator.weights:
+        own = walk.value(weight)
+        for gradient in _final(walk, weight):
+            value = walk.value(gradient)
+            for axis in walk.axes:
+                has, against = value.on.get(axis), own.on.get(axis)
+                differs = has is None and is_whole(against) and axis in unexplained(walk, gradient)
+                partial = isinstance(has, Partial) and against is not None
+                if (partial or differs) and (weight, axis) not in reduced:
+                    walk.say("missing-gradient-reduction", gradient, axis, other=weight)
+                elif isinstance(has, Shard) and (
+                    (isinstance(against, Shard) and has.dim != against.dim)
+                    or (is_whole(against) and _swapped(walk, value.on, own.on))
+                ):
+                    walk.say("gradient-sharded-unlike-weight", gradient, axis, words(against), weight)
+            judge_gradient(walk, gradient, weight)
+
+
+def _swapped(walk: Walk, gradient: Mapping[str, On], weight: Mapping[str, On]) -> bool:
+    """Whether the weight is split over an axis on which its gradient is whole."""
+    return any(isinstance(weight.get(axis), Shard) and is_whole(gradient.get(axis)) for axis in walk.axes)
+
+
+def ends(walk: Walk) -> None:
+    """Says what is wrong with the outputs, the loss and the gradients of values that are declared invariant."""
+    own = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan))
+    for name in walk.plan.outputs:
+        value, tensor = walk.values.get(name), walk.plan.tensors.get(name)
+        if value is None or name not in walk.producer:
+            continue
+        walk.where = walk.producer[name]
+        if name == walk.plan.loss:
+            judge_loss(walk, name)
+        weight = walk.gradients.get(name, "")
+        of_weight = weight in walk.plan.tensors and walk.plan.tensors[weight].role is Role.WEIGHT
+        if name in walk.multiples and name != walk.plan.loss:
+            walk.found.append(walk.multiples[name][1])
+        if tensor is not None and tensor.placements is not None:
+            continue
+        for axis in walk.axes:
+            if isinstance(value.on.get(axis), Shuffled):
+                walk.say("pieces-not-in-rank-order", name, axis, "output", "in order")
+            if not isinstance(value.on.get(axis), Partial):
+                continue
+            if of_weight:
+                walk.say("missing-gradient-reduction", name, axis, other=weight)
+            elif axis not in (own if _is_number(walk, name) else DATA_AXES):
+                walk.say("missing-allreduce", name, axis, other="output")
+    _invariants(walk)
+    _left_over(walk)
+    judge_together(walk)
+
+
+def _is_number(walk: Walk, name: str) -> bool:
+    shape = walk.shape(name)
+    return shape is not None and prod(shape) == 1
+
+
+def _left_over(walk: Walk) -> None:
+    """Says which gradients of shared weights stay partial where the plan ends before the step.
+
+    What is left to the loop around a plan that ends with backward is `open`: nothing says that the gradients are final.
+    """
+    final = walk.facts.derived("axes of final gradients", lambda: final_axes(walk.facts))
+    updated = walk.facts.derived("updated weights", lambda: updated_weights(walk.facts.plan))
+    for weight in {owner for owner in walk.gradients.values() if owner}:
+        tensor = walk.plan.tensors.get(weight)
+        if tensor is None or tensor.role is not Role.WEIGHT or weight in updated:
+            continue
+        for gradient in _final(walk, weight):
+            if gradient in walk.plan.outputs:
+                continue
+            for axis in walk.axes:
+                if isinstance(walk.value(gradient).on.get(axis), Partial) and is_whole(walk.value(weight).on.get(axis)):
+                    walk.where = walk.producer[gradient]
+                    has = "left" if axis in final else "open"
+                    walk.say("missing-gradient-reduction", gradient, axis, other=weight, has=has)
+
+
+def invariant_tensors(plan: Plan) -> tuple[str, ...]:
+    """The tensors that are declared invariant over some axis."""
+    return tuple(
+        name
+        for name, tensor in plan.tensors.items()
+        if any(isinstance(placement, Invariant) for placement in (tensor.placements or {}).values())
+    )
+
+
+def _invariants(walk: Walk) -> None:
+    """An invariant value has the same gradient on every rank: its partial gradients have to be summed."""
+    for name in walk.facts.derived("invariant tensors", lambda: invariant_tensors(walk.plan)):
+        tensor = walk.plan.tensors[name]
+        if tensor.role is Role.WEIGHT:
+            continue
+        gradients = _gradients_of(walk, name)
+        for axis, placement in (tensor.placements or {}).items():
+            if not isinstance(placement, Invariant) or axis not in walk.axes:
+                continue
+            lies = {gradient: walk.value(gradient).on.get(axis) for gradient in gradients}
+            if any(is_whole(on) for on in lies.values()):
+                continue
+            left = [gradient for gradient, on in lies.items() if isinstance(on, Partial) and gradient not in walk.used]
+            if left:
+                walk.where = walk.producer[left[0]]
+                walk.say("missing-gradient-reduction", left[0], axis, "invariant", name)
+
+
+def _gradients_of(walk: Walk, weight: str) -> list[str]:
+    return [name for name, owner in walk.gradients.items() if owner == weight and name in walk.producer]
+
+
+def _final(walk: Walk, weight: str) -> list[str]:
+    """The gradients that a weight is updated with: the one it names, else those that no other operator takes further."""
+    named = walk.plan.tensors[weight].gradient if weight in walk.plan.tensors else ""
+    if named in walk.producer and named not in walk.used:
+        return [named]
+    return [name for name in _gradients_of(walk, weight) if name not in walk.used]

@@ -1,0 +1,103 @@
+"""Abstract interpretation of a plan that speaks in mesh axes: how every local tensor lies on every axis.
+
+Trusted are the declared placements of weights, buffers, inputs and states. Everything else is derived by the operators'
+annotations; where they give nothing, it lies as the plan declares it, and where that says nothing either, it is unknown, and no
+rule speaks of it.
+"""
+
+from __future__ import annotations
+
+from tvlint.analyses.dataflow.def_use import writes
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.placement.backward import backward
+from tvlint.analyses.placement.communicate import communicate, receive, send
+from tvlint.analyses.placement.domain import Defect, Placed, Where
+from tvlint.analyses.placement.forward import compute
+from tvlint.analyses.placement.gradients import ends, reduce, update
+from tvlint.analyses.placement.state import Walk
+from tvlint.analyses.placement.varying import follow
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
+from tvlint.ir.plan import Role, Segment, Step
+
+
+def defects(facts: Facts) -> tuple[Defect, ...]:
+    """What is wrong with the placements of the plan; computed once."""
+    return facts.derived("placement defects", lambda: _defects(facts))
+
+
+def _defects(facts: Facts) -> tuple[Defect, ...]:
+    if not any(tensor.placements is not None or tensor.role is Role.STATE for tensor in facts.plan.tensors.values()):
+        return ()
+    sent: dict[Where, Placed] = {}
+    found: dict[tuple[str, Where, str], Defect] = {}
+    for _ in range(min(len(facts.plan.programs), 64) + 1):
+        before = len(sent)
+        found = {}
+        for program in facts.plan.programs:
+            walk = Walk(facts, program, sent)
+            _run(walk)
+            for defect in walk.found:
+                found.setdefault((defect.rule, defect.where, defect.axis), defect)
+        if len(sent) == before:
+            break
+    return tuple(found.values())
+
+
+def _run(walk: Walk) -> None:
+    """The first run of every segment."""
+    done: set[str] = set()
+    reduced = _reduced_weights(walk)
+    for step in walk.program.steps:
+        segment = walk.plan.segments.get(step.segment)
+        if segment is None or step.segment in done:
+            continue
+        done.add(step.segment)
+        _segment(walk, step, segment, reduced)
+    ends(walk)
+
+
+def _reduced_weights(walk: Walk) -> set[tuple[str, str]]:
+    """The weights that the program reduces somewhere, with the axes; their order is for other rules."""
+    found: set[tuple[str, str]] = set()
+    for name in {step.segment for step in walk.program.steps if step.segment in walk.plan.segments}:
+        for operator in walk.plan.segments[name].operators:
+            if isinstance(operator, ReduceGradients):
+                axes = walk.axes_of(operator.group) or walk.axes
+                found.update((weight, axis) for weight in operator.weights for axis in axes)
+    return found
+
+
+def _segment(walk: Walk, step: Step, segment: Segment, reduced: set[tuple[str, str]]) -> None:
+    inputs, outputs = step.outside(segment)
+    for inner, outer in zip(segment.inputs, inputs, strict=False):
+        if inner != outer and outer in walk.values:
+            walk.values[inner] = walk.values[outer]
+    for index, operator in enumerate(segment.operators):
+        walk.where = (segment.name, index)
+        _operator(walk, operator, reduced)
+    for inner, outer in zip(segment.outputs, outputs, strict=False):
+        if inner != outer and inner in walk.values:
+            walk.values[outer] = walk.values[inner]
+
+
+def _operator(walk: Walk, operator: Operator, reduced: set[tuple[str, str]]) -> None:
+    joined = [name for name in writes(operator) if name in walk.producer] if isinstance(operator, Backward) else []
+    _place(walk, operator, reduced)
+    follow(walk, operator, joined)
+
+
+def _place(walk: Walk, operator: Operator, reduced: set[tuple[str, str]]) -> None:
+    if isinstance(operator, Compute):
+        compute(walk, operator)
+    elif isinstance(operator, Backward):
+        backward(walk, operator)
+    elif isinstance(operator, Communicate):
+        communicate(walk, operator)
+    elif isinstance(operator, Send):
+        send(walk, operator)
+    elif isinstance(operator, Receive):
+        receive(walk, operator)
+    elif isinstance(operator, ReduceGradients):
+        reduce(walk, operator)
+    elif isinstance(operator, Update):
+        update(walk, operator, reduced)

@@ -1,0 +1,85 @@
+"""Operators in which every position takes from its neighbours or from all before it: along a sharded dimension they end at
+the shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.placement.axes import SEQUENCE_AXES, batch_axes, traded_axes
+from tvlint.analyses.placement.domain import On
+from tvlint.analyses.placement.state import Walk
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
+from tvlint.ir.placement import Replicate, Shard
+
+_RUNNING = {"cumsum": 0, "cumprod": 0, "cummax": 0, "cummin": 0, "logcumsumexp": 0, "flip": 0, "roll": 1}
+"""Functions along dimensions, and which of their constants names those where no attribute does."""
+_CARRYING = (Collective.ALL_GATHER, Collective.ALL_TO_ALL, Collective.BROADCAST)
+
+
+def scans(walk: Walk, operator: Compute) -> Iterator[tuple[str, str, str]]:
+    """The rule, the tensor and the axis, for every axis over which a running function or convolution sees a shard only."""
+    first = operator.inputs[0] if operator.inputs else None
+    if not isinstance(first, str):
+        return
+    rank = len(walk.shape(first) or ())
+    for axis in walk.axes:
+        on = walk.value(first).on.get(axis)
+        if isinstance(on, Shard) and rank and _runs_along(walk, operator, on.dim % rank, rank, axis):
+            yield "scan-over-shards", first, axis
+
+
+def _runs_along(walk: Walk, operator: Compute, dim: int, rank: int, axis: str) -> bool:
+    last = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
+    constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
+    if last in _RUNNING:
+        if dim == 0 and axis in walk.facts.derived("batch axes", lambda: batch_axes(walk.plan)) - SEQUENCE_AXES:
+            return False
+        at = _RUNNING[last]
+        given = operator.attributes.get("dim", operator.attributes.get("dims", constants[at] if len(constants) > at else None))
+        dims = given if isinstance(given, tuple) else (given,)
+        return any(isinstance(each, int) and each % rank == dim for each in dims)
+    if "conv" in last and "transpose" not in last:
+        return dim >= 2 and _kernel(walk, operator, dim) > 1
+    if "scan" in last and axis in SEQUENCE_AXES and rank > 2 and dim in (1, 2):
+        return axis not in walk.facts.derived("axes that are traded or split by weights", lambda: traded_axes(walk.plan))
+    return False
+
+
+def _kernel(walk: Walk, operator: Compute, dim: int) -> int:
+    weight = operator.inputs[1] if len(operator.inputs) > 1 else None
+    shape = (walk.shape(weight) or ()) if isinstance(weight, str) else ()
+    return shape[dim] if dim < len(shape) else (shape[-1] if shape else 0)
+
+
+def carries(facts: Facts, axis: str) -> bool:
+    """Whether anything runs along the axis by which ranks could hand on what a shard lacks."""
+    sizes = facts.plan.mesh
+    for source, target, _ in facts.traffic.channels:
+        if max(source, target) < sizes.size and sizes.coordinates(source)[axis] != sizes.coordinates(target)[axis]:
+            return True
+    every = [axis.name for axis in sizes.axes]
+    return any(
+        isinstance(operator, Communicate) and operator.kind in _CARRYING and axis in (operator.group.axes or every)
+        for segment in facts.plan.segments.values() for operator in segment.operators
+    )  # fmt: skip
+
+
+def channelwise(walk: Walk, operator: Compute) -> dict[str, On]:
+    """How a convolution lies that treats every channel on its own: by channels, where input and weight do."""
+    names = [name for name in operator.inputs if isinstance(name, str)]
+    shapes = [walk.shape(name) for name in names]
+    if "conv" not in operator.op.rsplit(".", 1)[-1] or len(names) < 2 or shapes[0] is None or shapes[1] is None:
+        return {}
+    source, weight = shapes[0], shapes[1]
+    if len(source) < 3 or not source[1] == weight[0] == operator.attributes.get("groups"):
+        return {}
+    found: dict[str, On] = {}
+    for axis in walk.axes:
+        lies = [walk.value(name).on.get(axis) for name in names]
+        if isinstance(lies[0], Shard) and lies[0].dim % len(source) == 1 and all(each == Shard(0) for each in lies[1:]):
+            found[axis] = Shard(1)
+        elif isinstance(lies[0], Shard | Replicate) and all(isinstance(each, Replicate) for each in lies[1:]):
+            split = isinstance(lies[0], Shard) and lies[0].dim % len(source) > 0
+            found[axis] = None if split else lies[0]
+    return {axis: on for axis, on in found.items() if on is not None}

@@ -1,0 +1,162 @@
+"""The state of the placement analysis along one program: values by name, where they come from, and what was found wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.gradient_owners import owners
+from tvlint.analyses.dataflow.local_shapes import whole_shape
+from tvlint.analyses.placement.axes import common_axes, messaged_axes
+from tvlint.analyses.placement.domain import AtRoot, Defect, On, Placed, Shuffled, Where, same, words
+from tvlint.ir.operators import Group
+from tvlint.ir.placement import Partial, Placement, Replicate, Shard
+from tvlint.ir.plan import Plan, Program, Role, Tensor
+
+
+def gradient_owners(plan: Plan) -> dict[str, str]:
+    """Gradient name -> the tensor it is the gradient of."""
+    found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient}
+    return found | {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of}
+
+
+TRUSTED = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
+UNKNOWN = Placed({})
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A number that is `factor` times the sum over all elements of a value of shape `sizes`, once all partial sums are added.
+
+    `terms` is the tensor that is summed.
+    """
+
+    factor: Fraction
+    terms: str
+    sizes: tuple[int, ...]
+
+
+class Walk:
+    """One program of a plan, at the operator `where`."""
+
+    def __init__(self, facts: Facts, program: Program, sent: dict[Where, Placed]) -> None:
+        self.facts = facts
+        self.plan = facts.plan
+        self.program = program
+        self.rank = min(program.ranks, default=0)
+        self.axes = common_axes(facts, program)
+        self.sent = sent
+        self.messaged = facts.derived("messaged axes", lambda: messaged_axes(facts))
+        self.found: list[Defect] = []
+        self.values: dict[str, Placed] = {}
+        self.producer: dict[str, Where] = {}
+        self.scales: dict[str, Scale] = {}
+        self.shares: dict[str, Fraction] = {}
+        self.where: Where = ("", 0)
+        self.varying: dict[str, frozenset[str]] = {}
+        """The axes over which values differ between ranks in ways that nothing states."""
+        self.owners = facts.derived("owners of gradients", lambda: owners(self.plan))
+        self.gradients = facts.derived("gradients of tensors", lambda: gradient_owners(self.plan))
+        self.used: set[str] = set()
+        """Values that computations and collectives take further."""
+        self.averaging: set[str] = set()
+        """Gradients that were averaged or divided on the way."""
+        self.judged: dict[str, tuple[str, Scale, Where]] = {}
+        """Weights with the complete gradient that they are updated with, its factor and the place."""
+        self.multiples: dict[str, tuple[Fraction, Defect]] = {}
+        """Sums over ranks of what is to be averaged: how many times the value they are, and what is wrong where that stays."""
+        self.pieces: dict[str, tuple[str, int, int, int]] = {}
+        """Slices of values: of which, along which dimension, from where to where."""
+        self.scattered: dict[str, frozenset[str]] = {}
+        """The axes over which a reducer leaves complete pieces of gradients, along dimensions that it does not state."""
+
+    def value(self, name: str) -> Placed:
+        """How `name` lies; unknown until it is produced, or declared and trusted."""
+        if name in self.values:
+            return self.values[name]
+        tensor = self.plan.tensors.get(name)
+        if tensor is None or tensor.placements is None or tensor.role not in TRUSTED:
+            return UNKNOWN
+        given = tensor.placements
+        self.values[name] = Placed({axis: given.get(axis, Replicate()) for axis in self.axes})
+        return self.values[name]
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """The local shape of `name`, where it is declared or follows."""
+        tensor = self.plan.tensors.get(name)
+        return None if tensor is None else tensor.shape
+
+    def whole(self, name: str) -> tuple[int, ...] | None:
+        """The shape of the whole value of which `name` is a piece, where all its placements are known."""
+        shape, value = self.shape(name), self.value(name)
+        if shape is None or any(value.on.get(axis) is None for axis in self.axes):
+            return None
+        placements: dict[str, Placement] = {axis: on for axis, on in value.on.items() if isinstance(on, Shard)}
+        tensor = self.plan.tensors[name]
+        if tensor.whole is not None and len(tensor.whole) == len(shape) and tensor.role in TRUSTED:
+            return tensor.whole
+        return whole_shape(self.plan.mesh, shape, placements)
+
+    def say(self, rule: str, name: str, axis: str, operator: str = "", other: str = "", has: str = "", wants: str = "") -> None:
+        """Notes that `rule` is broken at the present operator."""
+        value = self.value(name)
+        made = value.origin.get(axis) or self.producer.get(name)
+        has = has or words(value.on.get(axis))
+        self.found.append(Defect(rule, self.where, name, axis, has, operator, other, made, (), wants))
+
+    def store(self, name: str, on: dict[str, On], origin: dict[str, Where], accumulate: bool = False) -> None:
+        """Keeps how a result lies; what could not be derived is what the plan declares of it."""
+        value = Placed(on, origin)
+        if accumulate and name in self.producer and name in self.values:
+            value = _joined(self.values[name], value)
+        self.values[name] = value
+        self.producer[name] = self.where
+        tensor = self.plan.tensors.get(name)
+        if tensor is not None and tensor.placements is not None and tensor.role not in TRUSTED:
+            self._against_claim(tensor)
+
+    def _against_claim(self, tensor: Tensor) -> None:
+        """Compares what the plan claims of a result with what was derived; where they differ, nothing is known from here on."""
+        name, placements = tensor.name, tensor.placements or {}
+        value = self.values[name]
+        kept = dict(value.on)
+        for axis in self.axes:
+            claim, own = placements.get(axis, Replicate()), value.on.get(axis)
+            if own is None:
+                if axis in placements and axis not in value.on:
+                    kept[axis] = placements[axis]
+                continue
+            if same(own, claim) or isinstance(own, AtRoot) or (isinstance(own, Partial) and isinstance(claim, Partial)):
+                continue
+            if isinstance(claim, Shard) and isinstance(own, Shard) and (claim.parts or own.parts):
+                continue
+            if isinstance(own, Partial):
+                self.say("missing-allreduce", name, axis, other="claim")
+            elif isinstance(own, Shuffled) or (isinstance(own, Shard) and isinstance(claim, Shard) and own.dim == claim.dim):
+                self.say("pieces-not-in-rank-order", name, axis, other=words(claim))
+            else:
+                self.say("wrong-placement-claim", name, axis, other=words(claim))
+            del kept[axis]
+        self.values[name] = Placed(kept, value.origin)
+
+    def axes_of(self, group: Group) -> tuple[str, ...] | None:
+        """The mesh axes that the group runs along; None when it is no product of axes."""
+        group = self.facts.fold.declared(group)
+        if group.axes or not group.ranks:
+            return group.axes or self.axes
+        ranks, mesh = tuple(sorted(set(group.ranks))), self.plan.mesh
+        if self.rank not in ranks or ranks[-1] >= mesh.size:
+            return None
+        own = [mesh.coordinates(rank) for rank in ranks]
+        axes = tuple(axis.name for axis in mesh.axes if len({each[axis.name] for each in own}) > 1)
+        size = 1
+        for axis in axes:
+            size *= mesh.axis_size(axis)
+        return axes if size == len(ranks) and mesh.along(self.rank, axes) == ranks else None
+
+
+def _joined(left: Placed, right: Placed) -> Placed:
+    """The sum of two gradients: known where both lie alike."""
+    on = {axis: left.on.get(axis) if same(left.on.get(axis), right.on.get(axis)) else None for axis in {*left.on, *right.on}}
+    return Placed(on, {**right.origin, **left.origin})

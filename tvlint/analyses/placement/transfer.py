@@ -1,0 +1,205 @@
+"""How an operator's result lies on one mesh axis, given its operands, by the operator's annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tvlint.analyses.placement.domain import AtRoot, On, Shuffled, is_whole
+from tvlint.ir.placement import Partial, Replicate, Shard
+from tvlint.ops.spec import ONE, Bound, Names
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One contraction: operands and one result in named dimensions.
+
+    `linear` are the sets of operands in which it is jointly linear. `shape_only` operands matter by their split alone. Of
+    names in `greatest` the result is the greatest element; parts along names in `merged` are put together in ways of their own.
+    """
+
+    operands: tuple[Names, ...]
+    output: Names
+    reduced: frozenset[str]
+    averaged: frozenset[str]
+    whole: frozenset[str]
+    linear: tuple[frozenset[int], ...]
+    shape_only: frozenset[int] = frozenset()
+    constant: bool = False
+    greatest: frozenset[str] = frozenset()
+    merged: frozenset[str] = frozenset()
+    rising: bool = False
+    """The result grows with the only operand: the greatest of the results is the result of the greatest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """What does not work on this axis: the rule, the operand it is about, and another one."""
+
+    rule: str
+    operand: int
+    other: int = -1
+
+
+def forms(bound: Bound, constant: bool, rising: bool = False) -> Iterator[Form]:
+    """The contraction of every output.
+
+    A table that is looked up in by indices may be split over its rows: each rank gives what it holds and zero for the rest.
+    """
+    linear = {position for group in bound.linear for position in group}
+    holders = {name: {at for at, names in enumerate(bound.operands) if name in names} for name in bound.indices.values()}
+    rows = frozenset(name for name, at in holders.items() if at and at <= linear)
+    greatest = frozenset(name for name, results in bound.splits.items() if results == "max")
+    mapped = frozenset(name for name, results in bound.splits.items() if results == "maps")
+    merged = frozenset(name for name, results in bound.splits.items() if results == "merge")
+    for position, output in enumerate(bound.outputs):
+        used = bound.row_wise.get(position, frozenset(range(len(bound.operands))))
+        unused = frozenset(range(len(bound.operands))) - used
+        yield Form(
+            bound.operands, output, bound.reduced | rows, bound.averaged, bound.whole - rows - greatest - mapped,
+            bound.linear, bound.shape_only | unused, constant, greatest, merged, rising,
+        )  # fmt: skip
+
+
+def gradient_form(bound: Bound, operand: int, present: Sequence[int]) -> Form:
+    """The contraction that gives the gradient of `operand` from the gradients of the outputs `present` and the operands.
+
+    Operands of the form: the output gradients in that order, then the forward operands.
+    """
+    gradients = tuple(bound.outputs[position] for position in present)
+    count = len(gradients)
+    own = next((group for group in bound.linear if operand in group), None)
+    needs = {other for group in bound.linear if own is not None and operand not in group for other in group}
+    if own is None:
+        needs = set(range(len(bound.operands)))
+    names = bound.operands[operand]
+    everything = {name for group in (*gradients, *bound.operands) for name in group if name != ONE}
+    linear: list[frozenset[int]] = [frozenset(range(count))]
+    if own is not None:
+        linear += [frozenset({count + other for other in group}) for group in bound.linear if operand not in group]
+    shape_only = frozenset(count + other for other in range(len(bound.operands)) if other not in needs)
+    relevant = {
+        name
+        for position, group in enumerate((*gradients, *bound.operands))
+        for name in group
+        if position not in shape_only or position == count + operand
+    }
+    return Form(
+        (*gradients, *bound.operands),
+        names,
+        frozenset((everything & relevant) - set(names)),
+        frozenset(),
+        bound.whole if own is None else frozenset(),
+        tuple(linear),
+        shape_only - {count + operand} if count + operand not in shape_only else shape_only,
+    )
+
+
+def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
+    """The result's placement on one axis, or what is wrong."""
+    for position, placement in enumerate(operands):
+        if isinstance(placement, AtRoot) and position not in form.shape_only:
+            return Wrong("root-only-result-used", position)
+    shuffled = _shuffled(form, operands)
+    if shuffled is not None:
+        return shuffled[0]
+    split, wrong = _split(form, operands)
+    partial = [at for at, placement in enumerate(operands) if isinstance(placement, Partial) and at not in form.shape_only]
+    if partial:
+        found = _partial(form, operands, partial, split)
+        if found is not None:
+            return found
+    if form.merged & set(split):
+        return None
+    given = {ONE}.union(*(names for at, names in enumerate(form.operands) if at not in form.shape_only))
+    for at, placement in enumerate(operands):
+        if placement is None and (at not in form.shape_only or set(form.operands[at]) & set(form.output) - given):
+            return None
+    if wrong is not None:
+        return wrong
+    if partial:
+        return operands[partial[0]]
+    if not split:
+        return Replicate()
+    name, (shard, holder) = next(iter(split.items()))
+    if name in form.whole:
+        return Wrong("whole", holder)
+    if name in form.greatest:
+        return Partial("max")
+    if name in form.reduced:
+        return Partial("sum")
+    if name in form.averaged:
+        return Partial("avg")
+    if name not in form.output:
+        return None
+    return Shard(form.output.index(name), shard.order, shard.parts)
+
+
+def _shuffled(form: Form, operands: Sequence[On]) -> tuple[On | Wrong] | None:
+    """The result where operands hold the pieces of a dimension in another order; None where no operand does."""
+    given = [(at, placement) for at, placement in enumerate(operands) if isinstance(placement, Shuffled)]
+    if not given:
+        return None
+    at, first = given[0]
+    name = form.operands[at][first.dim] if first.dim < len(form.operands[at]) else ONE
+    for position, placement in enumerate(operands):
+        if name not in form.operands[position] or position in form.shape_only or placement == first:
+            continue
+        return (Wrong("shuffled", at, position) if is_whole(placement) else None,)
+    others = [placement for placement in operands if not isinstance(placement, Shuffled)]
+    if name in form.whole or not all(is_whole(placement) for placement in others):
+        return (None,)
+    return (Shuffled(form.output.index(name), first.order) if name in form.output else Replicate(),)
+
+
+def _split(form: Form, operands: Sequence[On]) -> tuple[dict[str, tuple[Shard, int]], Wrong | None]:
+    """The names that are split over this axis, and what does not fit: one name split differently, or two names."""
+    split: dict[str, tuple[Shard, int]] = {}
+    for position, placement in enumerate(operands):
+        if not isinstance(placement, Shard):
+            continue
+        names = form.operands[position]
+        if not -len(names) <= placement.dim < len(names) or names[placement.dim] == ONE:
+            return {}, None
+        name = names[placement.dim]
+        if position in form.shape_only and name not in form.output:
+            continue
+        first = split.get(name)
+        if first is not None and (first[0].order, first[0].parts) != (placement.order, placement.parts):
+            return split, Wrong("mismatched", first[1], position)
+        split.setdefault(name, (placement, position))
+    real = {name: held for name, held in split.items() if held[1] not in form.shape_only}
+    if len(real) > 1:
+        first_held, second_held = list(real.values())[:2]
+        return split, Wrong("mismatched", first_held[1], second_held[1])
+    for name, (_, holder) in split.items():
+        for position, placement in enumerate(operands):
+            if position not in form.shape_only and name in form.operands[position] and is_whole(placement):
+                rule = "contraction" if name in form.reduced and holder not in form.shape_only else "mismatched"
+                if holder in form.shape_only:
+                    return split, None
+                return split, Wrong(rule, holder, position)
+    return split, None
+
+
+def _partial(form: Form, operands: Sequence[On], partial: Sequence[int], split: dict[str, tuple[Shard, int]]) -> Wrong | None:
+    """What is wrong with the use of partial operands, if anything."""
+    first = partial[0]
+    kinds = {placement.reduce for placement in (operands[at] for at in partial) if isinstance(placement, Partial)}
+    if form.rising and len(form.operands) == 1 and kinds <= {"max", "min"}:
+        return None
+    for at in partial:
+        if not any(at in group for group in form.linear):
+            return Wrong("constant" if form.constant and len(form.operands) == 1 else "nonlinear", at)
+    if kinds - {"sum", "avg"} and len(form.operands) - len(form.shape_only) > 1:
+        return Wrong("nonlinear", first)
+    group = next(group for group in form.linear if first in group)
+    if not set(partial) <= group:
+        return Wrong("product", first, next(at for at in partial if at not in group))
+    for other in sorted(group - set(partial)):
+        if is_whole(operands[other]) or isinstance(operands[other], Shard):
+            return Wrong("sum", first, other)
+    for name, (_, holder) in split.items():
+        if holder not in form.shape_only and name:
+            return Wrong("split", first, holder)
+    return None

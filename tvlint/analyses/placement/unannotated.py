@@ -1,0 +1,135 @@
+"""What can be said of operators that the table does not annotate for this use: which dimension they must have whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvlint.analyses.dataflow.attention import is_attention
+from tvlint.analyses.placement.axes import DATA_AXES, SEQUENCE_AXES
+from tvlint.analyses.placement.domain import On, is_whole
+from tvlint.ir.operators import Compute, Literal
+from tvlint.ir.placement import Partial, Replicate, Shard
+from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+
+_LAST_DIM_WHOLE = {
+    "cross_entropy": "loss-over-shards",
+    "nll_loss": "loss-over-shards",
+    "layer_norm": "norm-over-shards",
+    "rms_norm": "norm-over-shards",
+    "layernorm": "norm-over-shards",
+    "rmsnorm": "norm-over-shards",
+}
+_ATTENTION_SEQUENCE = {"scaled_dot_product_attention": -2, "flash_attn_func": 1, "flash_attention": 1}
+_SPLITTING = ("chunk", "split", "tensor_split", "unbind")
+
+
+def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int], axis: str) -> tuple[str, int]:
+    """The rule that the operator breaks on `axis`, and the operand concerned; an empty rule: none that is known."""
+    name = operator.op.rsplit(".", 1)[-1].replace("-", "_")
+    if not operands or not ranks:
+        return "", 0
+    first, rank = operands[0], ranks[0]
+    if not isinstance(first, Shard) or not rank:
+        return "", 0
+    dim = first.dim % rank
+    if name in _LAST_DIM_WHOLE and dim == rank - 1 and (rank == 2 or "loss" not in _LAST_DIM_WHOLE[name]):
+        return _LAST_DIM_WHOLE[name], 0
+    if is_attention(operator) and axis in DATA_AXES - SEQUENCE_AXES:
+        return "", 0
+    if is_attention(operator) and len(operands) > 2 and is_whole(operands[1]) and operands[2] == first and dim < rank - 1:
+        return "attention-over-local-keys", 2
+    if is_attention(operator) and len(operands) > 1 and dim < rank - 1:
+        keys = operands[1]
+        known = rank == 4 and name in _ATTENTION_SEQUENCE and dim == _ATTENTION_SEQUENCE[name] % rank
+        sequence = known or rank == 2 or (rank == 3 and axis in SEQUENCE_AXES)
+        local = sequence and isinstance(keys, Shard) and keys.dim % rank == dim
+        return ("attention-over-local-keys", 1) if local else ("", 0)
+    if name in _SPLITTING and not first.parts:
+        along = operator.attributes.get("dim", 0)
+        if isinstance(along, int) and along % rank == dim and dim == rank - 1:
+            return "packed-split-across-shards", 0
+    return "", 0
+
+
+def loss_spec(operator: Compute) -> OpSpec | None:
+    """Cross-entropy of rows of scores with the indices of their targets: a mean or a sum over the rows."""
+    return _LOSS if operator.op.rsplit(".", 1)[-1] in ("cross_entropy", "nll_loss") else None
+
+
+def _loss(call: Call) -> Bound:
+    call.reject_unknown("reduction")
+    call.expect(2)
+    rows = stars(len(call.shape(0)) - 1)
+    reduction = call.attributes.get("reduction", "mean")
+    if not rows or len(call.shape(1)) != len(rows) or reduction not in ("mean", "sum", "none"):
+        raise UnsupportedError(f"`{call.op}` with the reduction {reduction}")
+    gone = frozenset(rows)
+    return Bound(
+        ((*rows, "class"), rows),
+        (rows if reduction == "none" else (),),
+        reduced=gone if reduction == "sum" else frozenset(),
+        averaged=gone if reduction == "mean" else frozenset(),
+        whole=frozenset({"class"}),
+        zero_gradient=frozenset({1}),
+    )
+
+
+_LOSS = OpSpec("cross-entropy", (), _loss)
+
+
+def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
+    """How the greatest magnitude of a tensor lies, for operators that take it under names of their own."""
+    name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
+    if "amax" not in name and "absmax" not in name.replace("_", "") and "maxabs" not in name.replace("_", ""):
+        return {}
+    if len(operands) != 1 or operator.attributes.get("dim") is not None or len(operator.outputs) != 1:
+        return {}
+    return {axis: Partial("max") if isinstance(operands[0].get(axis), Shard) else operands[0].get(axis) for axis in axes}
+
+
+def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
+    """How the result of an attention without annotation lies: like its queries, where keys and values do or are whole."""
+    if not is_attention(operator) or len(operands) < 3:
+        return {}
+    each = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
+    return {
+        axis: own for axis, (own, keys, values) in each.items()
+        if isinstance(own, Replicate | Shard) and keys == values and (keys == own or isinstance(keys, Replicate))
+    }  # fmt: skip
+
+
+def is_split(operator: Compute) -> bool:
+    """Whether the operator takes a tensor apart along a dimension."""
+    return operator.op.rsplit(".", 1)[-1] in _SPLITTING
+
+
+def unpacked(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
+    """How the sub-tensors of a packed one lie that is taken apart: each is split on its own where it was packed so."""
+    if not is_split(operator) or not operands:
+        return {}
+    literals = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
+    along = operator.attributes.get("dim", literals[1] if len(literals) > 1 else 0)
+    found: dict[str, On] = {}
+    for axis in axes:
+        on = operands[0].get(axis)
+        if isinstance(on, Shard) and isinstance(along, int):
+            packed = bool(on.parts) and len(on.parts) == len(operator.outputs)
+            found[axis] = Shard(on.dim) if packed or (on.dim != along and along >= 0) else None
+        elif isinstance(on, Replicate | Partial):
+            found[axis] = on
+    return {axis: on for axis, on in found.items() if on is not None}
+
+
+def looked_up(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str], rank: int) -> dict[str, On]:
+    """How scores of targets lie that are looked up in a shard of the classes, zero where another rank has them: partial."""
+    name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
+    if not ("masked_gather" in name or ("gather" in name and "target" in name)) or len(operands) != 2 or rank < 2:
+        return {}
+    found: dict[str, On] = {}
+    for axis in axes:
+        scores, targets = operands[0].get(axis), operands[1].get(axis)
+        if isinstance(scores, Shard) and scores.dim % rank == rank - 1 and isinstance(targets, Replicate):
+            found[axis] = Partial("sum")
+        elif scores == targets:
+            found[axis] = scores
+    return {axis: on for axis, on in found.items() if on is not None}

@@ -1,0 +1,274 @@
+"""The gradients of forward operators on one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvlint.analyses.relations.derivation.environment import assign, incoming, operand_value
+from tvlint.analyses.relations.derivation.forward import forward, literals, noted, recovered
+from tvlint.analyses.relations.derivation.forward_rules import scaled_gradient
+from tvlint.analyses.relations.derivation.gradient_pairing import check_absent, check_gradient_names
+from tvlint.analyses.relations.derivation.localise import blame, tell
+from tvlint.analyses.relations.derivation.runnable import may_go_back
+from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved, Slot
+from tvlint.analyses.relations.terms.loss_identities import factor_of
+from tvlint.analyses.relations.transfer.apply import run_again
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.operator_uses import Use, gradient_use
+from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
+from tvlint.analyses.relations.transfer.reshape import reshape_gradient
+from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge_gradient, part_gradient
+from tvlint.ir.operators import Backward, Compute, Literal
+from tvlint.ops.spec import Family, UnsupportedError
+from tvlint.ops.table import spec_of
+
+
+def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
+    ran, saved = rank.saved.get(operator.forward.outputs, (None, None))
+    if saved is None and operator.forward.outputs not in rank.poisoned and not computes(machine, operator.forward):
+        saved = anew(machine, rank, operator)
+        ran = operator.forward
+    if saved is not None and ran is not operator.forward and not same_as_ran(machine, rank, operator, ran, saved):
+        mismatch = Mismatch("other-forward", "is the gradient of an operator that differs from the one that ran", refutes=False)
+        tell(machine, rank, operator, mismatch, fatal=True)
+        saved = None
+        rank.poisoned.add(operator.forward.outputs)
+    operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
+    lost = replaced(rank, operator, saved, ran, operands) if saved is not None else ""
+    if lost:
+        text = f"needs `{lost}` as its forward operator had it, and communication has put something else in it since"
+        tell(machine, rank, operator, Mismatch("replaced-operand", text, refutes=False), fatal=True)
+    rebound = given_another_value(rank, operator, saved, operands) if saved is not None and not lost else ""
+    if rebound:
+        text = f"is given another value as `{rebound}` than its forward operator had"
+        tell(machine, rank, operator, Mismatch("other-operand", text, refutes=False), fatal=True)
+    if saved is None:
+        if operator.forward.outputs in rank.poisoned:
+            for name in filter(None, operator.outputs):
+                assign(machine, rank, operator, name, None, ())
+            return
+        partly = any(name in rank.local or name in rank.environment for name in operator.forward.outputs)
+        mismatch = Mismatch("gradient-before-forward", "runs before its forward operator", refutes=not partly)
+        tell(machine, rank, operator, mismatch, fatal=True)
+        return
+    gradients: dict[int, Value] = {}
+    for position, name in enumerate(operator.inputs):
+        if not name:
+            continue
+        try:
+            found = incoming(machine, rank, operator, name)
+        except Mismatch as mismatch:
+            blame(machine, rank, operator, mismatch)
+            found = None
+        if found is None:
+            for output in filter(None, operator.outputs):
+                assign(machine, rank, operator, output, None, ())
+            return
+        if isinstance(found, Value):
+            gradients[position] = found
+            if not found.clean and saved.family is not Family.IDENTITY:
+                rank.consumers.setdefault(name, (saved.op, operator))
+    check_gradient_names(machine, rank, operator, saved, operands)
+    if not gradients:
+        return
+    if saved.family is Family.IDENTITY and len(set(operator.inputs)) < len([n for n in operator.inputs if n]):
+        wrong = Mismatch("gradient-added-twice", "adds one gradient twice and leaves another out", refutes=True)
+        tell(machine, rank, operator, wrong)
+    if len(operator.outputs) > len(operands):
+        wrong = Mismatch("surplus-gradients", "gives more gradients than it has operands", refutes=False)
+        tell(machine, rank, operator, wrong, fatal=True)
+    for position, name in enumerate(operator.outputs):
+        if not name or position >= len(operands):
+            continue
+        try:
+            value = vjp(machine, rank, operator, saved, position, gradients)
+        except Mismatch as mismatch:
+            blame(machine, rank, operator, mismatch, runs=may_go_back(machine, saved, gradients))
+            value = None
+        except AmbiguousSumError:
+            text = "adds contributions that are parts of the same gradient in different ways"
+            tell(machine, rank, operator, Mismatch("ambiguous-sum", text, refutes=False))
+            value = None
+        except UnsupportedError as error:
+            tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
+            value = None
+        if isinstance(value, str):
+            check_absent(machine, rank, operator, name, operands[position])
+        else:
+            assign(machine, rank, operator, name, value, ())
+
+
+def computes(machine: Machine, forward: Compute) -> bool:
+    """Whether the plan runs an operator of these outputs, rather than naming it for its gradient only."""
+    if not machine.made:
+        own = (operator for segment in machine.plan.segments.values() for operator in segment.operators)
+        machine.made.update(operator.outputs for operator in own if isinstance(operator, Compute))
+    return forward.outputs in machine.made
+
+
+def anew(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
+    """What an operator that is written out for its gradient alone would keep, had it run on its operands as they are now."""
+    spec = spec_of(operator.forward.op)
+    if spec is None or spec.may_draw or spec.family is Family.RESHAPE:
+        return None
+    try:
+        forward(machine, rank, operator.forward)
+    except (Mismatch, UnsupportedError):
+        return None
+    return rank.saved.pop(operator.forward.outputs, (None, None))[1]
+
+
+def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> bool:
+    """Whether the operator that is written out is the one that ran, on the same values under whatever names."""
+    own = operator.forward
+    kept = rank.earlier.get(id(own))
+    if kept is not None and (kept.inputs, kept.outputs) != (saved.inputs, saved.outputs):
+        return False
+    if ran is None or same_operator(ran, own):
+        return ran is not None
+    if (ran.op, ran.outputs, dict(ran.attributes), literals(ran)) != (own.op, own.outputs, dict(own.attributes), literals(own)):
+        return False
+    names = [operand for operand in own.inputs if not isinstance(operand, Literal)]
+    try:
+        values = [operand_value(machine, rank, operator, name) for name in names]
+    except Mismatch:
+        return False
+    return len(values) <= len(saved.inputs) and all(one is other for one, other in zip(values, saved.inputs, strict=False))
+
+
+def given_another_value(rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> str:
+    """An operand whose name means another value here than where the forward operator read it; empty where there is none."""
+    changed = rank.replaced.get(operator.forward.outputs, ())
+    for name, kept in zip(operands, saved.inputs, strict=False):
+        if rank.local.get(name, kept) not in (kept, None) and kept is not None and name not in changed:
+            return name
+    return ""
+
+
+def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | None, operands: Sequence[str]) -> str:
+    """An operand that the gradients need the value of and that is replaced since it was read; empty where there is none.
+
+    What is linear in an operand does not need it for its gradient. An operator that is written out on other names reads those.
+    """
+    names = rank.replaced.get(operator.forward.outputs)
+    if not names or saved.family in (Family.IDENTITY, Family.RESHAPE) or ran is None or ran.inputs != operator.forward.inputs:
+        return ""
+    linear = () if saved.steps else saved.bound.linear
+    for position, name in enumerate(operator.outputs):
+        group: frozenset[int] = next((group for group in linear if position in group), frozenset())
+        for other, operand in enumerate(operands) if name else ():
+            if operand in names and other not in group and other not in saved.bound.shape_only:
+                return operand
+    return ""
+
+
+def vjp(
+    machine: Machine, rank: RankState, operator: Backward, saved: Saved, position: int, gradients: dict[int, Value]
+) -> Slot | str:
+    key = (saved, position, *gradients.items())
+    found = machine.results.get(key)
+    if found is None:
+        inputs = tuple(value for value in saved.inputs if value is not None)
+        if len(inputs) < len(saved.inputs):
+            return None
+        found = machine.results[key] = evaluated_vjp(machine, saved, inputs, position, gradients)
+    if isinstance(found, str) or not noted(machine, (found,)):
+        return found
+    (result,) = recovered(machine, rank, operator, (found,), (*saved.inputs, *gradients.values()))
+    return result
+
+
+def evaluated_vjp(
+    machine: Machine, saved: Saved, inputs: tuple[Value, ...], position: int, gradients: dict[int, Value]
+) -> Value | str:
+    for output, gradient in gradients.items():
+        result = saved.outputs[output] if output < len(saved.outputs) else None
+        if result is not None and result.box != gradient.box:
+            raise Mismatch("mismatched-slices", "gets the gradient of another slice than its result", refutes=True)
+    if saved.family is Family.IDENTITY:
+        box = inputs[0].box
+        if any(gradient.box != box for gradient in gradients.values()):
+            raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+        total = machine.world.values.gradient_sum(inputs[0].term, tuple(gradients.values()))
+        if total is None:
+            raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+        return total
+    if saved.family is Family.RESHAPE:
+        result = saved.outputs[0]
+        if result is None:
+            raise UnsupportedError("a view that failed")
+        return reshape_gradient(machine.world, inputs[0], result, gradients[0])
+    if saved.steps:
+        return vjp_in_sequence(machine, saved, position, gradients)
+    if saved.family is Family.MERGE or any(gradient.fold is not None for gradient in gradients.values()):
+        return vjp_of_parts(machine, saved, inputs, position, gradients)
+
+    def use() -> Use | None:
+        return gradient_use(saved.op, saved.bound, position, inputs, gradients)
+
+    key = ("gradient", position, tuple(gradients))
+    result = run_again(machine.world, machine.total_slots, saved.uses, key, use, inputs, gradients)
+    if result is None:
+        return "absent"
+    factor = factor_of(saved.op, saved.bound.attributes) if len(inputs) == 1 else None
+    return result if factor is None else scaled_gradient(machine, gradients[0], result, factor)
+
+
+def vjp_of_parts(
+    machine: Machine, saved: Saved, inputs: tuple[Value, ...], position: int, gradients: dict[int, Value]
+) -> Value:
+    """The gradient of one operand of a merge, or of attention whose results are merged."""
+    outputs = tuple(value for value in saved.outputs if value is not None)
+    if len(outputs) < len(saved.outputs):
+        raise UnsupportedError("a merge that failed")
+    if saved.family is Family.MERGE:
+        return merge_gradient(machine.world, inputs, outputs, position, gradients)
+    if saved.op != ATTENTION:
+        raise Mismatch("part-used-as-complete", "uses the gradient of a part of attention", refutes=False)
+    return part_gradient(machine.world, saved.op, saved.bound, inputs, outputs, position, gradients, machine.total_slots)
+
+
+def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Value | str:
+    """The gradient of one operand of operators in sequence, the sum over the places where it is used."""
+    found: list[Value] = []
+    given = {len(saved.steps) - 1: gradients}
+    for index in reversed(range(len(saved.steps))):
+        if index not in given:
+            continue
+        step, places = saved.steps[index]
+        inputs = tuple(value for value in step.inputs if value is not None)
+        for place, operand in enumerate(places):
+            if operand != position and not _reaches(saved, index + operand if operand < 0 else -1, position):
+                continue
+            value = evaluated_vjp(machine, step, inputs, place, given[index])
+            if not isinstance(value, Value):
+                continue
+            if operand == position:
+                found.append(value)
+            elif index + operand in given:
+                raise UnsupportedError("a result that is used twice in a sequence")
+            else:
+                given[index + operand] = {0: value}
+    if not found:
+        return "absent"
+    operand_term = next(value.term for i, value in enumerate(saved.inputs) if i == position and value is not None)
+    total = machine.world.values.gradient_sum(operand_term, found)
+    if total is None:
+        raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+    return total
+
+
+def _reaches(saved: Saved, index: int, position: int) -> bool:
+    """Whether step `index` depends on operand `position` of the whole."""
+    if index < 0:
+        return False
+    return any(own == position or (own < 0 and _reaches(saved, index + own, position)) for own in saved.steps[index][1])
+
+
+def same_operator(one: Compute | None, other: Compute) -> bool:
+    """Whether two operators compute the same from the same operands."""
+    return (
+        one is not None
+        and (one.op, one.inputs, one.outputs) == (other.op, other.inputs, other.outputs)
+        and (dict(one.attributes) == dict(other.attributes))
+    )

@@ -1,0 +1,287 @@
+"""Communication: a rank puts in, and takes out when all members have come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from tvlint.analyses.relations.assumable import DECLARED_PIECE_ORDER
+from tvlint.analyses.relations.derivation.environment import assign, forward_term, gradient_value, is_absent, operand_value
+from tvlint.analyses.relations.derivation.localise import blame, name_of, tell
+from tvlint.analyses.relations.derivation.order_insensitive import order_may_not_matter, readers_of
+from tvlint.analyses.relations.derivation.runnable import may_exchange
+from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot, leave_open
+from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.groups import members_of, peer_of, spans_replicas
+from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_average, sent_as_other_numbers
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.operators import Collective, Communicate, Group, Receive, Send
+from tvlint.ir.plan import Role
+
+_FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
+"""The collectives into which only the root puts something."""
+
+_ROOTED = (*_FROM_ROOT, Collective.REDUCE, Collective.GATHER)
+
+
+class Blocked(Exception):
+    """The rank waits for others."""
+
+
+def communicate(machine: Machine, rank: RankState, operator: Communicate) -> None:
+    members = members_of(machine.plan, operator.group, rank.number)
+    if rounded := sent_as_other_numbers(machine.plan, operator):
+        tell(machine, rank, operator, Mismatch("whole-numbers", rounded, refutes=False), fatal=True)
+    if machine.world.many_micro_batches and any(name in machine.weight_of for name in operator.outputs):
+        text = "reduces the gradient of a weight in every micro-batch"
+        tell(machine, rank, operator, Mismatch("reduced-per-micro-batch", text, refutes=False), fatal=True)
+    if rank.number not in members:
+        mismatch = Mismatch("wrong-group", f"runs in the group {list(members)}, which it is not in", refutes=True)
+        tell(machine, rank, operator, mismatch, fatal=True)
+        for name in operator.outputs:
+            assign(machine, rank, operator, name, None, operator.inputs)
+        return
+    if operator.kind is Collective.BARRIER and not operator.inputs and not operator.outputs:
+        return  # moves nothing; who waits for whom is judged by the order analysis
+    giving = operator.kind not in _FROM_ROOT or operator.root == rank.number
+    if len(operator.inputs) > 1 or len(operator.outputs) > 1 or (giving and not operator.inputs):
+        _several(machine, rank, operator, members, giving)
+        return
+    if operator.kind is Collective.CHUNK:
+        assign(machine, rank, operator, operator.outputs[0], chunked(machine, rank, operator, members), operator.inputs)
+        return
+    channel = (members, operator.group.name, spans_replicas(machine.plan, operator.group))
+    turn = machine.turns.get((rank.number, channel), 0)
+    table = machine.waiting.setdefault((channel, turn), {})
+    if rank.number not in table:
+        table[rank.number] = (operator, _given(machine, rank, operator, operator.inputs[0]) if giving else None)
+    if set(table) != set(members):
+        raise Blocked
+    if (channel, turn) not in machine.arrived:
+        _check_absent(machine, rank, operator, table)
+        machine.arrived[channel, turn] = together(machine, rank, members, table)
+    machine.turns[rank.number, channel] = turn + 1
+    results = machine.arrived[channel, turn]
+    for name in operator.outputs:
+        if results is None:
+            assign(machine, rank, operator, name, None, operator.inputs)
+        elif rank.number in results:
+            assign(machine, rank, operator, name, results[rank.number], operator.inputs)
+        elif not results:
+            rank.trail.append("absent")
+        elif name in operator.inputs:
+            leave_open(machine, rank, name)
+
+
+def _check_absent(
+    machine: Machine, rank: RankState, operator: Communicate, table: dict[int, tuple[Communicate, Slot | str]]
+) -> None:
+    """A gradient that nothing makes is zero of its declared shape, which must be that of what it is summed with."""
+    names = [own.inputs[0] for own, _ in table.values() if own.inputs]
+    shapes = {machine.plan.tensors[name].shape for name in names if name in machine.plan.tensors}
+    sums = operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+    if sums and len(shapes) > 1 and any(given == "absent" for _, given in table.values()):
+        text = f"sums values of the shapes {', '.join(map(str, sorted(shapes)))}, one of which nothing makes"
+        tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=False), fatal=True)
+
+
+def _several(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...], giving: bool) -> None:
+    """A collective of several tensors, or of none, is not followed; one that no framework runs is told apart."""
+    _check_root(machine, rank, operator, members)
+    if giving and not operator.inputs:
+        tell(machine, rank, operator, Mismatch("missing-value", "puts nothing in", refutes=False))
+    for name in operator.inputs:
+        _given(machine, rank, operator, name)
+    tell(machine, rank, operator, Mismatch("unsupported-collective", "moves several tensors", refutes=False))
+    for name in operator.outputs:
+        assign(machine, rank, operator, name, None, operator.inputs)
+
+
+def _check_root(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...]) -> None:
+    if operator.kind in _ROOTED and operator.root not in members:
+        text = f"names the root {operator.root}, which is not in the group {list(members)}"
+        tell(machine, rank, operator, Mismatch("wrong-root", text, refutes=False))
+
+
+def _given(machine: Machine, rank: RankState, operator: Communicate, name: str) -> Slot | str:
+    """What the rank puts in as `name`; "absent" for a gradient that nothing produces."""
+    tensor = machine.plan.tensors.get(name)
+    if tensor is not None and tensor.role is Role.GRADIENT and machine.weight_of.get(name, "") not in rank.gradients:
+        return gradient_value(machine, rank, operator, name)
+    try:
+        return operand_value(machine, rank, operator, name)
+    except Mismatch as mismatch:
+        blame(machine, rank, operator, mismatch)
+        return None
+
+
+def chunked(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...]) -> Slot:
+    try:
+        value = operand_value(machine, rank, operator, operator.inputs[0])
+        if value is None:
+            return None
+        if operator.dim is None or not -len(value.box) <= operator.dim < len(value.box):
+            raise Mismatch("wrong-dimension", f"cuts along dimension {operator.dim}", refutes=True)
+        if operator.splits:
+            raise Mismatch("unequal-splits", "cuts unequally", refutes=False)
+        if spans_replicas(machine.plan, operator.group):
+            raise Mismatch("across-replicas", "cuts a value between folded replicas", refutes=False)
+        dim = operator.dim % len(value.box)
+        position = members.index(rank.number)
+        if DECLARED_PIECE_ORDER in machine.assume:
+            position = declared_position(machine, operator, value, dim, len(members), position)
+        return chunk(machine.world, value, dim, position, len(members))
+    except Mismatch as mismatch:
+        blame(machine, rank, operator, mismatch)
+        return None
+
+
+def declared_position(machine: Machine, operator: Communicate, value: Value, dim: int, count: int, position: int) -> int:
+    tensor = machine.plan.tensors.get(operator.outputs[0])
+    if tensor is None or tensor.region is None or len(tensor.region) != len(value.box):
+        return position
+    low, high = value.box[dim]
+    return next((i for i in range(count) if tensor.region[dim][0] * count == low * count + (high - low) * i), position)
+
+
+def together(
+    machine: Machine, rank: RankState, members: tuple[int, ...], table: Mapping[int, tuple[Communicate, Slot | str]]
+) -> dict[int, Slot] | None:
+    first = table[members[0]][0]
+    for other in members:
+        own = table[other][0]
+        if _shape_of(own) != _shape_of(first):
+            mismatch = Mismatch(
+                "members-disagree", f"meets {name_of(own)} of rank {other} in one group {list(members)}", refutes=True
+            )
+            tell(machine, rank, first, mismatch, fatal=True)
+            return None
+    if all(value == "absent" for _, value in table.values()):
+        return {}
+    adds = first.kind in (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER) and first.reduce in ("", "sum")
+    for member in members:
+        if table[member][1] == "absent" and not adds:
+            text = "uses a gradient that {ranks} never compute, and other members of the group do"
+            tell(machine, machine.ranks[member], table[member][0], Mismatch("absent-gradient", text, refutes=False))
+            return None
+    spanning = spans_replicas(machine.plan, first.group)
+    if spanning and (first.kind is not Collective.ALL_REDUCE or first.reduce not in ("", "sum", "avg")):
+        mismatch = Mismatch("across-replicas", "exchanges values between folded replicas", refutes=False)
+        tell(machine, rank, first, mismatch, fatal=True)
+        return None
+    givers = [member for member in members if first.kind not in _FROM_ROOT or member == first.root]
+    if any(table[giver][1] is None for giver in givers):
+        _check_root(machine, rank, first, members)
+        return None
+    given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}
+    try:
+        if rounds_an_average(machine.plan, first, given.values()):
+            raise Mismatch("whole-numbers", "averages whole numbers, which loses what is left over", refutes=False)
+        of = gradient_tag(machine, machine.ranks[members[0]], first)
+        claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
+        results = exchange(machine.world, first, members, given, of, claimed)
+        count = machine.plan.replication.count if spanning else 1
+        share = Fraction(1, count if first.reduce == "avg" else 1)
+        scaled = machine.world.values.scaled
+        return {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
+    except Mismatch as mismatch:
+        blind = mismatch.name == "pieces-out-of-order" and all(_blind(machine, own, given) for own, _ in table.values())
+        if blind:
+            mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
+        runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))
+        for member in members:
+            blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)), runs=runs)
+        return None
+
+
+def _blind(machine: Machine, operator: Communicate, given: Mapping[int, Value]) -> bool:
+    """Whether what is made of the result may be blind to the order along the dimension that is gathered."""
+    rank = len(next(iter(given.values())).box)
+    dim = operator.dim if operator.dim is not None else 0
+    readers = machine.results.get("readers")
+    if readers is None:
+        readers = machine.results["readers"] = readers_of(machine.plan)
+    return all(order_may_not_matter(machine.plan, readers, name, dim % rank) for name in operator.outputs)
+
+
+def _shape_of(operator: Communicate) -> tuple[object, ...]:
+    """What the members of a collective must agree on."""
+    return (
+        operator.kind,
+        operator.dim,
+        operator.concat_dim,
+        operator.root,
+        operator.reduce or "sum",
+        operator.splits,
+        operator.receive_splits,
+        operator.dtype,
+    )
+
+
+def gradient_tag(machine: Machine, rank: RankState, operator: Communicate) -> int:
+    name = next(iter((*operator.inputs, *operator.outputs)), "")
+    tensor = machine.plan.tensors.get(name)
+    return -1 if tensor is None or tensor.role is not Role.GRADIENT else forward_term(machine, rank, name)
+
+
+def send(machine: Machine, rank: RankState, operator: Send) -> None:
+    peer = peer_of(machine.plan, operator.peer, rank.number)
+    _check_replica(machine, rank, operator)
+    if peer is None:
+        return
+    _check_peer(machine, rank, operator, peer)
+    if is_absent(machine, rank, operator, operator.tensor):
+        machine.mail.setdefault((rank.number, peer, operator.communicator), deque()).append("absent")
+        return
+    try:
+        value = operand_value(machine, rank, operator, operator.tensor)
+    except Mismatch as mismatch:
+        blame(machine, rank, operator, mismatch)
+        value = None
+    channel = (rank.number, peer, operator.communicator)
+    machine.mail.setdefault(channel, deque()).append(value)
+
+
+def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
+    peer = peer_of(machine.plan, operator.peer, rank.number)
+    _check_replica(machine, rank, operator)
+    if peer is None:
+        return
+    if peer not in machine.ranks:
+        _check_peer(machine, rank, operator, peer)
+        assign(machine, rank, operator, operator.tensor, None, (operator.tensor,))
+        return
+    box = machine.mail.get((peer, rank.number, operator.communicator))
+    if not box:
+        raise Blocked
+    value = box.popleft()
+    if operator.tensor in rank.local or machine.weight_of.get(operator.tensor, "") in rank.gradients:
+        text = f"receives into `{operator.tensor}`, which has a value already"
+        tell(machine, rank, operator, Mismatch("receives-twice", text, refutes=False), fatal=True)
+    if isinstance(value, str):
+        rank.trail.append(value)
+        rank.empty.add(operator.tensor)
+        return
+    if machine.world.many_micro_batches and operator.tensor in machine.weight_of:
+        text = f"receives into `{operator.tensor}` in every micro-batch, where it adds up"
+        tell(machine, rank, operator, Mismatch("received-per-micro-batch", text, refutes=False), fatal=True)
+    assign(machine, rank, operator, operator.tensor, value, (operator.tensor,))
+
+
+def _check_replica(machine: Machine, rank: RankState, operator: Send | Receive) -> None:
+    """A peer along the axis of folded replicas: the first and the last of them may have none, and the others do."""
+    axis = operator.peer.axis
+    if operator.peer.rank is None and spans_replicas(machine.plan, Group(axes=(axis,))):
+        text = f"names a peer along `{axis}`, on which replicas are folded: write the replicas out"
+        tell(machine, rank, operator, Mismatch("across-replicas", text, refutes=False), fatal=True)
+
+
+def _check_peer(machine: Machine, rank: RankState, operator: Send | Receive, peer: int) -> None:
+    if peer in machine.ranks:
+        return
+    folded = machine.plan.replication.count > 1
+    mismatch = Mismatch("unknown-peer", f"names rank {peer}, which is not a rank of this replica", refutes=not folded)
+    tell(machine, rank, operator, mismatch, fatal=True)

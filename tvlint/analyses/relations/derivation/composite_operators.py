@@ -1,0 +1,150 @@
+"""The results of annotated operators: of one, and of uses that are several in sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+from tvlint.analyses.relations.derivation.state import Machine, Saved
+from tvlint.analyses.relations.transfer.apply import run_again
+from tvlint.analyses.relations.transfer.memo import Case
+from tvlint.analyses.relations.transfer.operator_uses import Use, forward_use
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.analyses.relations.transfer.reshape import reshape
+from tvlint.analyses.relations.transfer.ring_attention import ATTENTION
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
+from tvlint.ops.table import spec_of
+
+
+def evaluated_once(machine: Machine, case: Case, values: tuple[Value, ...]) -> Saved:
+    """The results of one annotated operator."""
+    call, bound = case.call, case.bound
+    if len(bound.outputs) != max(1, len(call.outputs)):
+        raise UnsupportedError(f"`{call.op}` with {len(call.outputs)} outputs")
+    machine.derived.uses.append((call, bound, values))
+    results = tuple([_output(machine, case, i, values) for i in range(len(bound.outputs))])
+    if case.name == ATTENTION and len(results) == 2 and not machine.world.terms.foreign(results[0].term):
+        machine.world.terms.auxiliary.add(results[1].term)
+    return Saved(case.name, bound, Family.INDEXED, values, results, uses=case.uses)
+
+
+def _output(machine: Machine, case: Case, output: int, values: tuple[Value, ...]) -> Value:
+    bound = case.bound
+    order = tuple([one.term > other.term for one, other in combinations(values, 2)]) if bound.commutative else ()
+
+    def use() -> Use:
+        return forward_use(case.name, bound, output, values, free_sizes(bound, output, case.call))
+
+    made = run_again(machine.world, machine.total_slots, case.uses, ("output", output, order), use, values, {})
+    assert made is not None
+    return made
+
+
+def repeated(
+    machine: Machine, bound: Bound, values: tuple[Value, ...], call: Call, copies: tuple[int, int] | None = None
+) -> Saved:
+    """Every element several times in a row, as what that is: a new dimension, widened, and joined with the one before.
+
+    So told, a part of the elements gives a part of the result, and so do some of the `copies` of one element.
+    """
+    world, (repeats,) = machine.world, bound.attributes
+    dim = next(i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
+    size = (-1,) * (dim + 1) + (repeats,) + (-1,) * (len(bound.operands[0]) - dim - 1)
+    done: list[Saved] = []
+    for op, attributes in (("unsqueeze", {"dim": dim + 1}), ("expand", {"size": size})):
+        own = (value,) if (value := done[-1].outputs[0] if done else values[0]) is not None else ()
+        step = Call(op, tuple(world.logical_shape(value, machine.total_slots) for value in own), attributes)
+        spec = spec_of(op)
+        if spec is None:
+            raise AssertionError(f"the operator table has no `{op}`")
+        done.append(evaluated_once(machine, Case(op, step, spec.bind(step)), own))
+    wide = done[-1].outputs[0]
+    if wide is None or not isinstance(repeats, int):
+        raise UnsupportedError(f"`{call.op}` {repeats} times")
+    shape = world.local_shape(wide)
+    joined = reshape(world, wide, (*shape[:dim], shape[dim] * repeats, *shape[dim + 2 :]))
+    if copies is not None:
+        first = joined.box[dim][0]
+        wide = world.values.with_box(wide, (*wide.box[: dim + 1], copies, *wide.box[dim + 2 :]))
+        joined = world.values.with_box(
+            joined, (*joined.box[:dim], (first + copies[0], first + copies[1]), *joined.box[dim + 1 :])
+        )
+        done[-1] = replace(done[-1], outputs=(wide,))
+    done.append(Saved("view", None, Family.RESHAPE, (wide,), (joined,)))
+    steps = ((done[0], (0,)), *((step, (PREVIOUS,)) for step in done[1:]))
+    return Saved("repeat-interleave", bound, Family.INDEXED, values, (joined,), steps)
+
+
+def has_groups(spec: OpSpec, call: Call) -> bool:
+    """Whether several heads of queries share one of keys and values."""
+    if spec.name != ATTENTION or call.attributes.get("enable_gqa") is not True:
+        return False
+    return call.shape(0)[-3:-2] != call.shape(1)[-3:-2]
+
+
+def widened(machine: Machine, call: Call, values: Sequence[Value]) -> tuple[Saved, Saved]:
+    """Keys and values of attention with each head as often as heads of queries share it, which is what such attention means.
+
+    A rank that holds one head of keys takes it as often as it has heads of queries, which must be some of those that share it.
+    """
+    query, key, value = (call.shape(i) for i in range(3))
+    if len(query) < 3 or not len(query) == len(key) == len(value) or key[-3] != value[-3] or query[-3] % max(1, key[-3]):
+        raise UnsupportedError(f"`{call.op}` of heads of shapes {query}, {key} and {value}")
+    dim, times = len(query) - 3, query[-3] // key[-3]
+    attributes = {"repeats": times, "dim": dim}
+    (low, high), (first, last) = values[0].box[dim], values[1].box[dim]
+    slotted = dim in (machine.world.terms.slot[value.term] for value in values[:3])
+    some = last - first == 1 and first * times <= low < high <= last * times and not slotted
+    copies = (low - first * times, high - first * times) if some else None
+    spec = spec_of("repeat_interleave")
+    if spec is None:
+        raise AssertionError("the operator table has no `repeat_interleave`")
+    steps = (Call("repeat_interleave", (shape,), attributes) for shape in (key, value))
+    one, other = (
+        repeated(machine, spec.bind(step), (own,), step, copies) for step, own in zip(steps, values[1:3], strict=True)
+    )
+    return one, other
+
+
+def as_widened(machine: Machine, call: Call, values: Sequence[Value]) -> tuple[Call, tuple[Value, ...]]:
+    """The call on keys and values that are widened, and its operands."""
+    wide = [own for saved in widened(machine, call, values) if (own := saved.outputs[0]) is not None]
+    shapes = [machine.world.logical_shape(value, machine.total_slots) for value in wide]
+    attributes = {name: value for name, value in call.attributes.items() if name != "enable_gqa"}
+    return Call(call.op, (call.inputs[0], *shapes, *call.inputs[3:]), attributes, call.outputs), (values[0], *wide, *values[3:])
+
+
+def grouped(machine: Machine, name: str, bound: Bound, call: Call, values: tuple[Value, ...]) -> Saved:
+    """Attention on widened keys and values; `call` and `bound` are those of it, before keys and values are widened."""
+    steps = widened(machine, call, values)
+    inner, operands = as_widened(machine, call, values)
+    last = evaluated_once(machine, Case(name, inner, bound), operands)
+    places = (0, PREVIOUS - 1, PREVIOUS, *range(3, len(operands)))
+    done = ((steps[0], (1,)), (steps[1], (2,)), (last, places))
+    return Saved(name, bound, Family.INDEXED, values, last.outputs, done)
+
+
+def in_sequence(
+    machine: Machine, name: str, bound: Bound, steps: Steps, values: tuple[Value, ...], outputs: tuple[Shape, ...]
+) -> Saved:
+    """The result of operators one after the other; the last one makes `outputs`."""
+    done: list[tuple[Saved, tuple[int, ...]]] = []
+    for op, positions in steps:
+        spec = spec_of(op)
+        if spec is None:
+            raise AssertionError(f"the operator table has no `{op}`")
+        previous = done[-1][0].outputs[0] if done else None
+        operands = tuple(previous if i == PREVIOUS else values[i] for i in positions)
+        known = tuple(value for value in operands if value is not None)
+        shapes = tuple(machine.world.logical_shape(value, machine.total_slots) for value in known)
+        call = Call(op, shapes, {}, outputs if len(done) == len(steps) - 1 else ())
+        done.append((evaluated_once(machine, Case(op, call, spec.bind(call)), known), positions))
+    last = done[-1][0]
+    return Saved(name, bound, Family.INDEXED, values, last.outputs, tuple(done))
+
+
+def free_sizes(bound: Any, output: int, call: Call) -> dict[str, int]:
+    shape = call.outputs[output] if output < len(call.outputs) else ()
+    return {**dict(zip(bound.outputs[output], shape, strict=False)), **bound.sizes}

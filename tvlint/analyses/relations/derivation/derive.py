@@ -1,0 +1,189 @@
+"""Deriving the relation of every tensor of a plan, from its inputs and weights to its gradients.
+
+One micro-batch is derived, the first, as any micro-batch (`tvlint.equivalence.side_conditions.micro_batch_symmetry` checks
+that all are alike); one replica, as any replica. Every rank of the replica runs its own program; communication happens when
+all its members have come to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.derivation.backward import backward
+from tvlint.analyses.relations.derivation.communicate import Blocked, communicate, receive, send
+from tvlint.analyses.relations.derivation.environment import accumulated, returned
+from tvlint.analyses.relations.derivation.forward import compute
+from tvlint.analyses.relations.derivation.localise import tell
+from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
+from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Slot
+from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
+from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.ir.operators import (
+    Await,
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Operator,
+    Receive,
+    Record,
+    ReduceGradients,
+    Send,
+    Update,
+    Wait,
+)
+from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
+
+
+def derive(
+    world: World,
+    plan: Plan,
+    inputs: Inputs,
+    slots: tuple[int, ...],
+    total_slots: int,
+    *,
+    losses: frozenset[int] | None,
+    dtypes: dict[int, str],
+    nearest: Nearest | None = None,
+    assume: frozenset[str] = frozenset(),
+) -> Derived:
+    """Run all ranks of the plan as far as they go.
+
+    With `nearest` the derivation recovers: where the plan computes what the reference does not, it goes on with what the
+    reference has in its place, so that independent mistakes are all told.
+    """
+    machine = Machine(world, plan, inputs, slots, total_slots, losses, dtypes, nearest, assume)
+    machine.ranks = {rank: RankState(rank) for program in plan.programs for rank in program.ranks}
+    for tensor in plan.tensors.values():
+        if tensor.gradient:
+            machine.forward_of.setdefault(tensor.gradient, []).append(tensor.name)
+        if tensor.gradient_of and tensor.gradient_of not in machine.forward_of.get(tensor.name, ()):
+            machine.forward_of.setdefault(tensor.name, []).append(tensor.gradient_of)
+    results = returned(machine)
+    for step in (step for program in plan.programs for step in program.steps if step.outputs is not None):
+        segment = plan.segments[step.segment]
+        if segment.phase is Phase.DATA:
+            machine.loaded.update(step.outputs or ())
+        if step.micro_batch <= 0:
+            pairs = zip(segment.outputs, step.outputs or (), strict=True)
+            machine.shown.update((inner, outer) for inner, outer in pairs if outer in results and inner != outer)
+    for segment in plan.segments.values():
+        if segment.phase is Phase.DATA:
+            machine.loaded.update(segment.outputs)
+        for operator in segment.operators:
+            if isinstance(operator, Backward):
+                machine.gradient_names.update(operator.outputs)
+                for name, of in zip(operator.inputs, operator.forward.outputs, strict=False):
+                    if name not in plan.tensors or plan.tensors[name].gradient_of in results:
+                        machine.forward_of.setdefault(name, []).append(of)
+    machine.weight_of = {
+        gradient: name
+        for gradient, names in machine.forward_of.items()
+        for name in names
+        if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT
+    }
+    return _run(machine)
+
+
+def _run(machine: Machine) -> Derived:
+    """Run all ranks as far as they go."""
+    active = {
+        rank: _run_rank(machine, machine.ranks[rank], program.steps)
+        for program in machine.plan.programs
+        for rank in program.ranks
+    }
+    while active:
+        moved = False
+        for rank, steps in list(active.items()):
+            went_on = next(steps, None)
+            if went_on is None:
+                del active[rank]
+            moved = moved or went_on is not False
+        if not moved:
+            break
+    for rank in active:
+        _stuck(machine, machine.ranks[rank])
+    derived = machine.derived
+    derived.finished = not active
+    derived.environments = {state.number: state.environment for state in machine.ranks.values()}
+    derived.gradients = {state.number: state.gradients for state in machine.ranks.values()}
+    return derived
+
+
+def _stuck(machine: Machine, rank: RankState) -> None:
+    name = rank.segment.name if rank.segment else ""
+    machine.derived.fatal = True
+    machine.derived.troubles.append(
+        Trouble("never-completes", True, "{ranks} wait for a communication that never completes", rank.number, name)
+    )
+
+
+def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Iterator[bool]:
+    """Run the steps; where the rank must wait for others, this says whether it has run an operator since it last waited."""
+    classes, moved = set(), False
+    for index, step in enumerate(steps):
+        if step.micro_batch > 0:
+            continue
+        segment = machine.plan.segments[step.segment]
+        rank.segment = segment
+        outer_inputs, outer_outputs = step.outside(segment)
+        rank.local = {
+            inner: rank.environment[outer]
+            for inner, outer in zip(segment.inputs, outer_inputs, strict=True)
+            if outer in rank.environment
+        }
+        if machine.nearest is not None:
+            machine.derived.locals[rank.number, segment.name] = rank.local
+        rank.trail = machine.derived.trails[rank.number, index] = []
+        for operator in segment.operators:
+            while True:
+                try:
+                    _operate(machine, rank, segment, operator)
+                    break
+                except Blocked:
+                    yield moved
+                    moved = False
+            moved = True
+        for inner, outer in zip(segment.outputs, outer_outputs, strict=True):
+            if inner in rank.local:
+                _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)
+            elif inner not in machine.weight_of and not _at_a_root(segment, inner, rank.number):
+                text = f"gives `{inner}`, which nothing in it makes"
+                missing = Mismatch("missing-value", f"`{segment.name}` {text}", refutes=False)
+                tell(machine, rank, None, missing, fatal=True, source=step.source)
+        machine.derived.stages += 1
+        classes.add((segment.phase, tuple(map(id, rank.trail))))
+    machine.derived.classes += len(classes)
+
+
+def _at_a_root(segment: Segment, name: str, rank: int) -> bool:
+    """Whether `name` is the result of a collective that gives it to a root, which `rank` is not."""
+    return any(
+        isinstance(own, Communicate)
+        and own.kind in (Collective.REDUCE, Collective.GATHER)
+        and name in own.outputs
+        and own.root != rank
+        for own in segment.operators
+    )
+
+
+def _export(machine: Machine, rank: RankState, name: str, value: Slot, replaces: bool) -> None:
+    rank.environment[name] = value if replaces else accumulated(machine, rank, name, value, rank.environment.get(name, ""))
+
+
+def _operate(machine: Machine, rank: RankState, segment: Segment, operator: Operator) -> None:
+    if isinstance(operator, Compute):
+        compute(machine, rank, segment, operator)
+    elif isinstance(operator, Backward):
+        backward(machine, rank, operator)
+    elif isinstance(operator, Communicate):
+        communicate(machine, rank, operator)
+    elif isinstance(operator, Send):
+        send(machine, rank, operator)
+    elif isinstance(operator, Receive):
+        receive(machine, rank, operator)
+    elif isinstance(operator, ReduceGradients | Update | Wait | Record | Await):
+        return  # order is judged by the order analysis, reduction by tvlint.analyses.relations.derivation.gradients
+    else:
+        raise AssertionError(operator)

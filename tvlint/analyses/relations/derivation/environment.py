@@ -1,0 +1,240 @@
+"""Reading and writing of relations by the names that the plan uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvlint.analyses.relations.derivation.localise import tell
+from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
+from tvlint.analyses.relations.derivation.trusted_inputs import parameter, region, whole_shape
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
+from tvlint.ir.operators import Backward, Communicate, Compute, Operand, Operator, Receive
+from tvlint.ir.plan import Role
+
+
+def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:
+    """What `name` holds after `value` is produced; gradients add up. `before` is "" where nothing was produced yet."""
+    tensor = machine.plan.tensors.get(name)
+    gradient = name in machine.gradient_names if tensor is None else tensor.role is Role.GRADIENT
+    if isinstance(before, str) or not gradient:
+        return value
+    if before is None or value is None:
+        return None
+    values, of = machine.world.values, forward_term(machine, rank, name)
+    try:
+        total = (
+            values.sum_over(of, (before, value)) if parts_of_one(before, value) else values.gradient_sum(of, (before, value))
+        )
+    except AmbiguousSumError:
+        text = f"adds to `{name}` what is a part of it already, in another way"
+        tell(machine, rank, None, Mismatch("ambiguous-sum", text, refutes=False))
+        return None
+    if total is None:
+        mismatch = Mismatch("mismatched-slices", f"adds gradients of different slices into `{name}`", refutes=True)
+        tell(machine, rank, None, mismatch)
+    rank.trail.append(total)
+    return total
+
+
+def parts_of_one(one: Value, other: Value) -> bool:
+    """Whether two values are different parts of one value, so that their sum is more of it and not a multiple."""
+    nothing = any(value.coefficient == 0 and not value.leaves for value in (one, other))
+    partial = one is not other and bool(one.leaves or other.leaves)
+    return one.term == other.term and (nothing or partial) and one.fold is None and other.fold is None
+
+
+def forward_term(machine: Machine, rank: RankState, gradient: str) -> int:
+    """The term that the gradient `gradient` belongs to, as far as this rank knows it; -1 otherwise."""
+    for name in machine.forward_of.get(gradient, ()):
+        if name in rank.terms:
+            return rank.terms[name]
+        value = rank.local.get(name) or rank.environment.get(name)
+        if value is not None:
+            return value.term
+        if name in machine.plan.tensors and machine.plan.tensors[name].role is Role.WEIGHT:
+            found = held_parameter(machine, rank, name)
+            return found.term if found is not None else -1
+    return -1
+
+
+def held_parameter(machine: Machine, rank: RankState, name: str) -> Slot:
+    key = (name, rank.number)
+    machine.derived.used.add((rank.number, name))
+    if key not in machine.parameters:
+        try:
+            machine.parameters[key] = parameter(machine.world, machine.plan, machine.plan.tensors[name], rank.number)
+        except Mismatch as mismatch:
+            tell(machine, rank, None, mismatch, fatal=True)
+            return None
+    return machine.parameters[key]
+
+
+def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
+    tensor = machine.plan.tensors[name]
+    number = machine.inputs.position(tensor)
+    if number is None:
+        tell(
+            machine, rank, None, Mismatch("unknown-input", f"reads the input `{name}`, which has no counterpart", refutes=False)
+        )
+        return None
+    try:
+        box = region(machine.plan, tensor, rank.number)
+    except Mismatch as mismatch:
+        tell(machine, rank, None, mismatch, fatal=True)
+        return None
+    shape = machine.inputs.shapes[number]
+    term = machine.world.terms.term(("input", number, tensor.dtype), (), shape, machine.slots[number])
+    if machine.world.slots > 1 and machine.slots[number] >= 0:
+        if box != tuple((0, size) for size in whole_shape(tensor)):
+            text = f"reads only a part of the input `{name}`, of which a reference reads all"
+            tell(machine, rank, None, Mismatch("part-of-input", text, refutes=False), fatal=True)
+            return None
+        box = tuple((0, size) for size in shape)
+    return machine.world.values.clean(term, box)
+
+
+def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
+    """The relation of the tensor that the operator reads; raises Mismatch when nothing gives it a value."""
+    value = rank.local.get(name)
+    if value is not None:
+        return value
+    if name in rank.local:
+        if name in rank.undefined:
+            raise Mismatch("undefined-value", f"uses `{name}`: {rank.undefined[name]}", refutes=False)
+        return None
+    tensor = machine.plan.tensors.get(name)
+    if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
+        return None if rank.unknown or name in rank.changed else held_parameter(machine, rank, name)
+    if tensor is not None and tensor.role is Role.INPUT and name not in machine.loaded:
+        return None if rank.unknown or name in rank.changed else input_value(machine, rank, name)
+    if name in rank.empty:
+        raise Mismatch(
+            "absent-gradient", f"uses `{name}`, a gradient that nothing on the rank it comes from makes", refutes=False
+        )
+    raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
+
+
+def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot | str:
+    """The gradient `name`; "absent" where nothing produces it; the seed where it is the gradient of the loss.
+
+    That of a weight is what has added up of it so far. The gradient of a part of the loss is that of the loss, since the parts
+    are added.
+    """
+    if name in rank.local:
+        return rank.local[name]
+    if rank.unknown:
+        return None
+    if machine.weight_of.get(name, "") in rank.gradients:
+        if machine.world.many_micro_batches:
+            text = f"reads `{name}` in every micro-batch, while it still adds up"
+            raise Mismatch("read-per-micro-batch", text, refutes=False)
+        return rank.gradients[machine.weight_of[name]]
+    for of in machine.forward_of.get(name, ()):
+        shown = rank.environment.get(machine.shown.get(of, ""))
+        if of not in rank.environment and of not in rank.local and shown is None:
+            continue
+        value = rank.environment.get(of) or rank.local.get(of) or shown
+        if value is None or value.fold is not None:
+            return None
+        result = value is shown or of in returned(machine)
+        term = machine.world.values.without_constants(value).term if result else value.term
+        starts = result if machine.losses is None else term in machine.losses
+        if not starts and result:
+            return None
+        if starts:
+            machine.derived.seeded.add(value.term)
+            terms = machine.world.terms
+            shape, slot = terms.shape[value.term], terms.slot[value.term]
+            seed = machine.world.values.clean(terms.term(("one", shape, slot), (), shape, slot), value.box)
+            tensor = machine.plan.tensors.get(name)
+            if tensor is not None and tensor.shape != machine.world.local_shape(seed):
+                own = machine.world.local_shape(seed)
+                text = f"starts from `{name}` of shape {tensor.shape}, the gradient of a value of shape {own}"
+                tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=True), fatal=True)
+            return seed
+    return "absent"
+
+
+def incoming(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot | str:
+    """What a gradient operator is given as `name`: a gradient, or any other value, which is none that may be zero.
+
+    Raises Mismatch for another value that nothing makes.
+    """
+    tensor = machine.plan.tensors.get(name)
+    if tensor is None or tensor.role is Role.GRADIENT:
+        return gradient_value(machine, rank, operator, name)
+    if name in machine.forward_of and not _is_given(tensor.role, operator):
+        return gradient_value(machine, rank, operator, name)
+    return read(machine, rank, operator, name)
+
+
+def is_absent(machine: Machine, rank: RankState, operator: Operator, name: str) -> bool:
+    """Whether `name` is a gradient that nothing produces, which is zero."""
+    tensor = machine.plan.tensors.get(name)
+    if tensor is None or tensor.role is not Role.GRADIENT or machine.weight_of.get(name, "") in rank.gradients:
+        return False
+    return gradient_value(machine, rank, operator, name) == "absent"
+
+
+def operand_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
+    tensor = machine.plan.tensors.get(name)
+    if tensor is not None and tensor.role is Role.GRADIENT:
+        found = gradient_value(machine, rank, operator, name)
+        if isinstance(found, str):
+            raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
+        return found
+    return read(machine, rank, operator, name)
+
+
+def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:
+    rank.trail.append(value)
+    tensor = machine.plan.tensors.get(name)
+    if tensor is not None and _is_given(tensor.role, operator):
+        text = f"overwrites the {tensor.role.value} `{name}`"
+        tell(machine, rank, operator, Mismatch("overwritten", text, refutes=False), fatal=True)
+    if value is not None and tensor is not None:
+        shape = machine.world.local_shape(value)
+        if tensor.shape != shape:
+            mismatch = Mismatch("wrong-shape", f"makes shape {shape} where `{name}` is declared {tensor.shape}", refutes=True)
+            tell(machine, rank, operator, mismatch, expected=str(tensor.shape), actual=str(shape))
+            value = None
+        elif tensor.dtype and machine.dtypes.setdefault(value.term, tensor.dtype) != tensor.dtype:
+            was = machine.dtypes[value.term]
+            mismatch = Mismatch("wrong-dtype", f"makes `{name}` as {tensor.dtype} where the reference has {was}", refutes=True)
+            tell(machine, rank, operator, mismatch, fatal=True, expected=was, actual=tensor.dtype)
+    if value is not None and (tensor is None or tensor.role is not Role.GRADIENT):
+        rank.terms[name] = value.term
+    if name in inputs and isinstance(operator, Communicate | Receive) and name not in machine.forward_of:
+        for outputs, (ran, _) in rank.saved.items():
+            if name in ran.inputs:
+                rank.replaced.setdefault(outputs, set()).add(name)
+    weight = machine.weight_of.get(name)
+    if weight is not None:
+        if rank.named.setdefault(weight, name) != name:
+            text = f"makes the gradient of `{weight}` under two names, `{rank.named[weight]}` and `{name}`"
+            tell(machine, rank, operator, Mismatch("gradient-of-two-names", text, refutes=False), fatal=True)
+            value = None
+        rank.gradients[weight] = (
+            value if name in inputs else accumulated(machine, rank, name, value, rank.gradients.get(weight, ""))
+        )
+    elif name in inputs or name not in rank.local:
+        rank.local[name] = value
+    else:
+        rank.local[name] = accumulated(machine, rank, name, value, rank.local[name])
+    if value is not None and value.leaves and isinstance(operator, Compute | Backward):
+        forward = operator if isinstance(operator, Compute) else operator.forward
+        follows = forward.op.endswith((".identity", ".multiref"))
+        read = inputs if isinstance(operator, Compute) else operator.inputs
+        for pending in {entry for leaf in value.leaves for entry in leaf.pending}:
+            if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in read):
+                rank.carriers[pending.origin] = (name, operator)
+
+
+def _is_given(role: Role, operator: Operator) -> bool:
+    """Whether nothing may produce a tensor of the role; inputs may be communicated."""
+    return role in (Role.WEIGHT, Role.BUFFER, Role.STATE) or (role is Role.INPUT and isinstance(operator, Compute | Backward))
+
+
+def returned(machine: Machine) -> set[str]:
+    return {machine.plan.loss} if machine.plan.loss else set(machine.plan.outputs)

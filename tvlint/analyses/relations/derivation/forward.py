@@ -1,0 +1,213 @@
+"""Forward operators on one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tvlint.analyses.relations.defect import Constant, Fix, Substitute, Trouble, at
+from tvlint.analyses.relations.derivation.advice import instead_of
+from tvlint.analyses.relations.derivation.composite_operators import as_widened, has_groups
+from tvlint.analyses.relations.derivation.environment import assign, input_value, is_absent, operand_value, read
+from tvlint.analyses.relations.derivation.forward_rules import call_of, evaluated
+from tvlint.analyses.relations.derivation.localise import bare_name, blame, name_of, tell
+from tvlint.analyses.relations.derivation.nearest_reference_value import Near
+from tvlint.analyses.relations.derivation.random_draws import drawn
+from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot
+from tvlint.analyses.relations.derivation.unknown_operators import forget_what_it_reaches, why_unknown
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.memo import Form
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.operators import Backward, Compute, Literal
+from tvlint.ir.plan import Phase, Role, Segment
+from tvlint.ops.spec import Family, UnsupportedError
+from tvlint.ops.table import spec_of
+
+
+def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:
+    if segment.phase is Phase.DATA:
+        load(machine, rank, operator)
+        return
+    try:
+        results = forward(machine, rank, operator)
+    except Mismatch as mismatch:
+        blame(machine, rank, operator, mismatch)
+        rank.poisoned.add(operator.outputs)
+        results = (None,) * len(operator.outputs)
+    except UnsupportedError as error:
+        tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
+        rank.poisoned.add(operator.outputs)
+        results = (None,) * len(operator.outputs)
+    for name, value in zip(operator.outputs, results, strict=False):
+        assign(machine, rank, operator, name, value, operator.inputs)
+
+
+def load(machine: Machine, rank: RankState, operator: Compute) -> None:
+    """Load inputs, in a segment that does nothing else."""
+    spec, tensors = spec_of(operator.op), machine.plan.tensors
+    if spec is not None and spec.family is Family.INERT:
+        give_nothing(rank, operator)
+        return
+    given = [name for name in operator.outputs if name in tensors and tensors[name].role is Role.INPUT]
+    if spec is not None or any(isinstance(operand, str) for operand in operator.inputs):
+        text = "computes in a segment that loads data"
+        tell(machine, rank, operator, Mismatch("computes-while-loading", text, refutes=False), fatal=True)
+    elif not given:
+        text = f"is not understood: {why_unknown(operator)}"
+        tell(machine, rank, operator, Mismatch("unsupported-operator", text, refutes=False))
+        forget_what_it_reaches(machine, rank, operator)
+    for name in given:
+        rank.local[name] = input_value(machine, rank, name)
+
+
+def give_nothing(rank: RankState, operator: Compute) -> None:
+    """Note that what the operator gives is no part of the model."""
+    rank.local.update(dict.fromkeys(operator.outputs))
+    rank.undefined.update(dict.fromkeys(operator.outputs, f"what `{operator.op}` gives is no part of the model"))
+
+
+def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:
+    """The results of the operator; none where its one operand is a gradient that nothing produces, which is zero."""
+    form = machine.cases.form(operator, machine.plan.tensors)
+    spec = form.spec
+    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    inert = spec is not None and spec.family is Family.INERT and not operator.in_place
+    if spec is None or operator.in_place or (not operator.outputs and not inert):
+        for name in names:
+            if not is_absent(machine, rank, operator, name):
+                operand_value(machine, rank, operator, name)
+        forget_what_it_reaches(machine, rank, operator)
+        raise UnsupportedError(why_unknown(operator))
+    if inert:
+        for name in names:
+            operand_value(machine, rank, operator, name)
+        give_nothing(rank, operator)
+        machine.derived.assumptions.update(filter(None, (spec.assumption,)))
+        return ()
+    tensors = machine.plan.tensors
+    gradients = [name for name in names if name in tensors and tensors[name].role is Role.GRADIENT]
+    if any(is_absent(machine, rank, operator, name) for name in gradients):
+        if len(names) > 1 or not keeps_zero(machine, form, names[0]):
+            raise Mismatch("absent-gradient", "reads a gradient that nothing produces", refutes=False)
+        return ()
+    values = [(operand_value if name in gradients else read)(machine, rank, operator, name) for name in names]
+    operands = tuple([value for value in values if value is not None])
+    if spec.family is not Family.IDENTITY:
+        for name, value in zip(names, values, strict=True):
+            if value is not None and not value.clean:
+                rank.consumers.setdefault(name, (spec.name, operator))
+    if len(operands) < len(values):
+        rank.poisoned.add(operator.outputs)
+        return (None,) * len(operator.outputs)
+    known = (*operands, *draws_of(machine, rank, form, operands))
+    key = (form, *known)
+    found = machine.results.get(key)
+    if found is None:
+        found = machine.results[key] = evaluated(machine, form, spec, known)
+    assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
+    if assumption:
+        machine.derived.assumptions.add(assumption)
+    results = found.outputs
+    if noted(machine, results):
+        results = recovered(machine, rank, operator, results, operands)
+    rank.replaced.pop(operator.outputs, None)
+    before, kept = rank.saved.get(operator.outputs, (operator, None))
+    if kept is not None and before is not operator:
+        rank.earlier[id(before)] = kept
+    rank.saved[operator.outputs] = (operator, found if results == found.outputs else replace(found, outputs=results))
+    return results
+
+
+def draws_of(machine: Machine, rank: RankState, form: Form, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The random numbers that the operator draws, as one more operand.
+
+    Ranks that hold parts of one sum draw each for its own part; a part is no element, so nothing makes their draws one.
+    """
+    spec = form.spec
+    if spec is None or not spec.may_draw:
+        return ()
+    call = call_of(machine, form, values)
+    if has_groups(spec, call):
+        call, values = as_widened(machine, call, values)
+    draws = drawn(machine, rank, spec.name, spec.bind(call), values)
+    if draws and any(value.leaves for value in values):
+        raise Mismatch("partial-used-as-complete", "draws for a partial sum as if it were complete", refutes=True)
+    return draws
+
+
+def keeps_zero(machine: Machine, form: Form, name: str) -> bool:
+    """Whether the operator is linear in its one operand, so that it makes zero of zero."""
+    assert form.spec is not None
+    return frozenset({0}) in form.spec.bind(form.call([machine.plan.tensors[name].shape])).linear
+
+
+def noted(machine: Machine, results: tuple[Slot, ...]) -> bool:
+    """Whether the reference never computes some of the results; all are noted to be computed."""
+    terms, foreign = machine.world.terms, False
+    for value in results:
+        if value is not None:
+            machine.derived.computed.add(value.term)
+            foreign = foreign or terms.foreign(value.term)
+    return foreign
+
+
+def recovered(
+    machine: Machine, rank: RankState, operator: Compute | Backward, results: tuple[Slot, ...], known: Sequence[Slot]
+) -> tuple[Slot, ...]:
+    """The results, with values that the reference never computes told, and replaced if the derivation recovers."""
+    terms = machine.world.terms
+    if any(value is not None and terms.foreign(value.term) for value in known):
+        return results
+    replaced = []
+    for value in results:
+        if value is None or not terms.foreign(value.term) or terms.keys[value.term][0] == "gradient-sum":
+            replaced.append(value)
+            continue
+        near = machine.nearest.to(value.term) if machine.nearest is not None else None
+        if near is not None and near.kind == "operator" and (not value.clean or _casts(operator)):
+            near = None
+        subject = name_of(operator)
+        text = near.text if near is not None else "is applied to values that the reference does not apply it to"
+        if isinstance(operator, Compute) and (near is None or near.kind == "operator"):
+            text += instead_of(operator.op)
+        trouble = Trouble(
+            "other-operator" if near is None or near.kind == "operator" else near.kind,
+            False,
+            f"{subject} on {{ranks}} {text}",
+            rank.number,
+            operator=bare_name(operator),
+            expected=near.expected if near is not None else "",
+            actual=near.actual if near is not None else "",
+            cause=("foreign", value.term),
+            fix=fix_of(operator, near) if near is not None and isinstance(operator, Compute) else None,
+        )
+        segment = rank.segment.name if rank.segment else ""
+        machine.derived.foreign.append(
+            Foreign(at(operator, segment, trouble), value.term, near.term if near else None, forward_of(operator))
+        )
+        replaced.append(machine.world.values.retermed(value, near.term) if near is not None else value)
+    return tuple(replaced)
+
+
+def _casts(operator: Compute | Backward) -> bool:
+    """Whether the operator only changes the type of numbers, and so stands in the place of no other."""
+    spec = spec_of(operator.op if isinstance(operator, Compute) else operator.forward.op)
+    return spec is not None and spec.name == "to"
+
+
+def forward_of(operator: Compute | Backward) -> tuple[str, ...]:
+    """The outputs of the forward operator."""
+    return operator.outputs if isinstance(operator, Compute) else operator.forward.outputs
+
+
+def fix_of(operator: Compute, near: Near) -> Fix | None:
+    """The change that makes a forward operator what the reference has."""
+    if near.difference is not None:
+        expected, actual = near.difference
+        return Constant(operator, actual, expected)
+    return Substitute(operator, near.expected) if near.kind == "operator" else None
+
+
+def literals(operator: Compute) -> tuple[Any, ...]:
+    return tuple((i, o.value, type(o.value)) for i, o in enumerate(operator.inputs) if isinstance(o, Literal))

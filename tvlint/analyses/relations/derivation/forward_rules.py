@@ -1,0 +1,140 @@
+"""What forward operators make of relations, each by its family."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+
+from tvlint.analyses.relations.derivation.composite_operators import (
+    as_widened,
+    evaluated_once,
+    grouped,
+    has_groups,
+    in_sequence,
+    repeated,
+)
+from tvlint.analyses.relations.derivation.environment import parts_of_one
+from tvlint.analyses.relations.derivation.implicit_causal_mask import below_the_diagonal
+from tvlint.analyses.relations.derivation.slices import SLICES, sliced
+from tvlint.analyses.relations.derivation.state import Machine, Saved
+from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.memo import Case, Form
+from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
+from tvlint.analyses.relations.transfer.reshape import readings, viewed
+from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
+from tvlint.ops.shaping import view_sizes
+from tvlint.ops.spec import Call, Family, OpSpec, UnsupportedError
+
+
+def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
+    """The operator on whole operands."""
+    return form.call(machine.world.logical_shape(value, machine.total_slots) for value in values)
+
+
+def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
+    """The operator's results, with what its gradient needs."""
+    key = (form, *[value.extent for value in values])
+    case = machine.cases.known.get(key)
+    if case is None:
+        call = call_of(machine, form, values)
+        if spec.name == "expand" and None in form.outputs:
+            raise UnsupportedError(f"`{form.op}` into a tensor that the plan does not declare")
+        name = form.op if spec.assumption else spec.name
+        if has_groups(spec, call):
+            inner, _ = as_widened(machine, call, values)
+            return grouped(machine, name, spec.bind(inner).given_draws(), call, values)
+        bound = spec.bind(call).given_draws()
+        steps = spec.steps(call) if spec.steps is not None else ()
+        everything = bool(values) and takes_everything(form, spec, machine.world.local_shape(values[0]))
+        case = machine.cases.known[key] = Case(name, call, bound, steps, everything)
+    return evaluated_case(machine, form, spec, case, values)
+
+
+def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, values: tuple[Value, ...]) -> Saved:
+    """The operator's results where its case is known."""
+    name, call, bound, count = case.name, case.call, case.bound, len(form.outputs)
+    if case.steps:
+        return in_sequence(machine, name, bound, case.steps, values, call.outputs)
+    if spec.family is Family.IDENTITY:
+        return Saved(name, bound, spec.family, values, (values[0],) * count)
+    if spec.family is Family.RESHAPE:
+        return Saved(name, bound, spec.family, values, (view_of(machine, case, values[0]),))
+    if case.everything:
+        return Saved(name, bound, Family.IDENTITY, values, (values[0],) * count)
+    if spec.name == "repeat-interleave":
+        return repeated(machine, bound, values, call)
+    if spec.family is Family.MERGE and merges_parts(values):
+        return Saved(name, bound, Family.MERGE, values, merge(machine.world, values)[: max(1, count)])
+    if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):
+        return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
+    if spec.name in SLICES and len(values) == 1:
+        return sliced(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
+    saved = evaluated_once(machine, case, values)
+    if name == ATTENTION:
+        return below_the_diagonal(machine, spec, call, values, saved)
+    factor = factor_of(name, bound.attributes) if len(values) == 1 else None
+    if factor is None:
+        return saved
+    (given,), (made,) = saved.inputs, saved.outputs
+    if given is None or made is None:
+        return saved
+    return replace(saved, outputs=(scaled_gradient(machine, given, made, factor),))
+
+
+def view_of(machine: Machine, case: Case, value: Value) -> Value:
+    """The operand under another shape."""
+    world = machine.world
+    choices = case.uses.get("view")
+    if choices is None:
+        shape = world.local_shape(value)
+        choices = case.uses["view"] = readings(world, value, view_size(case.call, shape))
+    return viewed(world, value, choices)
+
+
+def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
+    """Whether the operator takes a slice of its one operand, of local shape `shape`, that is all of it."""
+    if spec.name not in SLICES:
+        return False
+    try:
+        bound = spec.bind(replace(form.call([shape] * form.operands.count(None)), outputs=()))
+    except UnsupportedError:
+        return False
+    if spec.name == "split":
+        return len(bound.attributes) == 1
+    taken = [(0, size, 1) if own is None else own for own, size in zip(bound.attributes, shape, strict=True)]
+    return len(bound.outputs[0]) == len(shape) and taken == [(0, size, 1) for size in shape]
+
+
+def scaled_gradient(machine: Machine, value: Value, result: Value, factor: Fraction) -> Value:
+    """A gradient that is multiplied with a constant where the reference does not is a multiple of that gradient."""
+    terms = machine.world.terms
+    same = (terms.shape[value.term], terms.slot[value.term]) == (terms.shape[result.term], terms.slot[result.term])
+    if terms.normal or not same or not terms.foreign(result.term) or not is_gradient(terms, value.term):
+        return result
+    return machine.world.values.scaled(value, factor)
+
+
+def more_of_one(machine: Machine, values: tuple[Value, ...]) -> Value:
+    """The sum of two different parts of one value, which is more of that value."""
+    try:
+        total = machine.world.values.sum_over(values[0].term, values)
+    except AmbiguousSumError:
+        text = "adds contributions that are parts of the same value in different ways"
+        raise Mismatch("ambiguous-sum", text, refutes=False) from None
+    if total is None:
+        raise Mismatch("mismatched-slices", "adds different slices of a value", refutes=True)
+    return total
+
+
+def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
+    size = view_sizes(call, before)
+    if not isinstance(size, tuple) or not all(isinstance(n, int) and not isinstance(n, bool) for n in size):
+        raise UnsupportedError(f"`{call.op}` to {size}")
+    sizes = tuple(n for n in size if isinstance(n, int))
+    known = prod(n for n in sizes if n != -1)
+    total = prod(before)
+    if sizes.count(-1) > 1 or known <= 0 or total % known:
+        raise Mismatch("wrong-view-size", f"views shape {before} as {size}", refutes=True)
+    return tuple(total // known if n == -1 else n for n in sizes)

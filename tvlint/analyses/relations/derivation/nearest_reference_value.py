@@ -1,0 +1,65 @@
+"""What the reference has in the place of a value that it does not compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvlint.analyses.relations.terms.terms import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A value of the reference that differs from a foreign one in one respect."""
+
+    term: int
+    kind: str
+    text: str
+    expected: str
+    actual: str
+    difference: tuple[Any, Any] | None = None
+    """The two constants, where the difference is one constant."""
+
+
+class Nearest:
+    """An index of the reference's terms by their operands."""
+
+    def __init__(self, terms: Terms, computed: frozenset[int]) -> None:
+        """`computed` are the terms that the plan computes anyway; they are in nobody's place."""
+        self._terms = terms
+        self._computed = computed
+        self._by_operands: dict[tuple[int, ...], list[int]] = {}
+        for term in range(terms.sealed):
+            self._by_operands.setdefault(terms.operands[term], []).append(term)
+
+    def to(self, term: int) -> Near | None:
+        """The reference's term with the same operands and shape that differs in attributes, else in its operator."""
+        terms = self._terms
+        operands = terms.operands[term]
+        if not operands:
+            return None
+        head = terms.keys[term]
+        near = [other for other in self._by_operands.get(operands, ()) if terms.shape[other] == terms.shape[term]]
+        for other in near:
+            if terms.keys[other][:2] == head[:2] and terms.keys[other] != head:
+                expected, actual = _difference(terms.keys[other], head)
+                text = f"uses {actual} where the reference uses {expected}"
+                return Near(other, "other-constant", text, str(expected), str(actual), (expected, actual))
+        near = [other for other in near if terms.keys[other][0] != head[0] and other not in self._computed]
+        if len(near) == 1:
+            expected, actual = str(terms.keys[near[0]][0]), str(head[0])
+            text = f"applies `{actual}` where the reference applies `{expected}`"
+            return Near(near[0], "operator", text, expected, actual)
+        return None
+
+
+def _difference(expected: tuple[Any, ...], actual: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The part in which two heads of the same operator differ."""
+    left: Any = expected[2:]
+    right: Any = actual[2:]
+    while isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
+        differing = [i for i, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
+        if len(differing) != 1:
+            break
+        left, right = left[differing[0]], right[differing[0]]
+    return left, right

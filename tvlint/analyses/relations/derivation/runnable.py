@@ -1,0 +1,79 @@
+"""Whether a call runs on the tensors that a rank really has, whatever becomes of what it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator
+from tvlint.ops.spec import ONE, Bound, Call, Family, Shape, UnsupportedError
+from tvlint.ops.table import spec_of
+
+_ALIKE = (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
+"""Collectives whose members give tensors of one shape."""
+
+
+def may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
+    """Whether the operands of an operator have shapes that it can be called with, as far as they are known."""
+    spec = spec_of(operator.op) if isinstance(operator, Compute) else None
+    if spec is None or spec.family is not Family.INDEXED or not isinstance(operator, Compute):
+        return True
+    inputs = [own if isinstance(own, Literal) else _shape(machine, rank, own) for own in operator.inputs]
+    known = tuple(own for own in inputs if own is not None)
+    if len(known) < len(inputs):
+        return True
+    outputs = tuple(_shape(machine, rank, name) or () for name in operator.outputs)
+    try:
+        bound = spec.bind(Call(operator.op, known, operator.attributes, outputs))
+    except UnsupportedError:
+        return False
+    return _fit(bound, [own for own in known if isinstance(own, tuple)])
+
+
+def may_go_back(machine: Machine, saved: Saved, gradients: Mapping[int, Value]) -> bool:
+    """Whether the gradients that a gradient operator is given have the shapes of what they are the gradients of."""
+    results = ((saved.outputs[position], given) for position, given in gradients.items() if position < len(saved.outputs))
+    local = machine.world.local_shape
+    return all(result is None or local(result) == local(given) for result, given in results)
+
+
+def may_exchange(operator: Communicate, shapes: Sequence[Shape], members: int) -> bool:
+    """Whether a collective runs on what its members give, as far as they are known to give something."""
+    if not shapes:
+        return True
+    rank = len(shapes[0])
+    dims = [dim for dim in (operator.dim, operator.concat_dim) if dim is not None]
+    if any(not -rank <= dim < rank for dim in dims) or any(len(shape) != rank for shape in shapes):
+        return False
+    if operator.dim is not None and not _fits_splits(operator, [shape[operator.dim] for shape in shapes], members):
+        return False
+    return operator.kind not in _ALIKE or len(set(shapes)) == 1
+
+
+def _fits_splits(operator: Communicate, sizes: Sequence[int], members: int) -> bool:
+    """Whether the sizes that members have of the dimension are those that the collective states, or can be cut equally."""
+    if operator.kind in (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL, Collective.SCATTER):
+        return all(size == sum(operator.splits) if operator.splits else size % members == 0 for size in sizes)
+    gathers = operator.kind in (Collective.ALL_GATHER, Collective.GATHER)
+    return not gathers or not operator.splits or tuple(sizes) == operator.splits
+
+
+def _fit(bound: Bound, shapes: Sequence[Shape]) -> bool:
+    """Whether every name has one size."""
+    sizes = {ONE: 1}
+    for names, shape in zip(bound.operands, shapes, strict=False):
+        if len(names) != len(shape) or any(
+            sizes.setdefault(name, size) != size for name, size in zip(names, shape, strict=True)
+        ):
+            return False
+    return True
+
+
+def _shape(machine: Machine, rank: RankState, name: str) -> Shape | None:
+    """The shape of the tensor as it was derived, else as it is declared; None where neither is known."""
+    value = rank.local.get(name) or rank.environment.get(name) or rank.gradients.get(machine.weight_of.get(name, ""))
+    if value is not None:
+        return machine.world.local_shape(value)
+    tensor = machine.plan.tensors.get(name)
+    return None if tensor is None else tensor.shape

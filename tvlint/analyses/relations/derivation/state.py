@@ -1,0 +1,173 @@
+"""The state of a derivation: its tables, its ranks, and what was told."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
+from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
+from tvlint.analyses.relations.transfer.context import World
+from tvlint.analyses.relations.transfer.memo import Cases
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.operators import Communicate, Compute, Operator
+from tvlint.ir.plan import Box, Plan, Segment
+from tvlint.ops.spec import Bound, Call, Family
+
+Slot: TypeAlias = "Value | None"
+"""A derived relation; None is poison: something earlier went wrong and was told."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Saved:
+    """What a forward operator keeps for its gradient."""
+
+    op: str
+    bound: Any
+    family: Family
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    steps: tuple[tuple[Saved, tuple[int, ...]], ...] = ()
+    """For an operator that is others in sequence: what each of them keeps, and its operands.
+
+    An operand below zero is the result of the step that many before.
+    """
+    uses: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What its case knows of its uses (`tvlint.analyses.relations.transfer.memo`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An operator on values of the reference that the reference does not apply to them."""
+
+    trouble: Trouble
+    term: int
+    nearest: int | None
+    forward: tuple[str, ...]
+    """The outputs of the forward operator that it is, or is the gradient of."""
+
+
+@dataclass(slots=True)
+class Derived:
+    """What was derived. `finished` says that every rank ran to its end."""
+
+    environments: dict[int, dict[str, Slot]] = field(default_factory=dict)
+    gradients: dict[int, dict[str, Slot]] = field(default_factory=dict)
+    locals: dict[tuple[int, str], dict[str, Slot]] = field(default_factory=dict)
+    """What every (rank, segment) held at the end; only while the derivation recovers, to draw what went wrong."""
+    used: set[tuple[int, str]] = field(default_factory=set)
+    """Parameters that ranks use: (rank, tensor name)."""
+    troubles: list[Trouble] = field(default_factory=list)
+    fatal: bool = False
+    """Whether a trouble makes the plan not run, whatever the values are."""
+    finished: bool = False
+    stages: int = 0
+    classes: int = 0
+    foreign: list[Foreign] = field(default_factory=list)
+    seeded: set[int] = field(default_factory=set)
+    """The values from which gradients start."""
+    computed: set[int] = field(default_factory=set)
+    """The terms that forward and gradient operators gave, before any recovery."""
+    assumptions: set[str] = field(default_factory=set)
+    changed: set[tuple[int, str]] = field(default_factory=set)
+    """What calls of unknown effect may have changed: (rank, tensor name)."""
+    uses: list[tuple[Call, Bound, tuple[Value, ...]]] = field(default_factory=list)
+    """Every use of an operator that was derived: the call on whole operands, its annotation, and their relations."""
+    trails: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
+    """For every step that a rank ran (by its index), what its operators gave, in order; "absent" for a message of nothing."""
+
+
+@dataclass(slots=True)
+class RankState:
+    """One rank of a derivation.
+
+    `carriers` tells which tensor first carried the partial sum of a term, `consumers` which operator first read a tensor
+    that is not complete; both only for messages. `trail` are the results of the segment that is run.
+    """
+
+    number: int
+    environment: dict[str, Slot] = field(default_factory=dict)
+    gradients: dict[str, Slot] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+    """The name under which the rank makes the gradient of a weight."""
+    saved: dict[tuple[str, ...], tuple[Compute, Saved]] = field(default_factory=dict)
+    """What forward operators keep, by the names of their outputs."""
+    earlier: dict[int, Saved] = field(default_factory=dict)
+    """What forward operators kept, by identity, whose outputs another operator of the same names has made anew since."""
+    replaced: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
+    """Operands that communication put something else in since a forward operator read them, by the names of its outputs."""
+    local: dict[str, Slot] = field(default_factory=dict)
+    segment: Segment | None = None
+    trail: list[Any] = field(default_factory=list)
+    carriers: dict[int, tuple[str, Operator]] = field(default_factory=dict)
+    consumers: dict[str, tuple[str, Operator]] = field(default_factory=dict)
+    terms: dict[str, int] = field(default_factory=dict)
+    """The terms of forward values by name; they only decide which gradient sums are told as one."""
+    draws: dict[tuple[str, tuple[int, ...]], list[list[Box]]] = field(default_factory=dict)
+    """What was drawn at random, by operator and the terms it was drawn for: the boxes of each draw, in order."""
+    undefined: dict[str, str] = field(default_factory=dict)
+    """Tensors of which nobody knows what is in them, and why."""
+    changed: set[str] = field(default_factory=set)
+    """Weights, buffers and inputs that a call of unknown effect was given."""
+    unknown: bool = False
+    """Whether a call of unknown effect may have changed anything that the rank holds."""
+    empty: set[str] = field(default_factory=set)
+    """Tensors that were received from a rank on which nothing makes what it sends, so that it is zero."""
+    poisoned: set[tuple[str, ...]] = field(default_factory=set)
+    """Forward operators (by the names of their outputs) that have no result because something before them went wrong."""
+
+
+@dataclass(slots=True)
+class Machine:
+    """One derivation over one plan.
+
+    `slots` is the slotted dimension of each input, `total_slots` their number, `losses` the values that the reference
+    starts its gradients from (None while the reference itself is derived), `dtypes` the dtype of every term so far.
+    """
+
+    world: World
+    plan: Plan
+    inputs: Inputs
+    slots: tuple[int, ...]
+    total_slots: int
+    losses: frozenset[int] | None
+    dtypes: dict[int, str]
+    nearest: Nearest | None
+    assume: frozenset[str]
+    derived: Derived = field(default_factory=Derived)
+    ranks: dict[int, RankState] = field(default_factory=dict)
+    weight_of: dict[str, str] = field(default_factory=dict)
+    forward_of: dict[str, list[str]] = field(default_factory=dict)
+    """The tensors that a name is the gradient of."""
+    shown: dict[str, str] = field(default_factory=dict)
+    """What the plan returns, by the names that segments have for it where runs give it another."""
+    gradient_names: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
+    """Inputs that the plan loads in a segment of its own; others are there from the start."""
+    cases: Cases = field(default_factory=Cases)
+    parameters: dict[tuple[str, int], Value] = field(default_factory=dict)
+    results: dict[Any, Any] = field(default_factory=dict)
+    waiting: dict[Any, dict[int, tuple[Communicate, Slot | str]]] = field(default_factory=dict)
+    arrived: dict[Any, dict[int, Slot] | None] = field(default_factory=dict)
+    turns: dict[tuple[int, Any], int] = field(default_factory=dict)
+    made: set[tuple[str, ...]] = field(default_factory=set)
+    """The outputs of operators that the plan runs; filled where a gradient names another one."""
+    mail: dict[Any, deque[Slot | str]] = field(default_factory=dict)
+
+
+def leave_open(machine: Machine, rank: RankState, name: str) -> None:
+    """Forget what was complete in `name`, which a collective with another root was given in place.
+
+    A part of a sum stays one, whose use is told as what it is.
+    """
+    for held in (rank.local, rank.environment):
+        value = held.get(name)
+        if value is not None and not value.leaves:
+            held[name] = None
+            rank.undefined[name] = "a collective with another root leaves no certain value in it on {ranks}"
+    weight = machine.weight_of.get(name, "")
+    value = rank.gradients.get(weight)
+    if value is not None and not value.leaves:
+        rank.gradients[weight] = None

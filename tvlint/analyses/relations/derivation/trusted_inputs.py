@@ -1,0 +1,152 @@
+"""The relations that are trusted: weights, buffers and inputs lie where the plan declares them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+
+from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.placement import Invariant, Replicate, Shard
+from tvlint.ir.plan import Box, Phase, Plan, Role, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The plan's inputs in order, each with its whole shape for one replica and one micro-batch, and its dtype."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    number: dict[str, int] = field(default_factory=dict)
+    """Full name -> position."""
+
+    def position(self, tensor: Tensor) -> int | None:
+        """Which of the inputs the tensor is a slice of; None for none of them."""
+        return self.number.get(tensor.logical or tensor.name)
+
+
+def inputs_of(plan: Plan) -> Inputs:
+    """The inputs of the plan's first micro-batch, in the order in which the plan first uses them."""
+    order: dict[str, Tensor] = {}
+    for tensor in _first_inputs(plan):
+        order.setdefault(tensor.logical or tensor.name, tensor)
+    number = {key: i for i, key in enumerate(order)}
+    shapes = tuple(whole_shape(tensor) for tensor in order.values())
+    return Inputs(tuple(order), shapes, tuple(t.dtype for t in order.values()), number)
+
+
+def _first_inputs(plan: Plan) -> list[Tensor]:
+    found: list[Tensor] = []
+    for program in plan.programs:
+        for step in program.steps:
+            segment = plan.segments[step.segment]
+            if segment.phase is Phase.DATA:
+                found.extend(plan.tensors[name] for name in segment.outputs if name in plan.tensors)
+    return found or [tensor for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
+
+
+def told_in_two_ways(plan: Plan) -> str:
+    """An input of which the plan declares slices of wholes of different shapes or types; empty where there is none."""
+    known: dict[str, tuple[tuple[int, ...], str]] = {}
+    for tensor in plan.tensors.values():
+        if tensor.role is not Role.INPUT:
+            continue
+        key, own = tensor.logical or tensor.name, (whole_shape(tensor), tensor.dtype)
+        if known.setdefault(key, own) != own:
+            return key
+    return ""
+
+
+def whole_shape(tensor: Tensor) -> tuple[int, ...]:
+    """The shape of the whole value that the tensor is a piece of."""
+    return tensor.whole if tensor.whole is not None else tensor.shape
+
+
+def region(plan: Plan, tensor: Tensor, rank: int) -> Box:
+    """The box of the whole that `rank` holds, as declared.
+
+    Raises Mismatch for a declaration that is not one box, or that does not fit the local shape.
+    """
+    whole = whole_shape(tensor)
+    if tensor.part != (0, 1):
+        raise Mismatch("declared-partial", f"`{tensor.name}` is declared to be a part of a sum", refutes=False)
+    if tensor.region is not None:
+        box = tensor.region
+    elif tensor.placements:
+        box = _placed(plan, tensor, whole, rank)
+    else:
+        box = tuple((0, size) for size in whole)
+    if len(box) != len(whole) or any(not 0 <= low < high <= size for (low, high), size in zip(box, whole, strict=True)):
+        raise Mismatch("bad-region", f"`{tensor.name}` is declared to hold {box} of shape {whole}", refutes=True)
+    if tuple(high - low for low, high in box) != tensor.shape:
+        raise Mismatch("wrong-shape", f"`{tensor.name}` of shape {tensor.shape} is declared to hold {box}", refutes=True)
+    return box
+
+
+def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> Box:
+    coordinates = plan.mesh.coordinates(rank)
+    box = [(0, size) for size in whole]
+    for axis in plan.mesh.axes:
+        placement = (tensor.placements or {}).get(axis.name, Replicate())
+        if isinstance(placement, Replicate | Invariant):
+            continue
+        if not isinstance(placement, Shard) or placement.order or placement.parts:
+            text = f"`{tensor.name}` is placed in several pieces of one dimension, which are not followed"
+            more = "give each part (query, key and value, or gate and up) a tensor of its own in both plans"
+            if not isinstance(placement, Shard) or placement.order:
+                more = "a plan that splits the dimension in its order can be proved"
+            raise Mismatch("declared-placement", f"{text}: {more}", refutes=False)
+        if not -len(whole) <= placement.dim < len(whole):
+            raise Mismatch("declared-placement", f"`{tensor.name}` is sharded on dimension {placement.dim}", refutes=False)
+        dim = placement.dim % len(whole)
+        low, high = box[dim]
+        if (high - low) % axis.size:
+            raise Mismatch("uneven-shard", f"`{tensor.name}` does not divide over {axis.size} ranks", refutes=False)
+        step = (high - low) // axis.size
+        box[dim] = (low + coordinates[axis.name] * step, low + (coordinates[axis.name] + 1) * step)
+    return tuple(box)
+
+
+def parameter(world: World, plan: Plan, tensor: Tensor, rank: int) -> Value:
+    """The relation of a weight or buffer on `rank`: its box of the parameter of that full name."""
+    box = region(plan, tensor, rank)
+    kind = "weight" if tensor.role is Role.WEIGHT else "buffer"
+    head = (kind, tensor.logical or tensor.name, tensor.dtype)
+    term = world.terms.term((*head, whole_shape(tensor)), (), whole_shape(tensor), -1)
+    return world.values.clean(term, box)
+
+
+def slot_dims(reference: Inputs, parallel: Inputs) -> tuple[int, tuple[int, ...]] | str:
+    """How many slots the reference's batch has, and the slotted dimension of each input (-1: none); or what is wrong."""
+    if len(reference.names) != len(parallel.names):
+        return f"the reference reads {len(reference.names)} inputs and the parallel plan {len(parallel.names)}"
+    if reference.dtypes != parallel.dtypes:
+        return f"inputs have dtypes {', '.join(reference.dtypes)} in the reference and {', '.join(parallel.dtypes)} here"
+    slots, dims = 0, []
+    for name, whole, local in zip(reference.names, reference.shapes, parallel.shapes, strict=True):
+        differing = [i for i, (a, b) in enumerate(zip(whole, local, strict=False)) if a != b]
+        if len(whole) != len(local) or len(differing) > 1:
+            return f"input `{name}` has shape {whole} in the reference and {local} in the parallel plan"
+        if not differing:
+            dims.append(-1)
+            continue
+        ratio, rest = divmod(whole[differing[0]], local[differing[0]]) if local[differing[0]] else (0, 0)
+        if rest or ratio < 2 or slots not in (0, ratio):
+            return f"input `{name}` has shape {whole} in the reference and {local} in the parallel plan"
+        slots = ratio
+        dims.append(differing[0])
+    if slots and -1 in dims:
+        return "some inputs are cut into replicas and micro-batches and others are not"
+    return slots or 1, tuple(dims)
+
+
+def covers(boxes: list[Box], whole: tuple[int, ...]) -> bool:
+    """Whether every element of the whole is in some box."""
+    distinct = set(boxes)
+    edges = [sorted({0, size, *(edge for box in distinct for edge in box[dim])}) for dim, size in enumerate(whole)]
+    cells = product(*(pairwise(marks) for marks in edges))
+    return all(
+        any(all(low <= a and b <= high for (low, high), (a, b) in zip(box, cell, strict=True)) for box in distinct)
+        for cell in cells
+    )

@@ -1,0 +1,1 @@
+"""Hash-consed logical terms and their normal forms."""

@@ -1,0 +1,187 @@
+"""A normal form in which it makes no difference whether attention, a softmax or a loss is one operator or written out.
+
+With `z = c q k^T`, to which a mask of numbers is added if there is one, and `p = softmax(z)`, attention is `p v`. For the
+gradient `g` of its result that of `v` is `p^T g`; with `dz` for what the softmax makes of `g v^T`, those of `q` and `k` are
+`c dz k` and `c dz^T q`, and that of the mask is `dz`, summed over the dimensions that the mask lacks. A query that a mask of
+minus infinity leaves no key is zero in one operator and not a number in several: that there is none is an assumption. The
+gradient of `x` in `x - m` and `x + m` is that of the result, where `x` is not repeated. All gradients are linear in those of
+the result, so that a constant factor may stand before or behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from tvlint.analyses.relations.terms.loss_identities import summed, term_of
+from tvlint.analyses.relations.terms.product_normal_form import (
+    NONE,
+    Constant,
+    bare,
+    constant_of,
+    normal_product,
+    product,
+    renumbered,
+    times,
+)
+from tvlint.analyses.relations.terms.softmax_normal_form import (
+    RULES,
+    Head,
+    Operands,
+    Rule,
+    softmax,
+    softmax_gradient,
+    without_powers,
+)
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+
+_KEEP_NUMBERS = frozenset(
+    {"add", "sub", "mul", "div", "neg", "view", "permute", "transpose", "unsqueeze", "squeeze", "expand", "times", "index",
+     "narrow", "slice", "select"}
+)  # fmt: skip
+"""Operators that make of numbers that are not whole others that are not."""
+
+SEES = "every query of attention that is written out with a mask sees a key"
+
+ATTENTION = "scaled-dot-product-attention"
+_G = (0, (0,))
+"""In the head of a gradient: that of the first operand, from that of the only result."""
+
+_LINEAR = ((), *((position, (0,)) for position in range(8)))
+"""In the head of a gradient: that of some operand, from that of the only result, in which it is linear."""
+
+
+def normal(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int:
+    """The normal form of operator `head` on `operands`, which are in normal form."""
+    if len(head) != 5:
+        return terms.term(head, operands, shape, slot)
+    given, constant = bare(terms, operands[0]) if head[1] in _LINEAR and str(head[0]).endswith(" gradient") else (-1, NONE)
+    if constant != NONE:
+        return times(terms, normal(terms, head, (given, *operands[1:]), shape, slot), constant)
+    rule = _RULES.get(head[0])
+    found = rule(terms, head, operands) if rule is not None else None
+    if found is None:
+        found = normal_product(terms, head, operands, shape, slot)
+    if found is None or (terms.shape[found], terms.slot[found]) != (shape, slot):
+        return term_of(terms, head, operands, shape, slot)
+    return without_powers(terms, found)
+
+
+def normal_sum(terms: Terms, term: int) -> int:
+    """The normal form of a sum of gradients: a constant factor that all addends have is one of the sum."""
+    if terms.keys[term][0] != GRADIENT_SUM:
+        return term
+    addends = [bare(terms, addend) for addend in terms.operands[term]]
+    constants = {constant for _, constant in addends}
+    if len(constants) > 1:
+        return summed(terms, term)
+    total = terms.gradient_sum(terms.keys[term][1], [addend for addend, _ in addends])
+    return times(terms, summed(terms, total), constants.pop())
+
+
+def _of_difference(terms: Terms, head: Head, operands: Operands) -> int | None:
+    """The gradient of `x` in `x - m` or `x + m`, where `x` is not repeated."""
+    alone = len(operands) == 1 and head[3][0] == head[3][1] and not any(head[3][2:])
+    first = head[1] == _G or (head[0] == "add gradient" and head[2] == (1,))
+    return operands[0] if alone and first and len(head[2]) == 1 else None
+
+
+def _root(size: int) -> Constant:
+    """One by the root of a number."""
+    return 1, Fraction(1, size)
+
+
+def _scores(
+    terms: Terms, head: Head, operands: Operands, names: Sequence[Sequence[int]], mask: tuple[int, Sequence[int]] | None
+) -> tuple[int, Constant] | None:
+    """The scores of attention to keys, with the mask that is added to them, and the constant in them."""
+    causal, scale = head[2]
+    query, key = names[0], names[1]
+    constant = _root(terms.shape[operands[0]][-1]) if scale is None else constant_of(scale)
+    if causal or constant is None:
+        return None
+    rows = (*query[:-1], key[-2])
+    found = times(terms, product(terms, (operands[0], query), (operands[1], key), rows), constant)
+    if mask is None:
+        return found, constant
+    if not _is_of_numbers(terms, mask[0]):
+        return None
+    terms.assumptions.add(SEES)
+    (one, left), (other, right) = sorted(((found, tuple(rows)), (mask[0], tuple(mask[1]))))
+    pattern = (*renumbered(left, right, rows), (), (), ())
+    return terms.term(("add", 0, (1,), pattern, ()), (one, other), terms.shape[found], terms.slot[found]), constant
+
+
+def _is_of_numbers(terms: Terms, term: int) -> bool:
+    """Whether the elements are numbers that are not whole, so that a mask is one to add and not one of flags."""
+    waiting, seen = [term], {term}
+    while waiting:
+        own = waiting.pop()
+        head, operands = terms.keys[own], terms.operands[own]
+        if head[0] in ("weight", "buffer", "input"):
+            if not str(head[2]).startswith(("float", "bfloat")):
+                return False
+            continue
+        known = operands[1:2] if head[0] == "embedding" else operands if head[0] in _KEEP_NUMBERS else ()
+        if not known:
+            return False
+        waiting += [operand for operand in known if operand not in seen]
+        seen.update(known)
+    return True
+
+
+def _of_attention(terms: Terms, head: Head, operands: Operands) -> int | None:
+    if head[1] != 0 or len(operands) not in (3, 4) or len(head[2]) != 2:
+        return None
+    names, result = head[3][: len(operands)], head[3][len(operands)]
+    scores = _scores(terms, head, operands, names, (operands[3], names[3]) if len(operands) == 4 else None)
+    if scores is None:
+        return None
+    rows = (*names[0][:-1], names[1][-2])
+    return product(terms, (softmax(terms, scores[0], len(rows) - 1), rows), (operands[2], names[2]), result)
+
+
+def _of_attention_gradient(terms: Terms, head: Head, operands: Operands) -> int | None:
+    """Operands are the gradient of the result, queries, keys, values where the gradient is not that of values, and a mask."""
+    position = head[1][0] if len(head[1]) == 2 and head[1][1] == (0,) else -1
+    least = 3 if position == 2 else 4
+    if len(head[2]) != 2 or not 0 <= position <= 3 or len(operands) not in (least, least + 1):
+        return None
+    given, query, key = head[3][:3]
+    masked = len(operands) > least
+    scores = _scores(terms, head, operands[1:3], (query, key), (operands[least], head[3][least]) if masked else None)
+    if scores is None or (position == 3 and not masked):
+        return None
+    rows, result = (*query[:-1], key[-2]), head[3][len(operands)]
+    last = len(rows) - 1
+    if position == 2:
+        return product(terms, (softmax(terms, scores[0], last), rows), (operands[0], given), result)
+    chances = product(terms, (operands[0], given), (operands[3], head[3][3]), rows)
+    below = softmax_gradient(terms, chances, scores[0], last)
+    if position == 3:
+        return _summed_to(terms, below, rows, result)
+    below = times(terms, below, scores[1])
+    return product(terms, (below, rows), (operands[2 - position], key if position == 0 else query), result)
+
+
+def _summed_to(terms: Terms, gradient: int, rows: Sequence[int], names: Sequence[int]) -> int | None:
+    """The gradient of what is added to the scores, from that of the scores."""
+    if tuple(rows) == tuple(names):
+        return gradient
+    inner, constant = bare(terms, gradient)
+    source, result = renumbered(rows, names)
+    gone = tuple(sorted(set(source) - set(result)))
+    if -1 in result or terms.slot[inner] >= 0:
+        return None
+    shape = tuple(terms.shape[inner][source.index(number)] for number in result)
+    head = ("add gradient", (), (1,), (source, result, gone, (), ()), ())
+    return times(terms, terms.term(head, (inner,), shape, -1), constant)
+
+
+_RULES: dict[str, Rule] = {
+    **RULES,
+    "sub gradient": _of_difference,
+    "add gradient": _of_difference,
+    ATTENTION: _of_attention,
+    f"{ATTENTION} gradient": _of_attention_gradient,
+}

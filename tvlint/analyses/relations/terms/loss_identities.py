@@ -1,0 +1,207 @@
+"""Identities of real arithmetic that make one term of two ways to write a loss.
+
+With `x` the scores of a row, `t` its target and `L(x) = log sum e^x` over the classes:
+
+- `nll(log_softmax(x), t)` is `cross_entropy(x, t)`, by definition; so are their gradients, by the chain rule;
+- `log(sum(exp(x))) - x[t]` is `cross_entropy(x, t)` where `t` is a class, and `cross_entropy(x - m, t)` is
+  `cross_entropy(x, t)` for every `m` that is the same for all classes, since `L(x - m) = L(x) - m`;
+- the gradient `g` of that goes to `x` as `e^x g / sum(e^x)` and `-g` at `t`, whose sum is the gradient of `cross_entropy`, the
+  same for `x` and for `x - m`.
+
+The second and third hold for targets that are classes only; what is none has no score, and `cross_entropy` leaves it out.
+They are used where the reference has the loss as one operator, and their use is an assumption that the verdict lists.
+
+And `n` times `x / n` is `x`, which is what an all-reduce makes of `n` equal copies that are divided by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import isfinite
+from typing import Any, TypeAlias
+
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+
+Head: TypeAlias = tuple[Any, ...]
+Operands: TypeAlias = tuple[int, ...]
+
+CLASSES = "every target of a `cross_entropy` that is written out is a class: none is ignored"
+
+_LOSS: Head = ("cross-entropy-rows", 0, (), ((0, 1), (0,), (0,), (), (), (1,)), ())
+_LOSS_GRADIENT: Head = ("cross-entropy-rows gradient", (0, (0,)), (), ((0,), (0, 1), (0,), (0, 1), (), (), (1,)), ())
+_ROWS = ((0, 1), (0, 1), (), (), (1,))
+_ROWS_GRADIENT = ((0, 1), (0, 1), (0, 1), (), (), (1,))
+_PICK = ((0, 1), (0,), (0,), (1,), (), ())
+_LINE = ((0,), (0,), (0,), (), (), ())
+
+
+def term_of(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int:
+    """The term of operator `head` on `operands`, or the one that an identity gives in its place."""
+    rule = _RULES.get(head[0])
+    found = rule(terms, head, operands, shape, slot) if rule is not None else None
+    return terms.term(head, operands, shape, slot) if found is None else found
+
+
+def summed(terms: Terms, term: int) -> int:
+    """The term of a sum of gradients, or the one that an identity gives in its place."""
+    operands = terms.operands[term]
+    if terms.keys[term][0] != GRADIENT_SUM or len(operands) != 2:
+        return term
+    for one, other in (operands, operands[::-1]):
+        found = _written_gradient(terms, one, other)
+        if found is not None:
+            return found
+    return term
+
+
+def scaled_term(terms: Terms, term: int, coefficient: int | Fraction) -> int | None:
+    """The term that this many times the term is, where constants that it is multiplied with or divided by cancel that."""
+    total = Fraction(coefficient)
+    while terms.foreign(term):
+        below = multiplied(terms, term)
+        if below is None:
+            return None
+        factor, term = below
+        total *= factor
+        if total == 1:
+            return term
+    return None
+
+
+def multiplied(terms: Terms, term: int) -> tuple[Fraction, int] | None:
+    """The constant that the term's own operator multiplies its one operand with, and that; None where it does not."""
+    head, operands = terms.keys[term], terms.operands[term]
+    factor = factor_of(head[0].removesuffix(" gradient"), head[2]) if len(operands) == 1 and len(head) == 5 else None
+    if factor is None or head[1] not in (0, (0, (0,))) or terms.shape[operands[0]] != terms.shape[term]:
+        return None
+    return factor, operands[0]
+
+
+def factor_of(op: str, attributes: Any) -> Fraction | None:
+    """The number that `op` multiplies its one operand with, given its constant and the place of that; None if it does not."""
+    if op not in ("mul", "div") or len(attributes) != 2 or (op == "div" and attributes[0] != 1):
+        return None
+    value = attributes[1]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value == 0:
+        return None
+    exact = Fraction(str(value))
+    if max(abs(exact.numerator), exact.denominator) > _LARGEST:
+        return None
+    return exact if op == "mul" else 1 / exact
+
+
+def is_gradient(terms: Terms, term: int) -> bool:
+    """Whether the term is a gradient, in which all that follows is linear."""
+    head = terms.keys[term]
+    return bool(head[0] in ("one", GRADIENT_SUM) or str(head[0]).endswith(" gradient"))
+
+
+_LARGEST = 10**9
+"""Constants of longer fractions are rounded ones."""
+
+
+def _likelihood(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:
+    scores = _operands(terms, operands[0], "log-softmax", 0, (None,), _ROWS)
+    return None if scores is None else terms.term(_LOSS, (scores[0], operands[1]), shape, slot)
+
+
+def _chances_gradient(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:
+    if head[1:4] != ((0, (0,)), (None,), _ROWS_GRADIENT):
+        return None
+    given = _operands(terms, operands[0], "nll-rows gradient", (0, (0,)), (), ((0,), (0,), (0, 1), (), (), (1,)))
+    return None if given is None else terms.term(_LOSS_GRADIENT, (given[0], operands[1], given[1]), shape, slot)
+
+
+def _written_loss(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:
+    """`log(sum(exp(x))) - x[t]`."""
+    if head[1:4] != (0, (1,), _LINE):
+        return None
+    scores, target = _sum_and_target(terms, operands)
+    return None if target < 0 else _known(terms, _LOSS, (unshifted(terms, scores, 1), target), shape, slot)
+
+
+def _sum_and_target(terms: Terms, operands: Operands) -> tuple[int, int]:
+    """The scores and the target of a log-sum-exp and a score that is picked; -1 where they are not of the same scores."""
+    total = _operands(terms, operands[0], "log", 0, (), ((0,), (0,), (), (), ()))
+    picked = _operands(terms, operands[1], "masked-gather", 0, (), _PICK)
+    scores = _summed_scores(terms, total[0]) if total is not None else -1
+    if picked is None or picked[0] != scores:
+        return -1, -1
+    return scores, picked[1]
+
+
+def _summed_scores(terms: Terms, total: int) -> int:
+    """`x` of a sum over classes of `exp(x)`; -1 where the term is none."""
+    powers = _operands(terms, total, "sum", 0, (None,), ((0, 1), (0,), (1,), (), ()))
+    scores = _operands(terms, powers[0], "exp", 0, (), ((0, 1), (0, 1), (), (), ())) if powers is not None else None
+    return scores[0] if scores is not None else -1
+
+
+def _written_gradient(terms: Terms, through_sum: int, through_target: int) -> int | None:
+    """The two addends of the gradient of a loss that is written out."""
+    power = _operands(terms, through_sum, "exp gradient", (0, (0,)), (), ((0, 1), (0, 1), (0, 1), (), (), ()))
+    spread = _operands(terms, power[0], "sum gradient", (0, (0,)), (None,), ((0,), (0, 1), (), (), ())) if power else None
+    log = _operands(terms, spread[0], "log gradient", (0, (0,)), (), ((0,), (0,), (0,), (), (), ())) if spread else None
+    left = _operands(terms, log[0], "sub gradient", (0, (0,)), (1,), ((0,), (0,), (), (), ())) if log else None
+    left = log[:1] if log and terms.normal else left
+    picked = _operands(terms, through_target, "masked-gather gradient", (0, (0,)), (), ((0,), (0,), (0, 1), (), (), ()))
+    right = _operands(terms, picked[0], "sub gradient", (1, (0,)), (1,), ((0,), (0,), (), (), ())) if picked else None
+    if power is None or log is None or picked is None or left is None or left != right:
+        return None
+    scores = power[1]
+    if _summed_scores(terms, log[1]) != scores or terms.shape[through_sum] != terms.shape[through_target]:
+        return None
+    operands = (left[0], unshifted(terms, scores, 1), picked[1])
+    return _known(terms, _LOSS_GRADIENT, operands, terms.shape[through_sum], terms.slot[through_sum])
+
+
+def _of_shifted(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:
+    """The gradient of `x` in `x - m` or `x + m`, where it comes from a loss: the gradient of the difference itself."""
+    first = (0, (0,)) if head[0] == "sub gradient" else ()
+    if head[1] != first or head[3] != ((0, 1), (0, 1), (), (), ()) or terms.shape[operands[0]] != shape:
+        return None
+    from_loss = terms.keys[operands[0]][0] == _LOSS_GRADIENT[0] and (head[0] == "sub gradient" or head[2] == (1,))
+    return operands[0] if from_loss else None
+
+
+def unshifted(terms: Terms, scores: int, dim: int) -> int:
+    """The scores without what is added to or subtracted from all of them alike along the dimension."""
+    head, operands = terms.keys[scores], terms.operands[scores]
+    while head[0] in ("sub", "add") and len(operands) == 2 and head[1] == 0 and len(head[2]) == 1:
+        left, right, result = head[3][:3]
+        if left == result and result[dim] not in right:
+            scores = operands[0]
+        elif right == result and result[dim] not in left and head[0] == "add" and head[2] == (1,):
+            scores = operands[1]
+        else:
+            break
+        head, operands = terms.keys[scores], terms.operands[scores]
+    return scores
+
+
+def _operands(terms: Terms, term: int, op: str, which: Any, attributes: Any, pattern: Any) -> Operands | None:
+    """The operands of a term of exactly that operator; None where it is another."""
+    head = terms.keys[term]
+    return terms.operands[term] if len(head) == 5 and head[:4] == (op, which, attributes, pattern) else None
+
+
+def _known(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:
+    """A term that the reference has; in normal forms, any."""
+    found = terms.term(head, operands, shape, slot) if terms.normal else terms.find(head, operands, shape, slot)
+    if terms.normal:
+        terms.assumptions.add(CLASSES)
+        return found
+    if found is None or terms.sealed < 0 or terms.foreign(found):
+        return None
+    terms.assumptions.add(CLASSES)
+    return found
+
+
+_RULES: dict[str, Callable[[Terms, Head, Operands, tuple[int, ...], int], int | None]] = {
+    "nll-rows": _likelihood,
+    "log-softmax gradient": _chances_gradient,
+    "sub": _written_loss,
+    "sub gradient": _of_shifted,
+    "add gradient": _of_shifted,
+}

@@ -1,0 +1,81 @@
+"""Logical values as hash-consed terms, one table for both plans.
+
+Two equal terms are the same operator with the same attributes applied to the same terms, hence the same value; the numbering
+of tensors, the order of operators and everything else that differs between two traces does not enter. Operators are pure;
+an operator that draws random numbers has no term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+GRADIENT_SUM = "gradient-sum"
+
+
+class Terms:
+    """The table. A term is a small integer; what it stands for is looked up here.
+
+    `shape` is the logical shape. `slot` is the dimension that data-parallel replicas and micro-batches cut into slots (-1:
+    none): the term then stands for its value in one slot, any slot, and `shape` counts that slot's part only.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self.keys: list[tuple[Any, ...]] = []
+        self.operands: list[tuple[int, ...]] = []
+        self.shape: list[tuple[int, ...]] = []
+        self.slot: list[int] = []
+        self.sealed = -1
+        """How many terms the reference has; -1 while it is being read."""
+        self.auxiliary: set[int] = set()
+        """Terms that belong to a value of the reference without being one, as the log-sum-exps of its attention do."""
+        self.assumptions: set[str] = set()
+        """What identities between terms take on trust."""
+        self.normal = False
+        """Whether terms are told in the normal form of `tvlint/analyses/relations/terms/attention_normal_form.py`."""
+        self._tokens: dict[Any, int] = {}
+
+    def term(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:
+        """The term of operator `head` on `operands`; the same arguments give the same term."""
+        key = (head, operands, shape, slot)
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self.keys)
+            self.keys.append(head)
+            self.operands.append(operands)
+            self.shape.append(shape)
+            self.slot.append(slot)
+        return found
+
+    def find(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int | None:
+        """The term, if it is there already."""
+        return self._numbers.get((head, operands, shape, slot))
+
+    def averages(self, term: int, number: int) -> bool:
+        """Whether the term's own operator is a mean over dimension `number`: its key lists these after what is summed."""
+        head = self.keys[term]
+        pattern = head[-2] if len(head) > 3 else ()
+        return isinstance(pattern, tuple) and len(pattern) > 3 and number in pattern[-2]
+
+    def foreign(self, term: int) -> bool:
+        """Whether the reference does not compute the term."""
+        return 0 <= self.sealed <= term and term not in self.auxiliary
+
+    def token(self, path: Any) -> int:
+        """A number for how a partial value came about; the same `path` gives the same number."""
+        return self._tokens.setdefault(path, len(self._tokens))
+
+    def paths(self) -> Iterable[tuple[Any, int]]:
+        """Every path with its number."""
+        return self._tokens.items()
+
+    def gradient_sum(self, of: int, terms: Sequence[int]) -> int:
+        """The sum of gradients of forward value `of`, flat and in any order."""
+        flat: list[int] = []
+        for term in terms:
+            head = self.keys[term]
+            flat.extend(self.operands[term] if head[0] == GRADIENT_SUM and head[1] == of else (term,))
+        if len(flat) == 1:
+            return flat[0]
+        return self.term((GRADIENT_SUM, of), tuple(sorted(flat)), self.shape[flat[0]], self.slot[flat[0]])

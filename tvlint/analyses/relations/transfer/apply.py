@@ -1,0 +1,166 @@
+"""What an operator makes of relations: forward operators and their vector-Jacobian products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+from tvlint.analyses.relations.terms.attention_normal_form import normal
+from tvlint.analyses.relations.terms.loss_identities import term_of
+from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
+from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of
+from tvlint.analyses.relations.transfer.extents import Result, averaging, result_of
+from tvlint.analyses.relations.transfer.operator_uses import Use
+from tvlint.analyses.relations.transfer.pending_ranges import Pending
+from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
+
+
+def run(world: World, use: Use, total_slots: int) -> Value:
+    """The relation of the operator's result, in normal form where terms are told in that.
+
+    Raises Mismatch where the result is not a linear contribution to what the operator computes on whole operands.
+    """
+    if not world.terms.normal:
+        return _run(world, use, total_slots)
+    terms, counted = world.terms, 1
+    if use.averaged and use.head[0] in ("mean", "mean gradient"):
+        indices = indices_of(world, use.operands)
+        counted = prod(indices[name].size * (total_slots if indices[name].slotted else 1) for name in use.averaged)
+        summed = replace(
+            use,
+            head=(use.head[0].replace("mean", "sum"), *use.head[1:]),
+            reduced=use.reduced | (use.averaged - set(use.result)),
+        )
+        factor = averaging(world, use.averaged, indices, total_slots)
+        found = world.values.scaled(_run(world, replace(summed, averaged=frozenset()), total_slots), factor)
+    else:
+        found = _run(world, use, total_slots)
+    inner, constant = bare(terms, found.term)
+    told = normal(terms, terms.keys[inner], terms.operands[inner], terms.shape[inner], terms.slot[inner])
+    return world.values.retermed(found, times(terms, times(terms, told, constant), rational(Fraction(1, counted))))
+
+
+def run_again(
+    world: World,
+    total_slots: int,
+    known: dict[Any, Any],
+    key: tuple[Any, ...],
+    use: Callable[[], Use | None],
+    values: Sequence[Value],
+    gradients: Mapping[int, Value],
+) -> Value | None:
+    """The relation of the result of `use`, of which `known` has what does not depend on terms; None where it is no use.
+
+    The operands are some of `values` and `gradients`. Together with their extents, `key` is all that this depends on where
+    the operator, its annotation, the world and `total_slots` are always the same ones.
+    """
+    if world.terms.normal:
+        made = use()
+        return None if made is None else run(world, made, total_slots)
+    key = (*key, *[value.extent for value in values], *[value.extent for value in gradients.values()])
+    result: Result | None
+    try:
+        result = known[key]
+    except KeyError:
+        made = use()
+        result = known[key] = None if made is None else result_of(world, made, total_slots)
+    if result is None:
+        return None
+    return _applied(world, result, [values[place] if place >= 0 else gradients[~place] for place in result.places])
+
+
+def _run(world: World, use: Use, total_slots: int) -> Value:
+    return _applied(world, result_of(world, use, total_slots), [value for _, value in use.operands])
+
+
+def _applied(world: World, result: Result, operands: Sequence[Value]) -> Value:
+    """The relation that the result is for these operands of the use."""
+    terms, values = world.terms, world.values
+    of = tuple([operands[i].term for i in result.counted])
+    if terms.normal:
+        term = terms.term(result.head, of, result.shape, result.slot)
+    else:
+        term = term_of(terms, result.head, of, result.shape, result.slot)
+    if result.fold is not None or result.pending is None:
+        unfit = (i for i in sorted(result.counted) if not operands[i].clean and (result.fold or operands[i].fold))
+        i = next(unfit, None)
+        if i is not None:
+            raise _incomplete(operands[i], i)
+        if result.fold is not None:
+            return values.folded(term, result.box, result.fold)
+        return values.multiple(term, result.box, 0)
+    pending = frozenset([entry._replace(origin=term) for entry in result.pending])
+    return _linear_result(world, result, operands, term, pending)
+
+
+def _linear_result(world: World, result: Result, operands: Sequence[Value], term: int, pending: frozenset[Pending]) -> Value:
+    """The result when some operands are parts or multiples of their terms."""
+    values, box, factor = world.values, result.box, result.factor
+    unclean = [(i, operands[i]) for i in sorted(result.counted) if not operands[i].clean]
+    if not unclean:
+        if not pending and factor == 1:
+            return values.clean(term, box)
+        return values.through(values.clean(term, box), term, "start", box, factor, pending)
+    if any(value.fold is not None for _, value in unclean):
+        i, value = next((i, value) for i, value in unclean if value.fold is not None)
+        if len(result.counted) == 1 and result.head[0] in _MOVES and not pending and factor == 1:
+            return values.through(value, term, 0, box, 1, pending)
+        raise _incomplete(value, i)
+    groups = {next((g for g in result.linear if i in g), None) for i, _ in unclean}
+    if None in groups:
+        i, value = next((i, v) for i, v in unclean if not any(i in g for g in result.linear))
+        raise _incomplete(value, i)
+    partial = [(i, value) for i, value in unclean if value.leaves]
+    partial_groups = {next(g for g in result.linear if i in g) for i, _ in partial}
+    if len(partial_groups) > 1:
+        raise Mismatch(
+            "partial-times-partial",
+            "multiplies two partial sums, so that products of parts on different ranks are missing",
+            refutes=True,
+            operand=partial[1][0],
+        )
+    joint = next((g for g in result.linear if len(g) > 1 and any(i in g for i, _ in unclean)), None)
+    for i, value in unclean:
+        if not value.leaves and (joint is None or i not in joint):
+            factor = factor * value.coefficient
+    if joint is None:
+        if not partial:
+            return values.through(values.clean(term, box), term, "start", box, factor, pending)
+        ((i, value),) = partial
+        return values.through(value, term, result.counted.index(i), box, factor, pending)
+    if any(i not in joint for i, _ in partial):
+        raise Mismatch("partial-times-scaled", "multiplies a partial sum with a multiple", refutes=False)
+    token = world.terms.token
+    leaves = [
+        Leaf(token((leaf.token, term, result.counted.index(i))), leaf.coefficient * factor, leaf.pending | pending)
+        for i in sorted(result.counted)
+        if i in joint
+        for leaf in values.leaves_of(operands[i])
+    ]
+    return values.of_leaves(term, box, leaves)
+
+
+_MOVES = frozenset({"unsqueeze", "squeeze", "transpose", "permute", "expand"})
+"""Operators that move elements and compute nothing, so that a maximum of parts stays one."""
+
+
+def fold_text(fold: Fold) -> str:
+    """What a value is that has not seen all of a folded dimension."""
+    seen = ", ".join(f"{low}:{high}" for low, high in fold.covered) or "none"
+    what = {"max": "a maximum", "merge": "attention", "gradient": "the gradient of attention"}[fold.kind]
+    return f"{what} over indices {seen} of {fold.size}"
+
+
+def _incomplete(value: Value, operand: int) -> Mismatch:
+    if value.fold is not None:
+        text = f"uses {fold_text(value.fold)} as if it were complete"
+        wrong = value.fold.kind != "gradient" and bool(value.fold.covered)
+        return Mismatch("part-used-as-complete", text, refutes=wrong, operand=operand)
+    if value.leaves:
+        return Mismatch("partial-used-as-complete", "uses a partial sum as if it were complete", refutes=True, operand=operand)
+    return Mismatch(
+        "scaled-value", f"uses {value.coefficient} times the value as if it were the value", refutes=True, operand=operand
+    )

@@ -1,0 +1,191 @@
+"""What communication makes of relations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+from tvlint.analyses.relations.transfer.apply import fold_text
+from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.pending_ranges import united
+from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
+from tvlint.ir.operators import Collective, Communicate
+
+
+def exchange(
+    world: World,
+    operator: Communicate,
+    members: tuple[int, ...],
+    given: Mapping[int, Value],
+    of: int,
+    claimed: Mapping[int, tuple[tuple[int, int], ...]] | None = None,
+) -> dict[int, Value]:
+    """What each of `members` (ascending) holds after the collective, given what each puts in.
+
+    A member's position is its position in the sorted group. `of` is the forward value when gradients are exchanged (-1
+    otherwise). `claimed` are the declared boxes of the results, used only under the assumption `declared-piece-order`.
+    Raises Mismatch where the result is not a box of one value.
+    """
+    kind = operator.kind
+    pieces = [given[rank] for rank in members if rank in given]
+    if kind is Collective.ALL_REDUCE:
+        total = _sum(world, operator, pieces, of)
+        return dict.fromkeys(members, total)
+    if kind is Collective.REDUCE_SCATTER:
+        total = _sum(world, operator, pieces, of)
+        dim = _dim(operator, total)
+        return {rank: chunk(world, total, dim, i, len(members)) for i, rank in enumerate(members)}
+    if kind is Collective.ALL_GATHER:
+        joined = _concatenate(world, pieces, _dim(operator, pieces[0]), members, claimed is not None)
+        return dict.fromkeys(members, joined)
+    if kind is Collective.ALL_TO_ALL:
+        return _all_to_all(world, operator, pieces, members)
+    if kind in (Collective.BROADCAST, Collective.SCATTER, Collective.REDUCE, Collective.GATHER):
+        return _rooted(world, operator, members, given, of, claimed is not None)
+    raise Mismatch("unsupported-collective", f"`{kind.value}` is not supported by the proof", refutes=False)
+
+
+def _rooted(
+    world: World, operator: Communicate, members: tuple[int, ...], given: Mapping[int, Value], of: int, reorder: bool
+) -> dict[int, Value]:
+    """What a collective with a root gives: to all, from the root; or to the root alone."""
+    root = operator.root
+    if root is None or root not in members:
+        raise Mismatch("wrong-root", f"names the root {root}, which is not in the group {list(members)}", refutes=True)
+    pieces = [given[rank] for rank in members if rank in given]
+    if operator.kind is Collective.REDUCE:
+        return {root: _sum(world, operator, pieces, of)}
+    if operator.kind is Collective.GATHER:
+        return {root: _concatenate(world, pieces, _dim(operator, pieces[0]), members, reorder)}
+    if operator.kind is Collective.BROADCAST:
+        return dict.fromkeys(members, given[root])
+    dim = _dim(operator, given[root])
+    return {rank: chunk(world, given[root], dim, i, len(members)) for i, rank in enumerate(members)}
+
+
+def _dim(operator: Communicate, value: Value) -> int:
+    dim = operator.dim
+    if dim is None or not -len(value.box) <= dim < len(value.box):
+        raise Mismatch("wrong-dimension", f"acts on dimension {dim} of a tensor of {len(value.box)}", refutes=True)
+    if operator.splits or operator.receive_splits:
+        raise Mismatch("unequal-splits", "splits unequally", refutes=False)
+    return dim % len(value.box)
+
+
+def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) -> Value:
+    if operator.reduce in ("max", "min") and all(piece is pieces[0] and not piece.leaves for piece in pieces):
+        return pieces[0]
+    part = next((piece.fold for piece in pieces if piece.fold is not None), None)
+    if part is not None and (operator.reduce != "max" or part.kind != "max"):
+        how = {"": "adds", "sum": "adds", "avg": "averages"}.get(operator.reduce, f"takes the `{operator.reduce}` of")
+        wrong = operator.reduce in ("", "sum", "avg", "max", "min") and part.kind != "gradient"
+        raise Mismatch("reduce-operator", f"{how} {fold_text(part)}", refutes=wrong)
+    if part is not None:
+        return _greatest(world, pieces)
+    if operator.reduce not in ("", "sum", "avg"):
+        wrong = operator.reduce in ("max", "min") and any(piece.leaves for piece in pieces)
+        what = " of partial sums, which have to be added" if wrong else ""
+        raise Mismatch("reduce-operator", f"takes the `{operator.reduce}`{what}", refutes=wrong)
+    if any(piece.box != pieces[0].box for piece in pieces):
+        raise Mismatch("mismatched-slices", "sums different slices of a value", refutes=True)
+    terms = {piece.term for piece in pieces}
+    if len(terms) > 1 and of < 0:
+        raise Mismatch("sum-of-different-values", "sums values that are not parts of the same value", refutes=False)
+    try:
+        total = world.values.sum_over(of, pieces)
+    except AmbiguousSumError:
+        text = "adds contributions that are parts of the same value in different ways"
+        raise Mismatch("ambiguous-sum", text, refutes=False) from None
+    if total is None:
+        raise Mismatch("mismatched-slices", "sums different slices of a value", refutes=True)
+    return world.values.scaled(total, Fraction(1, len(pieces))) if operator.reduce == "avg" else total
+
+
+def _greatest(world: World, pieces: Sequence[Value]) -> Value:
+    """The maximum of maxima over parts of one dimension; parts may overlap."""
+    if any(piece.box != pieces[0].box for piece in pieces):
+        raise Mismatch("mismatched-slices", "takes the maximum of different slices of a value", refutes=True)
+    if any(piece.term != pieces[0].term for piece in pieces):
+        raise Mismatch("max-of-different-values", "takes the maximum of what are not parts of one value", refutes=False)
+    if any(piece.leaves or piece.coefficient != 1 for piece in pieces):
+        raise Mismatch("reduce-operator", "takes the maximum of maxima and partial sums", refutes=False)
+    folds = [piece.fold for piece in pieces if piece.fold is not None]
+    if len(folds) < len(pieces):
+        return next(piece for piece in pieces if piece.fold is None)
+    if any((fold.kind, fold.number, fold.size) != (folds[0].kind, folds[0].number, folds[0].size) for fold in folds):
+        raise Mismatch("max-of-different-values", "takes the maximum of parts of different dimensions", refutes=False)
+    covered = united(*(fold.covered for fold in folds))
+    return world.values.folded(pieces[0].term, pieces[0].box, folds[0]._replace(covered=covered))
+
+
+def chunk(world: World, value: Value, dim: int, position: int, count: int) -> Value:
+    """Piece `position` of `count` equal ones along `dim`."""
+    low, high = value.box[dim]
+    step, rest = divmod(high - low, count)
+    if rest or (world.terms.slot[value.term] == dim and world.slots > 1):
+        raise Mismatch("uneven-chunk", f"cuts {high - low} elements into {count} pieces", refutes=False)
+    box = (*value.box[:dim], (low + position * step, low + (position + 1) * step), *value.box[dim + 1 :])
+    return world.values.with_box(value, box)
+
+
+def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequence[int], reorder: bool) -> Value:
+    first = pieces[0]
+    if any(piece.term != first.term for piece in pieces):
+        raise Mismatch("gathers-different-values", "gathers pieces of different values", refutes=False)
+    if any(piece.fold != first.fold for piece in pieces):
+        raise Mismatch("gathers-parts", "gathers results over different parts of a dimension", refutes=False)
+    if any((piece.leaves, piece.coefficient) != (first.leaves, first.coefficient) for piece in pieces):
+        raise Mismatch("gathers-partial-sums", "gathers partial sums, which have to be added", refutes=True)
+    outside = (*first.box[:dim], *first.box[dim + 1 :])
+    if any((*piece.box[:dim], *piece.box[dim + 1 :]) != outside for piece in pieces):
+        raise Mismatch("gathers-wrong-dimension", f"gathers along dimension {dim} pieces that differ in another", refutes=True)
+    bounds = [piece.box[dim] for piece in pieces]
+    ordered = sorted(bounds)
+    adjacent = all(a[1] == b[0] for a, b in pairwise(ordered))
+    if not adjacent:
+        text = ", ".join(f"{low}:{high}" for low, high in bounds)
+        raise Mismatch("gathers-wrong-pieces", f"gathers indices {text}, which do not make up one slice", refutes=True)
+    if bounds != ordered and not reorder:
+        held = ", ".join(f"{low}:{high} on rank {rank}" for (low, high), rank in zip(bounds, ranks, strict=True))
+        raise Mismatch(
+            "pieces-out-of-order", f"gathers pieces in rank order that do not lie in that order ({held})", refutes=True
+        )
+    box = (*first.box[:dim], (ordered[0][0], ordered[-1][1]), *first.box[dim + 1 :])
+    return world.values.with_box(first, box)
+
+
+def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], members: Sequence[int]) -> dict[int, Value]:
+    split = _dim(operator, pieces[0])
+    joined = operator.concat_dim
+    if joined is None or not -len(pieces[0].box) <= joined < len(pieces[0].box):
+        raise Mismatch("wrong-dimension", f"concatenates along dimension {joined}", refutes=True)
+    joined %= len(pieces[0].box)
+    result = {}
+    for i, rank in enumerate(members):
+        received = [chunk(world, piece, split, i, len(members)) for piece in pieces]
+        try:
+            result[rank] = _concatenate(world, received, joined, members, reorder=False)
+        except Mismatch as mismatch:
+            raise Mismatch(mismatch.name, mismatch.message, refutes=False) from mismatch
+    return result
+
+
+def over_replicas(world: World, value: Value, replicas: int) -> Value:
+    """The sum over all replicas of a value derived for one."""
+    if replicas == 1:
+        return value
+    if value.fold is not None:
+        raise Mismatch("reduce-operator", f"adds {fold_text(value.fold)} of each replica", refutes=False)
+    if world.terms.slot[value.term] >= 0:
+        raise Mismatch("mismatched-slices", "adds the slices that replicas have of a batch", refutes=True)
+    leaves: list[Leaf] = []
+    for leaf in world.values.leaves_of(value):
+        one = [entry for entry in leaf.pending if entry.one_replica]
+        if len(one) > 1:
+            raise Mismatch("ambiguous-sum", "is summed over replicas in more than one way", refutes=False)
+        if not one:
+            leaves.append(leaf._replace(coefficient=leaf.coefficient * replicas))
+            continue
+        leaves.append(leaf._replace(pending=(leaf.pending - {one[0]}) | {one[0]._replace(one_replica=False)}))
+    return world.values.of_leaves(value.term, value.box, leaves)

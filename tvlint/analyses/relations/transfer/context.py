@@ -1,0 +1,124 @@
+"""The tables of a proof, the indices that operands share, and what is said where an operator does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.transfer.relation import Value, Values
+from tvlint.ops.spec import ONE, Names
+
+
+class Mismatch(Exception):
+    """The operator does not do here what it does in the reference, or that cannot be decided.
+
+    `operand` is the position of the operand that is at fault, where one is.
+    """
+
+    def __init__(self, name: str, message: str, *, refutes: bool, operand: int | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+        self.message = message
+        self.refutes = refutes
+        self.operand = operand
+
+
+@dataclass(slots=True)
+class World:
+    """The tables of a proof and the plan that is being read into them.
+
+    `slots` is how many slots (replica x micro-batch) of the global batch one local tensor holds: all of them in the
+    reference, one in the parallel plan.
+    """
+
+    terms: Terms
+    values: Values
+    slots: int
+    many_replicas: bool
+    many_micro_batches: bool
+    _local: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of local tensors by extent."""
+
+    def logical_shape(self, value: Value, total_slots: int) -> tuple[int, ...]:
+        """The shape of the whole value, of which the local tensor is a box."""
+        slot = self.terms.slot[value.term]
+        return tuple(size * (total_slots if i == slot else 1) for i, size in enumerate(self.terms.shape[value.term]))
+
+    def local_shape(self, value: Value) -> tuple[int, ...]:
+        """The shape of the local tensor that `value` describes."""
+        found = self._local.get(value.extent)
+        if found is None:
+            slot = self.terms.slot[value.term]
+            found = tuple((high - low) * (self.slots if i == slot else 1) for i, (low, high) in enumerate(value.box))
+            self._local[value.extent] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What one named dimension is in one use of an operator."""
+
+    low: int
+    high: int
+    size: int
+    slotted: bool
+
+
+def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str, Index]:
+    """The box of every name, which all operands must agree on."""
+    found: dict[str, Index] = {}
+    for position, (names, value) in enumerate(operands):
+        shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
+        if len(names) != len(shape):
+            text = f"takes {len(names)} dimensions of a tensor of {len(shape)}"
+            raise Mismatch("mismatched-dimensions", text, refutes=False, operand=position)
+        for dim, name in enumerate(names):
+            low, high = value.box[dim]
+            if name == ONE:
+                if shape[dim] != 1 or dim == slot:
+                    raise Mismatch("mismatched-dimensions", "broadcasts a dimension that is split", refutes=False)
+                continue
+            index = Index(low, high, shape[dim], dim == slot)
+            known = found.setdefault(name, index)
+            if known == index:
+                continue
+            if known.size == index.size and known.slotted == index.slotted:
+                raise Mismatch(
+                    "mismatched-slices",
+                    f"combines indices {known.low}:{known.high} of one operand with {low}:{high} of another in one dimension",
+                    refutes=not any(is_zero(own) for _, own in operands),
+                    operand=position,
+                )
+            raise Mismatch(
+                "mismatched-dimensions",
+                f"combines dimensions of {known.size} and {index.size} elements, or a batch dimension with another",
+                refutes=False,
+                operand=position,
+            )
+    return found
+
+
+def is_zero(value: Value) -> bool:
+    """Whether the value is known to be zero, of whatever it is a part: no times its term, or attention to no keys."""
+    return (value.coefficient == 0 and not value.leaves) or (value.fold is not None and not value.fold.covered)
+
+
+def canonical(tensors: Sequence[Names], sets: Sequence[frozenset[str]]) -> tuple[tuple[int, ...], ...]:
+    """The names as numbers in order of appearance, so that the pattern does not depend on how names are chosen.
+
+    After the tensors come the sets: which names are summed, averaged, and needed whole.
+    """
+    numbers = numbered(tensors)
+    pattern = [tuple(numbers[name] for name in names) for names in tensors]
+    pattern.extend(tuple(sorted(numbers[name] for name in names if name in numbers)) for names in sets)
+    return tuple(pattern)
+
+
+def numbered(tensors: Sequence[Names]) -> dict[str, int]:
+    """The names in order of first appearance."""
+    numbers: dict[str, int] = {ONE: -1}
+    for names in tensors:
+        for name in names:
+            numbers.setdefault(name, len(numbers) - 1)
+    return numbers

@@ -1,0 +1,188 @@
+"""What an operator makes of the extents of its operands: of their boxes, and of the shapes and slots of their terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from tvlint.analyses.relations.transfer.context import Index, Mismatch, World, canonical, indices_of, numbered
+from tvlint.analyses.relations.transfer.operator_uses import Use
+from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending
+from tvlint.analyses.relations.transfer.relation import Fold
+from tvlint.ir.plan import Box
+from tvlint.ops.spec import ONE, UnsupportedError
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a use makes of its operands, as far as it does not depend on which terms they are about.
+
+    `counted` are the operands with values that count, in the order in which the term has them; `pending` is what is not yet
+    summed, of no origin yet, None where a mask leaves nothing to sum.
+    """
+
+    places: tuple[int, ...]
+    counted: tuple[int, ...]
+    linear: tuple[frozenset[int], ...]
+    head: tuple[Any, ...]
+    shape: tuple[int, ...]
+    slot: int
+    box: Box
+    factor: Coefficient
+    pending: tuple[Pending, ...] | None
+    fold: Fold | None
+
+
+def result_of(world: World, use: Use, total_slots: int) -> Result:
+    """What the use makes of its operands; raises Mismatch as `run` does, where that depends on their extents."""
+    indices = indices_of(world, use.operands)
+    _check_whole(use, indices)
+    if sum(index.slotted for index in indices.values()) > 1:
+        raise Mismatch("batch-with-itself", "pairs the batch with itself", refutes=False)
+    for name, (start, stop) in use.ranges.items():
+        held = indices[name]
+        if held.slotted:
+            raise Mismatch("needs-whole-batch", "states a range of a batch that replicas or micro-batches split", refutes=False)
+        if (start, stop) == (0, held.size) != (held.low, held.high):
+            raise _split(held, next(i for i, (names, _) in enumerate(use.operands) if name in names))
+        if (start, stop) != (held.low, held.high):
+            raise Mismatch(
+                "wrong-range",
+                f"states the range {start}:{stop} where its operand holds {held.low}:{held.high}",
+                refutes=True,
+            )
+    counted = [i for i in range(len(use.operands)) if i not in use.shape_only]
+    if use.commutative and use.operands[counted[0]][1].term > use.operands[counted[1]][1].term:
+        counted[0], counted[1] = counted[1], counted[0]
+    names_of = [use.operands[i][0] for i in counted]
+    present = {name for names in names_of for name in names}
+    box, shape, slot = [], [], -1
+    for dim, name in enumerate(use.result):
+        index = indices.get(name)
+        if name == ONE or index is None:
+            if name != ONE and name not in use.sizes:
+                raise UnsupportedError(f"the size of `{name}` in a result of `{use.head[0]}` is declared nowhere")
+            size = 1 if name == ONE else use.sizes[name]
+            box.append((0, size))
+            shape.append(size)
+            continue
+        box.append((index.low, index.high))
+        shape.append(index.size)
+        if index.slotted:
+            slot = dim
+    pattern = canonical([*names_of, use.result], (use.reduced, use.averaged, use.whole))
+    extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in present)
+    numbers = numbered([*names_of, use.result])
+    summed = (use.reduced | use.averaged) - frozenset(use.result)
+    pending = _contraction(world, summed, indices, numbers, use.masked)
+    fold = _folded(use, indices, numbers)
+    complete = fold is None and pending is not None
+    return Result(
+        places=use.places,
+        counted=tuple(counted),
+        linear=use.linear,
+        head=(*use.head, pattern, extra),
+        shape=tuple(shape),
+        slot=slot,
+        box=tuple(box),
+        factor=averaging(world, use.averaged, indices, total_slots) if complete else 1,
+        pending=pending,
+        fold=fold,
+    )
+
+
+def _seen(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> tuple[int, int, int]:
+    """The indices of `name` that count, and the number of all that do.
+
+    Of columns under a mask those up to the last row count; of rows those from the first column, which counts as the first.
+    """
+    if masked is not None and not index.slotted and name in masked:
+        rows, columns = (indices.get(own) for own in masked)
+        if rows is not None and columns is not None and not (rows.slotted or columns.slotted):
+            first, last = (0, min(rows.high, columns.size)) if name == masked[1] else (min(columns.low, rows.size), rows.size)
+            return max(index.low, first) - first, max(min(index.high, last), first) - first, last - first
+    return index.low, index.high, index.size
+
+
+def _contraction(
+    world: World,
+    names: frozenset[str],
+    indices: Mapping[str, Index],
+    numbers: Mapping[str, int],
+    masked: tuple[str, str] | None,
+) -> tuple[Pending, ...] | None:
+    """What is not yet summed after summing over `names`; None where a mask leaves nothing."""
+    pending = set()
+    for name in names:
+        index = indices.get(name)
+        if index is None or name not in numbers:
+            continue
+        low, high, size = _seen(name, index, masked, indices)
+        if low >= high:
+            return None
+        replica = index.slotted and world.slots == 1 and world.many_replicas
+        micro_batch = index.slotted and world.slots == 1 and world.many_micro_batches
+        entry = Pending(-1, numbers[name], low, high, size, replica, micro_batch)
+        if not entry.complete():
+            pending.add(entry)
+    return tuple(sorted(pending))
+
+
+def averaging(world: World, names: frozenset[str], indices: Mapping[str, Index], total_slots: int) -> Coefficient:
+    """What makes a mean over the local elements a part of the mean over all."""
+    factor: Coefficient = 1
+    for name in names:
+        index = indices[name]
+        everything = index.size * (total_slots if index.slotted else 1)
+        here = (index.high - index.low) * (world.slots if index.slotted else 1)
+        if everything != here:
+            factor = factor * Fraction(everything, here)
+    return factor
+
+
+def _folded(use: Use, indices: Mapping[str, Index], numbers: Mapping[str, int]) -> Fold | None:
+    """What the result has seen of a folded dimension that is not whole."""
+    found = []
+    for name, kind in use.splits.items():
+        index = indices.get(name)
+        if kind == "maps" or index is None or name in use.result:
+            continue
+        low, high, size = _seen(name, index, use.masked, indices)
+        fold = Fold(kind, numbers[name], ((low, high),) if low < high else (), size)
+        if not fold.complete():
+            found.append(fold)
+    if len(found) > 1:
+        raise Mismatch("split-twice", "takes parts of two dimensions at once", refutes=False)
+    return found[0] if found else None
+
+
+def _needs_no_more(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> bool:
+    """Whether these are the first rows under a mask, which count from the first, or the columns that the rows look at."""
+    if masked is None or name not in masked:
+        return False
+    low, high, size = _seen(name, index, masked, indices)
+    return index.low == 0 if name == masked[0] else low == 0 < size == high
+
+
+def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
+    for name in use.whole:
+        index = indices.get(name)
+        if index is None or (index.low == 0 and index.high == index.size and not index.slotted):
+            continue
+        if not index.slotted and (name in use.splits or _needs_no_more(name, index, use.masked, indices)):
+            continue
+        if index.slotted:
+            raise Mismatch("needs-whole-batch", "needs a whole batch that replicas or micro-batches split", refutes=False)
+        operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
+        raise _split(index, operand, refutes=str(use.head[0]).removesuffix(" gradient") not in _REARRANGES)
+
+
+def _split(index: Index, operand: int, refutes: bool = True) -> Mismatch:
+    text = f"needs a whole dimension of {index.size} and gets indices {index.low}:{index.high} of it"
+    return Mismatch("split-dimension", text, refutes=refutes, operand=operand)
+
+
+_REARRANGES = frozenset({"cat", "cumsum", "index", "narrow", "pad", "select", "slice", "split", "stack"})
+"""Operators that take a part of a dimension as well and make of it what may be right, but is not a part of their result."""

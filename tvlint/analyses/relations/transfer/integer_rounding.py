@@ -1,0 +1,24 @@
+"""What communication does to whole numbers that it does not do to others: it rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.operators import Communicate
+from tvlint.ir.plan import Plan
+from tvlint.ops.elementwise import holds_whole_numbers
+
+
+def sent_as_other_numbers(plan: Plan, operator: Communicate) -> str:
+    """How a collective rounds what it moves, by sending it as whole numbers; empty where it does not."""
+    tensor = plan.tensors.get(operator.inputs[0]) if operator.inputs else None
+    if tensor is None or not holds_whole_numbers(operator.dtype) or tensor.dtype == operator.dtype:
+        return ""
+    return f"communicates {tensor.dtype} as {operator.dtype}"
+
+
+def rounds_an_average(plan: Plan, operator: Communicate, given: Iterable[Value]) -> bool:
+    """Whether a collective divides whole numbers that are not the same on all members, so that a rest is lost."""
+    types = (plan.tensors[name].dtype for name in operator.inputs if name in plan.tensors)
+    return operator.reduce == "avg" and any(map(holds_whole_numbers, types)) and any(value.leaves for value in given)

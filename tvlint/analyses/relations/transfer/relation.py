@@ -1,0 +1,291 @@
+"""How a local tensor relates to a logical value.
+
+A `Value` says: this tensor is `coefficient` times the box `box` of the term `term`; or, where sums are not yet complete, it is
+the sum over `leaves` of coefficient times that part of a linear contribution to `term` whose pending ranges the leaf states.
+
+A pending range names the contraction it comes from, so that partial sums of different products never complete each other; a
+leaf's token names the whole path of linear operators from there to `term`, so that contributions reached in different ways
+are never confused. Contributions with equal pending ranges and equal coefficients add up to one contribution.
+
+What is put together in another way than by adding, a maximum or attention over some of the keys, has a `Fold` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from tvlint.analyses.relations.terms.attention_normal_form import normal_sum
+from tvlint.analyses.relations.terms.loss_identities import multiplied, scaled_term, summed
+from tvlint.analyses.relations.terms.product_normal_form import rational, times
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending, Ranges, tiled
+from tvlint.ir.plan import Box
+
+
+class Leaf(NamedTuple):
+    """One contribution to a value that is not complete."""
+
+    token: int
+    coefficient: Coefficient
+    pending: frozenset[Pending]
+
+
+class Fold(NamedTuple):
+    """What a tensor has seen of a dimension that its operator folds: the indices `covered` of `0:size`.
+
+    `kind` says how parts are put together: `max` by taking the greatest, `merge` by weights of their log-sum-exps. `gradient`
+    marks the gradient of a part that is merged. `number` is the folded dimension of the operator that `term` goes back to.
+    """
+
+    kind: str
+    number: int
+    covered: Ranges
+    size: int
+
+    def complete(self) -> bool:
+        """Whether nothing is left to put in."""
+        return self.covered == ((0, self.size),)
+
+
+class AmbiguousSumError(Exception):
+    """Contributions are added that are parts of one value in different ways, so that it is open what they add up to."""
+
+
+class Value:
+    """One relation; interned by `Values`, so that identity is equality.
+
+    `extent` is a number for the box and for the shape and the slot of the term: values of one extent are the same slice of
+    values that are alike in everything but what they are. `clean` says that the tensor is exactly its box of the term.
+    """
+
+    __slots__ = ("box", "clean", "coefficient", "extent", "fold", "leaves", "term")
+
+    def __init__(
+        self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None, extent: int
+    ) -> None:
+        self.term = term
+        self.box = box
+        self.coefficient = coefficient
+        self.leaves = leaves
+        self.fold = fold
+        self.extent = extent
+        self.clean = not leaves and coefficient == 1 and fold is None
+
+
+class Values:
+    """The table of relations over one table of terms."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self._table: dict[tuple[Any, ...], Value] = {}
+        self._joint: dict[int, frozenset[int]] = {}
+        self._extents: dict[tuple[Box, tuple[int, ...], int], int] = {}
+
+    def clean(self, term: int, box: Box) -> Value:
+        """Exactly the box of the term."""
+        return self._intern(term, box, 1, ())
+
+    def folded(self, term: int, box: Box, fold: Fold, coefficient: Coefficient = 1) -> Value:
+        """What the fold says of the term; the term itself where a maximum or merge has seen everything."""
+        return self._intern(term, box, coefficient, (), None if fold.kind != "gradient" and fold.complete() else fold)
+
+    def multiple(self, term: int, box: Box, coefficient: Coefficient) -> Value:
+        """That many times the box of the term."""
+        return self._intern(term, box, coefficient, ())
+
+    def _intern(
+        self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None = None
+    ) -> Value:
+        if self.terms.normal and coefficient not in (0, 1) and not leaves and fold is None:
+            term, coefficient = times(self.terms, term, rational(coefficient)), 1
+        if coefficient not in (0, 1) and not leaves and self.terms.foreign(term):
+            scaled = scaled_term(self.terms, term, coefficient)
+            if scaled is not None:
+                term, coefficient = scaled, 1
+        key = (term, box, coefficient, leaves, fold)
+        found = self._table.get(key)
+        if found is None:
+            extent = self._extents.setdefault((box, self.terms.shape[term], self.terms.slot[term]), len(self._extents))
+            found = self._table[key] = Value(term, box, coefficient, leaves, fold, extent)
+        return found
+
+    def of_leaves(self, term: int, box: Box, leaves: Iterable[Leaf]) -> Value:
+        """The sum of the leaves in normal form, complete if all of them are, alike.
+
+        Equal contributions add up; the ranges of one contribution that tile a larger range are joined; contributions with the
+        same coefficients and ranges throughout are told as one, so that what is told as one never overlaps with what is told
+        otherwise, also after operators took each further. A contribution that cancels out stays, with coefficient 0.
+        """
+        totals: dict[tuple[int, frozenset[Pending]], Coefficient] = {}
+        for leaf in leaves:
+            pending = frozenset(entry for entry in leaf.pending if not entry.complete())
+            for token in self._joint.get(leaf.token, (leaf.token,)):
+                totals[token, pending] = totals.get((token, pending), 0) + leaf.coefficient
+        parts: dict[int, list[tuple[Coefficient, frozenset[Pending]]]] = {}
+        for (token, pending), coefficient in totals.items():
+            parts.setdefault(token, []).append((coefficient, pending))
+        merged: dict[frozenset[tuple[Coefficient, frozenset[Pending]]], set[int]] = {}
+        for token, entries in parts.items():
+            entries = [entry for entry in entries if entry[0] != 0] or entries[:1]
+            merged.setdefault(frozenset(tiled(entries) or entries), set()).add(token)
+        if len(merged) == 1:
+            ((coefficient, pending), *more) = next(iter(merged))
+            if not more and not pending:
+                return self._intern(term, box, coefficient, ())
+        normal = [
+            Leaf(self.joint(tokens), coefficient, pending) for alike, tokens in merged.items() for coefficient, pending in alike
+        ]
+        normal.sort(key=lambda leaf: (leaf.token, leaf.coefficient, sorted(leaf.pending)))
+        return self._intern(term, box, 1, tuple(normal))
+
+    def joint(self, tokens: Iterable[int]) -> int:
+        """One token for several contributions."""
+        flat = frozenset(base for token in tokens for base in self._joint.get(token, (token,)))
+        if len(flat) == 1:
+            return next(iter(flat))
+        token = self.terms.token(flat)
+        self._joint[token] = flat
+        return token
+
+    def leaves_of(self, value: Value) -> tuple[Leaf, ...]:
+        """The contributions of a value, also of a complete one.
+
+        Raises AmbiguousSumError for a value that is put together in another way than by adding.
+        """
+        if value.fold is not None:
+            raise AmbiguousSumError
+        if value.leaves:
+            return value.leaves
+        terms = self.terms.operands[value.term] if self.terms.keys[value.term][0] == GRADIENT_SUM else (value.term,)
+        whole = self.joint(self.terms.token(("whole", term)) for term in terms)
+        return (Leaf(whole, value.coefficient, frozenset()),)
+
+    def through(self, value: Value, term: int, slot: Any, box: Box, factor: Coefficient, pending: frozenset[Pending]) -> Value:
+        """The value after an operator with result `term` that is linear in operand `slot`, which was `value`."""
+        token = self.terms.token
+        if value.fold is not None:
+            if pending or factor != 1:
+                raise AmbiguousSumError
+            return self._intern(term, box, value.coefficient, (), value.fold)
+        if not value.leaves:
+            if not pending:
+                return self._intern(term, box, value.coefficient * factor, ())
+            return self.of_leaves(term, box, (Leaf(token(("from", term)), value.coefficient * factor, pending),))
+        moved = (
+            Leaf(token((leaf.token, term, slot)), leaf.coefficient * factor, leaf.pending | pending) for leaf in value.leaves
+        )
+        return self.of_leaves(term, box, moved)
+
+    def with_box(self, value: Value, box: Box) -> Value:
+        """The same relation on another box."""
+        return self._intern(value.term, box, value.coefficient, value.leaves, value.fold)
+
+    def retermed(self, value: Value, term: int) -> Value:
+        """The same relation to another term of the same shape."""
+        return self._intern(term, value.box, value.coefficient, value.leaves, value.fold)
+
+    def scaled(self, value: Value, factor: Coefficient) -> Value:
+        """The value times a number."""
+        if factor == 1:
+            return value
+        if value.fold is not None:
+            raise AmbiguousSumError
+        if not value.leaves:
+            return self._intern(value.term, value.box, value.coefficient * factor, ())
+        return self.of_leaves(
+            value.term, value.box, (Leaf(leaf.token, leaf.coefficient * factor, leaf.pending) for leaf in value.leaves)
+        )
+
+    def without_constants(self, value: Value) -> Value:
+        """A partial sum that only this plan multiplies with constants, as parts of what is multiplied."""
+        while value.leaves and self.terms.foreign(value.term) and (below := multiplied(self.terms, value.term)) is not None:
+            factor, term = below
+            leaves = (leaf._replace(coefficient=leaf.coefficient * factor) for leaf in value.leaves)
+            value = self.of_leaves(term, value.box, leaves)
+        return value
+
+    def gradient_sum(self, of: int, values: Sequence[Value]) -> Value | None:
+        """The sum of gradients of the same forward value; None when they are not the same box."""
+        if len(values) == 1:
+            return values[0]
+        total = self._gradient_sum(of, values)
+        if total is not None and self.terms.normal:
+            return self.retermed(total, normal_sum(self.terms, total.term))
+        if total is None or total.leaves:
+            return total
+        return self.retermed(total, summed(self.terms, total.term))
+
+    def _gradient_sum(self, of: int, values: Sequence[Value]) -> Value | None:
+        box = values[0].box
+        if any(value.box != box for value in values):
+            return None
+        if any(value.fold is not None for value in values):
+            raise AmbiguousSumError
+        term = self.terms.gradient_sum(of, [value.term for value in values])
+        if all(value.clean for value in values) and len(set(self.terms.operands[term])) == len(self.terms.operands[term]):
+            return self.clean(term, box)
+        if len(set(self.terms.operands[term])) != len(self.terms.operands[term]):
+            return self._repeated_sum(of, values)
+        seen: set[int] = set()
+        for value in values:
+            bases = {base for leaf in self._summand(value, of) for base in self._joint.get(leaf.token, (leaf.token,))}
+            if seen & bases:
+                raise AmbiguousSumError
+            seen |= bases
+        return self.of_leaves(term, box, (leaf for value in values for leaf in self._summand(value, of)))
+
+    def _repeated_sum(self, of: int, values: Sequence[Value]) -> Value | None:
+        """A sum with a summand that occurs more than once: the multiplicities are in the coefficients of the leaves."""
+        if any(value.leaves for value in values):
+            raise AmbiguousSumError
+        distinct = sorted({base for value in values for base in self._summand_terms(value.term, of)})
+        head = (GRADIENT_SUM, of)
+        first = values[0]
+        term = (
+            distinct[0]
+            if len(distinct) == 1
+            else self.terms.term(head, tuple(distinct), self.terms.shape[first.term], self.terms.slot[first.term])
+        )
+        return self.of_leaves(term, first.box, (leaf for value in values for leaf in self._summand(value, of)))
+
+    def _summand_terms(self, term: int, of: int) -> tuple[int, ...]:
+        head = self.terms.keys[term]
+        return self.terms.operands[term] if head[0] == GRADIENT_SUM and head[1] == of else (term,)
+
+    def _summand(self, value: Value, of: int) -> tuple[Leaf, ...]:
+        head = self.terms.keys[value.term]
+        if value.leaves or head[0] != GRADIENT_SUM or head[1] == of:
+            return self.leaves_of(value)
+        return (Leaf(self.terms.token(("whole", value.term)), value.coefficient, frozenset()),)
+
+    def sum_over(self, of: int, values: Sequence[Value]) -> Value | None:
+        """The element-wise sum of the members' values, `of` being the forward value if they are gradients.
+
+        None when the boxes differ.
+        """
+        groups: dict[int, list[Value]] = {}
+        for value in values:
+            if value.box != values[0].box:
+                return None
+            groups.setdefault(value.term, []).append(value)
+        return self.gradient_sum(of, [self._sum_of_one(term, members) for term, members in groups.items()])
+
+    def _sum_of_one(self, term: int, members: Sequence[Value]) -> Value:
+        """The sum of relations to one term, all of which must be told in the same contributions, or be complete."""
+        members = [member for member in members if member.leaves or member.coefficient != 0] or members[:1]
+        ways: dict[frozenset[int], list[Leaf]] = {}
+        for member in members:
+            leaves = self.leaves_of(member)
+            way = frozenset(base for leaf in leaves for base in self._joint.get(leaf.token, (leaf.token,)))
+            ways.setdefault(way, []).extend(leaves)
+        box = members[0].box
+        sums = [self.of_leaves(term, box, leaves) for leaves in ways.values()]
+        if len(sums) == 1:
+            return sums[0]
+        if any(each.leaves for each in sums):
+            raise AmbiguousSumError
+        total: Coefficient = 0
+        for each in sums:
+            total = total + each.coefficient
+        return self._intern(term, box, total, ())

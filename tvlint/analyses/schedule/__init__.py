@@ -1,0 +1,1 @@
+"""Analyse pipeline schedules: coverage, order, messages, memory, timing, family."""

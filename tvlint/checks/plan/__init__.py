@@ -1,0 +1,1 @@
+"""Plan rules by topic, beside the topics of their pages."""

@@ -1,0 +1,1 @@
+"""Rules on what a plan declares of its tensors."""

@@ -1,0 +1,27 @@
+"""divergent-replicas: ranks that are claimed to hold the same value compute it differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.placement.domain import Defect
+from tvlint.analyses.placement.findings import report
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Operators that give one value, or shards of one, on several ranks, and differ in function, constants or attributes."""
+    return report(facts, "divergent-replicas", SEVERITY, _message, _help)
+
+
+def _message(defect: Defect) -> str:
+    if defect.operator == "mates":
+        return f"`{defect.name}` is computed otherwise than on {defect.other} of `{defect.axis}`: with {defect.has}"
+    return f"`{defect.name}` is claimed to be the same on {defect.axis} and {defect.other}, which compute it with {defect.has}"
+
+
+def _help(_: Defect) -> str:
+    return "let all ranks compute the value alike"

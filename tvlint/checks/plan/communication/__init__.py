@@ -1,0 +1,1 @@
+"""Rules on collectives, messages, waits and their order."""

@@ -1,0 +1,33 @@
+"""buffer-in-flight: a buffer is used while an asynchronous operator still works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+
+SEVERITY = Severity.ERROR
+
+_WHAT = {
+    "write-over-read": "is overwritten while `{}` still reads it",
+    "write-over-write": "is overwritten while `{}` still writes it",
+    "alias-read-in-flight": "is read while `{}` writes into its storage",
+}
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Writes to what is being read or written, and reads of another tensor in a storage that is being written."""
+    for hazard in facts.hazards:
+        if hazard.kind not in _WHAT or hazard.other is None:
+            continue
+        handle = getattr(facts.plan.segments[hazard.other[0]].operators[hazard.other[1]], "handle", "")
+        yield Finding(
+            "buffer-in-flight",
+            SEVERITY,
+            f"`{hazard.name}` {_WHAT[hazard.kind].format(handle)} on {facts.who(hazard.ranks)}",
+            facts.place(hazard.segment, hazard.index),
+            f"wait for `{handle}` first, or use another buffer",
+            (Related(f"`{handle}` is issued here", facts.place(*hazard.other)),),
+            facts.fold.everywhere(hazard.ranks),
+        )

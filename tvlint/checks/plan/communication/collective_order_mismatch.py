@@ -1,0 +1,38 @@
+"""collective-order-mismatch: members of a group run its collectives in different orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.collective_order import called, disagreements
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.ranks import describe
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """The first place where members of a communicator meet in different operations."""
+    seen = set()
+    for found in disagreements(facts):
+        if found.kind not in ("order", "operation"):
+            continue
+        ours, theirs = found.ours[0], found.theirs[0]
+        key = (ours.site, theirs.site)
+        if key in seen:
+            continue
+        seen.add(key)
+        what = "in another order" if found.kind == "order" else "differently"
+        ranks = tuple(sorted(call.rank for call in (*found.ours, *found.theirs)))
+        yield Finding(
+            "collective-order-mismatch",
+            SEVERITY,
+            f"the members of {describe(ours.members)} run their collectives {what}: "
+            f"{describe(call.rank for call in found.ours)} in {called(facts, ours)}, "
+            f"{describe(call.rank for call in found.theirs)} in {called(facts, theirs)}",
+            facts.call(theirs),
+            "let every member of the group run the same collectives in the same order",
+            (Related(f"rank {ours.rank} runs {called(facts, ours)} at the same turn", facts.call(ours)),),
+            facts.fold.everywhere(ranks),
+        )

@@ -1,0 +1,31 @@
+"""cross-stream-access: a stream uses a value of another stream without waiting for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.streams import crossings
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Reads of what another stream produces, and writes to what another stream reads, without an event between them."""
+    for found in crossings(facts.plan):
+        own, origin = found.stream or "main", found.origin or "main"
+        done = (
+            f"is overwritten on stream `{own}` while stream `{origin}` may still read it"
+            if found.overwrites
+            else (f"is read on stream `{own}`, but stream `{origin}` may still be producing it")
+        )
+        yield Finding(
+            "cross-stream-access",
+            SEVERITY,
+            f"`{found.name}` {done} on {facts.who(found.ranks)}",
+            facts.place(found.segment, found.index),
+            f"record an event on `{origin}` after its operator and await it on `{own}` before this one",
+            (Related(f"the access on `{origin}`", facts.place(*found.other)),),
+            facts.fold.everywhere(found.ranks),
+        )

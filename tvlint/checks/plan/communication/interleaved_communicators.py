@@ -1,0 +1,34 @@
+"""interleaved-communicators: collectives of several groups are entered in opposite orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.collective_order import disagreements
+from tvlint.analyses.communication.communicator_order import crossed_issues
+from tvlint.analyses.communication.wait_cycles import cycles_of_collectives, in_words
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.ranks import describe
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Cycles of ranks that each stand in a collective which the next has not reached, or has not issued yet."""
+    if disagreements(facts):
+        return
+    cycles = cycles_of_collectives(facts.buffered)
+    if not cycles and not facts.buffered.blocked:
+        cycles = crossed_issues(facts.traffic)
+    for cycle in cycles:
+        stands = "; ".join(f"rank {call.rank} in {in_words(facts, call)} over {describe(call.members)}" for call in cycle[:8])
+        yield Finding(
+            "interleaved-communicators",
+            SEVERITY,
+            f"ranks enter collectives of different groups in opposite orders: {stands}",
+            facts.call(cycle[0]),
+            "let all ranks enter the groups in one order",
+            tuple(Related(f"rank {call.rank} stands here", facts.call(call)) for call in cycle[1:8]),
+            facts.fold.everywhere(tuple(sorted({call.rank for call in cycle}))),
+        )

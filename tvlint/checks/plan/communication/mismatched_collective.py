@@ -1,0 +1,98 @@
+"""mismatched-collective: members bring tensors of different shapes or dtypes to one collective."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.calls import Call, Meeting
+from tvlint.analyses.communication.collective_order import called, signature
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.operators import Collective, Communicate
+from tvlint.ir.plan import Tensor
+
+SEVERITY = Severity.ERROR
+
+_UNEVEN = (Collective.BARRIER, Collective.SCATTER)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Collectives whose members agree on the operation, but not on the size or dtype of what they give; once per pair."""
+    seen = set()
+    for meetings in facts.traffic.meetings.values():
+        judged: set[object] = set()
+        for meeting in meetings:
+            calls = list(meeting.calls.values())
+            same = tuple([(call.rank, call.site) for call in calls])
+            if same in judged:
+                continue
+            judged.add(same)
+            wrong, difference = _of_another_size(facts, meeting)
+            if wrong is not None and (wrong.site, wrong.site) not in seen:
+                seen.add((wrong.site, wrong.site))
+                yield Finding(
+                    "mismatched-collective", SEVERITY, f"rank {wrong.rank} {difference} {called(facts, wrong)}",
+                    facts.call(wrong), "let `splits` say the size that each member has", (),
+                    facts.fold.everywhere((wrong.rank,)),
+                )  # fmt: skip
+            if len({call.site for call in calls}) < 2:
+                continue
+            for other in calls[1:]:
+                key = (calls[0].site, other.site)
+                difference = "" if key in seen else _difference(facts, calls[0], other)
+                if not difference:
+                    continue
+                seen.add(key)
+                yield Finding(
+                    "mismatched-collective",
+                    SEVERITY,
+                    f"rank {other.rank} brings another tensor to {called(facts, other)} than rank {calls[0].rank} to "
+                    f"{called(facts, calls[0])}: {difference}",
+                    facts.call(other),
+                    "let all members give tensors of one shape and dtype",
+                    (Related(f"rank {calls[0].rank} runs it here", facts.call(calls[0])),),
+                    facts.fold.everywhere((calls[0].rank, other.rank)),
+                )
+
+
+def _of_another_size(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:
+    """The first member whose piece has another size than the splits of a gather or a reduce-scatter say."""
+    members = [meeting.calls[rank] for rank in meeting.members if rank in meeting.calls]
+    if len({call.site for call in members}) < 2:
+        return None, ""
+    for at, call in enumerate(members):
+        operator = call.operator
+        if not isinstance(operator, Communicate) or len(operator.splits) != len(members) or operator.dim is None:
+            continue
+        gives = operator.kind in (Collective.ALL_GATHER, Collective.GATHER)
+        if not gives and operator.kind is not Collective.REDUCE_SCATTER:
+            continue
+        piece = facts.plan.tensors.get(next(iter(operator.inputs if gives else operator.outputs), ""))
+        if piece is None or not -len(piece.shape) <= operator.dim < len(piece.shape):
+            continue
+        size, wanted = piece.shape[operator.dim], operator.splits[at]
+        if size != wanted:
+            return call, f"{'brings' if gives else 'takes'} {size} where the splits say {wanted}, in"
+    return None, ""
+
+
+def _difference(facts: Facts, first: Call, second: Call) -> str:
+    left, right = first.operator, second.operator
+    if not isinstance(left, Communicate) or not isinstance(right, Communicate) or left.kind in _UNEVEN:
+        return ""
+    if signature(first) != signature(second) or left.splits or right.splits or left.receive_splits or right.receive_splits:
+        return ""
+    if (left.dtype or right.dtype) and left.dtype != right.dtype:
+        return f"communicated as {right.dtype or 'its own dtype'} and {left.dtype or 'its own dtype'}"
+    one, two = _given(facts, left), _given(facts, right)
+    if one is None or two is None:
+        return ""
+    if one.dtype != two.dtype:
+        return f"{two.dtype} and {one.dtype}"
+    if one.shape != two.shape:
+        return f"shape {list(two.shape)} and {list(one.shape)}"
+    return ""
+
+
+def _given(facts: Facts, operator: Communicate) -> Tensor | None:
+    return facts.plan.tensors.get(operator.inputs[0]) if operator.inputs else None

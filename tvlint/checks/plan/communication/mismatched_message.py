@@ -1,0 +1,136 @@
+"""mismatched-message: the two ends of a message do not agree about what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.calls import Call
+from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.operators import Receive, Send
+from tvlint.ir.plan import Role, Tensor
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Pairs of send and receive that differ in shape, dtype, value or micro-batch; once per channel and pair of operators."""
+    seen = set()
+    values: set[str] = set()
+    for sends, receives in facts.traffic.channels.values():
+        crossed = _crossed(facts, sends, receives)
+        for send in sends:
+            receive = send.partner
+            if receive is None or (send.site, receive.site) in seen:
+                continue
+            difference = _difference(facts, send, receive) or _by_name(facts, send, receive, crossed)
+            if not difference:
+                continue
+            seen.add((send.site, receive.site))
+            logical = _logical(facts, send)
+            if logical and logical in values:
+                continue
+            values.add(logical)
+            assert isinstance(send.operator, Send)
+            assert isinstance(receive.operator, Receive)
+            yield Finding(
+                "mismatched-message",
+                SEVERITY,
+                f"rank {receive.rank} receives `{receive.operator.tensor}` where rank {send.rank} sends "
+                f"`{send.operator.tensor}`: {difference}",
+                facts.call(receive),
+                "messages between two ranks pair up in the order in which they are sent and received; "
+                "let both ends name the same value",
+                (Related("it is sent here", facts.call(send)),),
+                facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
+            )
+            break
+
+
+def _crossed(facts: Facts, sends: list[Call], receives: list[Call]) -> set[Call]:
+    """Sends of values of the sender's own that arrive under the name of another value that it sends to the same rank."""
+    given = {send.operator.tensor for send in sends if isinstance(send.operator, Send)}
+    taken = {receive.operator.tensor for receive in receives if isinstance(receive.operator, Receive)}
+    if not given & taken:
+        return set()
+    own = facts.traffic.calls.get(sends[0].rank, [])
+    passed_on = {call.operator.tensor for call in own if isinstance(call.operator, Receive)}
+    names = (given & taken) - passed_on
+    found = set()
+    for send in sends:
+        if send.partner is None or not isinstance(send.operator, Send) or not isinstance(send.partner.operator, Receive):
+            continue
+        sent, taken_as = send.operator.tensor, send.partner.operator.tensor
+        if sent != taken_as and taken_as in names and sent not in passed_on:
+            found.add(send)
+    return found
+
+
+def _by_name(facts: Facts, send: Call, receive: Call, crossed: set[Call]) -> str:
+    """What the names alone say against the pair; empty when they say nothing."""
+    if send in crossed:
+        return "that is the name of another message between these ranks"
+    assert isinstance(send.operator, Send)
+    assert isinstance(receive.operator, Receive)
+    name = receive.operator.tensor
+    if name != send.operator.tensor and name in _left_behind(facts, send.rank):
+        return f"rank {send.rank} computes `{name}` too, and sends it nowhere"
+    return ""
+
+
+def _left_behind(facts: Facts, rank: int) -> frozenset[str]:
+    """What a rank computes and neither the caller nor an operator on it reads, the operator's own backward apart."""
+    return facts.derived(f"values left behind on {rank}", lambda: _unread(facts, rank))
+
+
+def _unread(facts: Facts, rank: int) -> frozenset[str]:
+    computed: set[str] = set()
+    weights = (tensor.gradient for tensor in facts.plan.tensors.values() if tensor.role is Role.WEIGHT)
+    known = {*facts.plan.outputs, facts.plan.loss, *weights}
+    at = facts.fold.program_of(rank)
+    steps = facts.plan.programs[at].steps if at is not None else ()
+    for step in steps:
+        segment = facts.plan.segments[step.segment]
+        for outer, own in ((step.inputs, segment.inputs), (step.outputs, segment.outputs)):
+            if outer is not None and outer != own:
+                known.update(outer, own)
+    for name in {step.segment for step in steps}:
+        for operator in facts.plan.segments[name].operators:
+            (known if isinstance(operator, Receive) else computed).update(writes(operator))
+            known.update(reads(operator))
+    return frozenset(computed - known)
+
+
+def _logical(facts: Facts, send: Call) -> str:
+    """The value that is sent, where the plan says; pieces of one value that are crossed are one mistake."""
+    assert isinstance(send.operator, Send)
+    tensor = facts.plan.tensors.get(send.operator.tensor)
+    return tensor.logical if tensor is not None and tensor.region is not None else ""
+
+
+def _difference(facts: Facts, send: Call, receive: Call) -> str:
+    assert isinstance(send.operator, Send)
+    assert isinstance(receive.operator, Receive)
+    sent, received = facts.plan.tensors.get(send.operator.tensor), facts.plan.tensors.get(receive.operator.tensor)
+    if send.micro_batch != receive.micro_batch and min(send.micro_batch, receive.micro_batch) >= 0:
+        return f"micro-batch {send.micro_batch} is sent, {receive.micro_batch} expected"
+    if sent is None or received is None:
+        return ""
+    return _of_tensors(sent, received)
+
+
+def _of_tensors(sent: Tensor, received: Tensor) -> str:
+    if sent.shape != received.shape:
+        return f"shape {list(sent.shape)} is sent, {list(received.shape)} expected"
+    if sent.dtype and received.dtype and sent.dtype != received.dtype:
+        return f"{sent.dtype} is sent, {received.dtype} expected"
+    if sent.logical and received.logical and sent.logical != received.logical:
+        return f"`{sent.logical}` is sent, `{received.logical}` expected"
+    if sent.region and received.region and sent.whole == received.whole and sent.region != received.region:
+        return f"region {_box(sent.region)} is sent, {_box(received.region)} expected"
+    return ""
+
+
+def _box(region: tuple[tuple[int, int], ...]) -> str:
+    return "[" + ",".join(f"{low}:{high}" for low, high in region) + "]"

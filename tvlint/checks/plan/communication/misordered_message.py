@@ -1,0 +1,43 @@
+"""misordered-message: messages are received in another order than they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.calls import Call
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.operators import Receive, Send
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Receives that only their tag leads past an earlier message of the same channel; once per channel of operators."""
+    seen = set()
+    for sends, receives in facts.traffic.channels.values():
+        place = {call: at for at, call in enumerate(sends)}
+        latest = -1
+        for receive in receives:
+            at = place.get(receive.partner, -1) if receive.partner is not None else -1
+            if 0 <= at < latest and receive.site not in seen:
+                seen.add(receive.site)
+                yield _finding(facts, receive)
+            latest = max(latest, at)
+
+
+def _finding(facts: Facts, receive: Call) -> Finding:
+    send = receive.partner
+    assert send is not None
+    assert isinstance(receive.operator, Receive)
+    assert isinstance(send.operator, Send)
+    return Finding(
+        "misordered-message",
+        SEVERITY,
+        f"rank {receive.rank} receives `{receive.operator.tensor}` (tag {receive.operator.tag}) after a message that rank "
+        f"{send.rank} sends later",
+        facts.call(receive),
+        "receive in the order of sending: NCCL ignores tags",
+        (Related("it is sent here", facts.call(send)),),
+        facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
+    )

@@ -1,0 +1,36 @@
+"""missing-collective-member: a rank of the group does not run the collective."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.collective_order import called, disagreements
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.run_counts import uneven_backwards
+from tvlint.findings import Finding, Severity
+from tvlint.ir.ranks import describe
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Collectives that some member of the group runs fewer times than the others; not where a whole backward is missing."""
+    seen = set()
+    unbalanced = {rank for found in uneven_backwards(facts.plan) for rank in found.ranks}
+    for found in disagreements(facts):
+        if found.kind != "absent":
+            continue
+        call = found.ours[0]
+        if call.site in seen or unbalanced.intersection(found.absent):
+            continue
+        seen.add(call.site)
+        yield Finding(
+            "missing-collective-member",
+            SEVERITY,
+            f"{called(facts, call)} over {describe(call.members)} is run by {describe(c.rank for c in found.ours)}, "
+            f"but not by {describe(found.absent)}",
+            facts.call(call),
+            "run the collective on every member of its group, equally often",
+            (),
+            facts.fold.everywhere(tuple(sorted({*found.absent, *(c.rank for c in found.ours)}))),
+        )

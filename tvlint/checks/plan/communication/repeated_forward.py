@@ -1,0 +1,29 @@
+"""repeated-forward: a forward runs twice for one micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.run_counts import repeated
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Forward segments that are not recomputed and run more than once for a micro-batch; once per segment and ranks."""
+    seen = set()
+    for found in repeated(facts.plan):
+        if (found.segment, found.ranks) in seen:
+            continue
+        seen.add((found.segment, found.ranks))
+        yield Finding(
+            "repeated-forward",
+            SEVERITY,
+            f"`{found.segment}` runs {found.times} times for micro-batch {found.micro_batch} on {facts.who(found.ranks)}",
+            facts.start(found.segment),
+            "run every forward once for every micro-batch; mark it `checkpointed` if it is recomputed",
+            (),
+            facts.fold.everywhere(found.ranks),
+        )

@@ -1,0 +1,28 @@
+"""send-needs-buffering: ranks wait for each other unless sends are buffered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, location_of
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+
+SEVERITY = Severity.WARNING
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Cycles that only a backend that completes sends before their receive gets past."""
+    if cycles_with_messages(facts.buffered):
+        return
+    for cycle in cycles_with_messages(facts.rendezvous):
+        stands = "; ".join(f"rank {call.rank} in {in_words(facts, call)}" for call in cycle[:8])
+        yield Finding(
+            "send-needs-buffering",
+            SEVERITY,
+            f"ranks wait for each other unless sends are buffered: {stands}",
+            location_of(facts, cycle[0]),
+            "let one side receive first, or issue send and receive together (`batch_isend_irecv`); NCCL does not buffer sends",
+            tuple(Related(f"rank {call.rank} stands here", location_of(facts, call)) for call in cycle[1:8]),
+            facts.fold.everywhere(tuple(sorted({call.rank for call in cycle}))),
+        )

@@ -1,0 +1,31 @@
+"""send-recv-deadlock: ranks wait for each other in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.calls import Call
+from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, location_of
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Cycles that stand even when sends complete at once."""
+    for cycle in cycles_with_messages(facts.buffered):
+        yield Finding(
+            "send-recv-deadlock",
+            SEVERITY,
+            "ranks wait for each other: "
+            + "; ".join(_waits(facts, call, cycle[(at + 1) % len(cycle)]) for at, call in enumerate(cycle[:8])),
+            location_of(facts, cycle[0]),
+            "reorder the operations, or issue them together (`batch_isend_irecv`)",
+            tuple(Related(f"rank {call.rank} stands here", location_of(facts, call)) for call in cycle[1:8]),
+            facts.fold.everywhere(tuple(sorted({call.rank for call in cycle}))),
+        )
+
+
+def _waits(facts: Facts, call: Call, following: Call) -> str:
+    return f"rank {call.rank} in {in_words(facts, call)} waits for rank {following.rank}"

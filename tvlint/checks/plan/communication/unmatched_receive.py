@@ -1,0 +1,28 @@
+"""unmatched-receive: a receive that nobody sends to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.unmatched_p2p import unmatched
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Severity
+from tvlint.ir.operators import Receive
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Receives without a send, one finding per operator."""
+    for loose in unmatched(facts, Receive):
+        assert isinstance(loose.operator, Receive)
+        yield Finding(
+            "unmatched-receive",
+            SEVERITY,
+            f"`{loose.operator.tensor}` is received from {loose.peers} by {facts.who(loose.ranks)}{loose.times}, "
+            "but not sent there",
+            loose.location,
+            "add the send on the other rank, or remove the receive" + loose.hint,
+            loose.related,
+            facts.fold.everywhere(loose.ranks),
+        )

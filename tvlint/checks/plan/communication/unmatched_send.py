@@ -1,0 +1,28 @@
+"""unmatched-send: a send that nobody receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.unmatched_p2p import unmatched
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Severity
+from tvlint.ir.operators import Send
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Sends without a receive, one finding per operator."""
+    for loose in unmatched(facts, Send):
+        assert isinstance(loose.operator, Send)
+        yield Finding(
+            "unmatched-send",
+            SEVERITY,
+            f"`{loose.operator.tensor}` is sent to {loose.peers} by {facts.who(loose.ranks)}{loose.times}, "
+            "but not received there",
+            loose.location,
+            "add the receive on the other rank, or remove the send" + loose.hint,
+            loose.related,
+            facts.fold.everywhere(loose.ranks),
+        )

@@ -1,0 +1,36 @@
+"""use-before-definition: a value is read where nothing has produced it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.undefined_uses import Missing, missing
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.location import Location
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Reads of values that come later, or never, on the same rank and in the same micro-batch."""
+    ranks: dict[tuple[Location, str], set[int]] = {}
+    first: dict[tuple[Location, str], Missing] = {}
+    for each in missing(facts.plan):
+        key = (facts.place(each.segment, each.index), each.name)
+        ranks.setdefault(key, set()).update(each.ranks)
+        first.setdefault(key, each)
+    for key, found in first.items():
+        concerned = tuple(sorted(ranks[key]))
+        run = f" in micro-batch {found.micro_batch}" if found.micro_batch >= 0 and facts.plan.micro_batches > 1 else ""
+        what = "is produced only later" if found.later else "is produced by nothing before"
+        related = (Related("it is produced here", facts.place(*found.later)),) if found.later else ()
+        yield Finding(
+            "use-before-definition",
+            SEVERITY,
+            f"`{found.name}` is read on {facts.who(concerned)}{run}, but {what}",
+            key[0],
+            "produce or receive the value on this rank before it is read",
+            related,
+            facts.fold.everywhere(concerned),
+        )

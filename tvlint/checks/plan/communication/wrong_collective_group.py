@@ -1,0 +1,118 @@
+"""wrong-collective-group: members of a collective do not agree about who takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.calls import Call, Site
+from tvlint.analyses.communication.collective_order import disagreements
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.placement.domain import Defect
+from tvlint.analyses.placement.findings import report
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.operators import Communicate, ReduceGradients
+from tvlint.ir.ranks import describe
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Groups without their own rank, with ranks that do not exist, and groups on which members differ."""
+    yield from _outside(facts)
+    yield from _strangers(facts)
+    yield from report(facts, "wrong-collective-group", SEVERITY, _other_axis, _over_other_axis)
+    seen: set[tuple[object, ...]] = set()
+    for found in disagreements(facts):
+        if found.kind != "group":
+            continue
+        ours, theirs = found.ours[0], found.theirs[0]
+        sites = frozenset(((ours.site.segment, ours.site.index), (theirs.site.segment, theirs.site.index)))
+        if (sites,) in seen:
+            continue
+        seen.add((sites,))
+        theirs, ours = sorted((theirs, ours), key=lambda call: (len(call.meeting.calls) if call.meeting else 0, -call.rank))
+        yield Finding(
+            "wrong-collective-group",
+            SEVERITY,
+            f"`{_name(theirs)}` on rank {theirs.rank} runs over {describe(theirs.members)}, but rank {ours.rank} runs it over "
+            f"{describe(ours.members)}",
+            facts.call(theirs),
+            "let every member name the same ranks",
+            (Related(f"rank {ours.rank} runs it here", facts.call(ours)),),
+            facts.fold.everywhere(tuple(sorted({ours.rank, theirs.rank}))),
+        )
+
+
+def _other_axis(defect: Defect) -> str:
+    return f"{defect.operator} reduces `{defect.name}` over `{defect.other}`, but it is partial over `{defect.axis}`"
+
+
+def _over_other_axis(defect: Defect) -> str:
+    return f"run it over `{defect.axis}`"
+
+
+def _outside(facts: Facts) -> Iterator[Finding]:
+    found: dict[Site, list[Call]] = {}
+    for call in facts.traffic.outside:
+        if isinstance(call.operator, (Communicate, ReduceGradients)):
+            found.setdefault(call.site, []).append(call)
+    yield from _rootless(facts)
+    for site, calls in found.items():
+        ranks = tuple(sorted({call.rank for call in calls}))
+        yield Finding(
+            "wrong-collective-group",
+            SEVERITY,
+            f"`{_name(calls[0])}` runs over {describe(calls[0].members)}, but {facts.who(ranks)}, which runs it, is not in it",
+            facts.site(site),
+            "name the group that the rank belongs to",
+            (),
+            facts.fold.everywhere(ranks),
+        )
+
+
+def _rootless(facts: Facts) -> Iterator[Finding]:
+    seen: set[Site] = set()
+    for meetings in facts.traffic.meetings.values():
+        for call in (call for meeting in meetings for call in meeting.calls.values()):
+            operator = call.operator
+            if not isinstance(operator, Communicate) or operator.root is None or call.site in seen:
+                continue
+            if operator.root in call.members or operator.group.axes:
+                continue
+            seen.add(call.site)
+            yield Finding(
+                "wrong-collective-group",
+                SEVERITY,
+                f"the root of `{_name(call)}` is rank {operator.root}, but it runs over {describe(call.members)}",
+                facts.site(call.site),
+                "name a root of the group",
+                (),
+                facts.fold.everywhere((call.rank,)),
+            )
+
+
+def _strangers(facts: Facts) -> Iterator[Finding]:
+    seen: set[Site] = set()
+    for meetings in facts.traffic.meetings.values():
+        for meeting in meetings:
+            call = next(iter(meeting.calls.values()))
+            strangers = [rank for rank in call.members if rank >= facts.plan.mesh.size]
+            if not strangers:
+                break
+            if call.site in seen:
+                continue
+            seen.add(call.site)
+            yield Finding(
+                "wrong-collective-group",
+                SEVERITY,
+                f"`{_name(call)}` names {describe(strangers)}, but the mesh has {facts.plan.mesh.size} ranks",
+                facts.call(call),
+                "name ranks of the mesh",
+                (),
+                facts.fold.everywhere((call.rank,)),
+            )
+
+
+def _name(call: Call) -> str:
+    operator = call.operator
+    return operator.kind.value if isinstance(operator, Communicate) else "reduce-gradients"

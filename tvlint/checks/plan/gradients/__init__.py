@@ -1,0 +1,1 @@
+"""Rules on gradients, reductions and updates."""

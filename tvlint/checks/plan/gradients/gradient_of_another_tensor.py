@@ -1,0 +1,28 @@
+"""gradient-of-another-tensor: the gradient of one operand is used for another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.placement.swapped_gradients import misused_gradients
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Backward operators that take, or give, a gradient at the place of another tensor."""
+    for found in misused_gradients(facts.plan):
+        what = f"backward gives the gradient of `{found.tensor}` as `{found.gradient}`, which is that of `{found.owner}`"
+        if not found.stored:
+            what = f"the backward of `{found.tensor}` starts with `{found.gradient}`, the gradient of `{found.owner}`"
+        yield Finding(
+            "gradient-of-another-tensor",
+            SEVERITY,
+            what,
+            facts.place(found.segment, found.index),
+            f"use the gradient of `{found.tensor}` here, and look where `{found.gradient}` should go",
+            (),
+            facts.fold.everywhere(found.ranks),
+        )

@@ -1,0 +1,30 @@
+"""tied-gradient-not-reduced: pipeline stages that share a weight do not add up its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.gradients.lifecycle import Tied, tied
+from tvlint.findings import Finding, Related, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Weights that several pipeline stages update, each with its own gradient."""
+    for found in facts.derived("tied gradients", lambda: tuple(tied(facts))):
+        yield _finding(facts, found)
+
+
+def _finding(facts: Facts, found: Tied) -> Finding:
+    return Finding(
+        "tied-gradient-not-reduced",
+        SEVERITY,
+        f"`{found.weight}` is shared by {facts.who(found.first)} and {facts.who(found.second)}, which update it with different "
+        "gradients",
+        facts.place(*found.update),
+        f"reduce the gradient of `{found.weight}` over the pipeline stages that share it",
+        (Related("one of the gradients is produced here", facts.place(*found.produced)),),
+        facts.fold.everywhere(tuple(sorted({*found.first, *found.second}))),
+    )

@@ -1,0 +1,1 @@
+"""Rules on placements of tensors."""

@@ -1,0 +1,30 @@
+"""expert-exchange-not-undone: tokens that went to experts are not brought back over the group that dispatched them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.all_to_all import unpaired
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Related, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Combines over another group than their dispatch, and dispatched tokens that are added to those that stayed."""
+    for found in unpaired(facts):
+        what = f"is combined over {found.taken}" if found.taken else "is combined before they came back"
+        if found.rows is not None:
+            what = f"is combined with {found.rows[1]} rows in place of {found.rows[0]}, so that others go back than came"
+        if found.other:
+            what = f"is added to `{found.other}`, whose tokens stayed"
+        yield Finding(
+            "expert-exchange-not-undone",
+            SEVERITY,
+            f"`{found.name}` holds tokens that were dispatched over {found.given}, but {what}",
+            facts.place(found.segment, found.index),
+            f"bring the tokens back with an all-to-all over {found.given}",
+            (Related("the tokens are dispatched here", facts.place(*found.dispatched)),),
+            facts.fold.everywhere(found.ranks),
+        )

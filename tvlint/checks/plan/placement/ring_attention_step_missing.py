@@ -1,0 +1,29 @@
+"""ring-attention-step-missing: queries never meet the keys of some rank of the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.ring_attention import ring_defects
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.findings import Finding, Severity
+from tvlint.ir.ranks import describe
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Rings of attention steps that end before every rank's keys came by."""
+    for found in ring_defects(facts):
+        if found.kind != "step":
+            continue
+        yield Finding(
+            "ring-attention-step-missing",
+            SEVERITY,
+            f"the queries of {facts.who(found.ranks)} meet the keys of {found.other} ranks of the ring; "
+            f"rank {found.ranks[0]} never sees those of {describe(found.missing)}",
+            facts.place(*found.where),
+            "rotate the keys and values once more for every rank but the own",
+            (),
+            facts.fold.everywhere(found.ranks),
+        )

@@ -1,0 +1,37 @@
+"""wrong-reduce-op: a partial value is reduced with another operation than it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.gradients.lifecycle import averaged
+from tvlint.analyses.placement.domain import Defect
+from tvlint.analyses.placement.findings import report
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Reductions with an operation that does not complete the value."""
+    yield from report(facts, "wrong-reduce-op", SEVERITY, _message, _help)
+    for found in averaged(facts):
+        yield Finding(
+            "wrong-reduce-op",
+            SEVERITY,
+            f"the gradients of `{found.weight}` are averaged over {facts.who(found.first)} and {facts.who(found.second)}, "
+            "which use it in different functions",
+            facts.place(*found.update),
+            "sum them: the gradient of a weight that is used twice is the sum of both",
+            (),
+            facts.fold.everywhere(tuple(sorted({*found.first, *found.second}))),
+        )
+
+
+def _message(defect: Defect) -> str:
+    return f"{defect.operator} takes the {defect.other} of `{defect.name}` over `{defect.axis}`, but it is {defect.has} there"
+
+
+def _help(_: Defect) -> str:
+    return "reduce with the operation that completes the value"

@@ -1,0 +1,19 @@
+"""schedule-missing-forward: a pipeline stage that never runs a micro-batch forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.schedule.coverage import FaultKind
+from tvlint.analyses.schedule.facts import ScheduleFacts
+from tvlint.analyses.schedule.findings import coverage
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+_SENTENCES = {FaultKind.NO_FORWARD: "{stages} never runs {micro_batches} forward"}
+
+
+def check(facts: ScheduleFacts) -> Iterator[Finding]:
+    """Micro-batches without a forward on a pipeline stage."""
+    help = "add the forward; every pipeline stage runs every micro-batch once"
+    yield from coverage(facts, "schedule-missing-forward", SEVERITY, _SENTENCES, help)

@@ -1,0 +1,23 @@
+"""schedule-missing-gradient-reduction: the gradients of a pipeline stage are never reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.schedule.facts import ScheduleFacts
+from tvlint.findings import Finding, Severity
+
+SEVERITY = Severity.ERROR
+
+
+def check(facts: ScheduleFacts) -> Iterator[Finding]:
+    """Pipeline stages without a reduction, in schedules that reduce others."""
+    for step in facts.reductions.missing:
+        yield Finding(
+            "schedule-missing-gradient-reduction",
+            SEVERITY,
+            f"the gradients of pipeline stage {step.stage} are never reduced on rank {step.rank}",
+            step.location,
+            f"add `{step.stage}REDUCE_GRAD` after {step}",
+            ranks=(step.rank,),
+        )

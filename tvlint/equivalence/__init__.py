@@ -1,0 +1,1 @@
+"""Compare a parallel plan with its reference: pairing, side conditions, verdict, repair."""

@@ -1,0 +1,1 @@
+"""Explain a verdict: counterexample, context graph, repair."""

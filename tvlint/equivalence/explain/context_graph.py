@@ -1,0 +1,128 @@
+"""What happens around a defect: the operators that lead to it and what each kind of rank holds of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from tvlint.analyses.relations.defect import Trouble, everywhere
+from tvlint.analyses.relations.derivation.localise import name_of, scope_of
+from tvlint.analyses.relations.derivation.state import Derived
+from tvlint.analyses.relations.derivation.trusted_inputs import region, whole_shape
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.pending_ranges import Pending
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.findings import Piece, Scene, SceneStep
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive, Send
+from tvlint.ir.plan import Plan, Role
+
+_STEPS_BEFORE = 3
+_MOST_SCENES = 4
+_MOST_MATES = 16
+
+
+def scenes(plan: Plan, terms: Terms, derived: Derived, troubles: Sequence[Trouble]) -> tuple[Scene, ...]:
+    """The scene of the troubles of one reason, once for each kind of rank; none for what stands at no operator."""
+    first = next((trouble for trouble in troubles if trouble.place is not None and trouble.segment in plan.segments), None)
+    if first is None:
+        return ()
+    alike: dict[Hashable, tuple[tuple[SceneStep, ...], list[int]]] = {}
+    for rank in sorted({rank for trouble in troubles for rank in _mates(plan, trouble)}):
+        place = next((own.place for own in troubles if own.rank == rank and own.place is not None), first.place)
+        segment = next((own.segment for own in troubles if own.rank == rank and own.segment), first.segment)
+        steps = _steps(plan, terms, derived, rank, segment, place) if place is not None else ()
+        if steps:
+            alike.setdefault(_nameless(steps), (steps, []))[1].append(rank)
+    return tuple(Scene(everywhere(plan, ranks), steps) for steps, ranks in list(alike.values())[:_MOST_SCENES])
+
+
+def _nameless(steps: tuple[SceneStep, ...]) -> Hashable:
+    """What is drawn without the names of tensors, which differ from rank to rank in some formats."""
+    return tuple(
+        (step.operator, *((piece.of, piece.whole, piece.box, piece.lacks) for piece in (*step.reads, *step.gives)))
+        for step in steps
+    )
+
+
+def _mates(plan: Plan, trouble: Trouble) -> tuple[int, ...]:
+    """The rank of the trouble and those that run the same operator with it."""
+    mates = next((program.ranks for program in plan.programs if trouble.rank in program.ranks), ())
+    return (*mates[:_MOST_MATES], *((trouble.rank,) if trouble.rank in mates[_MOST_MATES:] else ()))
+
+
+def _steps(plan: Plan, terms: Terms, derived: Derived, rank: int, segment: str, place: Operator) -> tuple[SceneStep, ...]:
+    """The operator, and the nearest ones before it in its segment that made what it reads."""
+    local = derived.locals.get((rank, segment))
+    if local is None:
+        return ()
+    chain: list[Operator] = [place]
+    wanted = set(_reads(place))
+    reached = False
+    for operator in reversed(plan.segments[segment].operators):
+        if operator is place:
+            reached = True
+        elif reached and len(chain) <= _STEPS_BEFORE and wanted & set(_gives(operator)):
+            chain.append(operator)
+            wanted.update(_reads(operator))
+    if not reached:
+        return ()
+
+    def piece(name: str) -> Piece | None:
+        environment = derived.environments.get(rank, {})
+        value = local.get(name) or environment.get(name)
+        if value is None:
+            return _declared(plan, rank, name, name in local or name in environment)
+        return _piece(terms, name, value)
+
+    return tuple(
+        SceneStep(
+            name_of(operator).replace("`", ""),
+            tuple(found for name in _reads(operator) if (found := piece(name)) is not None),
+            tuple(found for name in _gives(operator) if (found := piece(name)) is not None),
+            operator is place,
+        )
+        for operator in reversed(chain)
+    )
+
+
+def _reads(operator: Operator) -> tuple[str, ...]:
+    if isinstance(operator, Compute):
+        return tuple(operand for operand in operator.inputs if not isinstance(operand, Literal))
+    if isinstance(operator, Backward | Communicate):
+        return operator.inputs
+    return (operator.tensor,) if isinstance(operator, Send) else ()
+
+
+def _gives(operator: Operator) -> tuple[str, ...]:
+    if isinstance(operator, Compute | Backward | Communicate):
+        return operator.outputs
+    return (operator.tensor,) if isinstance(operator, Receive) else ()
+
+
+def _piece(terms: Terms, name: str, value: Value) -> Piece:
+    parts = [_summed(pending) for leaf in value.leaves for pending in sorted(leaf.pending)]
+    lacks = f"partial sum {parts[0]}" if parts else "" if value.coefficient == 1 else f"{value.coefficient} times"
+    if value.leaves and not parts:
+        lacks = "some addends counted more often than others"
+    head = terms.keys[value.term]
+    of = str(head[1]) if head[0] == "weight" else str(head[0])
+    return Piece(name, of, terms.shape[value.term], value.box, lacks)
+
+
+def _summed(pending: Pending) -> str:
+    """The range that a partial sum goes over."""
+    if (pending.low, pending.high) == (0, pending.size):
+        return scope_of(pending)
+    return f"over {pending.low}:{pending.high} of {pending.size}"
+
+
+def _declared(plan: Plan, rank: int, name: str, derived: bool) -> Piece | None:
+    """What a weight, buffer or input is declared to hold; of anything else, that nothing makes it."""
+    tensor = plan.tensors.get(name)
+    if tensor is None or tensor.role not in (Role.WEIGHT, Role.BUFFER, Role.INPUT):
+        shape = () if tensor is None else tensor.shape
+        return Piece(name, "", shape, (), "not known" if derived else "nothing makes it")
+    try:
+        return Piece(name, tensor.logical or name, whole_shape(tensor), region(plan, tensor, rank))
+    except Mismatch:
+        return None

@@ -1,0 +1,249 @@
+"""Looking for the changes that make a refuted plan prove: one, or several that are each for a cause of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+
+from tvlint.analyses.relations.defect import Constant, Declare, Exchange, Substitute, Sum, Trouble
+from tvlint.analyses.relations.derivation.localise import name_of
+from tvlint.findings import Reason, Verdict
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, Operator, Value
+from tvlint.ir.placement import Partial
+from tvlint.ir.plan import Plan, Segment
+from tvlint.ir.ranks import describe
+
+_LARGEST = 20_000
+"""Plans with more operators are not derived again and again."""
+_LARGEST_OF_SEVERAL = 5_000
+"""Plans of which the ranks run more operators, each counted once, are not searched for several causes."""
+
+_JUDGED = 4
+"""So many changes are judged with what else is wrong."""
+
+_MISFITS = ("mismatched-slices", "wrong-shape", "partial-used-as-complete")
+"""What is wrong at a collective that should be another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A change in words, and what is wrong besides it: with the repairs of that as well, the plan proves."""
+
+    words: str
+    besides: tuple[Reason, ...] = ()
+
+
+def repair(
+    plan: Plan,
+    troubles: Sequence[Trouble],
+    proves: Callable[[Plan], bool],
+    judged: Callable[[Plan], Verdict] | None = None,
+) -> Repair | None:
+    """A change that makes the plan prove, verified by proving it; None where none of those tried does.
+
+    With `judged` also a change after which the plan is refuted for other causes that all have a repair: the fewest such
+    causes, so that none is one that the change itself has made.
+    """
+    if sum(len(segment.operators) for segment in plan.segments.values()) > _LARGEST:
+        return None
+    candidates = list(_candidates(plan, troubles))
+    for words, changed in candidates:
+        if proves(changed):
+            return Repair(words)
+    if judged is None or _run(plan) > _LARGEST_OF_SEVERAL:
+        return None
+    best: Repair | None = None
+    for words, changed in candidates[:_JUDGED]:
+        verdict = judged(changed)
+        besides = tuple(reason for reason in verdict.reasons if reason.refutes)
+        if besides and besides[0].repair and (best is None or len(besides) < len(best.besides)):
+            best = Repair(words, besides)
+    return best
+
+
+def _run(plan: Plan) -> int:
+    """How many operators the ranks run, those of a segment once."""
+    return sum(
+        len(program.ranks) * sum(len(plan.segments[name].operators) for name in {step.segment for step in program.steps})
+        for program in plan.programs
+    )
+
+
+def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:
+    """The reasons of a verdict with the repair that was found, and with what is wrong besides.
+
+    Where several repairs make the plan prove, each reason that has one is a cause, and what was left open follows from them.
+    """
+    if not found.besides:
+        return (replace(reasons[0], repair=found.words), *reasons[1:])
+    own = [reason for reason in reasons if not any(_same(reason, other) for other in found.besides)]
+    mended = next((reason for reason in own if reason.refutes), own[0] if own else None)
+    if mended is None:
+        return found.besides
+    rest = [reason for reason in own if reason.refutes and reason is not mended]
+    return (replace(mended, refutes=True, repair=found.words), *rest, *found.besides)
+
+
+def _same(one: Reason, other: Reason) -> bool:
+    return one.name == other.name and (one.message == other.message or one.location == other.location)
+
+
+def _candidates(plan: Plan, troubles: Sequence[Trouble]) -> Iterator[tuple[str, Plan]]:
+    constants = [trouble for trouble in troubles if isinstance(trouble.fix, Constant)]
+    if constants:
+        yield from _constant(plan, [trouble.fix for trouble in constants if isinstance(trouble.fix, Constant)])
+    other = [trouble.fix for trouble in troubles if isinstance(trouble.fix, Substitute)]
+    if other:
+        edits: dict[int, Sequence[Operator]] = {id(fix.operator): [replace(fix.operator, op=fix.op)] for fix in other}
+        yield f"use `{other[0].op}` instead of {name_of(other[0].operator)}", _edited(plan, edits)
+    exchange = next((trouble.fix for trouble in troubles if isinstance(trouble.fix, Exchange)), None)
+    if exchange is not None:
+        yield _exchanged(plan, exchange)
+    sums = {trouble.rank: trouble.fix for trouble in troubles if isinstance(trouble.fix, Sum)}
+    if sums:
+        yield from _summed(plan, sums)
+    yield from _collected(plan, troubles)
+    declared = {trouble.fix.tensor for trouble in troubles if isinstance(trouble.fix, Declare)}
+    if len(declared) == 1:
+        yield from _declared(plan, *declared)
+
+
+def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
+    """The tensors all-reduced over each set of mesh axes that splits the ranks into groups."""
+    for over, group_of in _groupings(plan, {rank: each.producer for rank, each in sums.items()}):
+        edits: dict[int, list[Operator]] = {}
+        for rank, each in sums.items():
+            tensor = (each.tensor,)
+            reduce = Communicate(Collective.ALL_REDUCE, tensor, tensor, group_of[rank], source=each.producer.source)
+            edits[id(each.producer)] = [each.producer, reduce]
+        what = ", ".join(dict.fromkeys(f"`{each.tensor}`" for each in sums.values()))
+        producer = name_of(next(iter(sums.values())).producer)
+        yield f"all-reduce {what} over {over} after {producer}", _edited(plan, edits)
+
+
+def _collected(plan: Plan, troubles: Sequence[Trouble]) -> Iterator[tuple[str, Plan]]:
+    """Another collective, which makes the declared shape, in the place of one that does not fit what its ranks hold."""
+    misfits = [(own, own.place) for own in troubles if own.name in _MISFITS and isinstance(own.place, Communicate)]
+    if not misfits:
+        return
+    (first, wrong), *_ = misfits
+    told = (first.name, first.label, first.message)
+    places = {own.rank: place for own, place in misfits if (own.name, own.label, own.message) == told}
+    for kind, dim in _kinds(plan, wrong):
+        what = f"use `{kind.value}`" + ("" if dim is None else f" along dimension {dim}")
+        own_groups = (
+            [("", {rank: place.group for rank, place in places.items()})] if (kind, dim) != (wrong.kind, wrong.dim) else []
+        )
+        for over, group_of in (*own_groups, *_groupings(plan, places)):
+            edits = {
+                id(place): [replace(place, kind=kind, dim=dim, reduce="", splits=(), group=group_of[rank])]
+                for rank, place in places.items()
+            }
+            yield f"{what}{f' over {over}' if over else ''} instead of {name_of(wrong)}", _edited(plan, edits)
+
+
+def _groupings(plan: Plan, places: Mapping[int, Operator]) -> Iterator[tuple[str, dict[int, Group]]]:
+    """The ranks that run these operators in groups along each set of mesh axes, in words and by rank.
+
+    An operator that several ranks share, as they run one program, has its group named by axes.
+    """
+    names = [axis.name for axis in plan.mesh.axes if axis.size > 1 and axis.name != _folded(plan)]
+    shared = len({id(place) for place in places.values()}) < len(places)
+    for count in range(1, len(names) + 1):
+        for axes in combinations(names, count):
+            groups = _groups(plan, places, axes)
+            if any(len(group) < 2 for group in groups):
+                continue
+            if shared:
+                yield "`" + ", ".join(axes) + "`", dict.fromkeys(places, Group(axes=axes))
+            else:
+                over = " and over ".join(describe(group) for group in sorted(groups))
+                yield over, {rank: Group(ranks=group) for group in groups for rank in group}
+
+
+def _kinds(plan: Plan, wrong: Communicate) -> Iterator[tuple[Collective, int | None]]:
+    """Collectives, and their dimensions, that make what is declared of what is given."""
+    given, made = (plan.tensors.get(name) for name in (*wrong.inputs[:1], *wrong.outputs[:1]) or ("", ""))
+    if given is None or made is None or len(given.shape) != len(made.shape):
+        return
+    if given.shape == made.shape:
+        yield Collective.ALL_REDUCE, None
+    other = [dim for dim, (before, after) in enumerate(zip(given.shape, made.shape, strict=True)) if before != after]
+    if len(other) == 1:
+        (dim,) = other
+        kind = Collective.ALL_GATHER if made.shape[dim] > given.shape[dim] else Collective.REDUCE_SCATTER
+        yield kind, dim
+
+
+def _declared(plan: Plan, name: str) -> Iterator[tuple[str, Plan]]:
+    """The returned tensor declared a mean, or a sum, over each set of mesh axes."""
+    tensor = plan.tensors.get(name)
+    axes = [axis.name for axis in plan.mesh.axes if axis.size > 1]
+    if tensor is None or tensor.placements:
+        return
+    for count, how in product(range(1, len(axes) + 1), ("avg", "sum")):
+        for chosen in combinations(axes, count):
+            written = " ".join(f"{axis}:{'P' if how == 'sum' else 'P(avg)'}" for axis in chosen)
+            changed = replace(tensor, placements=dict.fromkeys(chosen, Partial(how)), whole=tensor.whole or tensor.shape)
+            tensors = {**plan.tensors, name: changed}
+            yield f"declare that the ranks return parts of `{name}`: `{written}`", replace(plan, tensors=tensors)
+
+
+def _groups(plan: Plan, ranks: Iterable[int], axes: tuple[str, ...]) -> set[tuple[int, ...]]:
+    """The ranks in groups that differ only on the axes."""
+    groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for rank in sorted(ranks):
+        outside = tuple((name, at) for name, at in plan.mesh.coordinates(rank).items() if name not in axes)
+        groups.setdefault(outside, []).append(rank)
+    return {tuple(group) for group in groups.values()}
+
+
+def _folded(plan: Plan) -> str:
+    return plan.replication.axis if plan.replication.count > 1 else ""
+
+
+def _constant(plan: Plan, fixes: Sequence[Constant]) -> Iterator[tuple[str, Plan]]:
+    edits: dict[int, list[Operator]] = {}
+    for fix in fixes:
+        own = fix.operator
+        inputs = tuple(
+            Literal(fix.expected) if isinstance(operand, Literal) and operand.value == fix.actual else operand
+            for operand in own.inputs
+        )
+        attributes: dict[str, Value] = {
+            name: fix.expected if value == fix.actual else value for name, value in own.attributes.items()
+        }
+        edits[id(own)] = [replace(own, inputs=inputs, attributes=attributes)]
+    told = (f"{fix.expected} instead of {fix.actual} in {name_of(fix.operator)}" for fix in fixes)
+    yield f"use {', and '.join(dict.fromkeys(told))}", _edited(plan, edits)
+
+
+def _exchanged(plan: Plan, fix: Exchange) -> tuple[str, Plan]:
+    one, other = fix.names
+    swap = {one: other, other: one}
+    own = fix.operator
+    changed = replace(
+        own,
+        inputs=tuple(swap.get(name, name) for name in own.inputs),
+        outputs=tuple(swap.get(name, name) for name in own.outputs),
+    )
+    return f"exchange `{one}` and `{other}` in {name_of(own)}", _edited(plan, {id(own): [changed]})
+
+
+def _edited(plan: Plan, edits: Mapping[int, Sequence[Operator]]) -> Plan:
+    """The plan with operators (by identity) replaced; gradient operators follow their forward operators."""
+    return replace(plan, segments={name: _edited_segment(segment, edits) for name, segment in plan.segments.items()})
+
+
+def _edited_segment(segment: Segment, edits: Mapping[int, Sequence[Operator]]) -> Segment:
+    operators: list[Operator] = []
+    changed = False
+    for own in segment.operators:
+        found = list(edits.get(id(own), (own,)))
+        if isinstance(own, Backward) and id(own.forward) in edits and id(own) not in edits:
+            forward = edits[id(own.forward)][0]
+            found = [replace(own, forward=forward)] if isinstance(forward, Compute) else found
+        changed = changed or found != [own]
+        operators.extend(found)
+    return replace(segment, operators=tuple(operators)) if changed else segment

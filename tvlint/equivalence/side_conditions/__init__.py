@@ -1,0 +1,1 @@
+"""Check what must hold for a derivation to be valid: order, waits, aliasing, micro-batch symmetry."""

@@ -1,0 +1,35 @@
+"""Handles by which several communications are under way at once, so that it is open what a wait for one completes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.def_use import handle_of
+from tvlint.analyses.relations.defect import Trouble, at
+from tvlint.ir.operators import Operator, Wait
+from tvlint.ir.plan import Plan
+
+
+def reused_handles(plan: Plan) -> Iterator[Trouble]:
+    """Communication that takes a handle which another run has under way for the same micro-batch."""
+    talking: dict[str, list[Operator]] = {}
+    for name, segment in plan.segments.items():
+        found = [own for own in segment.operators if isinstance(own, Wait) or handle_of(own)]
+        if found:
+            talking[name] = found
+    for program in plan.programs if talking else ():
+        started: dict[tuple[str, int], int] = {}
+        told: set[str] = set()
+        for number, step in enumerate(program.steps):
+            for own in talking.get(step.segment, ()):
+                if isinstance(own, Wait):
+                    key = (own.handle, step.micro_batch)
+                    oldest = next((other for other in started if other[0] == own.handle), key)
+                    started.pop(key if key in started else oldest, None)
+                    continue
+                handle = handle_of(own)
+                if started.setdefault((handle, step.micro_batch), number) != number and handle not in told:
+                    told.add(handle)
+                    text = f"`{handle}` on {{ranks}} is under way already, so that it is open what a wait for it completes"
+                    for rank in program.ranks:
+                        yield at(own, step.segment, Trouble("reused-handle", False, text, rank))

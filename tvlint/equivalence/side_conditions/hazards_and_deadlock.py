@@ -1,0 +1,98 @@
+"""Why the values may be derived in any order: the plan runs to its end, and nothing is touched while it is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.communication.hazards import Hazard
+from tvlint.analyses.communication.streams import crossings
+from tvlint.analyses.dataflow.def_use import handle_of, streams_named
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.relations.defect import Trouble, at, source_of
+from tvlint.equivalence.side_conditions.handles import reused_handles
+from tvlint.ir.operators import Await, Communicate, Operator, Receive, Record, Send, Wait
+from tvlint.ir.plan import Plan
+
+_HARMLESS = ("never-waited", "waited-twice")
+
+_WORDS = {
+    "never-waited": "is never waited for: `wait {name}` on the same ranks before the step ends",
+    "waited-twice": "is waited for again, and nothing is issued on it in between",
+    "unknown-handle": "is waited for, and nothing was issued on it",
+    "reissued": "is issued again before the first is waited for{by}",
+    "read-in-flight": "is read before `{handle}`, which writes it, is waited for{by}",
+    "alias-read-in-flight": "is read while `{handle}` writes into its storage: wait for `{handle}` before{by}",
+    "write-over-read": "is overwritten while `{handle}` still reads it: wait for `{handle}` before{by}",
+    "write-over-write": "is overwritten while `{handle}` still writes it: wait for `{handle}` before{by}",
+}
+"""What is said of each kind of hazard; `{by}` tells where the earlier operator is, if it stands elsewhere."""
+
+
+def check_order(plan: Plan) -> Iterator[Trouble]:
+    """What keeps the plan from running as it was derived; sends are taken to wait for their receives."""
+    facts = Facts(plan)
+    for hazard in facts.hazards:
+        operator = plan.segments[hazard.segment].operators[hazard.index]
+        text = f"`{hazard.name}` on {{ranks}} {_told(plan, hazard)}"
+        for rank in hazard.ranks:
+            yield Trouble(
+                hazard.kind,
+                hazard.kind not in _HARMLESS,
+                text,
+                rank,
+                hazard.segment,
+                source=source_of(operator),
+                label=operator.label,
+            )
+    yield from reused_handles(plan)
+    sure = set(crossings(plan))
+    for crossing in (*sure, *(own for own in crossings(plan, strict=True) if own not in sure)):
+        text = f"`{crossing.name}` on {{ranks}} is used on another stream than the one that makes it, without waiting"
+        for rank in crossing.ranks:
+            yield Trouble("cross-stream-access", crossing in sure, text, rank, crossing.segment)
+    for name, segment in plan.segments.items():
+        for operator in segment.operators if streams_named(segment.operators) else ():
+            if _unordered(operator):
+                text = f"an operator of `{name}` works on the stream `{operator.stream}`"
+                yield at(operator, name, Trouble("side-stream", False, text, plan.programs[0].ranks[0]))
+    stores: dict[str, str] = {}
+    for tensor in plan.tensors.values():
+        if tensor.storage and stores.setdefault(tensor.storage, tensor.name) != tensor.name:
+            text = f"`{tensor.name}` and `{stores[tensor.storage]}` share the buffer `{tensor.storage}`"
+            yield Trouble("shared-storage", False, text, plan.programs[0].ranks[0])
+    if not facts.rendezvous.blocked:
+        return
+    stuck = facts.buffered.blocked or facts.rendezvous.blocked
+    certain = bool(facts.buffered.blocked)
+    name = "deadlock" if certain else "needs-buffered-sends"
+    text = "{ranks} wait for each other for ever"
+    if not certain:
+        text = (
+            "{ranks} wait for each other unless sends are buffered: send asynchronously (`async HANDLE`) and `wait` later, "
+            "or issue send and receive together (`batch NAME`)"
+        )
+    for call in stuck:
+        yield Trouble(
+            name,
+            certain,
+            text,
+            call.rank,
+            call.site.segment,
+            source=source_of(call.operator),
+            label=call.operator.label,
+            cause=name,
+        )
+
+
+def _told(plan: Plan, hazard: Hazard) -> str:
+    where, index = hazard.other or (hazard.segment, hazard.index)
+    by = f" (issued in `{where}`)" if where != hazard.segment else ""
+    handle = handle_of(plan.segments[where].operators[index])
+    return _WORDS[hazard.kind].format(name=hazard.name, handle=handle, by=by)
+
+
+def _unordered(operator: Operator) -> bool:
+    """Whether the stream analysis does not see all that the operator reads and writes."""
+    if isinstance(operator, Communicate | Send | Receive):
+        return bool(operator.stream) and not operator.handle
+    return bool(operator.stream) and not isinstance(operator, Wait | Record | Await)

@@ -1,0 +1,119 @@
+"""Messages and collectives meet their counterparts of the same micro-batch, in the pattern of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tvlint.analyses.dataflow.def_use import of_kinds
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.transfer.groups import members_of, peer_of, spans_replicas
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Collective, Communicate, Operator, Receive, Send
+from tvlint.ir.plan import Plan
+
+_TALKING = frozenset({Send, Receive, Communicate})
+
+_Meeting: TypeAlias = tuple[tuple[int, ...], str, bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Talk:
+    """One communication of a rank; it is the same one for all micro-batches."""
+
+    rank: int
+    tag: int
+    source: Location | None
+
+
+@dataclass(slots=True, eq=False)
+class _End:
+    """What a rank says on one channel or in one group, in order, and for which micro-batches."""
+
+    said: list[_Talk] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
+
+
+class _Ends:
+    """The ends of all channels and groups, found rank by rank; what a segment says on a rank is found out once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.sends: dict[object, _End] = {}
+        self.receives: dict[object, _End] = {}
+        self.collectives: dict[tuple[_Meeting, int], _End] = {}
+        self.meetings: dict[_Meeting, None] = {}
+
+    def talk(self, operator: Operator, rank: int) -> tuple[_End, _Talk] | None:
+        """What `rank` says with the operator, and on which end; None where it says nothing."""
+        plan = self._plan
+        if isinstance(operator, Send | Receive):
+            peer = peer_of(plan, operator.peer, rank)
+            if peer is None:
+                return None
+            talk = _Talk(rank, operator.tag, operator.source)
+            if isinstance(operator, Send):
+                return self.sends.setdefault((rank, peer, operator.communicator), _End()), talk
+            return self.receives.setdefault((peer, rank, operator.communicator), _End()), talk
+        if not isinstance(operator, Communicate) or operator.kind is Collective.CHUNK:
+            return None
+        group = operator.group
+        meeting = members_of(plan, group, rank), group.name, spans_replicas(plan, group)
+        self.meetings[meeting] = None
+        return self.collectives.setdefault((meeting, rank), _End()), _Talk(rank, 0, operator.source)
+
+
+def mispaired(plan: Plan) -> Iterator[Trouble]:
+    """Messages and collectives meet their counterparts of the same micro-batch, in the pattern of the first."""
+    ends = _Ends(plan)
+    found = {name: of_kinds(segment.operators, _TALKING) for name, segment in plan.segments.items()}
+    talking = {name: [own for _, own in operators] for name, operators in found.items() if operators}
+    said: dict[int, dict[str, list[tuple[_End, _Talk]]]] = {}
+    for program in plan.programs:
+        steps = [step for step in program.steps if step.segment in talking]
+        for rank in program.ranks:
+            known = said.setdefault(rank, {})
+            for step in steps:
+                if step.segment not in known:
+                    talks = (ends.talk(own, rank) for own in talking[step.segment])
+                    known[step.segment] = [talk for talk in talks if talk is not None]
+                for end, talk in known[step.segment]:
+                    end.said.append(talk)
+                    end.batches.append(step.micro_batch)
+    silent = _End()
+    for channel in sorted({*ends.sends, *ends.receives}, key=str):
+        certain = plan.replication.count == 1
+        yield from _paired(ends.sends.get(channel, silent), ends.receives.get(channel, silent), "message", certain)
+    for meeting in ends.meetings:
+        first, *others = meeting[0]
+        one = ends.collectives.get((meeting, first), silent)
+        for rank in others:
+            yield from _paired(one, ends.collectives.get((meeting, rank), silent), "collective")
+
+
+def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator[Trouble]:
+    if not one.said and not other.said:
+        return
+    if len(one.said) != len(other.said):
+        one_sided = not one.said or not other.said or one.said[0].rank == other.said[0].rank
+        own = (one.said or other.said)[0] if one_sided else other.said[0]
+        text = f"{{ranks}} has {len(one.said)} {what}s where the other end has {len(other.said)}"
+        yield Trouble(f"unmatched-{what}", certain, text, own.rank, source=own.source)
+        return
+    meets: dict[_Talk, _Talk] = {}
+    for left, left_batch, right, right_batch in zip(one.said, one.batches, other.said, other.batches, strict=True):
+        if meets.get(left) is right and left_batch == right_batch:
+            continue
+        if left.tag != right.tag:
+            text = f"a {what} of {{ranks}} with tag {left.tag} meets one with tag {right.tag}"
+            yield Trouble(f"mispaired-{what}", False, text, one.said[0].rank, source=left.source)
+            return
+        if left_batch != right_batch:
+            text = f"a {what} of {{ranks}} for micro-batch {left_batch} meets one for micro-batch {right_batch}"
+            yield Trouble("crossed-micro-batches", True, text, one.said[0].rank, source=left.source)
+            return
+        if meets.setdefault(left, right) is not right:
+            text = f"a {what} of {{ranks}} meets another one than for the first micro-batch"
+            yield Trouble(f"mispaired-{what}", True, text, one.said[0].rank, source=left.source)
+            return

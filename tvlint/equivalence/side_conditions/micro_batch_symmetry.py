@@ -1,0 +1,161 @@
+"""Why one micro-batch stands for all: every rank does for each micro-batch what it does for the first, with its own values."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.equivalence.side_conditions.aliasing import Renames
+from tvlint.equivalence.side_conditions.gradient_finality import Finals
+from tvlint.equivalence.side_conditions.message_matching import mispaired
+from tvlint.equivalence.side_conditions.overwritten_inputs import taken_anew
+from tvlint.equivalence.side_conditions.read_before_write import Early
+from tvlint.equivalence.side_conditions.run_order import Turns
+from tvlint.equivalence.side_conditions.sharded_reducers import check_shards
+from tvlint.equivalence.side_conditions.step_bindings import inputs_told_apart, misbound
+from tvlint.ir.operators import Await, Backward, Compute, Record, ReduceGradients, Update, Wait
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
+
+_ONCE = (Phase.REDUCE, Phase.OPTIMIZER)
+
+
+def micro_batches_of(plan: Plan) -> int:
+    """How many micro-batches the plan runs, counted from its steps."""
+    found = {step.micro_batch for program in plan.programs for step in program.steps if step.micro_batch >= 0}
+    return max(1, len(found))
+
+
+def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
+    """What keeps the micro-batches from being alike on some rank."""
+    found = False
+    finals, inputs, turns = Finals(plan), inputs_told_apart(plan), Turns(plan)
+    renames, early = Renames(plan), Early(plan)
+    for program in plan.programs:
+        bound = (*misbound(plan, program, inputs), *renames.troubles(program), *early.troubles(program))
+        troubles = (*_counts(plan, program, micro_batches), *bound, *finals.troubles(program))
+        for trouble in troubles or turns.troubles(program, micro_batches):
+            found = True
+            yield from (_on(trouble, rank) for rank in program.ranks)
+    if micro_batches > 1:
+        yield from _mixed(plan)
+    yield from check_shards(plan)
+    yield from taken_anew(plan)
+    if not found:
+        yield from _returned(plan)
+        yield from mispaired(plan)
+
+
+def _on(trouble: Trouble, rank: int) -> Trouble:
+    return Trouble(trouble.name, trouble.refutes, trouble.message, rank, trouble.segment, trouble.operator, trouble.source)
+
+
+def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Trouble]:
+    """Every segment runs as often for each micro-batch as for the first."""
+    steps: defaultdict[str, list[Step]] = defaultdict(list)
+    for step in program.steps:
+        steps[step.segment].append(step)
+    every = set(range(micro_batches))
+    for name, own in steps.items():
+        if len(own) == micro_batches and {step.micro_batch for step in own} == every:
+            continue
+        segment, batches = plan.segments[name], Counter(step.micro_batch for step in own)
+        if _once(plan, segment) or (micro_batches == 1 and set(batches) == {-1}):
+            continue
+        what = f"{segment.phase.value} of `{name}`"
+        if set(batches) == {-1}:
+            text = (
+                f"the {what} on {{ranks}} belongs to no micro-batch, and the plan runs {micro_batches}: run it for each, "
+                "or keep it to reducers, all-reduces of accumulated gradients and updates"
+            )
+            yield Trouble("outside-micro-batches", False, text, -1, name)
+            continue
+        lacking = [batch for batch in range(micro_batches) if batch not in batches]
+        if lacking:
+            numbers = ", ".join(map(str, lacking))
+            text = f"the {what} on {{ranks}} never runs for micro-batch {numbers} of {micro_batches}"
+            certain = _needed(plan, segment) and not _stands_in(plan, steps, name, lacking)
+            if not certain:
+                text += ": write what all micro-batches do alike as one segment, and run it for each of them"
+            nearest = min(own, key=lambda step: abs(step.micro_batch - lacking[0]))
+            yield Trouble("missing-micro-batch", certain, text, -1, name, source=nearest.source)
+        elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
+            text = f"the {what} on {{ranks}} does not run as often for every micro-batch"
+            again = [step for step in own if batches[step.micro_batch] == max(batches.values())]
+            yield Trouble("repeated-micro-batch", True, text, -1, name, source=again[-1].source)
+
+
+def _needed(plan: Plan, segment: Segment) -> bool:
+    """Whether gradients go through the segment."""
+    made = {name for own in segment.operators for name in (own.outputs if isinstance(own, Compute) else ())}
+    back = [own for part in plan.segments.values() for own in part.operators if isinstance(own, Backward)]
+    return any(own in segment.operators or made.intersection(own.forward.outputs) for own in back)
+
+
+def _stands_in(plan: Plan, steps: Mapping[str, Sequence[Step]], name: str, lacking: Sequence[int]) -> bool:
+    """Whether the rank has another segment of the phase that runs for what this one lacks, and not for all either."""
+    batches = {own: {step.micro_batch for step in runs} for own, runs in steps.items()}
+    return any(
+        other != name
+        and plan.segments[other].phase is plan.segments[name].phase
+        and not found.isdisjoint(lacking)
+        and not found >= batches[name]
+        for other, found in batches.items()
+    )
+
+
+def _once(plan: Plan, segment: Segment) -> bool:
+    """Whether the segment makes nothing that belongs to a micro-batch, or only loads what another check sees missing."""
+    if segment.phase is Phase.DATA:
+        names = (name for own in segment.operators if isinstance(own, Compute) for name in own.outputs)
+        loads = all(name in plan.tensors and plan.tensors[name].role is Role.INPUT for name in names)
+        return loads and all(isinstance(own, Compute) for own in segment.operators)
+    ends = ReduceGradients | Update | Wait | Record | Await
+    return segment.phase in _ONCE and all(isinstance(own, ends) for own in segment.operators)
+
+
+def _mixed(plan: Plan) -> Iterator[Trouble]:
+    """Plans that give some runs names of their own and others none, which leaves open what a name means."""
+    for program in plan.programs:
+        ways = {
+            given is not None
+            for step in program.steps
+            if step.micro_batch >= 0
+            for given, own in (
+                (step.inputs, plan.segments[step.segment].inputs),
+                (step.outputs, plan.segments[step.segment].outputs),
+            )
+            if own
+        }
+        if len(ways) > 1:
+            text = "some runs of {ranks} name their values and others do not"
+            yield from (Trouble("mixed-names", False, text, rank) for rank in program.ranks)
+
+
+def _returned(plan: Plan) -> Iterator[Trouble]:
+    """What is returned of one micro-batch is returned of all, in one order, and by one name on all ranks."""
+    returned = {name: place for place, name in enumerate(plan.outputs)}
+    owners: dict[str, int] = {}
+    for program in plan.programs:
+        given: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
+        turns: Counter[tuple[str, int]] = Counter()
+        places: dict[int, list[tuple[int, str, int]]] = {}
+        for step in program.steps:
+            turn = turns[step.segment, step.micro_batch]
+            turns[step.segment, step.micro_batch] += 1
+            for position, name in enumerate(step.outputs or ()):
+                given.setdefault((step.segment, turn, position), []).append((name, step.micro_batch))
+                if name not in returned:
+                    continue
+                places.setdefault(step.micro_batch, []).append((returned[name], step.segment, position))
+                if owners.setdefault(name, step.micro_batch) != step.micro_batch:
+                    text = f"`{name}` of micro-batch {step.micro_batch} on {{ranks}} is that of {owners[name]} elsewhere"
+                    yield from (Trouble("returned-of-others", False, text, rank) for rank in program.ranks)
+        for names in given.values():
+            missing = [(name, micro_batch) for name, micro_batch in names if name not in returned]
+            if missing and len(missing) < len(names):
+                text = f"`{missing[0][0]}` of micro-batch {missing[0][1]} on {{ranks}} is not returned, and those of others are"
+                yield from (Trouble("missing-output", True, text, rank) for rank in program.ranks)
+        if len({tuple(own[1:] for own in sorted(found)) for found in places.values()}) > 1:
+            text = "values on {ranks} are returned of some micro-batches in another order than of others"
+            yield from (Trouble("returned-in-another-order", False, text, rank) for rank in program.ranks)

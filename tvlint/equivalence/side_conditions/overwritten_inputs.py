@@ -1,0 +1,60 @@
+"""Inputs that are there from the start, and that communication puts something else in: from then on they are that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.def_use import of_kinds, reads, writes
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive
+from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
+
+
+def taken_anew(plan: Plan) -> Iterator[Trouble]:
+    """Inputs that a run puts something else in, and that a later one for the same micro-batch takes as they were.
+
+    Where the one gives the input and the other is given it, it is what the runs say.
+    """
+    loaded = {name for own in plan.segments.values() if own.phase is Phase.DATA for name in own.outputs}
+    changing = {name: _changed(plan, segment, loaded) for name, segment in plan.segments.items()}
+    if not any(changing.values()):
+        return
+    made = {own.outputs for part in plan.segments.values() for own in part.operators if isinstance(own, Compute)}
+    taken = {name: _taken(segment, made) for name, segment in plan.segments.items()}
+    for program in plan.programs:
+        told: set[str] = set()
+        replaced: dict[int, list[tuple[Segment, str, set[str]]]] = {}
+        for step in program.steps:
+            segment, before = plan.segments[step.segment], replaced.setdefault(max(step.micro_batch, 0), [])
+            for maker, own, known in before if segment.name not in told else ():
+                found = {name for name in taken[segment.name] if not known.isdisjoint(_names(segment, step, name))}
+                if found and not (own in maker.outputs and found.issubset(segment.inputs)):
+                    told.add(segment.name)
+                    text = f"`{segment.name}` on {{ranks}} takes the input `{own}` as it was before `{maker.name}` replaced it"
+                    yield from (Trouble("input-taken-anew", False, text, rank, segment.name) for rank in program.ranks)
+                    break
+            before.extend((segment, own, _names(segment, step, own)) for own in changing[segment.name])
+
+
+def _names(segment: Segment, step: Step, name: str) -> set[str]:
+    """What the segment calls a value, and what a run of it does."""
+    both = zip((segment.inputs, segment.outputs), step.outside(segment), strict=True)
+    pairs = (pair for own, given in both for pair in zip(own, given, strict=False))
+    return {name, *(outer for inner, outer in pairs if inner == name)}
+
+
+def _changed(plan: Plan, segment: Segment, loaded: set[str]) -> list[str]:
+    """The inputs that communication puts something in, and that no segment loads."""
+    names = dict.fromkeys(name for _, own in of_kinds(segment.operators, {Communicate, Receive}) for name in writes(own))
+    return [name for name in names if name in plan.tensors and plan.tensors[name].role is Role.INPUT and name not in loaded]
+
+
+def _taken(segment: Segment, made: set[tuple[str, ...]]) -> set[str]:
+    """What the segment is given or reads, by its own names; what a forward operator kept is not read again."""
+    return {*segment.inputs, *(name for own in segment.operators for name in _read(own, made))}
+
+
+def _read(operator: Operator, made: set[tuple[str, ...]]) -> Iterator[str]:
+    yield from reads(operator)
+    if isinstance(operator, Backward) and operator.forward.outputs not in made:
+        yield from (name for name in operator.forward.inputs if not isinstance(name, Literal))

@@ -1,0 +1,202 @@
+"""What every run reads and gives: values of its own micro-batch, under names that mean what the segment's own names mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
+
+_GIVEN = (Role.INPUT, Role.WEIGHT, Role.BUFFER)
+"""What lies where it is declared to lie."""
+
+
+_Place: TypeAlias = tuple[str, int, int]
+"""What makes a value for every micro-batch: a segment, which of its outputs, in which of its runs for the micro-batch."""
+
+
+class _Source(NamedTuple):
+    """The run that made a value; `alone` is the set of its place only."""
+
+    place: _Place
+    alone: frozenset[_Place]
+    micro_batch: int
+
+
+def inputs_told_apart(plan: Plan) -> frozenset[str]:
+    """The inputs that are told apart: those of the plan, and those that segments load and read.
+
+    A micro-batch may have a name of its own for its share of one.
+    """
+    names = {name for segment in plan.segments.values() for name in (*segment.inputs, *segment.outputs)}
+    tensors = (plan.tensors[name] for name in names if name in plan.tensors)
+    return frozenset((*inputs_of(plan).names, *(_known_as(tensor) for tensor in tensors if tensor.role is Role.INPUT)))
+
+
+def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Trouble]:
+    """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
+    held: dict[object, list[_Source]] = {}
+    owners: dict[object, int] = {}
+    patterns: dict[tuple[str, int], list[frozenset[_Place] | None]] = {}
+    makers: dict[tuple[str, int], list[tuple[_Place, frozenset[_Place]]]] = {}
+    forward: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    turns: Counter[tuple[str, int]] = Counter()
+    told: set[object] = set()
+    for step in program.steps:
+        segment, micro_batch = plan.segments[step.segment], step.micro_batch
+        turn = turns[segment.name, micro_batch]
+        turns[segment.name, micro_batch] = turn + 1
+        inputs, outputs = step.outside(segment)
+        if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
+            yield Trouble(
+                "miswired-step",
+                True,
+                f"a run of `{segment.name}` on {{ranks}} names other values than it has",
+                -1,
+                segment.name,
+                source=step.source,
+            )
+            continue
+        pairs = (*zip(segment.inputs, inputs, strict=True), *zip(segment.outputs, outputs, strict=True))
+        unlike = next((pair for pair in pairs if pair[0] != pair[1] and not _alike(plan, *pair, known)), None)
+        if unlike is not None and unlike not in told:
+            told.add(unlike)
+            how = "is another weight or input, or declared with another shape, type or slice"
+            text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and {how}"
+            yield Trouble("unlike-values", False, text, -1, segment.name, source=step.source)
+        read, made = _keys(step, inputs, step.inputs), _keys(step, outputs, step.outputs)
+        if segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in told:
+            told.add(segment.name)
+            text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {micro_batch}"
+            yield Trouble("loaded-twice", False, text, -1, segment.name, source=step.source)
+        if micro_batch >= 0:
+            pattern = patterns.setdefault((segment.name, turn), [None] * len(read))
+            for position, key in enumerate(read):
+                sources = held.get(key, [])
+                if len(sources) == 1 and sources[0].micro_batch == micro_batch and sources[0].alone == pattern[position]:
+                    continue
+                trouble = _stale(segment, micro_batch, inputs[position], sources, pattern, position)
+                if trouble is not None and (segment.name, position) not in told:
+                    told.add((segment.name, position))
+                    yield replace(trouble, source=step.source)
+            trouble = _of_other_forward(plan, segment, micro_batch, inputs, outputs, forward, held)
+            if trouble is not None and segment.name not in told:
+                told.add(segment.name)
+                yield replace(trouble, source=step.source)
+        if segment.phase is not Phase.BACKWARD:
+            forward.setdefault((segment.name, micro_batch), []).append((outputs, inputs))
+        if (segment.name, turn) not in makers:
+            places = [(segment.name, position, turn) for position in range(len(outputs))]
+            makers[segment.name, turn] = [(place, frozenset({place})) for place in places]
+        overwritten = set(read).intersection(made)
+        named = zip(segment.outputs, outputs, made, makers[segment.name, turn], strict=True)
+        for inner, name, key, maker in named:
+            source = _Source(*maker, micro_batch)
+            if key in held and key not in overwritten and _adds_up(plan, inner, name):
+                held[key].append(source)
+            else:
+                held[key] = [source]
+            owner = owners.setdefault(key, micro_batch)
+            if owner != micro_batch and ("owner", name) not in told:
+                told.add(("owner", name))
+                text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {micro_batch}"
+                yield Trouble("crossed-micro-batches", True, text, -1, segment.name, source=step.source)
+
+
+def _adds_up(plan: Plan, inner: str, outer: str) -> bool:
+    """Whether what is made again under a name is added, as gradients are, and not put in its place."""
+    tensor = plan.tensors.get(outer, plan.tensors.get(inner))
+    return tensor is None or tensor.role is Role.GRADIENT
+
+
+def _alike(plan: Plan, inner: str, outer: str, inputs: frozenset[str]) -> bool:
+    """Whether another name that a run gives a value declares what the segment's own name declares."""
+    one, other = plan.tensors.get(inner), plan.tensors.get(outer)
+    if one is None or other is None:
+        return True
+    if (one.shape, one.dtype, one.role) != (other.shape, other.dtype, other.role):
+        return False
+    if one.role in (Role.WEIGHT, Role.BUFFER) and _known_as(one) != _known_as(other):
+        return False
+    if one.role is Role.INPUT and _known_as(one) != _known_as(other) and _known_as(other) in inputs:
+        return False
+    return one.role not in _GIVEN or _place(one) == _place(other)
+
+
+def _place(tensor: Tensor) -> tuple[object, ...]:
+    """Which piece of a value the tensor is declared to hold."""
+    return tensor.whole, tensor.region, tensor.part, dict(tensor.placements or {})
+
+
+def _known_as(tensor: Tensor) -> str:
+    return tensor.logical or tensor.name
+
+
+def _keys(step: Step, names: tuple[str, ...], given: tuple[str, ...] | None) -> Sequence[object]:
+    """What tells the values apart on their rank: a name that the step gives is one value, any other one a micro-batch."""
+    return names if given is not None else [(step.micro_batch, name) for name in names]
+
+
+def _stale(
+    segment: Segment,
+    micro_batch: int,
+    name: str,
+    sources: Sequence[_Source],
+    pattern: list[frozenset[_Place] | None],
+    position: int,
+) -> Trouble | None:
+    """What is wrong with the sources of an input; `pattern` gets those of the first micro-batch, where it has none yet."""
+    crossed = [source for source in sources if source.micro_batch not in (-1, micro_batch)]
+    if crossed:
+        text = (
+            f"`{segment.name}` on {{ranks}} reads for micro-batch {micro_batch} the value `{name}` that "
+            f"`{crossed[0].place[0]}` made for micro-batch {crossed[0].micro_batch}"
+        )
+        return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+    made_by = frozenset(source.place for source in sources)
+    if len({source.place[:2] for source in sources}) != len(sources):
+        text = f"`{name}` on {{ranks}} is made twice by one segment for micro-batch {micro_batch}"
+        return Trouble("repeated-micro-batch", False, text, -1, segment.name)
+    if pattern[position] is None:
+        pattern[position] = made_by
+    if pattern[position] != made_by:
+        text = (
+            f"`{segment.name}` on {{ranks}} reads `{name}` for micro-batch {micro_batch} from other segments than for the first"
+        )
+        return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+    return None
+
+
+def _of_other_forward(
+    plan: Plan,
+    segment: Segment,
+    micro_batch: int,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    forward: Mapping[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]],
+    held: Mapping[object, list[_Source]],
+) -> Trouble | None:
+    """A backward run whose gradients belong to a forward run of another micro-batch."""
+    if segment.phase is not Phase.BACKWARD or segment.mirror not in plan.segments:
+        return None
+    mirror = plan.segments[segment.mirror]
+    runs = forward.get((mirror.name, micro_batch))
+    if runs is None:
+        text = f"`{segment.name}` on {{ranks}} runs for micro-batch {micro_batch} before its forward run"
+        return Trouble("gradient-before-forward", True, text, -1, segment.name)
+    given, taken = zip(segment.inputs, inputs, strict=True), zip(segment.outputs, outputs, strict=True)
+    made = [(inner, outer) for inner, outer in given if outer in held or (micro_batch, outer) in held]
+    for pairs, own, which in ((made, mirror.outputs, 0), (list(taken), mirror.inputs, 1)):
+        for inner, outer in pairs:
+            inner_of = plan.tensors[inner].gradient_of if inner in plan.tensors else ""
+            outer_of = plan.tensors[outer].gradient_of if outer in plan.tensors else ""
+            if inner_of in own and outer_of and runs[-1][which][own.index(inner_of)] != outer_of:
+                several = len(set(runs)) > 1
+                what = "an earlier run, or of none" if several else "another run"
+                text = f"`{segment.name}` on {{ranks}} takes `{outer}` for micro-batch {micro_batch}, a gradient of {what}"
+                return Trouble("crossed-micro-batches", not several, text, -1, segment.name)
+    return None

@@ -1,0 +1,1 @@
+"""Z3 as a second opinion on the operator table; the only room of the proof that imports it."""

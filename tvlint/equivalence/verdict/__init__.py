@@ -1,0 +1,1 @@
+"""Pair two plans, compare what was derived of both, and give the verdict."""

@@ -1,0 +1,175 @@
+"""What is trained: the final gradients of all weights, and their updates, held against the reference's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from tvlint.analyses.dataflow.def_use import has
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
+from tvlint.analyses.relations.derivation.state import Slot
+from tvlint.analyses.relations.derivation.trusted_inputs import covers, region
+from tvlint.analyses.relations.transfer.apply import fold_text
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Update
+from tvlint.ir.plan import Box, Plan, Role, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The reference's gradient of every weight, by full name, and its losses."""
+
+    gradients: Mapping[str, Value]
+    shapes: Mapping[str, tuple[int, ...]]
+    losses: tuple[int, ...]
+
+
+def judge_gradients(
+    plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
+) -> Iterator[Trouble]:
+    """What is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's gradient.
+
+    What is wrong with one weight stands where the plan declares a piece of it, else where it declares the first weight.
+    """
+    declared: dict[str, Location] = {}
+    for tensor in plan.tensors.values():
+        if tensor.role is Role.WEIGHT and tensor.source is not None:
+            declared.setdefault(tensor.logical or tensor.name, tensor.source)
+    first = next(iter(declared.values()), None)
+    for name, trouble in _wrong(plan, weights, expected, held):
+        placed = trouble.source is None and trouble.cause is None
+        yield replace(trouble, source=declared.get(name, first)) if placed else trouble
+
+
+def _wrong(
+    plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
+) -> Iterator[tuple[str, Trouble]]:
+    """Each weight's full name with what is wrong with it."""
+    covered: dict[str, list[Box]] = {}
+    open_names: set[str] = set()
+    for rank, tensor in weights:
+        name = tensor.logical or tensor.name
+        if name not in expected.shapes:
+            text = f"the weight `{name}` on {{ranks}} has no counterpart in the reference"
+            yield name, Trouble("unknown-weight", False, text, rank)
+            continue
+        if tensor.whole is not None and tensor.whole != expected.shapes[name]:
+            text = f"the weight `{name}` is {tensor.whole} where the reference has {expected.shapes[name]}"
+            yield name, Trouble("wrong-weight-shape", True, text, rank)
+            continue
+        try:
+            box = region(plan, tensor, rank)
+        except Mismatch as mismatch:
+            yield name, Trouble(mismatch.name, mismatch.refutes, f"on {{ranks}}, {mismatch.message}", rank)
+            open_names.add(name)
+            continue
+        covered.setdefault(name, []).append(box)
+        if name in expected.gradients:
+            value = held.get((rank, tensor.name), "missing")
+            yield from ((name, one) for one in _judged(plan, name, rank, box, expected.gradients[name], value))
+        elif (rank, tensor.name) in held:
+            text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
+            yield name, Trouble("gradient-of-frozen-weight", False, text, rank)
+    for name, whole in expected.shapes.items():
+        if name in expected.gradients and name not in open_names and not covers(covered.get(name, []), whole):
+            text = f"no rank of the parallel plan holds all of the weight `{name}`, piece by piece"
+            if name not in covered:
+                text = f"no rank of the parallel plan uses the weight `{name}`, which the reference trains"
+            yield name, Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
+
+
+def _judged(plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
+    subject = f"the gradient of `{name}` on {{ranks}}"
+    if value is None:
+        yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
+        return
+    if isinstance(value, str):
+        yield Trouble("missing-gradient", True, f"{subject} is never computed", rank)
+        return
+    if value.box != box:
+        yield Trouble("gradient-of-another-slice", True, f"{subject} is that of another slice than the weight's", rank)
+        return
+    pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
+    if value.term != right.term:
+        yield _of_many("other-gradient", "is not the expression that the reference computes", name, rank)
+    elif value.fold is not None:
+        text = f"{subject} is {fold_text(value.fold)}"
+        yield Trouble("incomplete-gradient", False, text, rank)
+    elif pending:
+        partial = partial_sum(plan, rank, pending[0])
+        text = f"{subject} is {partial}, {scope_of(pending[0])}, that nothing completes"
+        yield Trouble("incomplete-gradient", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
+    elif value.leaves:
+        yield Trouble("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)
+    elif value.coefficient != right.coefficient:
+        factor = Fraction(value.coefficient) / right.coefficient
+        yield Trouble(
+            "scaled-gradient",
+            True,
+            f"{subject} is {factor} times the reference's",
+            rank,
+            expected="1",
+            actual=str(factor),
+        )
+
+
+def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:
+    """What one mistake does to the gradients of many weights, told once for all of them."""
+    return Trouble(kind, False, f"the gradient of {{subject}} on {{ranks}} {text}", rank, subject=name, cause=(kind,))
+
+
+def judge_updates(
+    plan: Plan, reference: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, changed: Set[tuple[int, str]]
+) -> Iterator[Trouble]:
+    """Yield the weights that some rank does not update exactly once, or updates where the reference does not train them.
+
+    Those in `changed` may have been updated by a call of unknown effect.
+
+    A reference that updates some weights trains these; one that leaves the optimizer out trains all that have a gradient.
+    Nothing for a pair that leaves the optimizer out: nnScaler's plans never hold it.
+    """
+    updates, own_updates = _updates(plan), _updates(reference)
+    alone = {_full_name(reference, name) for _, name in own_updates}
+    if not updates:
+        if alone and not plan.format.startswith("nnscaler-"):
+            text = "the reference updates weights and the parallel plan does not say that it does"
+            yield Trouble("no-updates", False, text, plan.programs[0].ranks[0])
+        return
+    if any(times > 1 for times in own_updates.values()):
+        text = "the reference updates a weight more than once"
+        yield Trouble("reference-not-understood", False, text, plan.programs[0].ranks[0])
+    trained = alone or expected.gradients.keys()
+    for rank, tensor in weights:
+        name = tensor.logical or tensor.name
+        times = updates[rank, tensor.name]
+        if name in expected.gradients and name in trained and times != 1:
+            how = "is never updated" if times == 0 else f"is updated {times} times"
+            certain = (rank, tensor.name) not in changed
+            yield Trouble("not-updated-once", certain, f"the weight `{name}` on {{ranks}} {how}", rank)
+    for rank, own in updates:
+        name = _full_name(plan, own)
+        if name not in trained:
+            text = f"the weight `{name}` on {{ranks}} is updated and in the reference it is not trained"
+            yield Trouble("updates-frozen-weight", False, text, rank)
+
+
+def _updates(plan: Plan) -> Counter[tuple[int, str]]:
+    """How often each rank updates each weight."""
+    found: Counter[tuple[int, str]] = Counter()
+    updating = {name: segment for name, segment in plan.segments.items() if has(segment.operators, {Update})}
+    for program in plan.programs if updating else ():
+        for step in program.steps:
+            for operator in updating[step.segment].operators if step.segment in updating else ():
+                if isinstance(operator, Update):
+                    found.update((rank, name) for rank in program.ranks for name in operator.weights)
+    return found
+
+
+def _full_name(plan: Plan, name: str) -> str:
+    tensor = plan.tensors.get(name)
+    return name if tensor is None else tensor.logical or name

@@ -1,0 +1,152 @@
+"""What the plan returns, held against what the reference returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+
+from tvlint.analyses.relations.defect import Declare, Trouble
+from tvlint.analyses.relations.derivation.localise import scope_of
+from tvlint.analyses.relations.derivation.state import Derived, Slot
+from tvlint.analyses.relations.derivation.trusted_inputs import covers, region
+from tvlint.analyses.relations.transfer.apply import fold_text
+from tvlint.analyses.relations.transfer.collectives import over_replicas
+from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.groups import members_of, spans_replicas
+from tvlint.analyses.relations.transfer.pending_ranges import Pending
+from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
+from tvlint.ir.operators import Group
+from tvlint.ir.placement import Partial
+from tvlint.ir.plan import Box, Plan
+
+
+def judge_returned(
+    world: World, plan: Plan, derived: Derived, losses: tuple[int, ...], replicas: int, micro_batches: int
+) -> Iterator[Trouble]:
+    """What is wrong with the values that the plan returns."""
+    if not plan.outputs:
+        text = f"the plan returns nothing and the reference returns {len(losses)} values"
+        yield Trouble("other-outputs", False, text, plan.programs[0].ranks[0])
+    everywhere = plan.format.startswith("nnscaler-")
+    returned = False
+    held: dict[tuple[str, int], list[Box]] = {}
+    for rank, environment in derived.environments.items():
+        names = [name for name in plan.outputs if name in environment]
+        returned = returned or bool(names)
+        if not names and everywhere and plan.outputs:
+            yield Trouble("missing-output", True, f"{{ranks}} return `{plan.outputs[0]}`, which nothing gives them", rank)
+        if names and len(names) != len(losses):
+            text = f"{{ranks}} return {len(names)} values where the reference returns {len(losses)}"
+            yield Trouble("other-outputs", False, text, rank)
+            continue
+        for name, term in zip(names, losses, strict=False):
+            value = returned_value(world, plan, derived, rank, name)
+            value = None if value is None else world.values.without_constants(value)
+            if value is not None and value.term == term and _one_slot(world, value, replicas, micro_batches):
+                held.setdefault((name, term), []).append(value.box)
+                yield from _misdeclared(plan, name, rank, value.box)
+                continue
+            yield _wrong_output(name, rank, term, value)
+    for (name, term), boxes in held.items():
+        if not covers(boxes, world.terms.shape[term]):
+            text = f"the pieces of `{name}` that the ranks return do not make up the whole"
+            yield Trouble("uncovered-output", True, text, plan.programs[0].ranks[0])
+    if plan.outputs and not returned:
+        yield Trouble("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
+
+
+def _misdeclared(plan: Plan, name: str, rank: int, box: Box) -> Iterator[Trouble]:
+    """What is wrong with the declaration of a returned value of which `rank` holds `box`; nothing where none says which."""
+    tensor = plan.tensors.get(name)
+    if tensor is None:
+        return
+    if tensor.part != (0, 1):
+        text = f"`{name}`, returned on {{ranks}}, is declared to be a part of a sum and is all of it"
+        yield Trouble("output-is-no-part", False, text, rank)
+    if tensor.region is None and tensor.placements is None:
+        return
+    shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
+    try:
+        declared = region(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
+    except Mismatch as mismatch:
+        yield Trouble(mismatch.name, False, f"of what is returned on {{ranks}}, {mismatch.message}", rank)
+        return
+    if declared != box:
+        text = f"`{name}`, returned on {{ranks}}, holds another slice than the plan declares"
+        yield Trouble("output-of-another-slice", True, text, rank)
+
+
+def returned_value(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
+    """What `rank` returns as `name`, summed or averaged over the axes on which the plan declares it partial."""
+    tensor = plan.tensors.get(name)
+    placements = (tensor.placements if tensor is not None else None) or {}
+    kinds = {axis: placement.reduce for axis, placement in placements.items() if isinstance(placement, Partial)}
+    averaged = tuple(axis for axis, kind in kinds.items() if kind == "avg")
+    axes = (*(axis for axis, kind in kinds.items() if kind == "sum"), *averaged)
+    value = derived.environments[rank][name]
+    if not _KNOWN.issuperset(kinds.values()):
+        return None
+    if not axes or value is None:
+        return value
+    group = Group(axes=axes)
+    parts = [derived.environments.get(member, {}).get(name) for member in members_of(plan, group, rank)]
+    whole = [part for part in parts if part is not None]
+    share = Fraction(1, prod(plan.mesh.axis_size(axis) for axis in averaged))
+    try:
+        total = world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
+        if total is not None and spans_replicas(plan, group):
+            total = over_replicas(world, total, plan.replication.count)
+        return None if total is None else world.values.scaled(total, share)
+    except (AmbiguousSumError, Mismatch):
+        return None
+
+
+_KNOWN = frozenset({"sum", "avg", "max", "min"})
+"""How parts are put together; the greatest and the least of equal values are that value."""
+
+
+def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
+    subject = f"`{name}`, returned on {{ranks}},"
+    if value is None:
+        return Trouble("undecided-output", False, f"{subject} depends on something that is wrong or undecided before", rank)
+    if value.term != term:
+        return Trouble("other-output", False, f"{subject} is not the expression that the reference returns", rank)
+    if value.fold is not None:
+        return Trouble("incomplete-output", True, f"{subject} is {fold_text(value.fold)}", rank)
+    if any(not _whole(entry) for leaf in value.leaves for entry in leaf.pending):
+        return incomplete_output(name, rank, value)
+    return Trouble("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
+
+
+def incomplete_output(name: str, rank: int, value: Value) -> Trouble:
+    """What is said of a returned value that is a sum over a part of the indices, or over one replica."""
+    pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
+    partly = next((entry._replace(one_replica=False) for entry in pending if not _whole(entry)), pending[0])
+    lacks = scope_of(partly._replace(one_micro_batch=False))
+    text = f"`{name}`, returned on {{ranks}}, is a partial sum, {lacks}"
+    return Trouble("incomplete-output", True, text, rank, fix=Declare(name))
+
+
+def _whole(entry: Pending) -> bool:
+    return (entry.low, entry.high) == (0, entry.size)
+
+
+def _one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> bool:
+    """Whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean its own mean."""
+    if value.clean:
+        return True
+    if world.terms.slot[value.term] >= 0 or not value.leaves:
+        return False
+    scopes = {(entry.one_replica, entry.one_micro_batch) for leaf in value.leaves for entry in leaf.pending}
+    return len(scopes) == 1 and all(_addend(world, leaf, replicas, micro_batches) for leaf in value.leaves)
+
+
+def _addend(world: World, leaf: Leaf, replicas: int, micro_batches: int) -> bool:
+    if len(leaf.pending) != 1:
+        return False
+    (entry,) = leaf.pending
+    averages = world.terms.averages(entry.origin, entry.number)
+    share = (replicas if entry.one_replica else 1) * (micro_batches if entry.one_micro_batch else 1)
+    return _whole(entry) and (leaf.coefficient == 1 or (averages and leaf.coefficient == share))

@@ -1,0 +1,140 @@
+"""Whether what looks wrong by its structure may be put right afterwards.
+
+A softmax, a norm or a variance over a part of a dimension is a mistake by its structure where the plan goes on as the reference
+does. It is none where the plan computes more than the reference: attention that is written out in blocks rescales each with the
+sum of its own rows, and a norm is that of the norms of the parts. Powers may be taken of scores from which any statistic is
+subtracted that all ranks have in common, since the sum of the powers takes it away again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.derivation.order_insensitive import Readers, readers_of
+from tvlint.analyses.relations.derivation.slices import SLICES
+from tvlint.analyses.relations.derivation.state import Derived
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator
+from tvlint.ir.plan import Phase, Plan
+from tvlint.ops.spec import Family
+from tvlint.ops.table import spec_of
+
+_POWERS = frozenset({"softmax", "log-softmax", "logsumexp"})
+"""What is rescaled with a sum that is computed from the same operand."""
+
+_STATISTICS = ("reduce-operator", "partial-used-as-complete")
+"""What is told of a statistic that is put together over ranks as the reference does not, and of powers of what it shifts."""
+
+_VIEWS = frozenset({"identity", "view", "expand", "unsqueeze", "squeeze"})
+
+
+def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Trouble]:
+    """What is told of split dimensions that a right plan may have as well."""
+    pieces = [
+        own
+        for own in derived.troubles
+        if own.refutes and own.name == "mismatched-slices" and isinstance(own.place, Compute) and _has_pieces(plan, own.rank)
+    ]
+    pieces = pieces if pieces and _cuts(reference) else []
+    found = [own for own in derived.troubles if own.refutes and own.name in ("split-dimension", *_STATISTICS)]
+    if not found:
+        return pieces
+    readers, known = readers_of(plan), _computed(reference, reference.programs[0].ranks[0])
+    split = [own for own in found if own.name not in _STATISTICS]
+    more = {rank for rank in {trouble.rank for trouble in split} if _computed(plan, rank) - known}
+    shifts = [own for own in found if own.name in _STATISTICS and _shifts(plan, readers, own)]
+    return [*pieces, *shifts, *(own for own in split if derived.foreign or own.rank in more or _read_again(readers, own))]
+
+
+def _has_pieces(plan: Plan, rank: int) -> bool:
+    """Whether the rank uses several pieces of one value as tensors of their own, which a right plan joins slice by slice."""
+    regions: dict[str, set[object]] = {}
+    for program in plan.programs:
+        segments = {step.segment for step in program.steps} if rank in program.ranks else set()
+        for operator in (own for name in segments for own in plan.segments[name].operators if isinstance(own, Compute)):
+            for tensor in (plan.tensors[name] for name in operator.inputs if isinstance(name, str) and name in plan.tensors):
+                if tensor.logical and tensor.region is not None:
+                    regions.setdefault(tensor.logical, set()).add(tensor.region)
+    return any(len(found) > 1 for found in regions.values())
+
+
+def _cuts(plan: Plan) -> bool:
+    """Whether the plan takes slices of what it computes."""
+    computes = (own for segment in plan.segments.values() for own in segment.operators if isinstance(own, Compute))
+    return any(_is(own, *SLICES) for own in computes)
+
+
+def _read_again(readers: Readers, trouble: Trouble) -> bool:
+    """Whether the operand of what is rescaled with a sum of its powers is read by something else as well."""
+    if not isinstance(trouble.place, Compute | Backward):
+        return False
+    forward = trouble.place.forward if isinstance(trouble.place, Backward) else trouble.place
+    spec = spec_of(forward.op)
+    again = [own for name in forward.inputs if isinstance(name, str) for own in readers.get(name, ())]
+    return spec is not None and spec.name in _POWERS and any(isinstance(own, Compute) and own != forward for own in again)
+
+
+def _computed(plan: Plan, rank: int) -> Counter[str]:
+    """How often the rank runs each operator that computes something, forwards and for one micro-batch."""
+    found: Counter[str] = Counter()
+    for program in plan.programs:
+        if rank not in program.ranks:
+            continue
+        first = min((step.micro_batch for step in program.steps if step.micro_batch >= 0), default=-1)
+        for step in program.steps:
+            segment = plan.segments[step.segment]
+            if segment.phase is Phase.FORWARD and step.micro_batch in (-1, first):
+                found.update(own.op for own in segment.operators if isinstance(own, Compute))
+    total: Counter[str] = Counter()
+    for op, times in found.items():
+        spec = spec_of(op)
+        if spec is None or spec.family is Family.INDEXED:
+            total[op if spec is None else spec.name] += times
+    return total
+
+
+def _shifts(plan: Plan, readers: Readers, trouble: Trouble) -> bool:
+    """Whether it is told of a statistic, alike on all ranks, that shifts scores whose powers are summed afterwards."""
+    place = trouble.place
+    if isinstance(place, Communicate):
+        return place.kind is Collective.ALL_REDUCE and all(_is_shift(readers, name) for name in place.outputs)
+    if not isinstance(place, Compute) or trouble.actual or not _is(place, "exp"):
+        return False
+    common = [own for part in plan.segments.values() for own in part.operators if isinstance(own, Communicate)]
+    totals = {name for own in common if own.kind is Collective.ALL_REDUCE for name in own.outputs}
+    return any(place in after for name in totals for after in _shifted(readers, name))
+
+
+def _is_shift(readers: Readers, name: str) -> bool:
+    """Whether the value is only subtracted from scores of which powers are taken and summed."""
+    found = _shifted(readers, name)
+    return bool(found) and all(
+        any(_is(own, "exp") and isinstance(own, Compute) and _summed(readers, own) for own in after) for after in found
+    )
+
+
+def _shifted(readers: Readers, name: str) -> list[Sequence[Operator | None]]:
+    """Who reads each difference from which the value is subtracted; no one of what else is made of it."""
+    found: list[Sequence[Operator | None]] = []
+    names, seen = [name], {name}
+    while names:
+        shift = names.pop()
+        for own in readers.get(shift, ()):
+            if isinstance(own, Compute) and _is(own, "sub") and tuple(own.inputs[1:2]) == (shift,) and own.inputs[0] != shift:
+                found.append(readers.get(own.outputs[0], ()))
+            elif isinstance(own, Compute) and _is(own, *_VIEWS) and own.outputs:
+                names += [own.outputs[0]] if own.outputs[0] not in seen else []
+                seen.add(own.outputs[0])
+            else:
+                found.append(())
+    return found
+
+
+def _summed(readers: Readers, power: Compute) -> bool:
+    return any(_is(own, "sum") for own in readers.get(power.outputs[0], ()))
+
+
+def _is(own: Operator | None, *names: str) -> bool:
+    spec = spec_of(own.op) if isinstance(own, Compute) else None
+    return spec is not None and spec.name in names

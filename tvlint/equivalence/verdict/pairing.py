@@ -1,0 +1,225 @@
+"""Whether two plans can be compared, how their inputs correspond, and what the reference computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+
+from tvlint.analyses.dataflow.def_use import of_kinds
+from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.derivation.gradients import reduced, weights_of
+from tvlint.analyses.relations.derivation.state import Derived, Slot
+from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, told_in_two_ways, whole_shape
+from tvlint.analyses.relations.transfer.context import World
+from tvlint.analyses.relations.transfer.groups import not_of_communicator, resolved
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.equivalence.side_conditions.micro_batch_symmetry import micro_batches_of
+from tvlint.equivalence.verdict.compare_gradients import Expected
+from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Update
+from tvlint.ir.placement import Invariant, Replicate
+from tvlint.ir.plan import Plan, Role
+
+_TALKING = frozenset({Communicate, ReduceGradients, Send, Receive})
+_TRAINING = frozenset({ReduceGradients, Update})
+
+_FOR_TRAINING = "prove the plan that trains this model; rules check this one as it is"
+
+
+def first_rank(plan: Plan) -> int:
+    """A rank of the plan, for what is wrong with all of it."""
+    return plan.programs[0].ranks[0] if plan.programs and plan.programs[0].ranks else 0
+
+
+def unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
+    """Why the plans cannot be compared at all; None where they can."""
+    ranks = [rank for program in reference.programs for rank in program.ranks]
+    if len(ranks) != 1 or reference.replication.count != 1 or micro_batches_of(reference) != 1:
+        text = "the reference is not a single-device plan of one micro-batch"
+        return Trouble("parallel-reference", False, text, first_rank(parallel))
+    if not any(program.ranks for program in parallel.programs):
+        return Trouble("empty-plan", False, "the parallel plan has no programs", 0)
+    for plan in (parallel, reference):
+        if not _well_formed(plan):
+            text = f"`{plan.path}` has a rank in two programs or none of the mesh, or a step that does not fit its segment"
+            return Trouble("malformed-plan", False, text, first_rank(plan))
+        text = _unclear(plan)
+        if text:
+            return Trouble("malformed-plan", False, f"`{plan.path}` {text}", first_rank(plan))
+        name = told_in_two_ways(plan)
+        if name:
+            text = f"`{plan.path}` declares slices of the input `{name}` with wholes of different shapes or types"
+            return Trouble("other-inputs", False, text, first_rank(plan))
+    if not _replicas_fit(parallel):
+        return Trouble("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", first_rank(parallel))
+    places = {plan.outputs.index(plan.loss) for plan in (parallel, reference) if plan.loss in plan.outputs}
+    if len(places) > 1:
+        text = f"the loss of the plan is `{parallel.loss}`, and that of the reference, `{reference.loss}`, is another result"
+        return Trouble("other-loss", False, text, first_rank(parallel))
+    if _gradients_returned(parallel) != _gradients_returned(reference):
+        text = "the plans return the gradients of different weights, which are compared as gradients only"
+        return Trouble("other-outputs", False, text, first_rank(parallel))
+    name = _cut_by_replicas(parallel)
+    if name:
+        axis = parallel.replication.axis
+        text = f"`{name}` lies otherwise in every replica along `{axis}`, of which one stands for all: write out all ranks"
+        return Trouble("odd-replicas", False, text, first_rank(parallel))
+    return None
+
+
+def _gradients_returned(plan: Plan) -> list[str]:
+    """The full names of the weights whose gradients the plan returns, in order."""
+    owner, tensors = weight_gradients(plan), plan.tensors
+    return [tensors[owner[name]].logical or owner[name] for name in plan.outputs if name in owner]
+
+
+def _well_formed(plan: Plan) -> bool:
+    """Whether every rank has one program and every step as many values as its segment."""
+    ranks = [rank for program in plan.programs for rank in program.ranks]
+    if len(set(ranks)) != len(ranks) or any(not 0 <= rank < plan.mesh.size for rank in ranks):
+        return False
+    for program in plan.programs:
+        for step in program.steps:
+            segment = plan.segments.get(step.segment)
+            if segment is None or len(segment.inputs) != len(step.inputs if step.inputs is not None else segment.inputs):
+                return False
+            if len(segment.outputs) != len(step.outputs if step.outputs is not None else segment.outputs):
+                return False
+    return True
+
+
+def _unclear(plan: Plan) -> str:
+    """What the plan says that leaves open what it means; empty where nothing is."""
+    owners: dict[str, str] = {}
+    for tensor in plan.tensors.values():
+        for name, of in ((tensor.gradient, tensor.name), (tensor.name, tensor.gradient_of)):
+            weight, gradient = plan.tensors.get(of), plan.tensors.get(name)
+            if not name or weight is None or weight.role is not Role.WEIGHT:
+                continue
+            if gradient is not None and gradient.role is not Role.GRADIENT:
+                return f"declares `{name}` as the gradient of `{of}` and as {gradient.role.value}"
+            if owners.setdefault(name, of) != of:
+                return f"declares `{name}` as the gradient of `{owners[name]}` and of `{of}`"
+    given = {name for program in plan.programs for step in program.steps for name in step.outputs or ()}
+    given.update(name for segment in plan.segments.values() for name in segment.outputs)
+    for name in plan.outputs:
+        declared = plan.tensors.get(name)
+        if name not in given and (declared is None or declared.role is Role.ACTIVATION):
+            return f"returns `{name}`, which no run gives"
+    axes = {axis.name for axis in plan.mesh.axes}
+    for name in _axes_named(plan):
+        if name not in axes:
+            return f"communicates along `{name}`, which is neither an axis of its mesh nor one of its communicators"
+    name = not_of_communicator(plan)
+    if name:
+        return f"communicates by `{name}` with other ranks than that communicator has"
+    for segment in plan.segments.values():
+        for _, own in of_kinds(segment.operators, _TRAINING):
+            for name in own.weights if isinstance(own, ReduceGradients | Update) else ():
+                if name not in plan.tensors or plan.tensors[name].role is not Role.WEIGHT:
+                    return f"reduces or updates `{name}`, which is no weight"
+    return ""
+
+
+def _axes_named(plan: Plan) -> Iterator[str]:
+    """The axes along which the plan communicates, and the names of groups that say nothing but their name."""
+    for segment in plan.segments.values():
+        for _, own in of_kinds(segment.operators, _TALKING):
+            if isinstance(own, Communicate | ReduceGradients):
+                group = resolved(plan, own.group)
+                yield from group.axes or ((group.name,) if group.name and not group.ranks else ())
+            elif isinstance(own, Send | Receive) and own.peer.rank is None:
+                yield own.peer.axis
+
+
+def _replicas_fit(plan: Plan) -> bool:
+    """Whether the programs are those of the first coordinate of the axis that is folded, and the replicas all the others."""
+    replication = plan.replication
+    if replication.count <= 1:
+        return True
+    names = [axis.name for axis in plan.mesh.axes]
+    if replication.axis not in names or plan.mesh.axis_size(replication.axis) != replication.count:
+        return False
+    inner = plan.mesh.axes[names.index(replication.axis) + 1 :]
+    ranks = [rank for program in plan.programs for rank in program.ranks]
+    first = all(0 <= rank < plan.mesh.size and plan.mesh.coordinates(rank)[replication.axis] == 0 for rank in ranks)
+    return first and replication.stride == prod(axis.size for axis in inner)
+
+
+def _cut_by_replicas(plan: Plan) -> str:
+    """A weight, buffer or input of which the folded replicas are declared to hold different pieces; empty where none is."""
+    replication = plan.replication
+    for tensor in plan.tensors.values() if replication.count > 1 else ():
+        own = (tensor.placements or {}).get(replication.axis, Replicate())
+        if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT) and not isinstance(own, Replicate | Invariant):
+            return tensor.name
+    return ""
+
+
+def matched(inner: Inputs, outer: Inputs) -> Inputs:
+    """The parallel plan's inputs, numbered like the reference's: by name where the names are the same, else by order."""
+    if set(inner.names) != set(outer.names):
+        return inner
+    order = {name: i for i, name in enumerate(outer.names)}
+    number = {name: order[inner.names[i]] for name, i in inner.number.items()}
+    places = [inner.names.index(name) for name in outer.names]
+    return Inputs(outer.names, tuple(inner.shapes[i] for i in places), tuple(inner.dtypes[i] for i in places), number)
+
+
+def told_apart(inner: Inputs, outer: Inputs) -> tuple[str, ...]:
+    """What is assumed where the plans call their inputs by other names, which says nothing of which is which."""
+    if set(inner.names) == set(outer.names):
+        return ()
+    pairs = ", ".join(f"`{here}` is `{there}`" for here, there in zip(inner.names, outer.names, strict=True))
+    return (f"inputs that the plans name differently correspond in the order of their first use: {pairs}",)
+
+
+def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
+    """What the reference computes; or why it is not understood."""
+    troubles: list[Trouble] = list(derived.troubles)
+    held = reduced(world, plan, derived, weights_of(plan, derived), 1, troubles)
+    rank = first_rank(plan)
+    gradients: dict[str, Value] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    known: dict[str, Slot | str] = {}
+    for tensor in plan.tensors.values():
+        if tensor.role is not Role.WEIGHT:
+            continue
+        name, whole = tensor.logical or tensor.name, whole_shape(tensor)
+        value = held.get((rank, tensor.name), "none")
+        if shapes.setdefault(name, whole) != whole:
+            troubles.append(_odd_gradient(f"the reference declares `{name}` with two shapes", rank))
+        if value == "none" and (rank, tensor.name) not in derived.used:
+            continue
+        if known.setdefault(name, value) is not value:
+            troubles.append(_odd_gradient(f"the reference has two gradients of `{name}`, under two names", rank))
+        if isinstance(value, Value) and _is_whole(value, shapes[name]):
+            gradients[name] = world.values.scaled(value, Fraction(plan.undivided))
+        elif value != "none":
+            odd = _odd_gradient("the reference's gradient of {subject} is not whole", rank)
+            troubles.append(replace(odd, subject=name, cause=("reference-gradient", "not whole")))
+    environment = derived.environments.get(rank, {})
+    returned = [environment[name] for name in plan.outputs if name in environment]
+    if any(value is not None and not value.clean for value in returned):
+        text = "the reference returns a part or a multiple of a value"
+        troubles.append(Trouble("reference-not-understood", False, text, rank))
+    losses = [value.term for value in returned if value is not None]
+    if troubles or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
+        if not troubles:
+            inference = "the reference computes no gradients: it is inference, and a proof compares what is trained"
+            text, repair = ("the reference returns nothing", "") if not losses else (inference, _FOR_TRAINING)
+            troubles.append(Trouble("reference-not-understood", False, text, rank, repair=repair))
+        return [replace(trouble, refutes=False) for trouble in troubles]
+    return Expected(gradients, shapes, tuple(losses))
+
+
+def _is_whole(value: Value, whole: tuple[int, ...]) -> bool:
+    """Whether the gradient is that of all of a weight, and complete."""
+    complete = not value.leaves and value.fold is None and value.coefficient != 0
+    return complete and value.box == tuple((0, size) for size in whole)
+
+
+def _odd_gradient(text: str, rank: int) -> Trouble:
+    return Trouble("reference-gradient", False, text, rank)

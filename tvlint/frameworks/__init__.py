@@ -1,0 +1,1 @@
+"""Facts about training frameworks: options, types, choices and defaults."""

@@ -1,0 +1,73 @@
+"""Settings and duplicate keys of a mapping that DeepSpeed reads, whether it stands in JSON or in YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tvlint.findings import Finding, Related, Severity
+from tvlint.frameworks.deepspeed import BATCH, NESTED
+from tvlint.ir.configuration import Setting, SettingValue, Unknown
+from tvlint.readers.sources.scalar_values import yaml_typed
+from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, plain_values
+
+PLACEHOLDER = "auto"
+
+
+def settings_of(mapping: YamlMapping, names: Collection[str]) -> dict[str, Setting]:
+    """The settings among `names` that the mapping gives, those of its sections too; the last of a name counts."""
+    found: dict[str, Setting] = {}
+    elastic = False
+    for key, node in mapping.entries:
+        if not isinstance(key, YamlScalar):
+            continue
+        name = key.text.replace("-", "_")
+        elastic = elastic or (name == "elasticity" and isinstance(node, YamlMapping))
+        if name in names:
+            found[name] = Setting(name, plain_values(node, _value), key.text, node.location, key.location)
+        elif name in NESTED and isinstance(node, YamlMapping):
+            for inner, each in node.entries:
+                if isinstance(inner, YamlScalar) and inner.text in NESTED[name] and f"{name}_{inner.text}" in names:
+                    written = f"{key.text}.{inner.text}"
+                    value = plain_values(each, _value)
+                    setting = Setting(f"{name}_{inner.text}", value, written, each.location, inner.location)
+                    found[setting.name] = setting
+    for name in BATCH & set(found) if elastic else ():
+        other = found[name]
+        unknown = Unknown("elastic training chooses it")
+        found[name] = Setting(name, unknown, other.written, other.location, other.name_location)
+    return found
+
+
+def _value(node: YamlScalar) -> SettingValue | Unknown:
+    if node.text == PLACEHOLDER:
+        return Unknown("filled in later (`auto`)", given=True)
+    if "$" in node.text or "{{" in node.text:
+        return Unknown("depends on a variable that is substituted later")
+    return yaml_typed(None, node.text, node.plain)
+
+
+def duplicates(root: YamlNode) -> Iterator[Finding]:
+    """The keys that stand twice in one object; DeepSpeed refuses them."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, YamlSequence):
+            pending += node.items
+        if not isinstance(node, YamlMapping):
+            continue
+        first: dict[str, YamlScalar] = {}
+        for key, value in node.entries:
+            pending.append(value)
+            if not isinstance(key, YamlScalar):
+                continue
+            if key.text not in first:
+                first[key.text] = key
+                continue
+            yield Finding(
+                "json-duplicate-key",
+                Severity.ERROR,
+                f"`{key.text[:120]}` is set twice in one object",
+                key.location,
+                "remove one of the two",
+                (Related("first set here", first[key.text].location),),
+            )

@@ -1,0 +1,1 @@
+"""Read launches and YAML of Megatron and its kin."""

@@ -1,0 +1,187 @@
+"""The words of a Megatron command line as settings: as argparse would read them, with gaps where words are unknown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tvlint.frameworks.megatron import Option, option
+from tvlint.ir.configuration import Setting, SettingValue, Unknown
+from tvlint.readers.shell.values import (
+    Fork,
+    Gap,
+    Hole,
+    Item,
+    Piece,
+    Span,
+    Text,
+    Word,
+    after,
+    before,
+    known_text,
+    leading_text,
+    location_of,
+    span_of,
+    unknown_reason,
+)
+from tvlint.readers.sources.scalar_values import typed
+
+FLAG = re.compile(r"--[A-Za-z][\w.-]*")
+VALUELESS = Unknown("no value stands after it")
+"""The value of an option that needs one and has another option, or the end of the list, where it should stand."""
+BARE = re.compile(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
+"""What follows the name of such an option in the text: nothing there could have been a value."""
+
+
+@dataclass(slots=True)
+class Arguments:
+    """What a command line sets, in order; `gaps` says that it may set more than is seen.
+
+    `surplus` are words that stand after an option that takes no more of them, each with that option.
+    """
+
+    settings: list[Setting] = field(default_factory=list)
+    gaps: bool = False
+    surplus: list[tuple[Setting, Word]] = field(default_factory=list)
+
+
+def flag_of(item: Item) -> str:
+    """The flag that `item` begins with; empty where it is no option."""
+    if not isinstance(item, Word):
+        return ""
+    match = FLAG.match(leading_text(item.pieces))
+    return match[0] if match else ""
+
+
+def read_arguments(items: Sequence[Item]) -> Arguments:
+    """The settings of a command line, `items` being the words after the program."""
+    found = Arguments()
+    place = after_option = 0
+    while place < len(items):
+        item = items[place]
+        place += 1
+        if isinstance(item, Gap):
+            found.gaps = True
+        elif isinstance(item, Fork):
+            _undecided(found, item)
+        elif flag := flag_of(item):
+            place = after_option = _flag(found, items, item, flag, place)
+        elif leading_text(item.pieces) == "" and any(isinstance(piece, Hole) for piece in item.pieces):
+            found.gaps = True
+        elif place - 1 == after_option and found.settings:
+            found.surplus.append((found.settings[-1], item))
+    return found
+
+
+def _flag(found: Arguments, items: Sequence[Item], item: Word, flag: str, place: int) -> int:
+    known = option(flag)
+    rest = after(item.pieces, len(flag))
+    name_span = span_of(before(item.pieces, len(flag)))
+    if leading_text(rest).startswith("="):
+        _store(found, known, flag, name_span, [Word(after(rest, 1) or (Text("", name_span, False),))])
+        return place
+    if rest and not isinstance(rest[0], Text):
+        found.gaps = True
+        return place
+    if known is not None and known.kind != "store":
+        _store(found, known, flag, name_span, [])
+        return place
+    values, place = _values(items, place, known)
+    _store(found, known, flag, name_span, values)
+    return place
+
+
+def _values(items: Sequence[Item], place: int, known: Option | None) -> tuple[list[Item], int]:
+    """The items that the option takes as its values, and the place after them."""
+    arity = known.arity if known is not None else "*"
+    most = 1 if arity is None else arity if isinstance(arity, int) else len(items)
+    values: list[Item] = []
+    while place < len(items) and len(values) < most and _is_value(items[place], known):
+        values.append(items[place])
+        place += 1
+    return values, place
+
+
+def _is_value(item: Item, known: Option | None) -> bool:
+    if isinstance(item, Word):
+        return not flag_of(item)
+    if isinstance(item, Gap):
+        return known is not None
+    if known is None:
+        return False
+    one = known.arity is None
+    return all(
+        all(isinstance(each, Gap) or (isinstance(each, Word) and not flag_of(each)) for each in words)
+        and (len(words) == 1 or not one)
+        for words in item.alternatives
+    )
+
+
+def _store(found: Arguments, known: Option | None, flag: str, name_span: Span, values: list[Item]) -> None:
+    name = known.dest if known is not None else flag[2:].replace("-", "_")
+    span = name_span
+    value: SettingValue | Unknown
+    if known is not None and known.kind != "store":
+        value = known.kind == "true" or (known.kind == "boolean" and not flag.startswith("--no-"))
+    elif not values and known is not None and known.arity != "*":
+        value = VALUELESS if BARE.match(name_span.source.text, name_span.end) else Unknown("its value is empty")
+    elif not values:
+        value = () if known is not None else True
+    else:
+        span = _span(values)
+        value = _value(known, values)
+    found.settings.append(Setting(name, value, flag, location_of(span), location_of(name_span)))
+
+
+def _span(values: list[Item]) -> Span:
+    spans = [span_of(each.pieces) if isinstance(each, Word) else each.span for each in values]
+    first, last = spans[0], spans[-1]
+    if last.source is first.source and last.end >= first.start:
+        return Span(first.source, first.start, last.end)
+    return first
+
+
+def _value(known: Option | None, values: list[Item]) -> SettingValue | Unknown:
+    texts: list[str] = []
+    for each in values:
+        if not isinstance(each, Word):
+            return Unknown(each.reason, given=True)
+        text = known_text(each.pieces)
+        if text is None:
+            return Unknown(unknown_reason(each.pieces), given=True)
+        texts.append(text)
+    if known is None:
+        return typed(None, texts[0]) if len(texts) == 1 else tuple(typed(None, text) for text in texts)
+    if known.arity is None:
+        return typed(known, texts[0])
+    return tuple(typed(known, text) for text in texts)
+
+
+def _undecided(found: Arguments, fork: Fork) -> None:
+    """Settings of words that stand there only on some paths: known where all paths agree, else unknown."""
+    branches = [read_arguments(words) for words in fork.alternatives]
+    found.gaps = found.gaps or any(branch.gaps for branch in branches)
+    last = [{setting.name: setting for setting in branch.settings} for branch in branches]
+    names = dict.fromkeys(name for settings in last for name in settings)
+    for name in names:
+        settings = [each[name] for each in last if name in each]
+        first = settings[0]
+        if len(settings) == len(last) and all(_equal(each.value, first.value) for each in settings):
+            found.settings.append(first)
+            continue
+        unknown = Unknown(fork.reason, given=len(settings) == len(last) and all(_given(each.value) for each in settings))
+        found.settings.append(Setting(name, unknown, first.written, first.location, first.name_location))
+
+
+def _given(value: SettingValue | Unknown) -> bool:
+    return value.given if isinstance(value, Unknown) else value is not None
+
+
+def _equal(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def pieces_of(item: Item) -> tuple[Piece, ...]:
+    """The pieces of a word; a hole for anything else."""
+    return item.pieces if isinstance(item, Word) else (Hole(item.reason, item.span),)

@@ -1,0 +1,222 @@
+"""Configurations that are composed of others: the `defaults:` of Hydra, and the parent files of NeMo-RL and Primus."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.readers.document import ReadError
+from tvlint.readers.megatron.composed_files import DEEPEST, Composing, Uncertain, at, composing, content_of, doubted, joined
+from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, merged
+
+KEY = "defaults"
+PARENTS = "extends"
+"""What Primus calls the parent files, which are of any name; the file itself always comes last."""
+SELF = "_self_"
+OVERRIDE = "override"
+HERE = "_here_"
+GLOBAL = "_global_"
+NAME = re.compile(r"(?P<absolute>/?)(?P<group>(?:\.{1,2}|[\w.-]+)(?:/(?:\.\.|[\w.-]+))*)(?:@(?P<package>[\w.]+))?")
+OPTION = re.compile(r"[\w.-]+(?:/[\w.-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One entry of a list of defaults.
+
+    `file` has no ending unless it is `whole`; of a group, it is the group alone and `options` say what is chosen of it.
+    """
+
+    file: str
+    package: tuple[str, ...]
+    options: YamlNode | None = None
+    written: str = ""
+    """The package as written."""
+    optional: bool = False
+    absolute: bool = False
+    """Whether the file is looked for from the folder of the topmost configuration."""
+    whole: bool = False
+    overrides: bool = False
+    """Whether it only says what another entry chooses."""
+
+
+def compose(path: str, root: YamlMapping) -> YamlMapping | None:
+    """The configuration that `root`, the content of the file at `path`, is when composed; every node keeps its own place.
+
+    None where it has no defaults, or uses them in a form that is not followed.
+    """
+    if not is_composed(root):
+        return None
+    return composed_alone(composing(path), path, root)
+
+
+def is_composed(root: YamlMapping) -> bool:
+    """Whether the mapping names files that it is composed of."""
+    return any(isinstance(key, YamlScalar) and key.text in (KEY, PARENTS) for key, _ in root.entries)
+
+
+def composed_alone(known: Composing, path: str, root: YamlMapping) -> YamlMapping | None:
+    """The content of the file at `path`, joined with its own defaults; None where that cannot be told."""
+    try:
+        found = _composed(known, path, root, (), ())
+    except (Uncertain, ReadError):
+        return None
+    if known.overrides.keys() - known.overridden:
+        return None
+    return found if isinstance(found, YamlMapping) else None
+
+
+def _composed(known: Composing, path: str, root: YamlMapping, package: tuple[str, ...], base: tuple[str, ...]) -> YamlNode:
+    """The content of one file, joined with its own defaults, at its package."""
+    if len(known.open) > DEEPEST:
+        raise Uncertain
+    entries = merged(root, known.visits)
+    own: list[tuple[YamlNode, YamlNode]] = [(key, value) for key, value in entries if key.text not in (KEY, PARENTS)]
+    mine: YamlNode = at(YamlMapping(own, root.location), package)
+    listed = [value for key, value in entries if key.text in (KEY, PARENTS)]
+    if not listed:
+        return mine
+    if len(listed) > 1:
+        raise Uncertain
+    parts, place = _parts(listed[0], not base)
+    folder = os.path.dirname(path) or os.curdir
+    for part in parts:
+        if part.overrides and part.options is not None:
+            known.overrides.setdefault(_group(known, folder, part), part.options)
+    found: YamlNode | None = None
+    for number, part in enumerate(parts):
+        if number == place:
+            found = joined(found, mine, known.visits)
+        if not part.overrides:
+            for option in _options(known, folder, part):
+                found = _with_part(known, folder, found, part, option, base)
+    if place is None:
+        for missing in known.missing:
+            mine = doubted(mine, missing, known.visits)
+        return joined(found, mine, known.visits, settled=False)
+    return found if place < len(parts) and found is not None else joined(found, mine, known.visits)
+
+
+def _group(known: Composing, folder: str, part: Part) -> tuple[str, str]:
+    return os.path.normpath(os.path.join(known.folder if part.absolute else folder, part.file)), part.written
+
+
+def _options(known: Composing, folder: str, part: Part) -> Iterator[str]:
+    """The files that an entry names, without their ending: its own, or those that it or an outer file chooses of its group."""
+    if part.options is None:
+        yield part.file
+        return
+    group = _group(known, folder, part)
+    chosen = known.overrides.get(group, part.options)
+    if group in known.overrides:
+        known.overridden.add(group)
+    if isinstance(chosen, YamlScalar) and chosen.plain and chosen.text in ("null", "~", ""):
+        return
+    for option in chosen.items if isinstance(chosen, YamlSequence) else (chosen,):
+        if not isinstance(option, YamlScalar) or not OPTION.fullmatch(option.text):
+            raise Uncertain
+        yield f"{part.file}/{option.text.removesuffix('.yaml')}"
+
+
+def _with_part(
+    known: Composing, folder: str, found: YamlNode | None, part: Part, file: str, base: tuple[str, ...]
+) -> YamlNode | None:
+    folder = known.folder if part.absolute else folder
+    package = part.package[1:] if part.package[:1] == (GLOBAL,) else base + part.package
+    wanted = os.path.normpath(os.path.join(folder, file if part.whole else file + ".yaml"))
+    read = content_of(known, wanted)
+    if read is None:
+        if part.optional:
+            return found
+        known.missing.append(package)
+        return doubted(found, package, known.visits) if found is not None else None
+    root, header = read
+    if header is not None:
+        package = _stated(header, package)
+    known.open.append(os.path.realpath(wanted))
+    other = _composed(known, wanted, root, package, package)
+    known.open.pop()
+    return joined(found, other, known.visits)
+
+
+def _stated(header: str, package: tuple[str, ...]) -> tuple[str, ...]:
+    """The package that a file's own header names."""
+    if header == GLOBAL:
+        return ()
+    if header.startswith("_") or not re.fullmatch(r"[\w.]+", header):
+        raise Uncertain
+    return tuple(header.split("."))
+
+
+def _parts(listed: YamlNode, topmost: bool) -> tuple[list[Part], int | None]:
+    """The parts of a list of defaults in order, and before which of them the file itself stands; None where it does not say."""
+    if isinstance(listed, YamlScalar):
+        return [_file(listed)], 1
+    if not isinstance(listed, YamlSequence):
+        raise Uncertain
+    names = [item.text for item in listed.items if isinstance(item, YamlScalar)]
+    if len(names) == len(listed.items) and names and all(name.endswith((".yaml", ".yml")) for name in names):
+        return [_file(item) for item in listed.items if isinstance(item, YamlScalar)], len(names)
+    parts: list[Part] = []
+    place: int | None = None
+    for item in listed.items:
+        if isinstance(item, YamlScalar) and item.text == SELF:
+            place = len(parts)
+        elif isinstance(item, YamlScalar):
+            parts.append(_config(item.text))
+        else:
+            parts.extend(_chosen(item, topmost))
+    return parts, place
+
+
+def _file(item: YamlScalar) -> Part:
+    if "$" in item.text or not item.text.endswith((".yaml", ".yml")):
+        raise Uncertain
+    return Part(item.text, (), whole=True)
+
+
+def _chosen(item: YamlNode, topmost: bool) -> Iterator[Part]:
+    """The entry `group: option`, with the words before it; none of Hydra's own groups."""
+    if not isinstance(item, YamlMapping) or len(item.entries) != 1:
+        raise Uncertain
+    key, value = item.entries[0]
+    if not isinstance(key, YamlScalar):
+        raise Uncertain
+    *words, name = key.text.split() or [""]
+    if name.lstrip("/").partition("/")[0] == "hydra":
+        return
+    if words not in ([], ["optional"], [OVERRIDE]):
+        raise Uncertain
+    group, absolute, written = _named(name)
+    steps = tuple(group.split("/"))
+    if not written and (any(step in (".", "..") for step in steps) or (absolute and not topmost)) and words != [OVERRIDE]:
+        raise Uncertain
+    package = _package(written) if written else steps
+    yield Part(group, package, value, written, words == ["optional"], absolute, overrides=words == [OVERRIDE])
+
+
+def _config(name: str) -> Part:
+    """The entry that is the name of a configuration."""
+    group, absolute, written = _named(name)
+    folder, _, _ = group.rpartition("/")
+    if not written and (folder or absolute):
+        raise Uncertain
+    return Part(group.removesuffix(".yaml"), _package(written) if written else (), absolute=absolute)
+
+
+def _named(name: str) -> tuple[str, bool, str]:
+    match = NAME.fullmatch(name)
+    if match is None:
+        raise Uncertain
+    return match["group"], bool(match["absolute"]), match["package"] or ""
+
+
+def _package(written: str) -> tuple[str, ...]:
+    if written == HERE:
+        return ()
+    package = tuple(written.split("."))
+    if any(part.startswith("_") and part != GLOBAL for part in package):
+        raise Uncertain
+    return package

@@ -1,0 +1,111 @@
+"""Dotted overrides of Hydra on a command line (`actor.megatron.tensor_model_parallel_size=2`): a configuration a section."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tvlint.frameworks.megatron import option_of
+from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.readers.megatron.detect_framework import FURTHER
+from tvlint.readers.megatron.nested_commands import readings
+from tvlint.readers.shell.evaluate import Evaluation
+from tvlint.readers.shell.values import (
+    Item,
+    Word,
+    after,
+    before,
+    from_outside,
+    known_text,
+    leading_text,
+    location_of,
+    span_of,
+    unknown_reason,
+)
+from tvlint.readers.sources.scalar_values import yaml_typed
+
+FORMAT = "hydra-overrides"
+OVERRIDE = re.compile(r"\+{0,2}(?P<section>[A-Za-z_][\w.@-]*)\.(?P<name>[A-Za-z_]\w*)=")
+DELETED = re.compile(r"~(?P<path>[A-Za-z_][\w.@-]*)")
+SIZES = re.compile(r"(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size")
+LISTED = re.compile(r"[\[{]")
+GPUS = (("trainer.n_gpus_per_node", "trainer.nnodes"), ("trainer.devices", "trainer.num_nodes"))
+"""Where frameworks say how many GPUs a node has, and how many nodes there are."""
+
+
+def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
+    """What each command overrides in each section that has parallel sizes; never complete."""
+    launches = [(each, words) for each in evaluation.commands for words in readings(evaluation, each, _has_overrides)]
+    for command, words in launches:
+        overrides = _overrides(words)
+        world_size = _world_size(overrides)
+        sections = dict.fromkeys(path.rpartition(".")[0] for path in overrides if SIZES.fullmatch(path.rpartition(".")[2]))
+        for section in sections:
+            settings = {
+                setting.name: setting
+                for path, setting in overrides.items()
+                if path.rpartition(".")[0].removesuffix(f".{FURTHER}") == section
+                and (option_of(setting.name) or SIZES.fullmatch(setting.name))
+            }
+            if world_size is not None:
+                settings["world_size"] = world_size
+            framework = _framework(evaluation.source.text, overrides)
+            path = evaluation.source.path
+            yield Configuration(path, FORMAT, framework, settings, {}, section, False, location_of(command.span))
+
+
+def _has_overrides(words: Sequence[Item]) -> bool:
+    return any(isinstance(item, Word) and OVERRIDE.match(leading_text(item.pieces)) for item in words)
+
+
+def _overrides(words: Sequence[Item]) -> dict[str, Setting]:
+    """The overrides of a command by their whole path; the last one wins, as it does in Hydra, and `~path` takes one back."""
+    found: dict[str, Setting] = {}
+    for item in words:
+        if not isinstance(item, Word):
+            continue
+        deleted = DELETED.match(leading_text(item.pieces))
+        if deleted is not None:
+            gone = deleted["path"]
+            found = {path: setting for path, setting in found.items() if path != gone and not path.startswith(f"{gone}.")}
+            continue
+        match = OVERRIDE.match(leading_text(item.pieces))
+        if match is None:
+            continue
+        name = match["name"]
+        path = f"{match['section']}.{name}"
+        name_span = span_of(before(item.pieces, match.end() - 1))
+        pieces = after(item.pieces, match.end())
+        text = known_text(pieces)
+        value: SettingValue | Unknown
+        if text is None:
+            value = Unknown(unknown_reason(pieces))
+        elif from_outside(pieces) and any(path in paths for paths in GPUS):
+            value = Unknown("the environment may set it")
+        elif "${" in text or LISTED.match(text):
+            value = Unknown("depends on an interpolation or a list")
+        else:
+            value = yaml_typed(option_of(name), text, True)
+        span = span_of(pieces) if pieces else name_span
+        found[path] = Setting(name, value, path, location_of(span), location_of(name_span))
+    return found
+
+
+def _world_size(overrides: dict[str, Setting]) -> Setting | None:
+    for paths in GPUS:
+        given = [overrides[path] for path in paths if path in overrides]
+        if len(given) < len(paths):
+            continue
+        total = 1
+        for setting in given:
+            if not isinstance(setting.value, int) or isinstance(setting.value, bool) or not 0 < setting.value < 10**7:
+                return None
+            total *= setting.value
+        return Setting("world_size", total, paths[0], given[0].location, given[0].name_location)
+    return None
+
+
+def _framework(text: str, overrides: dict[str, Setting]) -> str:
+    if re.search(r"\bverl\b", text) or any(path.startswith("actor_rollout_ref.") for path in overrides):
+        return "verl"
+    return "nemo" if re.search(r"\bnemo\b|exp_manager\.", text, re.IGNORECASE) else "hydra"

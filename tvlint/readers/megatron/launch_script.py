@@ -1,0 +1,244 @@
+"""Launch scripts that pass Megatron options: every launch becomes a configuration; nothing in the script is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tvlint.findings import Finding
+from tvlint.frameworks.megatron import hyphens, is_option
+from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.location import Location
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.megatron import hydra_overrides
+from tvlint.readers.megatron.arguments import Arguments, flag_of, read_arguments
+from tvlint.readers.megatron.detect_framework import SWIFT, framework_of_script, version_of_script
+from tvlint.readers.megatron.invalid_options import carriage_return, cut_short, option_mistakes
+from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
+from tvlint.readers.megatron.nested_commands import readings
+from tvlint.readers.shell.evaluate import Evaluation, evaluate
+from tvlint.readers.shell.lexer import commands_in
+from tvlint.readers.shell.state import Command
+from tvlint.readers.shell.values import (
+    Fork,
+    Item,
+    Scalar,
+    Text,
+    Value,
+    known_text,
+    line_of,
+    location_of,
+    source_of,
+    span_of,
+    unknown_reason,
+)
+from tvlint.readers.shell.words import split_value
+from tvlint.readers.sources.scalar_values import environment_value
+
+FORMAT = "megatron-shell"
+LARGEST = 2 << 20
+TELLING = re.compile(
+    rb"--(?:tensor|pipeline|context|expert)[-_](?:model[-_]|tensor[-_])?parallel[-_]size|--num[-_]attention[-_]heads"
+    rb"|--(?:micro|global)[-_]batch[-_]size|--sequence[-_]parallel"
+    rb"|\w\.(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size="
+)
+DISTINCT = frozenset(
+    {
+        "--tensor-model-parallel-size",
+        "--pipeline-model-parallel-size",
+        "--context-parallel-size",
+        "--expert-model-parallel-size",
+        "--expert-tensor-parallel-size",
+        "--num-layers-per-virtual-pipeline-stage",
+        "--sequence-parallel",
+        "--micro-batch-size",
+        "--global-batch-size",
+        "--num-attention-heads",
+        "--max-position-embeddings",
+        "--use-distributed-optimizer",
+    }
+)
+OPENERS = re.compile(
+    rb"(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=|(?:export|declare|local|readonly|set|unset|source|\.|if|for|while|case|function|cd|"
+    rb"mkdir|echo|torchrun|python3?|srun|sbatch|deepspeed|mpirun|bash|sh|exec|eval|module|conda|pip3?|ulimit|trap|nohup|env|sudo|"
+    rb"megatron|swift|ft_launcher|accelerate|nsys|shopt|\[\[?|\{|\()(?=[\s;\"'$]|$)|[A-Za-z_]\w*\s*\(\)|: )"
+)
+FOREIGN = re.compile(rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|(?<!\)\n)\{$)", re.MULTILINE)
+LINES = re.compile(r"[\\\n]")
+"""What only a text of several lines or of commands holds."""
+HEREDOC = re.compile(rb"<<-?[ \t]*[\"'\\]?[A-Za-z_]")
+"""What opens lines of another language in a shell script."""
+SHELL = re.compile(rb"#![^\n]*\b(?:ba|z|k|da)?sh\b")
+
+
+def recognise(data: bytes) -> bool:
+    """Whether `data` looks like a shell script that names options of Megatron; judged by content alone."""
+    if not TELLING.search(data):
+        return False
+    start = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith(b"#!"):
+        return bool(SHELL.match(start.partition(b"\n")[0]))
+    foreign = FOREIGN.search(data)
+    if foreign and not HEREDOC.search(data, 0, foreign.start()):
+        return False
+    for line in start.splitlines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith(b"#"):
+            return bool(OPENERS.match(stripped))
+    return False
+
+
+def read(path: str, data: bytes) -> Document | None:
+    """The configurations of the script; None where it passes Megatron options to nothing."""
+    if len(data) > LARGEST:
+        raise ReadError(f"the script is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise ReadError("the script contains a NUL byte", Location(path, line))
+    evaluation = evaluate(source_of(path, data))
+    if evaluation.gave_up:
+        raise ReadError("the script is too complex to be followed statically", Location(path, 1))
+    findings: dict[Finding, None] = {}
+    configurations: list[Configuration] = []
+    for command, words in _launches(evaluation, evaluation.commands):
+        launch = split_launch(words)
+        arguments = read_arguments(launch.arguments)
+        configurations.append(_configuration(evaluation, command, launch, arguments))
+        findings.update(dict.fromkeys((*option_mistakes(configurations[-1], arguments.surplus), *cut_short(command.span))))
+    if not configurations and (overrides := tuple(hydra_overrides.configurations(evaluation))):
+        return Document(path, hydra_overrides.FORMAT, configurations=overrides)
+    if not configurations:
+        configurations = _from_variables(evaluation)
+        findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each)))
+    if not configurations:
+        return None
+    findings.update(dict.fromkeys(carriage_return(evaluation.source)))
+    return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
+
+
+def _launches(evaluation: Evaluation, commands: Iterable[Command]) -> Iterable[tuple[Command, tuple[Item, ...]]]:
+    """Every command that passes Megatron options, looked for also in the strings that it hands to another shell."""
+    seen: set[tuple[int, int]] = set()
+    for command in commands:
+        for words in readings(evaluation, command, lambda words: bool(_options(words))):
+            if not is_launch(words):
+                continue
+            key = (id(command.span.source), command.span.start)
+            if key in seen:
+                continue
+            seen.add(key)
+            yield command, words
+
+
+def _options(words: Sequence[Item]) -> list[str]:
+    """The Megatron options among `words`, those on undecided paths too, in the parser's spelling."""
+    found: list[str] = []
+    pending = list(words)
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Fork):
+            for alternative in item.alternatives:
+                pending.extend(alternative)
+        elif (flag := flag_of(item)) and is_option(flag):
+            found.append(hyphens(flag))
+    return found
+
+
+def is_launch(words: Sequence[Item]) -> bool:
+    """Whether the words pass options that only Megatron has."""
+    found = set(_options(words))
+    return (len(found) >= 2 and bool(found & DISTINCT)) or bool(found & {"--tensor-model-parallel-size"})
+
+
+def _configuration(evaluation: Evaluation, command: Command, launch: Launch, arguments: Arguments) -> Configuration:
+    settings, overridden = _last_wins(arguments)
+    settings["world_size"] = world_size(launch, evaluation.variables, command.exported, command.span)
+    environment = {name: _exported(name, value, command) for name, value in command.exported.items()}
+    framework = framework_of_script(evaluation.source.text, launch.program, [setting.written for setting in settings.values()])
+    known = not (arguments.gaps or launch.gaps or evaluation.unresolved_sources or "yaml_cfg" in settings)
+    return Configuration(
+        evaluation.source.path,
+        FORMAT,
+        framework,
+        settings,
+        environment,
+        f"line {line_of(command.span)}",
+        known and framework != "ms-swift",
+        location_of(command.span),
+        version_of_script(evaluation.source.text),
+        tuple(overridden),
+        known and launch.program in SWIFT and not begins_with_file(launch.launcher),
+    )
+
+
+def _last_wins(arguments: Arguments) -> tuple[dict[str, Setting], list[Setting]]:
+    settings: dict[str, Setting] = {}
+    overridden: list[Setting] = []
+    for setting in arguments.settings:
+        if setting.name in settings:
+            overridden.append(settings[setting.name])
+        settings[setting.name] = setting
+    return settings, overridden
+
+
+def _exported(name: str, value: Value, command: Command) -> Setting:
+    scalar = value if isinstance(value, Scalar) else None
+    text = known_text(scalar.pieces) if scalar is not None else None
+    span = span_of(scalar.pieces) if scalar is not None and scalar.pieces else command.span
+    known: SettingValue | Unknown
+    if text is not None:
+        known = environment_value(text)
+    else:
+        known = Unknown(unknown_reason(scalar.pieces) if scalar is not None else "an array")
+    return Setting(name, known, name, location_of(span), location_of(span))
+
+
+def _from_variables(evaluation: Evaluation) -> list[Configuration]:
+    """The one configuration of a script that only sets option lists for another: all lists together, never complete."""
+    found: dict[str, Setting] = {}
+    for value in evaluation.variables.values():
+        words = split_value(value)
+        if not any(option in DISTINCT for option in _options(words)) and len(_options(words)) < 3:
+            continue
+        commands = [words]
+        if isinstance(value, Scalar) and any(isinstance(piece, Text) and LINES.search(piece.text) for piece in value.pieces):
+            commands = [each for each in commands_in(value.pieces, lambda _: None) if _options(each)]
+        for command in commands:
+            for setting in read_arguments(split_launch(command).arguments).settings:
+                _add(found, setting)
+    if not ({"--" + name.replace("_", "-") for name in found} & DISTINCT):
+        return []
+    framework = framework_of_script(evaluation.source.text, "", [setting.written for setting in found.values()])
+    first = min(found.values(), key=lambda setting: (setting.name_location.path, setting.name_location.line or 0))
+    path, version = evaluation.source.path, version_of_script(evaluation.source.text)
+    return [Configuration(path, FORMAT, framework, found, complete=False, location=first.name_location, version=version)]
+
+
+def _add(found: dict[str, Setting], setting: Setting) -> None:
+    other = found.get(setting.name)
+    if other is None or other.name_location == setting.name_location:
+        found[setting.name] = setting
+    elif other.value != setting.value:
+        unknown = Unknown("the lists of options in this file disagree on it")
+        found[setting.name] = Setting(setting.name, unknown, setting.written, setting.location, setting.name_location)
+
+
+def _named(configurations: list[Configuration]) -> tuple[Configuration, ...]:
+    if len(configurations) > 1:
+        return tuple(configurations)
+    only = configurations[0]
+    return (
+        Configuration(
+            only.path,
+            only.format,
+            only.framework,
+            only.settings,
+            only.environment,
+            "",
+            only.complete,
+            only.location,
+            only.version,
+            only.overridden,
+            only.command_complete,
+        ),
+    )

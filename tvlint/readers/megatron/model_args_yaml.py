@@ -1,0 +1,245 @@
+"""YAML that configures Megatron: `MODEL_ARGS` blocks of command-line options, and sections of snake_case settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from tvlint.findings import Finding, Related, Severity
+from tvlint.frameworks.megatron import Option, option, option_of
+from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.location import Location
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.megatron.invalid_options import option_mistakes
+from tvlint.readers.megatron.sections import INTERPOLATED, configurations
+from tvlint.readers.sources.scalar_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
+from tvlint.readers.sources.yaml_nodes import (
+    Visits,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    YamlSequence,
+    documents,
+    mappings,
+    merged,
+    position,
+)
+
+FORMAT = "megatron-yaml"
+LARGEST = 8 << 20
+BLOCK = re.compile(r"MODEL_ARGS(?:_\d+)?")
+KEYS = re.compile(
+    rb"^[ \t]*(?:- )?[\"']?(?:MODEL_ARGS(?:_\d+)?|(?:virtual_)?(?:tensor|pipeline|expert)_(?:model_)?(?:tensor_)?parallel_size"
+    rb"|context_parallel_size|sequence_parallel)[\"']?[ \t]*:"
+    rb"|[{,][ \t]*[\"']?(?:tensor|pipeline)_model_parallel_size[\"']?[ \t]*:",
+    re.MULTILINE,
+)
+COMPOSED = re.compile(rb"^(?:defaults|extends):|[{, \t]model:[ \t]*\S+\.ya?ml\b", re.MULTILINE)
+"""What names other files, all settings of which may stand there."""
+FOREIGN = re.compile(
+    rb"^(?:```|from [\w.]+ import |import [\w.]+$|@?\w*class \w+|def \w+\(|@dataclass|#!.*(?:sh|python)"
+    rb"|\*\*\w|[*+] |<\w+[ >]|={4,}[ \t]*$|\.\. [\w-]+::)",
+    re.MULTILINE,
+)
+TEMPLATED = re.compile(rb"\{\{|\{%")
+PROSE = (".md", ".markdown", ".rst", ".txt")
+"""What is named like this and is no YAML is text about settings."""
+
+
+def recognise(data: bytes) -> bool:
+    """Whether `data` has a key of Megatron, or names files that it is composed of, and is no program text."""
+    start = data.removeprefix(b"\xef\xbb\xbf")
+    return (KEYS.search(start) or COMPOSED.search(start)) is not None and FOREIGN.search(start) is None
+
+
+def read(path: str, data: bytes) -> Document | None:
+    """The configurations of the file; None where its mappings turn out to hold none."""
+    if len(data) > LARGEST:
+        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    text = _decoded(path, data)
+    visits = Visits(path)
+    configurations: list[Configuration] = []
+    findings: list[Finding] = []
+    try:
+        for number, root in enumerate(documents(path, text), 1):
+            found = list(_configurations(path, root, visits))
+            findings.extend(_duplicates(root, visits))
+            findings.extend(_reinterpreted(root, visits))
+            findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each)))
+            configurations.extend(_in_document(found, number))
+    except ReadError:
+        if not configurations and (TEMPLATED.search(data) or path.lower().endswith(PROSE)):
+            return None
+        raise
+    if not configurations:
+        return None
+    return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings))
+
+
+def _decoded(path: str, data: bytes) -> str:
+    try:
+        return data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        good = data[: error.start].decode()
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8"
+        raise ReadError(message, position(path, good, len(good)), "save the file as UTF-8") from None
+
+
+def _in_document(found: list[Configuration], number: int) -> list[Configuration]:
+    if number == 1:
+        return found
+    name = f"document {number}"
+    return [replace(each, section=f"{name}/{each.section}" if each.section else name) for each in found]
+
+
+def _configurations(path: str, root: YamlNode, visits: Visits) -> Iterator[Configuration]:
+    if not isinstance(root, YamlMapping):
+        return
+    top = merged(root, visits)
+    blocks = [(key, value) for key, value in top if BLOCK.fullmatch(key.text) and isinstance(value, YamlMapping)]
+    shared = _mapping_at(top, "ENV_VARS")
+    own = _mapping_at(top, "MODEL_ENV_VARS")
+    found = False
+    for key, value in blocks:
+        assert isinstance(value, YamlMapping)
+        configuration = _block(path, key, value, (shared, own), visits)
+        if configuration is not None:
+            found = True
+            yield configuration
+    if not found:
+        yield from configurations(path, root, visits)
+
+
+def _mapping_at(entries: Iterable[tuple[YamlScalar, YamlNode]], name: str) -> YamlMapping | None:
+    return next((value for key, value in entries if key.text == name and isinstance(value, YamlMapping)), None)
+
+
+def _block(
+    path: str, key: YamlScalar, block: YamlMapping, environments: tuple[YamlMapping | None, YamlMapping | None], visits: Visits
+) -> Configuration | None:
+    settings: dict[str, Setting] = {}
+    overridden: list[Setting] = []
+    entries = merged(block, visits)
+    for name, value in entries:
+        if not name.text.startswith("--"):
+            continue
+        setting = _argument(name, value)
+        if setting.name in settings:
+            overridden.append(settings[setting.name])
+        settings[setting.name] = setting
+    if not settings:
+        return None
+    shared, own = environments
+    environment = _environment(shared, visits)
+    specific = _mapping_at(merged(own, visits), key.text) if own is not None else None
+    ours = _environment(specific, visits)
+    if "GPUS_PER_NODE" in ours:
+        settings["world_size"] = _world_size(ours, environment)
+    environment.update(ours)
+    complete = "yaml_cfg" not in settings
+    section = key.text
+    return Configuration(
+        path, FORMAT, "megatron-lm", settings, environment, section, complete, key.location, overridden=tuple(overridden)
+    )
+
+
+def _argument(name: YamlScalar, value: YamlNode) -> Setting:
+    known = option(name.text)
+    setting = known.dest if known is not None else name.text[2:].replace("-", "_")
+    if not isinstance(value, YamlScalar):
+        return Setting(setting, _items(known, value), name.text, value.location, name.location)
+    return Setting(setting, _argument_value(known, name.text, value), name.text, value.location, name.location)
+
+
+def _argument_value(known: Option | None, flag: str, value: YamlScalar) -> SettingValue | Unknown:
+    """The value as the command line gets it: the text between the quotes; brackets around it make a list of words.
+
+    A layout may hold backslashes for the shell that the text goes through (`Et\\|(tt\\|)*3L`).
+    """
+    text = value.text.strip()
+    if INTERPOLATED.search(text):
+        return Unknown("depends on a variable that is substituted later", given=known is None or known.kind == "store")
+    if known is not None and known.dest == "pipeline_model_parallel_layout":
+        text = text.replace("\\", "")
+    if known is not None and known.kind != "store":
+        sets = not flag.startswith("--no-") if known.kind == "boolean" else known.kind == "true"
+        return sets if text in ("true", "True", "") else not sets if text in ("false", "False") else text
+    words = text[1:-1].split() if text.startswith("[") and text.endswith("]") and "]" not in text[1:-1] else None
+    if known is None:
+        return {"true": True, "false": False}.get(text, typed(None, text))
+    if known.arity is not None:
+        return tuple(typed(known, word) for word in (words if words is not None else text.split()))
+    if words is not None and len(words) == 1:
+        return typed(known, words[0])
+    return typed(known, text)
+
+
+def _items(known: Option | None, value: YamlNode) -> SettingValue | Unknown:
+    if not isinstance(value, YamlSequence):
+        return Unknown("a mapping is no option value")
+    texts = [item.text for item in value.items if isinstance(item, YamlScalar)]
+    if len(texts) != len(value.items) or any(INTERPOLATED.search(text) for text in texts):
+        return Unknown("the list holds more than plain values")
+    return tuple(typed(known, text) for text in texts)
+
+
+def _environment(mapping: YamlMapping | None, visits: Visits) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    for key, value in merged(mapping, visits) if mapping is not None else ():
+        known: SettingValue | Unknown = Unknown("not a plain value")
+        if isinstance(value, YamlScalar):
+            known = environment_value(value.text)
+            if INTERPOLATED.search(value.text):
+                known = Unknown("depends on a variable that is substituted later")
+        found[key.text] = Setting(key.text, known, key.text, value.location, key.location)
+    return found
+
+
+def _world_size(own: dict[str, Setting], shared: dict[str, Setting]) -> Setting:
+    per_node = own["GPUS_PER_NODE"]
+    nodes = [each[name].value for each in (own, shared) for name in ("NUM_NODES", "NNODES") if name in each]
+    factors = [per_node.value, *nodes[:1]]
+    total = 1
+    for factor in factors:
+        if not isinstance(factor, int) or not 0 < factor < 10**7:
+            return replace(per_node, name="world_size", value=Unknown("the number of processes is not a plain number"))
+        total *= factor
+    return replace(per_node, name="world_size", value=total)
+
+
+def _duplicates(root: YamlNode, visits: Visits) -> Iterator[Finding]:
+    for _, mapping in mappings(root, visits):
+        first: dict[str, YamlScalar] = {}
+        for key, _ in mapping.entries:
+            if not isinstance(key, YamlScalar) or key.text == "<<":
+                continue
+            if key.text not in first:
+                first[key.text] = key
+                continue
+            yield Finding(
+                "yaml-duplicate-key",
+                Severity.WARNING,
+                f"`{key.text[:120]}` is set twice in one mapping; only the last one counts",
+                key.location,
+                "remove one of the two",
+                (Related("first set here", first[key.text].location),),
+            )
+
+
+def _reinterpreted(root: YamlNode, visits: Visits) -> Iterator[Finding]:
+    """Settings whose plain spelling YAML takes for another value: `010`, `1:30`, and `off` where a word is meant."""
+    for _, mapping in mappings(root, visits):
+        for key, value in mapping.entries:
+            known = option_of(key.text) if isinstance(key, YamlScalar) else None
+            if known is None or known.kind != "store" or not isinstance(value, YamlScalar) or not value.plain:
+                continue
+            if known.type in ("int", "float") and (OCTAL.fullmatch(value.text) or SEXAGESIMAL.fullmatch(value.text)):
+                meant, help = yaml_typed(known, value.text, True), "write the number in decimal notation"
+            elif known.type == "str" and value.text.lower() in ("on", "off", "yes", "no"):
+                meant, help = value.text.lower() in ("on", "yes"), f'write "{value.text}" in quotes'
+            else:
+                continue
+            text = str(meant).lower()
+            message = f"YAML reads `{value.text[:40]}` as {text}"
+            yield Finding("yaml-value-reinterpreted", Severity.WARNING, message, value.location, help)

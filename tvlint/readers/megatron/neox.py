@@ -1,0 +1,85 @@
+"""GPT-NeoX configurations: YAML or JSON, keys with hyphens or underscores; each file is one part of a run's arguments."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from tvlint.frameworks.deepspeed import NEOX
+from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.readers.deepspeed.sections import settings_of
+from tvlint.readers.document import Document
+from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, only_document
+
+FORMAT = "neox-yaml"
+LARGEST = 4 << 20
+NAMES = re.compile(rb"^[ \t{]*[\"']?pipe[-_]parallel[-_]size[\"']?[ \t]*:", re.MULTILINE)
+FOREIGN = re.compile(rb"^(?:```|from [\w.]+ import |import [\w.]+$|@?\w*class \w+|def \w+\(|#!.*(?:sh|python))", re.MULTILINE)
+TELLING = frozenset(
+    {
+        "train_micro_batch_size_per_gpu",
+        "train_batch_size",
+        "zero_optimization",
+        "pos_emb",
+        "no_weight_tying",
+        "checkpoint_activations",
+        "partition_activations",
+        "attention_config",
+        "data_impl",
+        "lr_decay_style",
+        "scaled_upper_triang_masked_softmax_fusion",
+        "output_layer_parallelism",
+        "gpt_j_residual",
+        "vocab_file",
+    }
+)
+PLAIN = frozenset({"global", "local", "sparse_fixed", "sparse_variable", "bigbird", "bslongformer", "flash"})
+"""Kinds of attention that split their heads over the model-parallel ranks."""
+
+
+def recognise(data: bytes) -> bool:
+    """Whether `data` sets `pipe-parallel-size` and is no program text."""
+    return NAMES.search(data) is not None and FOREIGN.search(data) is None
+
+
+def read(path: str, data: bytes) -> Document | None:
+    """The settings of the file, never complete; None where it is not surely one of GPT-NeoX."""
+    if len(data) > LARGEST:
+        return None
+    root = only_document(path, data)
+    if not isinstance(root, YamlMapping):
+        return None
+    entries = {key.text.replace("-", "_"): node for key, node in root.entries if isinstance(key, YamlScalar)}
+    if "pipe_parallel_size" not in entries or len(TELLING & set(entries)) < 2:
+        return None
+    settings = settings_of(root, NEOX)
+    for name in ("num_attention_heads", "hidden_size"):
+        if name in settings and not _plain_attention(entries.get("attention_config")):
+            settings[name] = _unknown(settings[name], "`attention_config` has layers of another kind")
+    if "autotuning" in entries and "zero_optimization_stage" in settings:
+        settings["zero_optimization_stage"] = _unknown(settings["zero_optimization_stage"], "autotuning chooses it")
+    configuration = Configuration(path, FORMAT, "gpt-neox", settings, {}, "", False, root.location)
+    return Document(path, FORMAT, configurations=(configuration,))
+
+
+def _unknown(setting: Setting, reason: str) -> Setting:
+    return replace(setting, value=Unknown(reason))
+
+
+def _plain_attention(node: YamlNode | None) -> bool:
+    """Whether every kind of attention that the setting names is of those that split heads; an absent one is."""
+    pending = [node] if node is not None else []
+    seen: set[int] = set()
+    while pending:
+        each = pending.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, YamlSequence):
+            pending += each.items
+        elif isinstance(each, YamlScalar):
+            if not each.text.isdigit() and each.text not in (*PLAIN, "all"):
+                return False
+        else:
+            return False
+    return True

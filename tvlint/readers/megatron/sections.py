@@ -1,0 +1,144 @@
+"""Sections of snake_case settings in YAML: each mapping with parallel sizes is a configuration of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tvlint.frameworks.megatron import Option, option_of
+from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_sections
+from tvlint.readers.megatron.hydra_defaults import compose
+from tvlint.readers.megatron.primus import SPLIT_BY_HAND, with_presets
+from tvlint.readers.sources.interpolation import Interpolation
+from tvlint.readers.sources.scalar_values import typed, yaml_typed
+from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, mappings, merged
+
+FORMAT = "megatron-yaml"
+PARALLEL = frozenset(
+    {
+        "tensor_model_parallel_size",
+        "pipeline_model_parallel_size",
+        "virtual_pipeline_model_parallel_size",
+        "num_layers_per_virtual_pipeline_stage",
+        "context_parallel_size",
+        "expert_model_parallel_size",
+        "expert_tensor_parallel_size",
+        "sequence_parallel",
+    }
+)
+INTERPOLATED = re.compile(r"\$\{|\$[A-Za-z_]|\{\{")
+RANKS = (
+    ("trainer", "devices", "num_nodes", 2),
+    ("trainer", "n_gpus_per_node", "nnodes", 1),
+    ("cluster", "gpus_per_node", "num_nodes", 1),
+)
+"""Where NeMo, verl and NeMo-RL say how many GPUs a node has, and how many nodes there are; fewer nodes than the number mean
+any, as in NeMo's configurations, which all have one node before a launcher sets another number."""
+MOST_RANKS = 10**7
+
+
+def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configuration]:
+    """The sections with parallel sizes of the file as it is composed with others."""
+    whole: frozenset[tuple[str, ...]] = frozenset()
+    composed = compose(path, root)
+    if composed is None and (found := with_presets(path, root)) is not None:
+        composed, whole = found.root, found.whole
+    composed = composed or root
+    keys = [key.text for key, _ in (*root.entries, *composed.entries) if isinstance(key, YamlScalar)]
+    framework = framework_of_sections(keys)
+    interpolation = Interpolation(composed, visits)
+    world_size = _world_size(composed, interpolation, visits)
+    for where, mapping in mappings(composed, visits):
+        entries = merged(mapping, visits)
+        if len(PARALLEL & {key.text for key, _ in entries}) < 2:
+            continue
+        settings: dict[str, Setting] = {}
+        overridden: list[Setting] = []
+        for key, value, place in _with_further(entries, where, visits):
+            if isinstance(value, YamlMapping) or (option_of(key.text) is None and key.text not in PARALLEL):
+                continue
+            setting = _setting(key, value, place, framework, interpolation)
+            if setting.name in settings:
+                overridden.append(settings[setting.name])
+            settings[setting.name] = setting
+        settings.update(_split_by_hand(entries) if framework == "primus" else {})
+        if world_size is not None:
+            settings.setdefault("world_size", world_size)
+        yield Configuration(
+            path,
+            FORMAT,
+            framework,
+            settings,
+            {},
+            ".".join(where),
+            where in whole,
+            mapping.location,
+            overridden=tuple(overridden),
+        )
+
+
+def _with_further(
+    entries: list[tuple[YamlScalar, YamlNode]], where: tuple[str, ...], visits: Visits
+) -> Iterator[tuple[YamlScalar, YamlNode, tuple[str, ...]]]:
+    """The entries of a section with the path of the mapping that each stands in, those of its further settings at the end."""
+    further: list[tuple[YamlScalar, YamlNode]] = []
+    for key, value in entries:
+        if key.text == FURTHER and isinstance(value, YamlMapping):
+            further = merged(value, visits)
+        yield key, value, where
+    yield from ((key, value, (*where, FURTHER)) for key, value in further)
+
+
+def _setting(key: YamlScalar, value: YamlNode, where: tuple[str, ...], framework: str, interpolation: Interpolation) -> Setting:
+    stands_for = interpolation.resolve(value, where)
+    value_of = _value(option_of(key.text), stands_for)
+    if framework != "primus" and key.text in PARALLEL and isinstance(value_of, int) and value_of < 0:
+        value_of = Unknown("a negative size stands for one that is taken from elsewhere")
+    return Setting(key.text, value_of, key.text, stands_for.location, key.location)
+
+
+def _value(known: Option | None, value: YamlNode) -> SettingValue | Unknown:
+    if isinstance(value, YamlScalar):
+        if INTERPOLATED.search(value.text) or value.text == "???":
+            return Unknown("depends on an interpolation")
+        if known is not None and known.arity in ("+", "*") and "," in value.text:
+            return tuple(typed(known, word.strip()) for word in value.text.split(","))
+        return yaml_typed(known, value.text, value.plain)
+    if not isinstance(value, YamlSequence):
+        return Unknown("a mapping is no option value")
+    items = [_value(known, item) for item in value.items if isinstance(item, YamlScalar)]
+    known_items = tuple(item for item in items if not isinstance(item, Unknown))
+    return known_items if len(known_items) == len(value.items) else Unknown("the list holds more than plain values")
+
+
+def _split_by_hand(entries: list[tuple[YamlScalar, YamlNode]]) -> dict[str, Setting]:
+    """The layout of the pipeline, which Megatron does not decide where Primus splits the layers by a list of its own."""
+    for key, value in entries:
+        if key.text == SPLIT_BY_HAND and not (isinstance(value, YamlScalar) and value.text in ("null", "~", "")):
+            name = "pipeline_model_parallel_layout"
+            return {name: Setting(name, Unknown(f"`{SPLIT_BY_HAND}` decides"), key.text, value.location, key.location)}
+    return {}
+
+
+def _world_size(root: YamlMapping, interpolation: Interpolation, visits: Visits) -> Setting | None:
+    """The number of ranks that a trainer or a cluster gives in plain numbers; a single rank stands for any number."""
+    top = {key.text: value for key, value in merged(root, visits)}
+    for section, per_node, nodes, fewest in RANKS:
+        holder = top.get(section)
+        if not isinstance(holder, YamlMapping):
+            continue
+        given = {key.text: (key, value) for key, value in merged(holder, visits)}
+        if per_node not in given or nodes not in given:
+            continue
+        sizes = [_count(interpolation.resolve(given[name][1], (section,))) for name in (per_node, nodes)]
+        if sizes[1] >= fewest and 1 < sizes[0] * sizes[1] < MOST_RANKS:
+            key, value = given[per_node]
+            return Setting("world_size", sizes[0] * sizes[1], f"{section}.{per_node}", value.location, key.location)
+    return None
+
+
+def _count(node: YamlNode) -> int:
+    """The number that a plain scalar is; 0 where it is none."""
+    value = yaml_typed(None, node.text, node.plain) if isinstance(node, YamlScalar) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MOST_RANKS else 0

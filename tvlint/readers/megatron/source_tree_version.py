@@ -1,0 +1,57 @@
+"""Which version of Megatron a file lies in the source tree of."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+
+from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration
+from tvlint.readers.sources.sibling_files import content_within
+
+DEEPEST = 24
+LARGEST = 64 << 10
+PART = re.compile(rb"^(MAJOR|MINOR)[ \t]*=[ \t]*([0-9]{1,4})[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
+BEFORE_RELEASES = "0.1"
+"""The version of a tree that is older than the releases of Megatron core."""
+
+
+def with_version_of_tree(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:
+    """The configurations; those of Megatron-LM that do not say their version have that of the tree that they lie in."""
+    return tuple(
+        replace(each, version=_developed(version_of_tree(os.path.dirname(os.path.abspath(each.path)))))
+        if each.framework == "megatron-lm" and not each.version
+        else each
+        for each in configurations
+    )
+
+
+def _developed(version: str) -> str:
+    return version + IN_DEVELOPMENT if version else ""
+
+
+@lru_cache(maxsize=4096)
+def version_of_tree(folder: str, depth: int = DEEPEST) -> str:
+    """The version of the Megatron source tree that `folder` lies in (`0.11`); empty where it lies in none.
+
+    The search for the tree ends at the root of a repository.
+    """
+    found = _version_at(folder)
+    above = os.path.dirname(folder)
+    if found or depth == 0 or above == folder or os.path.exists(os.path.join(folder, ".git")):
+        return found
+    return version_of_tree(above, depth - 1)
+
+
+def _version_at(folder: str) -> str:
+    package = os.path.join(folder, "megatron")
+    if not os.path.isdir(package):
+        return ""
+    information = content_within(folder, os.path.join(package, "core", "package_info.py"), LARGEST)
+    if information is not None:
+        parts = {name: int(number) for name, number in PART.findall(information[1])}
+        return f"{parts[b'MAJOR']}.{parts[b'MINOR']}" if len(parts) == 2 else ""
+    old = not os.path.exists(os.path.join(package, "training", "arguments.py"))
+    return BEFORE_RELEASES if old and os.path.isfile(os.path.join(package, "arguments.py")) else ""

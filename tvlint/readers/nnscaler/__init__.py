@@ -1,0 +1,1 @@
+"""Readers of nnScaler's files: plan pickles, generated code, trainer settings."""

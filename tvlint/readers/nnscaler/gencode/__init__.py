@@ -1,0 +1,1 @@
+"""Read folders of code that nnScaler generated, with their traced graph."""

@@ -1,0 +1,207 @@
+"""nnScaler's folder of generated code (`gencode{rank}.py`, `compute_config.pt`, `graph.ckp`) as a plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Plan
+from tvlint.ops.declared import Declared
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.nnscaler.gencode.compute_config import read_compute_config, whole_number
+from tvlint.readers.nnscaler.gencode.lint.parameter_slices import same_slices, told_by_number
+from tvlint.readers.nnscaler.gencode.lint.reductions import same_order
+from tvlint.readers.nnscaler.gencode.lint.training_loop import with_loop
+from tvlint.readers.nnscaler.gencode.lower.folder import Folder
+from tvlint.readers.nnscaler.gencode.lower.infer_inputs import fields_of, loaders_of, solved
+from tvlint.readers.nnscaler.gencode.lower.plan import FORMAT, build
+from tvlint.readers.nnscaler.gencode.lower.rank_shift import as_first_replica
+from tvlint.readers.nnscaler.gencode.lower.replica import Replica
+from tvlint.readers.nnscaler.gencode.lower.replica_classes import Difference, classes_of, differences, smallest_replica
+from tvlint.readers.nnscaler.gencode.lower.shapes import Kind
+from tvlint.readers.nnscaler.gencode.syntax.containers import Field, take_apart
+from tvlint.readers.nnscaler.gencode.syntax.rank_file import read_rank
+from tvlint.readers.nnscaler.gencode.syntax.records import RankFile
+from tvlint.readers.sources.python_syntax import parse, read_bytes
+from tvlint.readers.sources.resource_limits import without_collection
+
+if TYPE_CHECKING:
+    from tvlint.readers.nnscaler.gencode.traced_containers import Traced
+
+_FILE = re.compile(r"gencode(0|[1-9]\d{0,6})\.py", re.ASCII)
+_VERSION = re.compile(rb"^runtime_version = ", re.MULTILINE)
+GRAPH = "graph.ckp"
+CONFIG = "compute_config.pt"
+
+
+def is_folder(path: str) -> bool:
+    """Whether a folder holds generated code."""
+    try:
+        return Path(path, "gencode0.py").is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def read_folder(path: str, operators: tuple[Declared, ...] = ()) -> Document:
+    """The plan in a folder of generated code, and what is wrong with the code. Raises ReadError when it cannot be read.
+
+    `operators` are those that the project declares.
+    """
+    from tvlint.readers.nnscaler.gencode.lint.findings import findings
+
+    folder = opened(path, operators)
+    return Document(
+        path,
+        FORMAT,
+        folder.plan,
+        findings=tuple(findings(folder)),
+        variants=tuple(plan for _, plan, _ in folder.variants),
+    )
+
+
+def reference_of_folder(path: str, parallel: Plan | None = None, operators: tuple[Declared, ...] = ()) -> Plan | None:
+    """The traced single-device graph in the folder, with the batch of all replicas and micro-batches; None without one.
+
+    `parallel` is the folder's plan where the caller already has it.
+    """
+    from tvlint.readers.nnscaler.gencode.traced_graph import read_graph
+
+    graph = Path(path, GRAPH)
+    if not graph.is_file():
+        return None
+    plan = opened(path, operators).plan if parallel is None else parallel
+    scalar = _scalar(read_bytes(Path(path, "gencode0.py")))
+    found = read_graph(str(graph), _bytes(graph), plan.replication.count * plan.micro_batches, scalar, operators)
+    return with_loop(found, plan)
+
+
+def _scalar(data: bytes) -> tuple[int, ...]:
+    """The shape of a sum over everything: files without a version have the older one."""
+    return () if _VERSION.search(data) else (1,)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(str(path))) from None
+
+
+def opened(path: str, operators: tuple[Declared, ...] = ()) -> Folder:
+    """Read the folder's files. Raises ReadError at the first thing that is not generated code."""
+    with without_collection():
+        return _opened(path, operators)
+
+
+def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
+    files = _files(path)
+    config = _config(path)
+    raw = [read_bytes(file) for file in files]
+    texts = [data.decode("utf-8", "replace") for data in raw]
+    size = _size(path, texts, config)
+    classes = classes_of(texts, size)
+    count = len(files) // size
+    read: dict[int, tuple[RankFile, ...]] = {}
+    for members in classes:
+        low = members[0] * size
+        read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank, operators) for rank in range(low, low + size))
+    _all_prepared(file for replica in read.values() for file in replica)
+    graph = _traced(path)
+    same_slices(read.values())
+    told_by_number(read.values(), graph.numbers if graph is not None else {})
+    same_order(read.values())
+    for replica in read.values():
+        take_apart(replica)
+    main = classes[0][0]
+    scalar = _scalar(raw[0])
+    inputs = _inputs(graph.given if graph is not None else None, Replica(read[main], count, size, main * size), scalar)
+    plan, built = build(path, Replica(read[main], count, size, main * size), inputs, scalar)
+    plan = as_first_replica(plan, main * size, f"replica {main}" if len(classes) > 1 else "")
+    variants = []
+    found: list[Difference] = []
+    for members in classes[1:]:
+        low = members[0] * size
+        other, other_built = build(path, Replica(read[members[0]], count, size, low), inputs, scalar)
+        variants.append((members[0], as_first_replica(other, low, f"replica {members[0]}"), other_built))
+        found += differences(texts, size, members[0], main)
+    parsed = tuple(file for members in classes for file in read[members[0]])
+    undecided = len(classes) > 1 and len(classes[1]) == len(classes[0])
+    return Folder(path, plan, built, tuple(variants), tuple(found), undecided, config, parsed, graph)
+
+
+def _all_prepared(files: Iterable[RankFile]) -> None:
+    """Raises ReadError where a class leaves parameters unfilled; code without a version may be cut short throughout."""
+    read = list(files)
+    odd = next((file for file in read if not file.prepared), None)
+    if odd is not None and (odd.version or any(file.prepared for file in read)):
+        said = f"`__init__` on rank {odd.rank} never calls `_post_init`, so parameters keep whatever their memory holds"
+        help = "generate the code again: `__init__` ends with `self._post_init(init_params)`"
+        raise ReadError(said, odd.class_source or Location(odd.source.path), help)
+
+
+def _files(path: str) -> list[Path]:
+    try:
+        names = {int(found[1]): entry for entry in Path(path).iterdir() if (found := _FILE.fullmatch(entry.name))}
+    except OSError as error:
+        raise ReadError(f"the folder cannot be opened: {error.strerror or 'unknown error'}", Location(path)) from None
+    if not names:
+        raise ReadError("the folder holds no `gencode0.py`", Location(path))
+    missing = next((rank for rank in range(len(names)) if rank not in names), None)
+    if missing is not None:
+        raise ReadError(
+            f"`gencode{missing}.py` is missing, and there is one for rank {max(names)}",
+            Location(path),
+            "give the whole folder: the plan is what all ranks do together",
+        )
+    return [names[rank] for rank in range(len(names))]
+
+
+def _config(path: str) -> Mapping[str, Any]:
+    file = Path(path, CONFIG)
+    return read_compute_config(str(file), read_bytes(file)) if file.is_file() else {}
+
+
+def _size(path: str, texts: list[str], config: Mapping[str, Any]) -> int:
+    """The ranks of one replica."""
+    ranks, planned = whole_number(config, "runtime_ngpus"), whole_number(config, "plan_ngpus")
+    if ranks is not None and ranks != len(texts):
+        raise ReadError(
+            f"`{CONFIG}` says {ranks} ranks (`runtime_ngpus`), and there are {len(texts)} files",
+            Location(path),
+            "generate the code again, or give the folder that belongs to this configuration",
+        )
+    if planned is None:
+        return smallest_replica(texts)
+    if len(texts) % planned:
+        raise ReadError(f"{len(texts)} ranks are no whole number of replicas of {planned} (`plan_ngpus`)", Location(path))
+    return planned
+
+
+def _rank_file(path: str, data: bytes, rank: int, operators: tuple[Declared, ...]) -> RankFile:
+    file = read_rank(parse(path, data), operators)
+    if file.rank != rank:
+        raise ReadError(f"this file says `rank = {file.rank}`", file.rank_source or Location(path), f"its name says {rank}")
+    return file
+
+
+def _traced(path: str) -> Traced | None:
+    """What the graph in the folder was traced with; None without a graph."""
+    from tvlint.readers.nnscaler.gencode.traced_graph import traced
+
+    graph = Path(path, GRAPH)
+    return traced(str(graph), _bytes(graph)) if graph.is_file() else None
+
+
+def _inputs(kinds: Mapping[Field, Kind] | None, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:
+    """Shape and dtype of what the data loader gives: those of the traced graph, else those that fit the code."""
+    wanted = loaders_of(replica.files)
+    if kinds is not None:
+        if len({loader for loader, _ in wanted}) == 1:
+            fields = fields_of(replica.files)
+            return {key: kinds[fields[key]] for key in wanted if fields[key] in kinds}
+        if len(kinds) == len(wanted):
+            return dict(zip(wanted, kinds.values(), strict=True))
+    return solved(replica, wanted, scalar)

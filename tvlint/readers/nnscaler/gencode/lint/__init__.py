@@ -1,0 +1,1 @@
+"""Find defects of generated code that no plan shows."""

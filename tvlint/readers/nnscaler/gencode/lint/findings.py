@@ -1,0 +1,291 @@
+"""What is wrong with generated code, as far as the code alone shows it."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Collective, Communicate
+from tvlint.readers.nnscaler.gencode.lint.parameter_slices import of_the_graph, slices
+from tvlint.readers.nnscaler.gencode.lint.reductions import error, flags, reducer_groups, reducers, unreduced, waits
+from tvlint.readers.nnscaler.gencode.lint.replicated_operators import replicated
+from tvlint.readers.nnscaler.gencode.lower.folder import Folder
+from tvlint.readers.nnscaler.gencode.lower.replica import Built
+from tvlint.readers.nnscaler.gencode.syntax.records import ClearGradients, Execute, Load, RankFile, RunBackward
+
+_BUILT_IN = frozenset({"self", "model", "slice", "float", "inf", "nan", "next", "NotImplementedError"})
+
+
+def findings(folder: Folder) -> Iterator[Finding]:
+    """The findings about a folder; those that hold on several ranks in the same line are told once."""
+    yield from _replicas_differ(folder)
+    yield from _group_order(folder.files)
+    yield from _returned(folder)
+    yield from _loads(folder.files)
+    builds = (folder.built, *(built for _, _, built in folder.variants))
+    for file in folder.files:
+        yield from _imports(file)
+        yield from _cleared(file)
+        yield from reducers(file)
+        yield from flags(file)
+    if folder.traced is not None:
+        yield from folder.traced.unsafe
+        yield from of_the_graph(folder.files, folder.traced.parameters)
+    yield from replicated(folder.built)
+    for built in builds:
+        yield from _undefined(built)
+        yield from _peers(built)
+        yield from _groups(built)
+        yield from _shapes(built)
+        yield from reducer_groups(built)
+        yield from unreduced(built)
+        yield from waits(built)
+        yield from slices(built)
+
+
+def _replicas_differ(folder: Folder) -> Iterator[Finding]:
+    by_rank = {file.rank: file for file in folder.files}
+    told = [(found.rank, found.other, found.line) for found in folder.differences]
+    if folder.undecided:
+        told += [(found.other, found.rank, found.line) for found in folder.differences]
+    for rank, against, line in told:
+        own, other = by_rank[rank], by_rank[against]
+        yield error(
+            "replicas-differ",
+            f"rank {rank} does not run what rank {against} runs, which is the same rank of another replica",
+            _line(own, line),
+            "generate the code again; data-parallel replicas train the same model only when they run the same code",
+            (Related(f"rank {against} has this in its place", _line(other, line)),),
+            (rank,),
+        )
+
+
+def _line(file: RankFile, number: int) -> Location:
+    lines = file.source.lines
+    text = lines[number - 1] if number <= len(lines) else ""
+    start = len(text) - len(text.lstrip()) + 1
+    return Location(file.path, number, start, number, max(start + 1, len(text) + 1), text=text)
+
+
+def _group_order(files: Sequence[RankFile]) -> Iterator[Finding]:
+    """Every rank creates all groups, in one order."""
+    lists = {file.rank: tuple(ranks for ranks, _ in file.groups) for file in files}
+    usual = Counter(lists.values()).most_common(1)[0][0]
+    model = next(file for file in files if lists[file.rank] == usual)
+    for file in files:
+        own = lists[file.rank]
+        if own == usual:
+            continue
+        first = next((i for i, (a, b) in enumerate(zip(own, usual, strict=False)) if a != b), min(len(own), len(usual)))
+        place = file.groups[first][1] if first < len(own) else (file.groups[-1][1] if own else _start(file))
+        has = f"`{list(own[first])}`" if first < len(own) else "no further group"
+        wants = f"`{list(usual[first])}`" if first < len(usual) else "no further group"
+        there = model.groups[first][1] if first < len(usual) else _start(model)
+        yield error(
+            "group-order-differs",
+            f"rank {file.rank} creates {has} as group {first + 1} where rank {model.rank} creates {wants}",
+            place,
+            "all ranks must create the same groups in the same order, members or not; else creation hangs or mixes up groups",
+            (Related(f"what rank {model.rank} creates", there),),
+            (file.rank,),
+        )
+
+
+def _start(file: RankFile) -> Location:
+    return file.rank_source or Location(file.path)
+
+
+def _returned(folder: Folder) -> Iterator[Finding]:
+    """All ranks of a replica return the values of all micro-batches, in one order."""
+    for built in (folder.built, *(built for _, _, built in folder.variants)):
+        files = built.replica.files
+        orders = {file.rank: (len(file.returned), built.returned_batches.get(file.rank, ())) for file in files}
+        usual = max(Counter(orders.values()).items(), key=lambda item: (item[1], item[0][0], [-b for b in item[0][1]]))[0]
+        for file in files:
+            if orders[file.rank] != usual:
+                yield error(
+                    "returned-values-differ",
+                    f"rank {file.rank} returns {_batches(orders[file.rank])} where other ranks return {_batches(usual)}",
+                    file.returned_at or file.train_source or Location(file.path),
+                    "every rank returns the loss of every micro-batch in order",
+                    ranks=(file.rank,),
+                )
+            elif built.micro_batches > 1 and list(orders[file.rank][1]) != sorted(orders[file.rank][1]):
+                yield error(
+                    "returned-values-differ",
+                    f"rank {file.rank} returns {_batches(orders[file.rank])}, out of order",
+                    file.returned_at or Location(file.path),
+                    "every rank returns the loss of every micro-batch in order",
+                    ranks=(file.rank,),
+                )
+            elif not file.returned:
+                yield error(
+                    "returned-values-differ",
+                    f"the training step of rank {file.rank} returns nothing",
+                    file.returned_at or file.train_source or Location(file.path),
+                    "the step returns the loss of every micro-batch",
+                    ranks=(file.rank,),
+                )
+
+
+def _batches(order: tuple[int, tuple[int, ...]]) -> str:
+    count, batches = order
+    listed = ", ".join(map(str, batches[:8])) + (", ..." if len(batches) > 8 else "")
+    return f"{count} values" + (f" (of the micro-batches {listed})" if batches else "")
+
+
+def _loads(files: Sequence[RankFile]) -> Iterator[Finding]:
+    """Every rank draws as many batches, used there or not: the loaders of all ranks stay in step."""
+    counts = {file.rank: sum(isinstance(action, Load) for action in file.actions) for file in files}
+    usual = max(Counter(counts.values()).items(), key=lambda item: (item[1], item[0]))[0]
+    for file in files:
+        drawn = counts[file.rank]
+        if file.micro_batches not in (None, drawn) and drawn:
+            yield error(
+                "uneven-data-loading",
+                f"rank {file.rank} says that a step takes {file.micro_batches} micro-batches and draws {drawn}",
+                file.micro_batches_source or Location(file.path),
+                "`nmicros_per_scheduler_step` is how many batches the runtime gives the step",
+                ranks=(file.rank,),
+            )
+        if (file.scheduled is None) != (file.micro_batches is None) or (file.scheduled is False and drawn > 1):
+            yield error(
+                "uneven-data-loading",
+                f"the runtime gives rank {file.rank} one micro-batch a step, and the step draws {drawn}"
+                if file.scheduled is False
+                else f"the class of rank {file.rank} says only one of `use_scheduler` and `nmicros_per_scheduler_step`",
+                file.scheduled_source or file.micro_batches_source or Location(file.path),
+                "a step that draws several micro-batches has `use_scheduler = True` and their number",
+                ranks=(file.rank,),
+            )
+        loads = [action for action in file.actions if isinstance(action, Load)]
+        if len(loads) != usual:
+            yield error(
+                "uneven-data-loading",
+                f"rank {file.rank} draws {len(loads)} micro-batches a step where other ranks draw {usual}",
+                loads[-1].source if loads else file.train_source or Location(file.path),
+                "a rank that draws fewer batches falls behind, and pairs data of one step with work of another",
+                ranks=(file.rank,),
+            )
+
+
+def _imports(file: RankFile) -> Iterator[Finding]:
+    """Names of modules that are used and never imported."""
+    known = _BUILT_IN | file.modules
+    told: dict[str, ast.Name] = {}
+    for node in ast.walk(file.source.tree):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            continue
+        root = node.value.id
+        if root in known or root in file.names:
+            continue
+        if root not in told or (node.lineno, node.col_offset) < (told[root].lineno, told[root].col_offset):
+            told[root] = node.value
+    for root, node in told.items():
+        numpy = root in ("np", "numpy") and not file.version
+        yield Finding(
+            "missing-import",
+            Severity.WARNING if numpy else Severity.ERROR,
+            f"`{root}` is used and never imported",
+            file.source.at(node),
+            f"add `import {'numpy as np' if root == 'np' else root}`",
+            ranks=(file.rank,),
+        )
+    if file.base_module not in file.modules_before_class and file.base_module not in told:
+        yield error(
+            "missing-import",
+            f"`{file.base_module}` is imported only after the class that is built on it",
+            file.class_source or Location(file.path),
+            f"add `import {file.base_module}` above the class",
+            ranks=(file.rank,),
+        )
+
+
+def _cleared(file: RankFile) -> Iterator[Finding]:
+    """Gradients of the step before are cleared before the first backward."""
+    if not any(isinstance(action, RunBackward) for action in file.actions):
+        return
+    for action in file.actions:
+        if isinstance(action, ClearGradients) and not action.skipped:
+            return
+        if isinstance(action, (RunBackward, Execute)):
+            yield error(
+                "gradients-not-cleared",
+                f"the gradients of the step before are still there when rank {file.rank} runs this",
+                action.source,
+                "`model.zero_grad()` stands at the start of the step, with `skip_zero_grad` off",
+                ranks=(file.rank,),
+            )
+            return
+
+
+def _undefined(built: Built) -> Iterator[Finding]:
+    for (rank, method), body in built.bodies.items():
+        for found in body.undefined:
+            what = "after it was deleted" if found.deleted else "and nothing defines it before"
+            yield error(
+                "undefined-tensor",
+                f"`{found.name}` is used in `{method}` on rank {rank} {what}",
+                found.source,
+                ranks=(rank,),
+            )
+    for name, place, rank in built.unbound:
+        said = f"`{name}` is used in the schedule of rank {rank} and nothing gives it a value before"
+        yield error("undefined-tensor", said, place, ranks=(rank,))
+    for (rank, _, _), (name, given, action) in built.ungiven.items():
+        said = f"`{name}` gets no value on rank {rank}: what `{action.segment}` gives does not depend on `{given}`"
+        help = "the runtime stops in `backward` where an input requires a gradient and autograd has none for it"
+        yield error("undefined-tensor", said, action.source, help, ranks=(rank,))
+    for (rank, _, _), (name, given, action) in built.asked.items():
+        yield Finding(
+            "undefined-tensor",
+            Severity.WARNING,
+            f"`{name}` gets a value on rank {rank} only if the data loader gives `{given}` with `requires_grad`",
+            action.source,
+            f"`backward` gives gradients of what requires one, and `{action.segment}` takes {len(action.results)} apart",
+            ranks=(rank,),
+        )
+
+
+def _peers(built: Built) -> Iterator[Finding]:
+    for (rank, method), body in built.bodies.items():
+        for source, target, place in body.bystander:
+            yield error(
+                "move-without-part",
+                f"rank {rank} runs a move from rank {source} to rank {target} in `{method}`, in which it has no part",
+                place,
+                "the rank of the file is the source or the destination of every move in it",
+                ranks=(rank,),
+            )
+
+
+def _groups(built: Built) -> Iterator[Finding]:
+    declared = {file.rank: {frozenset(ranks) for ranks, _ in file.groups} for file in built.replica.files}
+    for (rank, method), body in built.bodies.items():
+        for entry in body.operators:
+            operator = entry.operator if isinstance(entry.operator, Communicate) else entry.reverse
+            if not isinstance(operator, Communicate) or operator.source is None:
+                continue
+            ranks = operator.group.ranks
+            if rank not in ranks and operator.kind is not Collective.BROADCAST:
+                said = f"rank {rank} takes part in a collective of the ranks {list(ranks)} in `{method}`, without being one"
+                yield error("undeclared-group", said, operator.source, ranks=(rank,))
+            elif frozenset(ranks) not in declared[rank]:
+                said = f"`{method}` on rank {rank} uses the group {list(ranks)}, which no `init_group` creates"
+                help = "groups are created by all ranks in `__init__`; one that is created on first use hangs"
+                yield error("undeclared-group", said, operator.source, help, ranks=(rank,))
+    for file in built.replica.files:
+        for reducer in file.reducers.values():
+            before = {frozenset(ranks) for ranks, at in file.groups if (at.line or 0) <= (reducer.source.line or 0)}
+            if len(reducer.ranks) > 1 and frozenset(reducer.ranks) not in before:
+                said = f"`{reducer.name}` on rank {file.rank} is over {list(reducer.ranks)}, which no `init_group` created"
+                yield error("undeclared-group", said, reducer.source, ranks=(file.rank,))
+
+
+def _shapes(built: Built) -> Iterator[Finding]:
+    for message, place, rank, makers in built.contradictions:
+        related = tuple(Related(f"makes `{name}`", source) for name, source in makers)
+        yield error("shapes-do-not-fit", f"on rank {rank}, {message} does not fit", place, "", related, (rank,))

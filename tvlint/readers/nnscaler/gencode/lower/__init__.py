@@ -1,0 +1,1 @@
+"""Lower the syntax of generated code to a plan."""

@@ -1,0 +1,83 @@
+"""What autograd does with a segment: the gradient of every operator, in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive
+from tvlint.readers.nnscaler.gencode.lower.operators import Gradual, Reverse
+
+
+def gradient(name: str) -> str:
+    """The name of the gradient of a tensor in derived backward operators; no generated name has a dot."""
+    return f"g.{name}" if name else ""
+
+
+def differentiated(
+    body: Iterable[Gradual],
+    leaves: Iterable[str],
+    outputs: Iterable[str],
+    constant: Callable[[Compute], frozenset[int]] = lambda operator: frozenset(),
+) -> tuple[Operator, ...]:
+    """The backward of `body` from the gradients of `outputs` to those of `leaves`.
+
+    A gradient that several operators produce is produced several times, which adds it up. `constant` gives the tensor
+    operands of an operator that no gradient flows to.
+    """
+    operators = list(body)
+    needed = set(leaves)
+    for entry in operators:
+        if not entry.differentiable:
+            continue
+        if entry.function is not None:
+            needed.update(entry.function.outputs if needed & set(entry.function.inputs) else ())
+            continue
+        operator = entry.operator
+        if isinstance(operator, (Compute, Communicate)) and needed & set(_operands(operator, constant)):
+            needed.update(operator.outputs)
+    reached = set(outputs) & needed
+    found: list[Operator] = []
+    for position, entry in enumerate(reversed(operators)):
+        operator = entry.operator
+        if entry.function is not None:
+            if entry.differentiable and reached & set(entry.function.outputs):
+                found += _written_out(entry.function, needed, f"b{position}")
+                reached.update(name for name in entry.function.inputs if name in needed)
+            continue
+        if not entry.differentiable or isinstance(operator, Receive) or not isinstance(operator, (Compute, Communicate)):
+            continue
+        if not reached & set(operator.outputs):
+            continue
+        operands = _operands(operator, constant)
+        given = tuple(gradient(name) if name in needed else "" for name in operands)
+        if not any(given):
+            continue
+        taken = tuple(gradient(name) if name in reached else "" for name in operator.outputs)
+        if entry.reverse is not None:
+            found.append(replace(entry.reverse, inputs=taken, outputs=given))
+        elif isinstance(operator, Compute):
+            found.append(Backward(operator, taken, given, source=operator.source))
+        else:
+            continue
+        reached.update(name for name in operands if name in needed)
+    return tuple(found)
+
+
+def _written_out(function: Reverse, needed: set[str], mark: str) -> Iterator[Operator]:
+    """The backward that a function has of its own; `mark` tells its inner names from those of other uses."""
+    names = dict(zip(function.taken, map(gradient, function.outputs), strict=True))
+    names.update((own, gradient(name)) for own, name in zip(function.given, function.inputs, strict=True) if name in needed)
+    for operator in function.operators:
+        if isinstance(operator, Communicate):
+            made = tuple(names.setdefault(name, f"{gradient(name)}.{mark}") for name in operator.outputs)
+            yield replace(operator, inputs=tuple(names.get(name, name) for name in operator.inputs), outputs=made)
+
+
+def _operands(operator: Compute | Communicate, constant: Callable[[Compute], frozenset[int]]) -> tuple[str, ...]:
+    """The tensor operands; an empty name where no gradient flows."""
+    names = tuple(name for name in operator.inputs if not isinstance(name, Literal))
+    if isinstance(operator, Communicate):
+        return names
+    without = constant(operator)
+    return tuple("" if position in without else name for position, name in enumerate(names))

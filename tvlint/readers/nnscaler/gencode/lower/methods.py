@@ -1,0 +1,162 @@
+"""The body of one generated method on one rank, as operators."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Communicate, Compute, Literal, Operand, Operator, Value
+from tvlint.ops.table import meant
+from tvlint.readers.document import ReadError
+from tvlint.readers.nnscaler.gencode.lower.collectives import ADAPTER, Communications
+from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Body, Gradual, Reverse
+from tvlint.readers.nnscaler.gencode.syntax.containers import read_fields
+from tvlint.readers.nnscaler.gencode.syntax.records import Autograd, Delete, Method, RankFile, Statement
+from tvlint.readers.sources.python_syntax import dotted
+
+GETATTR = "builtins.getattr"
+EMBEDDING = "nnscaler.runtime.function.embedding"
+
+
+def lower(method: Method, file: RankFile) -> Body:
+    """The operators of `method` as the file's rank runs it."""
+    return _Lowering(method, file).run()
+
+
+class _Lowering(Communications):
+    def run(self) -> Body:
+        fields = read_fields(self.method.body, self.method.arguments)
+        for index, entry in enumerate(self.method.body):
+            if index in fields:
+                name, field = fields[index]
+                self.current[name] = field
+            elif isinstance(entry, Delete):
+                for name in entry.names:
+                    if self.current.pop(name, None) is not None:
+                        self.deleted.add(name)
+            else:
+                self._statement(entry)
+        self.body.outputs = tuple(self.read(name, self.method.returned_at) for name in self.method.returns)
+        return self.body
+
+    def _statement(self, statement: Statement) -> None:
+        callee = dotted(statement.call.func)
+        if _detaches(statement.call):
+            (name,) = (self.tensor(statement.call.args[0]),)
+            before = self.read(name or "", statement.source)
+            for made in statement.outputs:
+                fresh = self.write(made, statement.source)
+                self.append(Compute(IDENTITY, (before,), (fresh,), source=statement.source), differentiable=False)
+            return
+        if not callee:
+            raise ReadError("what is called is no plain name", statement.source)
+        self.tracked = statement.tracked
+        function = self.file.autograd.get(callee.removesuffix(".apply")) if callee.endswith(".apply") else None
+        if function is not None:
+            self._apply(function, statement)
+            return
+        if callee.startswith(ADAPTER + "nn."):
+            self.fused(callee.removeprefix(ADAPTER + "nn."), statement)
+        elif callee.startswith(ADAPTER):
+            self.communication(callee.removeprefix(ADAPTER), statement)
+        else:
+            self._compute(callee, statement)
+
+    def _apply(self, function: Autograd, statement: Statement) -> None:
+        """The operators of an adapter with a backward of its own, under names of its own."""
+        tensors, words = self.given(statement)
+        forward, backward = lower(function.forward, self.file), lower(function.backward, self.file)
+        fits = len(tensors) == len(forward.inputs) == len(backward.outputs) and len(forward.outputs) == len(backward.inputs)
+        if words or not fits or len(statement.outputs) != len(forward.outputs):
+            raise ReadError(f"`{function.name}` does not fit what it is given and what is made of it", statement.source)
+        self.body.undefined += [*forward.undefined, *backward.undefined]
+        self.body.bystander += [*forward.bystander, *backward.bystander]
+        names = dict(zip(forward.inputs, tensors, strict=True))
+        made = {name for entry in forward.operators for name in getattr(entry.operator, "outputs", ())}
+        back = {name for entry in backward.operators for name in getattr(entry.operator, "outputs", ())}
+        whole = set(forward.outputs) <= made and set(backward.outputs) <= back
+        if not whole or len(set(forward.outputs)) != len(forward.outputs):
+            raise ReadError(f"`{function.name}` does not make what it gives", statement.source)
+        outputs = tuple(self.write(name, statement.source) for name in statement.outputs)
+        names.update(zip(forward.outputs, outputs, strict=True))
+        for name in made - set(forward.outputs):
+            names[name] = f"{function.name}.{name}"
+        operators = [_renamed(entry.operator, names) for entry in forward.operators]
+        reverse = Reverse(
+            tensors, outputs, backward.inputs, backward.outputs, tuple(entry.operator for entry in backward.operators)
+        )
+        for operator in operators[:-1]:
+            self.append(operator, differentiable=False)
+        self.body.operators.append(Gradual(operators[-1], None, self.tracked, reverse))
+
+    def _compute(self, callee: str, statement: Statement) -> None:
+        if (root := callee.partition(".")[0]) == "self" or root in self.made:
+            raise ReadError(f"`{callee}` is a method of a value, which may change it", statement.source)
+        inputs: list[Operand] = []
+        nesting: list[Value] = []
+        nested = False
+        for argument in statement.call.args:
+            if isinstance(argument, (ast.Tuple, ast.List)) and self._holds_tensor(argument):
+                nested = True
+                nesting.append(self._unfold(argument, inputs, statement))
+            elif (name := self.tensor(argument)) is not None:
+                inputs.append(self.read(name, statement.source))
+                nesting.append("*")
+            else:
+                inputs.append(Literal(self.constant(argument, statement)))
+                nesting.append("constant")
+        attributes: dict[str, Value] = {}
+        for keyword in statement.call.keywords:
+            if keyword.arg is None:
+                raise ReadError("an operator is given `**` arguments", statement.source)
+            name = self.tensor(keyword.value)
+            if name is not None:
+                attributes[keyword.arg] = f"operand {len(inputs)}"
+                inputs.append(self.read(name, statement.source))
+            elif isinstance(keyword.value, (ast.Tuple, ast.List)) and self._holds_tensor(keyword.value):
+                start = len(inputs)
+                attributes[keyword.arg] = (f"operands from {start}", self._unfold(keyword.value, inputs, statement))
+            else:
+                attributes[keyword.arg] = self.constant(keyword.value, statement)
+        if nested:
+            attributes["operands"] = tuple(nesting)
+        outputs = tuple(self.write(name, statement.source) for name in statement.outputs)
+        in_place = (0,) if attributes.get("inplace") is True else ()
+        if callee == EMBEDDING and self.file.version and attributes.get("padding_idx") is not None:
+            attributes["padding_row"] = attributes.pop("padding_idx")  # counted in the whole table since 0.4
+        callee = meant(callee, self.file.operators)
+        self.append(Compute(callee, tuple(inputs), outputs, attributes, in_place=in_place, source=statement.source))
+
+    def _holds_tensor(self, node: ast.expr) -> bool:
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return any(self._holds_tensor(item) for item in node.elts)
+        return self.tensor(node) is not None
+
+    def _unfold(self, node: ast.expr, inputs: list[Operand], statement: Statement) -> Value:
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return tuple(self._unfold(item, inputs, statement) for item in node.elts)
+        name = self.tensor(node)
+        if name is None:
+            return self.constant(node, statement)
+        inputs.append(self.read(name, statement.source))
+        return "*"
+
+
+def _renamed(operator: Operator, names: Mapping[str, str]) -> Operator:
+    """A communication between tensors of other names."""
+    if not isinstance(operator, Communicate):
+        place = getattr(operator, "source", None)
+        raise ReadError("a function with a backward of its own does more than communicate", place or Location(""))
+    inputs = tuple(names.get(name, name) for name in operator.inputs)
+    return replace(operator, inputs=inputs, outputs=tuple(names.get(name, name) for name in operator.outputs))
+
+
+def _detaches(call: ast.Call) -> bool:
+    """Whether the call is `builtins.getattr(x, 'data')`: the value without its gradient."""
+    match call:
+        case ast.Call(args=[_, ast.Constant(value="data")], keywords=[]):
+            return dotted(call.func) == GETATTR
+        case _:
+            return False

@@ -1,0 +1,1 @@
+"""Parse generated rank files: containers, methods, names, train steps."""

@@ -1,0 +1,1 @@
+"""Lower nnScaler plan pickles to plans."""

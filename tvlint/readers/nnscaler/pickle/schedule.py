@@ -1,0 +1,282 @@
+"""What every device of an nnScaler plan runs: its cells as segments, their uses as steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Operator, Receive, ReduceGradients
+from tvlint.ir.plan import Phase, Program, Role, Segment, Step
+from tvlint.readers.document import ReadError
+from tvlint.readers.nnscaler.pickle.adapters import Scope, cuts_gradients, lower_adapter
+from tvlint.readers.nnscaler.pickle.operators import Operators
+from tvlint.readers.nnscaler.pickle.records import (
+    Malformed,
+    Sources,
+    Work,
+    described,
+    fields,
+    integer,
+    integers,
+    kind,
+    required,
+    sequence,
+)
+from tvlint.readers.nnscaler.pickle.tensors import Tensors
+
+DATA_LOADER = "dataloader"
+
+_CONTAINERS = ("IRSegment", "IRGraph")
+
+
+@dataclass(slots=True)
+class Schedule:
+    """The segments and programs of all plan devices."""
+
+    path: str
+    replicas: int
+    tensors: Tensors
+    segments: dict[str, Segment] = field(default_factory=dict)
+    programs: list[Program] = field(default_factory=list)
+    forward_cells: dict[int, list[int]] = field(default_factory=dict)
+    """The ids of the forward segments that each device runs, in order of first use."""
+    groups: dict[int, set[tuple[int, ...]]] = field(default_factory=dict)
+    """The ranks of the collectives (broadcasts left out) and reducers that each device runs."""
+    micro_batches: int = 1
+
+
+def schedule(path: str, sequences: dict[int, list[Any]], replicas: int, work: Work) -> Schedule:
+    """The programs of the devices, given what each runs. Raises `ReadError` at the place in the plan that is malformed."""
+    built = Schedule(path, replicas, Tensors(work))
+    operators = Operators(built.tensors, Sources(path))
+    for device in sorted(sequences):
+        operators.begin_device()
+        _Device(built, device, operators).run(sequences[device])
+    return built
+
+
+class _Device:
+    def __init__(self, built: Schedule, device: int, operators: Operators) -> None:
+        self.built = built
+        self.tensors = built.tensors
+        self.device = device
+        self.operators = operators
+        self.counts: dict[str, int] = {}
+        self.uses: dict[str, int] = {}
+        self.cells: dict[str, Any] = {}
+        self.kept: dict[str, list[bool]] = {}
+        self.place = f"device {device}"
+
+    def run(self, cells: list[Any]) -> None:
+        """Lower the device's sequence of cells."""
+        self.built.forward_cells[self.device] = []
+        self.groups: set[tuple[int, ...]] = set()
+        self.built.groups[self.device] = self.groups
+        steps = []
+        for index, cell in enumerate(cells):
+            self.place = f"device {self.device}/step {index}"
+            try:
+                steps.append(self._step(cell))
+            except Malformed as error:
+                raise ReadError(str(error), Location(self.built.path, pointer=self.place)) from None
+        self.built.programs.append(Program((self.device,), tuple(steps)))
+
+    def _step(self, use: Any) -> Step:
+        self.tensors.work.spend(1)
+        cell = required(fields(use, "a step"), "_cell", "a step") if kind(use) == "ExeReuseCell" else use
+        own = fields(cell, "a cell")
+        number = integer(own.get("_id"), "the id of a cell")
+        word = _word(cell)
+        name = f"device {self.device}/{word} {number}"
+        if name not in self.cells:
+            self.place = name
+            self.cells[name] = cell
+            self.built.segments[name] = self._segment(name, cell, own)
+        elif self.cells[name] is not cell:
+            raise Malformed(f"two cells have the id {number}")
+        segment = self.built.segments[name]
+        if segment.phase is Phase.REDUCE:
+            return Step(name, outputs=(), inputs=None)
+        micro_batch = self.uses.get(name, 0)
+        self.uses[name] = micro_batch + 1
+        self.built.micro_batches = max(self.built.micro_batches, micro_batch + 1)
+        if use is cell:
+            return Step(name, micro_batch)
+        record = fields(use, "a step")
+        if kind(cell) in _CONTAINERS and segment.phase is Phase.FORWARD and own.get("_mirror") is not None:
+            _is_recorded(record)
+        role = Role.INPUT if segment.phase is Phase.DATA else Role.ACTIVATION
+        inputs = () if segment.phase is Phase.DATA else self._names(record, "_inputs", role)
+        outputs = self._names(record, "_outputs", role)
+        kept = self.kept[name]
+        if len(inputs) != len(segment.inputs) or len(outputs) != len(kept):
+            raise Malformed(f"a use of `{name}` has {len(inputs)} inputs and {len(outputs)} outputs, the cell another number")
+        return Step(name, micro_batch, inputs, tuple([out for out, keep in zip(outputs, kept, strict=True) if keep]))
+
+    def _names(self, record: dict[str, Any], which: str, role: Role = Role.ACTIVATION) -> tuple[str, ...]:
+        return tuple(self.tensors.names(required(record, which, "a cell"), f"the {which[1:]} of a cell", role))
+
+    def _segment(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
+        which = kind(cell)
+        if which in _CONTAINERS:
+            return self._body(name, own)
+        if which == "IRDataOperation":
+            outputs = self._names(own, "_outputs", Role.INPUT)
+            self.kept[name] = [True] * len(outputs)
+            source = Location(self.built.path, pointer=name)
+            loader = Compute(DATA_LOADER, (), outputs, source=source, label=f"cell {own['_id']}")
+            return Segment(name, Phase.DATA, (), outputs, (loader,))
+        if which == "IRWeightReducer":
+            return self._reducer(name, own)
+        if which == "IRAdapter":
+            return self._adapter(name, cell, own)
+        return self._alone(name, cell, own)
+
+    def _reducer(self, name: str, own: dict[str, Any]) -> Segment:
+        weights = self._names(own, "_inputs")
+        ranks = integers(own.get("_device"), "the ranks of a reducer")
+        self.groups.add(ranks)
+        reducer = ReduceGradients(
+            weights,
+            Group(ranks=ranks),
+            divisor=0,
+            replicated=self.built.replicas > 1,
+            source=Location(self.built.path, pointer=name),
+            label=f"cell {own['_id']}",
+        )
+        return Segment(name, Phase.REDUCE, (), (), (reducer,))
+
+    def _adapter(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
+        scope = Scope(self.tensors, self.counts)
+        inputs = self._names(own, "_inputs")
+        operators = lower_adapter(cell, self.device, scope, Location(self.built.path, pointer=name))
+        phase = Phase.BACKWARD if own.get("_forward") is False else Phase.FORWARD
+        return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own))
+
+    def _alone(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
+        """An operator that is scheduled by itself."""
+        scope = Scope(self.tensors, self.counts)
+        inputs = self._names(own, "_inputs")
+        backward = kind(cell) == "IRBpOperation"
+        operators = self._operators(cell, scope, lambda: name)
+        phase = Phase.BACKWARD if backward else Phase.FORWARD
+        return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own))
+
+    def _body(self, name: str, own: dict[str, Any]) -> Segment:
+        scope = Scope(self.tensors, self.counts)
+        inputs = self._names(own, "_inputs")
+        operators: list[Operator] = []
+        backward = checkpointed = False
+        for index, node in enumerate(sequence(own.get("_nodes"), "the operators of a segment")):
+            try:
+                operators.extend(self._operators(node, scope, lambda index=index: f"{name}/operator {index}"))  # type: ignore[misc]
+            except Malformed as error:
+                place = Location(self.built.path, pointer=f"{name}/operator {index}")
+                raise ReadError(str(error), place) from None
+            backward = backward or kind(node) == "IRBpOperation"
+            checkpointed = checkpointed or node.__dict__.get("_recompute") is not None
+        phase = Phase.BACKWARD if backward else Phase.FORWARD
+        if backward:
+            _runs_back_what_it_mirrors(own, self.tensors)
+        elif own.get("_mirror") is not None:
+            _is_recorded(own)
+        if not backward:
+            self.built.forward_cells[self.device].append(own["_id"])
+        return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own), checkpointed)
+
+    def _operators(self, node: Any, scope: Scope, pointer: Callable[[], str]) -> list[Operator]:
+        which = kind(node)
+        if which == "IRBpOperation":
+            return [self.operators.backward(node, scope, pointer)]
+        if which == "IRAdapter":
+            return lower_adapter(node, self.device, scope, Location(self.built.path, pointer=pointer()))
+        if "signature" in fields(node, "an operator") and which not in (*_CONTAINERS, "IRDataOperation", "IRWeightReducer"):
+            return [self.operators.forward(node, scope, pointer)]
+        raise Malformed(f"an operator is {described(node)}")
+
+    def _finished(
+        self,
+        name: str,
+        phase: Phase,
+        inputs: tuple[str, ...],
+        own: dict[str, Any],
+        operators: list[Operator],
+        scope: Scope,
+        mirror: str,
+        checkpointed: bool = False,
+    ) -> Segment:
+        outputs = self._names(own, "_outputs")
+        for operator in operators:
+            if isinstance(operator, Communicate) and operator.kind is not Collective.BROADCAST:
+                self.groups.add(operator.group.ranks)
+        made = {made for operator in operators for made in _made(operator)}
+        kept = [scope.of(out) in made or out not in inputs for out in outputs]
+        self.kept[name] = kept
+        leaving = tuple([scope.of(out) for out, keep in zip(outputs, kept, strict=True) if keep])
+        return Segment(name, phase, inputs, leaving, tuple(operators), mirror=mirror, checkpointed=checkpointed)
+
+    def _mirror(self, own: dict[str, Any]) -> str:
+        mirror = own.get("_mirror")
+        if mirror is None:
+            return ""
+        number = integer(fields(mirror, "the mirror of a cell").get("_id"), "the id of a cell")
+        return f"device {self.device}/{_word(mirror)} {number}"
+
+
+def _made(operator: Operator) -> tuple[str, ...]:
+    if isinstance(operator, Receive):
+        return (operator.tensor,)
+    if isinstance(operator, (Compute, Backward, Communicate)):
+        return operator.outputs
+    return ()
+
+
+def _word(cell: object) -> str:
+    words = {
+        "IRSegment": "segment",
+        "IRGraph": "segment",
+        "IRAdapter": "adapter",
+        "IRDataOperation": "data",
+        "IRWeightReducer": "reducer",
+    }
+    return words.get(kind(cell), "operator")
+
+
+def _is_recorded(own: dict[str, Any]) -> None:
+    """Raises `Malformed` where no result of a segment needs a gradient: generated code runs it without autograd then."""
+    outputs = sequence(own.get("_outputs"), "the outputs of a segment")
+    given = [one.__dict__ for one in outputs if kind(one) == "IRSubTensor"]
+    if given and not any(one.get("_requires_grad") is True for one in given):
+        raise Malformed("no result of a segment that runs backward requires a gradient")
+
+
+def _runs_back_what_it_mirrors(own: dict[str, Any], tensors: Tensors) -> None:
+    """Raise `Malformed` where autograd does not make the gradients that a segment is told to make.
+
+    Autograd runs the mirrored segment backward: its operators and adapters, and nothing past an adapter that it does not
+    record, so that no gradient of what goes into such an adapter may be used.
+    """
+    mirror = own.get("_mirror")
+    if not kind(mirror):
+        raise Malformed("a segment runs backward and mirrors no segment")
+    nodes = sequence(own.get("_nodes"), "the operators of a segment")
+    forward = sequence(mirror.__dict__.get("_nodes"), "the operators of a segment")
+    known = {id(node) for node in forward}
+    for node in nodes:
+        if kind(node) == "IRBpOperation" and id(node.__dict__.get("_mirror")) not in known:
+            raise Malformed("a segment runs an operator backward that is not in the segment that it mirrors")
+        if kind(node) == "IRAdapter" and id(node.__dict__.get("_mirror")) not in known:
+            raise Malformed("a segment exchanges gradients as no adapter does that is in the segment that it mirrors")
+    cut = [node for node in forward if kind(node) == "IRAdapter" and cuts_gradients(node)]
+    if not cut:
+        return
+    read = set(tensors.names(own.get("_outputs") or (), "the outputs of a segment"))
+    for node in nodes:
+        read.update(tensors.names(node.__dict__.get("_inputs") or (), "the inputs of an operator"))
+    for node in cut:
+        inputs = sequence(node.__dict__.get("_inputs"), "the inputs of an adapter")
+        for name, gradient in tensors.gradients(inputs).items():
+            if gradient in read:
+                raise Malformed(f"the gradient `{gradient}` of `{name}` is used, and an adapter of it is not differentiable")

@@ -1,0 +1,1 @@
+"""Read nnScaler's trainer settings, partition constraints and saved autodist plans."""

@@ -1,0 +1,178 @@
+"""Plans that nnScaler's autodist has saved as JSON: how every operator of every pipeline stage is split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.location import Location
+from tvlint.readers.document import Document
+from tvlint.readers.sources.json_nodes import NotJson, parse
+from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence
+
+FORMAT = "autodist-plan"
+LARGEST = 4 << 20
+NAMES = re.compile(rb'"spmd_descs"\s*:')
+OUTER = ("desc", "e2e_time", "stage_mems", "stage_all_times", "stage_comp_times")
+STAGE = ("partition_descs", "recompute_groups", "mesh_desc", "analysis")
+WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,8})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many pipeline stages a saved plan has, and on how many devices they run in all."""
+
+    stages: int
+    devices: int
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How an operator is split: input, dimension and number of parts, one step after the other; -1 to replicate."""
+
+    operator: int
+    steps: tuple[tuple[int, int, int], ...]
+    location: Location
+
+
+def recognise(data: bytes) -> bool:
+    """Whether `data` is a JSON object that names the stages of a saved plan."""
+    return data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and NAMES.search(data) is not None
+
+
+def read(path: str, data: bytes) -> Document | None:
+    """What is wrong with the plan; None where the file is none."""
+    stages = _stages(path, data)
+    if stages is None:
+        return None
+    root, listed = stages
+    findings = [*_missing(root, OUTER, "the saved plan")]
+    for number, stage in enumerate(listed):
+        findings += _stage(stage, number)
+    return Document(path, FORMAT, findings=tuple(findings))
+
+
+def shape_of(path: str, data: bytes) -> Shape | None:
+    """The shape of the saved plan; None where the file is none, or a stage does not say its devices."""
+    stages = _stages(path, data)
+    if stages is None:
+        return None
+    _, listed = stages
+    devices = [_width(stage) for stage in listed]
+    known = [each for each in devices if each is not None]
+    if not listed or len(known) != len(devices):
+        return None
+    return Shape(len(listed), sum(known), listed[0].location)
+
+
+def splits_of(path: str, data: bytes) -> Iterator[Split]:
+    """The operators that the saved plan names and how it splits them, as far as they are readable."""
+    for stage in (_stages(path, data) or (None, []))[1]:
+        operators = _table(stage).get("partition_descs")
+        for operator in operators.items if isinstance(operators, YamlSequence) else ():
+            if isinstance(operator, YamlSequence) and len(operator.items) == 2:
+                number, steps = _whole(operator.items[0]), _steps(operator.items[1])
+                if number is not None and steps is not None:
+                    yield Split(number, tuple(steps), operator.location)
+
+
+def _stages(path: str, data: bytes) -> tuple[YamlMapping, list[YamlMapping]] | None:
+    try:
+        root = parse(path, data.decode().removeprefix("\ufeff"))
+    except (NotJson, UnicodeDecodeError):
+        return None
+    if not isinstance(root, YamlMapping) or not {"desc", "e2e_time"} <= set(_table(root)):
+        return None
+    listed = _table(_table(root)["desc"]).get("spmd_descs")
+    if not isinstance(listed, YamlSequence):
+        return None
+    stages = [item for item in listed.items if isinstance(item, YamlMapping)]
+    return (root, stages) if len(stages) == len(listed.items) else None
+
+
+def _table(node: YamlNode | None) -> dict[str, YamlNode]:
+    entries = node.entries if isinstance(node, YamlMapping) else ()
+    return {key.text: value for key, value in entries if isinstance(key, YamlScalar)}
+
+
+def _missing(node: YamlMapping, keys: tuple[str, ...], what: str) -> Iterator[Finding]:
+    table = _table(node)
+    for key in keys:
+        if key not in table:
+            message = f"{what} has no `{key}` and cannot be loaded"
+            yield Finding("saved-plan-unreadable", Severity.ERROR, message, node.location, "save the plan again")
+
+
+def _whole(node: YamlNode | None) -> int | None:
+    plain = isinstance(node, YamlScalar) and node.plain and WHOLE.fullmatch(node.text)
+    return int(node.text) if plain and isinstance(node, YamlScalar) else None
+
+
+def _width(stage: YamlMapping) -> int | None:
+    """The devices of a pipeline stage."""
+    mesh = _table(stage).get("mesh_desc")
+    if not isinstance(mesh, YamlSequence) or len(mesh.items) != 2:
+        return None
+    rows, columns = (_whole(item) for item in mesh.items)
+    return rows * columns if rows is not None and columns is not None else None
+
+
+def _stage(stage: YamlMapping, number: int) -> Iterator[Finding]:
+    yield from _missing(stage, STAGE, f"pipeline stage {number} of the saved plan")
+    width = _width(stage)
+    operators = _table(stage).get("partition_descs")
+    if width is None or not isinstance(operators, YamlSequence):
+        return
+    mesh = _table(stage)["mesh_desc"].location
+    for operator in operators.items:
+        if not isinstance(operator, YamlSequence) or len(operator.items) != 2:
+            yield _unreadable(operator, number)
+            continue
+        name, steps = _whole(operator.items[0]), _steps(operator.items[1])
+        if name is None or steps is None:
+            yield _unreadable(operator, number)
+            continue
+        parts = 1
+        for index, dimension, count in steps:
+            parts *= count
+            if (index, dimension) != (-1, -1) and min(index, dimension) < 0:
+                message = f"operator {name} of pipeline stage {number} is split along dimension {dimension} of input {index}"
+                help = "use -1 for both to replicate it"
+                yield Finding("saved-plan-split-mismatch", Severity.ERROR, message, operator.location, help)
+        if parts != width:
+            yield Finding(
+                "saved-plan-split-mismatch",
+                Severity.ERROR,
+                f"operator {name} of pipeline stage {number} is in {parts} parts on {width} devices",
+                operator.items[1].location,
+                "save the plan again",
+                (Related("the pipeline stage's devices stand here", mesh),),
+            )
+
+
+def _unreadable(node: YamlNode, number: int) -> Finding:
+    message = f"an entry of pipeline stage {number} is not an operator with its splits"
+    return Finding(
+        "saved-plan-unreadable", Severity.ERROR, message, node.location, "write `[id, [[[input, dimension], parts]]]`"
+    )
+
+
+def _steps(node: YamlNode) -> list[tuple[int, int, int]] | None:
+    """The splits of an operator: input, dimension, number of parts; None where it is not a list of these."""
+    if not isinstance(node, YamlSequence) or not node.items or len(node.items) > 16:
+        return None
+    found: list[tuple[int, int, int]] = []
+    for step in node.items:
+        if not isinstance(step, YamlSequence) or len(step.items) != 2:
+            return None
+        place, parts = step.items[0], _whole(step.items[1])
+        if not isinstance(place, YamlSequence) or len(place.items) != 2:
+            return None
+        index, dimension = (_whole(item) for item in place.items)
+        if index is None or dimension is None or parts is None or parts < 1:
+            return None
+        found.append((index, dimension, parts))
+    return found

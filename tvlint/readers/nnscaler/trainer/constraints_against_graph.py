@@ -1,0 +1,116 @@
+"""Whether partition constraints name operators and dimensions that there are: those of the traced graph beside them, if any."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Compute
+from tvlint.ir.plan import Plan
+
+DIMENSION = re.compile(r"\([^()]*\)|[^\s()]+")
+FROZEN = "^"
+WEIGHTS = {
+    "torch.nn.functional.linear": 2,
+    "torch.nn.functional.embedding": 2,
+    "nnscaler.runtime.function.embedding": 2,
+}
+"""Functions that take a weight as tensor 1, and the number of its dimensions."""
+DIMENSION_RULE, OPERATOR_RULE = "constraint-of-no-dimension", "constraint-of-no-operator"
+DIMENSION_HELP = "name a tensor by its place among inputs and outputs, and a dimension that its annotation lets be split"
+OPERATOR_HELP = "give the full name of the function that is called, such as `torch.nn.functional.linear`"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """The operators named so, and the dimensions that may be split: tensor among inputs and outputs, dimension, place."""
+
+    name: str
+    location: Location
+    allowed: tuple[tuple[int, int, Location], ...]
+
+
+def constraint_misfits(path: str, constraints: Sequence[Constraint]) -> Iterator[Finding]:
+    """What the constraints name that there is not, with the traced graph in the folder of `path` where there is one.
+
+    A dimension is told where no operator of the name has it: which of them a constraint is about depends on modules, of which
+    the graph as it is read knows nothing.
+    """
+    from tvlint.readers.nnscaler.trainer.autodist_against_graph import graph_beside, operators_of
+
+    found = graph_beside(path) if constraints else None
+    operators = list(operators_of(found[1]).values()) if found is not None else []
+    beside = (Related("the traced graph", Location(found[0])),) if found is not None else ()
+    for constraint in constraints:
+        shown = f"`{constraint.name[:80]}`"
+        own = [operator for operator in operators if operator.op == constraint.name]
+        for index, dimension, location in constraint.allowed:
+            reason = _weightless(constraint.name, index, dimension)
+            if found is not None and own:
+                reasons = [_misfit(found[1], operator, index, dimension) for operator in own]
+                reason = reasons[0] if all(reasons) else ""
+            if reason:
+                message = f"{shown} cannot be split at `{index},{dimension}`: {reason}"
+                yield Finding(DIMENSION_RULE, Severity.WARNING, message, location, DIMENSION_HELP, beside if own else ())
+        if "." not in constraint.name:
+            message = f"{shown} is no full name of a function, so that the constraint is about no operator"
+            yield Finding(OPERATOR_RULE, Severity.WARNING, message, constraint.location, OPERATOR_HELP)
+        elif found is not None and not own and not _mentioned(found[0], constraint.name):
+            message = f"the traced graph beside the constraints has no operator {shown}"
+            yield Finding(OPERATOR_RULE, Severity.WARNING, message, constraint.location, OPERATOR_HELP, beside)
+
+
+def _weightless(name: str, index: int, dimension: int) -> str:
+    """Why a function surely has no such dimension, whatever the model; empty where it may have."""
+    rank = WEIGHTS.get(name, dimension + 1)
+    return f"its tensor 1, the weight, has {rank} dimensions" if index == 1 and dimension >= rank else ""
+
+
+def _misfit(graph: Plan, operator: Compute, index: int, dimension: int) -> str:
+    """Why the operator has no such dimension to split; empty where it has one, or that is not known."""
+    tensors = (*operator.inputs, *operator.outputs)
+    if index >= len(tensors):
+        return f"it has {len(operator.inputs)} inputs and {len(operator.outputs)} outputs"
+    given = tensors[index]
+    if not isinstance(given, str):
+        return f"its input {index} is no tensor"
+    shape = graph.tensors[given].shape if given in graph.tensors else None
+    if shape is None:
+        return ""
+    if dimension >= len(shape):
+        return f"its tensor {index} has shape {shape}"
+    annotated = _annotated(operator, index, len(shape))
+    if annotated and all(part.endswith(FROZEN) or part.isdigit() for part in annotated[dimension].strip("()").split()):
+        return f"`{operator.annotation[:120]}` keeps dimension {dimension} of tensor {index} whole"
+    return ""
+
+
+def _annotated(operator: Compute, index: int, rank: int) -> tuple[str, ...]:
+    """The dimensions of a tensor as the operator's annotation has them; none where they cannot be told apart."""
+    sides = operator.annotation.split("->")
+    if len(sides) != 2:
+        return ()
+    inputs, outputs = (side.split(",") for side in sides)
+    if len(inputs) != len(operator.inputs) or len(outputs) != len(operator.outputs):
+        return ()
+    written = DIMENSION.findall((*inputs, *outputs)[index])
+    if "*" in written:
+        place = written.index("*")
+        written[place : place + 1] = ["*"] * (rank - len(written) + 1)
+    return tuple(written) if len(written) == rank else ()
+
+
+def _mentioned(path: str, name: str) -> bool:
+    """Whether the file of the graph has exactly this text in it, in whatever role."""
+    from tvlint.readers.sources.decompress import decompress
+
+    with open(path, "rb") as file:
+        data = decompress(file.read(), path)
+    text = name.encode()
+    return any(
+        length + text in data for length in (struct.pack("<BB", 0x8C, len(text) & 0xFF), struct.pack("<cI", b"X", len(text)))
+    )

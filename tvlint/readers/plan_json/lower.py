@@ -1,0 +1,230 @@
+"""From a JSON document whose form is known to be right to a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from tvlint.analyses.dataflow.local_shapes import whole_shape
+from tvlint.analyses.inference.accumulation import with_reducers
+from tvlint.analyses.inference.per_rank_types import with_own_types
+from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, for_every_operand, link_gradients
+from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.operators import Backward, Compute, Group, Operator
+from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
+from tvlint.ir.plan import Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
+from tvlint.readers.plan_json.operators import OperatorBuilder, integers
+from tvlint.readers.plan_json.schema_checker import At, FormError
+
+MOST_RANKS = 2**20
+
+
+def build(path: str, document: dict[str, Any]) -> Plan:
+    """The plan; raises FormError where the document names something that it does not have."""
+    mesh = _mesh(document["mesh"])
+    builder = OperatorBuilder(path, mesh)
+    communicators = tuple(_communicator(builder, own, index) for index, own in enumerate(document.get("communicators", ())))
+    tensors = {name: _tensor(builder, name, own, ((None, "tensors"), name)) for name, own in document["tensors"].items()}
+    segments = _segments(builder, document["segments"], tensors)
+    operators = [operator for segment in segments.values() for operator in segment.operators]
+    tensors = derive_tensors(tensors, _open(tensors, document["tensors"]), operators, mesh)
+    chosen, _ = link_gradients(tensors)
+    for name, gradient in chosen.items():
+        if name in tensors and "gradient" not in document["tensors"].get(name, {}):
+            tensors[name] = replace(tensors[name], gradient=gradient)
+    repeated = document.get("replication")
+    replication = Replication()
+    if repeated:
+        replication = Replication(repeated["axis"], int(repeated["count"]), int(repeated["stride"]))
+    programs = _programs(document["programs"], mesh, replication, segments)
+    last = max((step.micro_batch for program in programs for step in program.steps), default=0)
+    own = [_own_types(builder, each.get("tensors", {}), tensors, index) for index, each in enumerate(document["programs"])]
+    plan = Plan(
+        path, "plan-json", mesh, tensors, segments, programs, replication, int(document.get("micro_batches", max(last + 1, 1))),
+        *_returned(document), communicators, document.get("name", ""),
+    )  # fmt: skip
+    return with_reducers(with_own_types(plan, dict(enumerate(own))))
+
+
+def _open(tensors: dict[str, Tensor], declared: dict[str, Any]) -> frozenset[str]:
+    """The declared gradients of which it is left to the operators to say whose they are."""
+    return frozenset(
+        name for name, tensor in tensors.items() if tensor.role is Role.GRADIENT and "gradient_of" not in declared[name]
+    )
+
+
+def _returned(document: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    """The outputs, each once, and the loss, one of them or empty."""
+    outputs = tuple(document.get("outputs", ()))
+    for index, name in enumerate(outputs):
+        if name in outputs[:index]:
+            raise FormError(f"output `{name}` is given twice", ((None, "outputs"), index))
+    loss = document.get("loss", "")
+    if loss and loss not in outputs:
+        raise FormError(f"the loss `{loss}` is none of the outputs", (None, "loss"))
+    return outputs, loss
+
+
+def _mesh(value: list[dict[str, Any]]) -> Mesh:
+    axes: list[Axis] = []
+    for index, own in enumerate(value):
+        if any(own["axis"] == axis.name for axis in axes):
+            raise FormError(f"axis `{own['axis']}` is given twice", (((None, "mesh"), index), "axis"))
+        axes.append(Axis(own["axis"], int(own["size"])))
+    if prod(axis.size for axis in axes) > MOST_RANKS:
+        raise FormError(f"a mesh of more than {MOST_RANKS} ranks", (None, "mesh"))
+    return Mesh(tuple(axes))
+
+
+def _communicator(builder: OperatorBuilder, value: dict[str, Any], index: int) -> Group:
+    at: At = ((None, "communicators"), index)
+    name = value.get("name", "")
+    if name and name in builder.communicators:
+        raise FormError(f"communicator `{name}` is declared twice", (at, "name"))
+    group = builder.group(value, at)
+    if name:
+        builder.communicators[name] = group
+    return group
+
+
+def _own_types(builder: OperatorBuilder, value: dict[str, Any], tensors: dict[str, Tensor], program: int) -> dict[str, Tensor]:
+    """The tensors that have another type on the ranks of one program."""
+    found: dict[str, Tensor] = {}
+    for name, own in value.items():
+        at: At = ((((None, "programs"), program), "tensors"), name)
+        if name not in tensors:
+            raise FormError(f"`{name}` is no tensor of this plan", at, "", True)
+        found[name] = _tensor(builder, name, own, at)
+        if found[name].role is not tensors[name].role:
+            raise FormError(f"`{name}` is of role {tensors[name].role.value} elsewhere", (at, "role"))
+    return found
+
+
+def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any], at: At) -> Tensor:
+    placements: dict[str, Placement] | None = None
+    if "placements" in value:
+        placements = {}
+        for axis, own in value["placements"].items():
+            builder.axis(axis, ((at, "placements"), axis))
+            placements[axis] = _placement(own)
+    shape = integers(value["shape"])
+    whole = integers(value["whole"]) if "whole" in value else None
+    if placements is not None and whole is None:
+        whole = whole_shape(builder.mesh, shape, placements)
+        if whole is None:
+            message = "the shape of the whole value does not follow from the placements"
+            raise FormError(message, (at, "placements"), "say `whole`")
+    part = integers(value.get("part", (0, 1)))
+    if part[0] >= part[1]:
+        raise FormError(f"part {part[0]} of {part[1]}, counted from 0", (at, "part"))
+    region = value.get("region")
+    for index, (low, high) in enumerate(region or ()):
+        if low > high:
+            raise FormError(f"an interval from {low} to {high}", ((at, "region"), index))
+    return Tensor(
+        name, shape, value["dtype"], Role(value["role"]), value.get("logical", ""), whole,
+        tuple((int(low), int(high)) for low, high in region) if region is not None else None, (part[0], part[1]), placements,
+        value.get("gradient_of", ""), value.get("gradient", ""), value.get("requires_grad", False), value.get("storage", ""),
+    )  # fmt: skip
+
+
+def _placement(value: dict[str, Any]) -> Placement:
+    match value["kind"]:
+        case "replicate":
+            return Replicate()
+        case "invariant":
+            return Invariant()
+        case "partial":
+            return Partial(value.get("reduce", "sum"))
+    return Shard(int(value["dim"]), tuple(map(integers, value.get("order", ()))), integers(value.get("parts", ())))
+
+
+def _segments(builder: OperatorBuilder, value: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Segment]:
+    built: dict[str, list[Operator | None]] = {}
+    for name, own in value.items():
+        at: At = (((None, "segments"), name), "operators")
+        built[name] = [
+            None if item["kind"] == "backward" else builder.build(item, (at, index), name, index)
+            for index, item in enumerate(own["operators"])
+        ]
+    segments: dict[str, Segment] = {}
+    for name, own in value.items():
+        operators = tuple(
+            item if item is not None else _of_all(_backward(builder, built, own["operators"][index], name, index), tensors)
+            for index, item in enumerate(built[name])
+        )
+        segments[name] = Segment(
+            name, Phase(own["phase"]), tuple(own["inputs"]), tuple(own["outputs"]), operators,
+            int(own.get("pipeline_stage", -1)), own.get("mirror", ""), own.get("checkpointed", False),
+        )  # fmt: skip
+    return segments
+
+
+def _backward(
+    builder: OperatorBuilder, built: dict[str, list[Operator | None]], value: dict[str, Any], segment: str, index: int
+) -> Backward:
+    own = value["forward"]
+    if "segment" not in own:
+        return builder.backward(value, builder.compute(own, segment, index), segment, index)
+    at: At = (((((None, "segments"), segment), "operators"), index), "forward")
+    if own["segment"] not in built:
+        raise FormError(f"`{own['segment']}` is no segment of this plan", (at, "segment"))
+    there = built[own["segment"]]
+    position = int(own["operator"])
+    if position >= len(there):
+        raise FormError(f"operator {position} of a segment of {len(there)}", (at, "operator"))
+    forward = there[position]
+    if not isinstance(forward, Compute):
+        raise FormError("`backward` is of a computation", (at, "operator"), "the backward of a collective is a collective")
+    return builder.backward(value, forward, segment, index)
+
+
+def _of_all(operator: Backward, tensors: dict[str, Tensor]) -> Backward:
+    """The operator with a gradient, or none, for every operand."""
+    operands = [name for name in operator.forward.inputs if isinstance(name, str)]
+    return replace(operator, outputs=for_every_operand(operator.outputs, operands, tensors))
+
+
+def _programs(
+    value: list[dict[str, Any]], mesh: Mesh, replication: Replication, segments: dict[str, Segment]
+) -> tuple[Program, ...]:
+    owner: dict[int, int] = {}
+    programs: list[Program] = []
+    for index, own in enumerate(value):
+        at: At = ((None, "programs"), index)
+        ranks = integers(own["ranks"]) if "ranks" in own else _where(own["where"], mesh, replication, (at, "where"))
+        for rank in ranks:
+            if rank >= max(mesh.size, 1):
+                raise FormError(f"rank {rank} of a mesh of {mesh.size} ranks", at)
+            if rank in owner:
+                raise FormError(f"rank {rank} has a program already, program {owner[rank]}", at, "a rank runs one program")
+            owner[rank] = index
+        for position, step in enumerate(own["steps"]):
+            if step["segment"] not in segments:
+                raise FormError(f"`{step['segment']}` is no segment of this plan", ((at, "steps"), position))
+        programs.append(Program(ranks, tuple(map(_step, own["steps"]))))
+    return tuple(programs)
+
+
+def _where(value: dict[str, Any], mesh: Mesh, replication: Replication, at: At) -> tuple[int, ...]:
+    chosen = {axis: int(coordinate) for axis, coordinate in value.items()}
+    for axis, coordinate in chosen.items():
+        if all(axis != own.name for own in mesh.axes):
+            raise FormError(f"`{axis}` is no axis of the mesh", (at, axis), "", True)
+        if coordinate >= mesh.axis_size(axis):
+            raise FormError(f"coordinate {coordinate} on axis `{axis}` of size {mesh.axis_size(axis)}", (at, axis))
+    if replication.count > 1:
+        chosen.setdefault(replication.axis, 0)
+    ranks = [0]
+    for own in mesh.axes:
+        steps = (chosen[own.name],) if own.name in chosen else range(own.size)
+        ranks = [rank * own.size + step for rank in ranks for step in steps]
+    return tuple(ranks)
+
+
+def _step(value: dict[str, Any]) -> Step:
+    return Step(
+        value["segment"], int(value.get("micro_batch", -1)),
+        tuple(value["inputs"]) if "inputs" in value else None, tuple(value["outputs"]) if "outputs" in value else None,
+    )  # fmt: skip

@@ -1,0 +1,153 @@
+"""What closes an operator of plan text: groups, streams, handles, places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Mesh
+from tvlint.ir.operators import Compute, Group
+from tvlint.ir.plan import Tensor
+from tvlint.readers.plan_text.lexer import Line
+
+MOST_LISTED = 2**22
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the operators of one section can refer to; `declare` takes the tensors of their annotations."""
+
+    mesh: Mesh
+    communicators: dict[str, Group]
+    declare: Callable[[Line, int, Tensor, bool], None]
+    rank_lists: dict[str, tuple[int, ...]]
+    computes: dict[str, Compute] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Clauses:
+    """The clauses at the end of an operator."""
+
+    stream: str = ""
+    label: str = ""
+    handle: str = ""
+    annotation: str = ""
+    communicator: str = ""
+    batch: str = ""
+    reduce: str = ""
+    tag: int = 0
+    divisor: int = 1
+    scatter: bool = False
+    replicated: bool = False
+    group: Group | None = None
+    source: Location | None = None
+
+
+def _ranks(line: Line, mesh: Mesh, known: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """A rank list; equal ones are one tuple, and all of them together are bounded."""
+    end = line.index
+    while line.tokens[end][:1].isdigit() or line.tokens[end][:1] in (",", "-"):
+        end += 1
+    text = " ".join(line.tokens[line.index : end])
+    if text in known:
+        line.index = end
+        return known[text]
+    if sum(map(len, known.values())) > MOST_LISTED:
+        line.fail(f"the plan's groups list more than {MOST_LISTED} ranks", "name axes, or declare communicators")
+    known[text] = line.rank_list("rank", max(mesh.size, 1))
+    return known[text]
+
+
+def parse_group(line: Line, scope: Scope) -> Group:
+    """`tp`, `dp,cp`, `ranks 0,2`, a declared communicator, `world`, `self`; and `named NAME`."""
+    mesh, communicators = scope.mesh, scope.communicators
+    known = [axis.name for axis in mesh.axes]
+    group = Group()
+    word = line.peek()
+    if line.accept("ranks"):
+        group = Group(ranks=_ranks(line, mesh, scope.rank_lists))
+    elif line.accept("world"):
+        group = Group(tuple(known))
+    elif not line.accept("self"):
+        name = line.name("a group")
+        if name in communicators and name not in known:
+            group = communicators[name]
+        elif name not in known:
+            choices = [*known, *communicators, "ranks", "world", "self"]
+            line.fail_unknown("an axis of the mesh or a communicator", name, choices, line.index - 1)
+        else:
+            axes = [name]
+            while line.accept(","):
+                axes.append(line.name("an axis"))
+                if axes[-1] not in known:
+                    line.fail_unknown("an axis of the mesh", axes[-1], known, line.index - 1)
+            group = Group(tuple(axes))
+    if line.accept("named"):
+        if word in communicators and group.name:
+            line.fail(f"communicator `{word}` has a name already", index=line.index - 1)
+        return Group(group.axes, group.ranks, line.name("the communicator's name"))
+    return group
+
+
+def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses:
+    """The clauses that close an operator; those not in `allowed` are errors."""
+    clauses = Clauses()
+    seen: set[str] = set()
+    while True:
+        word = line.peek()
+        if not word or word == "of":
+            break
+        if word not in allowed:
+            line.fail_unknown("a clause of this operator", word, list(allowed))
+        if word in seen:
+            line.fail(f"`{word}` is given twice")
+        seen.add(word)
+        line.index += 1
+        match word:
+            case "on":
+                clauses.stream = line.name("a stream")
+            case "label":
+                clauses.label = line.name("a label")
+            case "async":
+                clauses.handle = line.name("a handle")
+            case "over":
+                clauses.group = parse_group(line, scope)
+            case "as":
+                clauses.annotation = line.string("an annotation")
+            case "tag":
+                clauses.tag = line.integer("tag", -(2**31))
+            case "via":
+                clauses.communicator = line.name("a communicator")
+            case "batch":
+                clauses.batch = line.name("a batch")
+            case "by":
+                clauses.reduce = line.string("a reduction") if line.peek()[:1] == '"' else line.name("a reduction")
+            case "divide":
+                clauses.divisor = 0 if line.accept("unknown") else line.integer("divisor", 1, 2**62)
+            case "scatter":
+                clauses.scatter = True
+            case "replicated":
+                clauses.replicated = True
+            case _:
+                clauses.source = _source(line)
+    if clauses.source is None:
+        clauses.source = line.whole()
+    return clauses
+
+
+def _source(line: Line) -> Location:
+    """`"FILE":LINE:COLUMN-LINE:COLUMN pointer "POINTER" text "TEXT"`, everything after FILE optional."""
+    path = line.string("a file")
+    numbers: list[int | None] = [None, None, None, None]
+    for position in (0, 1):
+        if not line.accept(":"):
+            break
+        numbers[position] = line.integer("line" if position == 0 else "column", 0, 2**62)
+    if line.accept("to"):
+        numbers[2] = line.integer("line", 0, 2**62)
+        if line.accept(":"):
+            numbers[3] = line.integer("column", 0, 2**62)
+    pointer = line.string("a pointer") if line.accept("pointer") else ""
+    text = line.string("a line of source") if line.peek()[:1] == '"' else ""
+    return Location(path, numbers[0], numbers[1], numbers[2], numbers[3], pointer, text)

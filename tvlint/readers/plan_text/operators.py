@@ -1,0 +1,277 @@
+"""Operators of plan text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Mesh
+from tvlint.ir.operators import (
+    Await,
+    Backward,
+    Compute,
+    Group,
+    Literal,
+    Operand,
+    Operator,
+    Peer,
+    Receive,
+    Record,
+    ReduceGradients,
+    Send,
+    Update,
+    Value,
+    Wait,
+)
+from tvlint.ir.plan import Role
+from tvlint.readers.plan_text.clauses import Scope, parse_clauses
+from tvlint.readers.plan_text.collectives import ALSO_COMPUTATIONS, KINDS, parse_collective
+from tvlint.readers.plan_text.lexer import Line, begins_word
+from tvlint.readers.plan_text.types import DTYPES, parse_tensor
+
+KEYWORDS = ["send", "recv", "wait", "record", "await", "reduce-gradients", "update"]
+_OF_TWO = ("add", "sub", "mul", "div", "matmul", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge")
+_OF_WEIGHTS = ("linear", "layer_norm", "rms_norm", "group_norm", "conv1d", "conv2d", "conv3d", "embedding")
+_ATTENTIONS = ("scaled_dot_product_attention", "attention")
+_LOSSES = ("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div")
+TENSOR_KEYS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_OF_TWO, ("other",)),
+    **dict.fromkeys(_OF_WEIGHTS, ("weight", "bias")),
+    **dict.fromkeys(_ATTENTIONS, ("key", "value")),
+    **dict.fromkeys(("mm", "bmm"), ("mat2",)),
+    **dict.fromkeys(_LOSSES, ("target",)),
+}
+"""Operands that may be given by name: those that follow the first, in the order of the function's own."""
+ROLES = {
+    "weight": Role.WEIGHT, "buffer": Role.BUFFER, "input": Role.INPUT, "tensor": Role.ACTIVATION,
+    "gradient": Role.GRADIENT, "state": Role.STATE,
+}  # fmt: skip
+
+
+_EVERY_KEY = frozenset(key for keys in TENSOR_KEYS.values() for key in keys)
+_DTYPE_WORDS = frozenset({*DTYPES, *DTYPES.values()})
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBackward:
+    """A backward operator whose forward operator is still to be found by name."""
+
+    of: str
+    found: Compute | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    stream: str
+    source: Location | None
+    label: str
+    line: Line
+    index: int
+
+
+Parsed: TypeAlias = Operator | PendingBackward
+
+
+def parse_operators(line: Line, scope: Scope) -> list[Parsed]:
+    """The operators that the line states."""
+    after = line.after()
+    if after in ("=", ",", ":"):
+        return [_assignment(line, scope)]
+    word = line.peek()
+    if after == "(" and word != "backward":
+        return [_right_side(line, scope, ())]
+    if word == "backward" or (word in KINDS and "over" in line.tokens):
+        return [_right_side(line, scope, ())]
+    if word not in KEYWORDS:
+        line.fail_unknown("a statement", word, [*KEYWORDS, "program", "segment", "run", "output", "input", "weight"])
+    line.index += 1
+    match word:
+        case "send" | "recv":
+            return [_point_to_point(line, scope, word)]
+        case "wait":
+            handles = _names(line, "a handle")
+            clauses = parse_clauses(line, scope, ("on", "label", "at"))
+            return [Wait(handle, clauses.stream, clauses.source, clauses.label) for handle in handles]
+        case "record" | "await":
+            event = line.name("an event")
+            clauses = parse_clauses(line, scope, ("on", "label", "at"))
+            kind = Record if word == "record" else Await
+            return [kind(event, clauses.stream, clauses.source, clauses.label)]
+        case "update":
+            weights = _names(line, "a weight")
+            clauses = parse_clauses(line, scope, ("on", "label", "at"))
+            return [Update(weights, clauses.stream, clauses.source, clauses.label)]
+        case _:
+            return [_reduce_gradients(line, scope)]
+
+
+def _names(line: Line, what: str) -> tuple[str, ...]:
+    found = [line.name(what)]
+    while line.accept(","):
+        found.append(line.name(what))
+    return tuple(found)
+
+
+def _reduce_gradients(line: Line, scope: Scope) -> ReduceGradients:
+    weights = _names(line, "a weight")
+    if line.peek() != "over":
+        line.fail(f"expected `over` and the ranks that reduce, found {line.found()}", "for example `over dp`")
+    allowed = ("over", "by", "divide", "scatter", "replicated", "async", "on", "label", "at")
+    clauses = parse_clauses(line, scope, allowed)
+    return ReduceGradients(
+        weights, clauses.group or Group(), clauses.reduce or "sum", clauses.divisor, clauses.replicated, clauses.scatter,
+        clauses.handle, clauses.stream, clauses.source, clauses.label,
+    )  # fmt: skip
+
+
+def _point_to_point(line: Line, scope: Scope, word: str) -> Operator:
+    tensor = _annotated(line, scope, word == "recv", False)
+    line.expect("to" if word == "send" else "from", "and the other rank")
+    peer = _peer(line, scope.mesh)
+    clauses = parse_clauses(line, scope, ("tag", "via", "async", "batch", "on", "label", "at"))
+    kind = Send if word == "send" else Receive
+    return kind(
+        tensor, peer, clauses.tag, clauses.communicator, clauses.handle, clauses.stream, clauses.source, clauses.label,
+        clauses.batch,
+    )  # fmt: skip
+
+
+def _peer(line: Line, mesh: Mesh) -> Peer:
+    if not line.is_name():
+        return Peer(line.integer("rank", 0, max(mesh.size - 1, 0)))
+    axis = line.name()
+    if all(axis != known.name for known in mesh.axes):
+        line.fail_unknown("an axis of the mesh", axis, [known.name for known in mesh.axes], line.index - 1)
+    if line.peek()[:1] not in ("+", "-"):
+        line.fail(f"expected steps along `{axis}`, found {line.found()}", f"for example `{axis}+1`")
+    offset = line.integer("offset", -(2**31), 2**31)
+    return Peer(None, axis, offset, line.accept("ring"))
+
+
+def _annotated(line: Line, scope: Scope, typed: bool, gradient: bool) -> str:
+    """A name that is produced, with its type where that is given."""
+    index = line.index
+    name = line.name("the name of a result")
+    if typed and line.accept(":"):
+        role = ROLES.get(line.peek()) if line.after() != "[" else None
+        if role is not None:
+            line.index += 1
+        default = Role.GRADIENT if gradient or name.startswith("grad(") else Role.ACTIVATION
+        tensor = parse_tensor(line, scope.mesh, name, role or default, role is None)
+        scope.declare(line, index, tensor, role is None)
+    return name
+
+
+def _assignment(line: Line, scope: Scope) -> Parsed:
+    backward = "backward" in line.tokens and line.tokens[line.tokens.index("backward") - 1] == "="
+    outputs: list[str] = []
+    while True:
+        if backward and line.accept("_"):
+            outputs.append("")
+        else:
+            outputs.append(_annotated(line, scope, True, backward))
+        if not line.accept(","):
+            break
+    line.expect("=", "and an operator")
+    return _right_side(line, scope, tuple(outputs))
+
+
+def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
+    start = line.index
+    word = line.peek()
+    if word == "backward" and (begins_word(line.after()) or line.after()[:1] in ("(", "`")):
+        return _backward(line, scope, outputs)
+    if word in KINDS and (word not in ALSO_COMPUTATIONS or "over" in line.tokens):
+        return parse_collective(line, scope, outputs, KINDS[word])
+    op = line.name("an operator")
+    if line.peek() != "(":
+        known = [*KINDS, "backward"]
+        line.fail_unknown("a collective, and an operator is followed by `(`", op, known, start)
+    operands, attributes, in_place = _arguments(line, TENSOR_KEYS.get(op.rsplit(".", 1)[-1], ()))
+    if line.peek() == "over":
+        line.fail_unknown("a collective", op, list(KINDS), start)
+    clauses = parse_clauses(line, scope, ("as", "on", "label", "at"))
+    compute = Compute(
+        op, operands, outputs, attributes, clauses.annotation, in_place, clauses.stream, clauses.source, clauses.label
+    )  # fmt: skip
+    for name in (*outputs, clauses.label):
+        if name:
+            scope.computes[name] = compute
+    return compute
+
+
+def _is_list_of_names(line: Line) -> bool:
+    """Whether the bracket at the present word opens a list of tensors (`cat([a, b])`)."""
+    line.index += 1
+    named = line.is_name()
+    line.index -= 1
+    return named
+
+
+def _arguments(line: Line, keys: tuple[str, ...]) -> tuple[tuple[Operand, ...], dict[str, Value], tuple[int, ...]]:
+    """Operands, attributes and what is overwritten; `keys` are the operands after the first that may be given by name.
+
+    A tensor that is given by name and is not the next operand in that order is appended, and the attribute says which it is.
+    """
+    line.expect("(")
+    operands: list[Operand] = []
+    attributes: dict[str, Value] = {}
+    in_place: list[int] = []
+    while not line.accept(")"):
+        if line.after() == "=":
+            key = line.name("an attribute")
+            if key in attributes:
+                line.fail(f"attribute `{key}` is given twice", index=line.index - 1)
+            line.expect("=")
+            if line.is_name() and key in _EVERY_KEY:
+                tensors = sum(not isinstance(operand, Literal) for operand in operands)
+                if key not in keys or keys.index(key) + 1 != tensors:
+                    attributes[key] = f"operand {len(operands)}"
+                operands.append(line.name())
+            elif line.is_name():
+                line.fail(f"attribute `{key}` takes a constant, found {line.found()}", "tensors go by position")
+            else:
+                attributes[key] = line.value()
+        elif attributes:
+            line.fail("an operand after an attribute", "operands come first")
+        elif operands and line.peek().removeprefix("torch.") in _DTYPE_WORDS:
+            operands.append(Literal(line.name()))
+        elif line.is_name():
+            operands.append(line.name())
+            if line.accept("!"):
+                in_place.append(len(operands) - 1)
+        elif line.peek() == "[" and line.after() not in ("[", "]") and _is_list_of_names(line):
+            line.expect("[")
+            operands.append(line.name("a tensor"))
+            while line.accept(","):
+                operands.append(line.name("a tensor"))
+            line.expect("]")
+        else:
+            operands.append(Literal(line.value()))
+        if line.peek() != ")":
+            line.expect(",", "or `)`")
+    return tuple(operands), attributes, tuple(in_place)
+
+
+def _backward(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
+    line.index += 1
+    index = line.index
+    of = "" if line.peek() == "(" else line.name("the forward operator's result")
+    line.expect("(", "and the gradients of its results")
+    inputs: list[str] = []
+    while not line.accept(")"):
+        inputs.append(line.optional_name("a gradient"))
+        if line.peek() != ")":
+            line.expect(",", "or `)`")
+    clauses = parse_clauses(line, scope, ("on", "label", "at"))
+    source = clauses.source
+    if of:
+        return PendingBackward(
+            of, scope.computes.get(of), tuple(inputs), outputs, clauses.stream, source, clauses.label, line, index
+        )  # fmt: skip
+    if not line.accept("of"):
+        line.fail(f"expected `of` and the forward operator, found {line.found()}", "or name its result: `backward y (dy)`")
+    inner = Scope(scope.mesh, scope.communicators, scope.declare, scope.rank_lists)
+    forward = _assignment(line, inner) if line.after() in ("=", ",", ":") else _right_side(line, inner, ())
+    if not isinstance(forward, Compute):
+        line.fail("`backward` is of a computation", "the backward of a collective is written as a collective", index)
+    return Backward(forward, tuple(inputs), outputs, clauses.stream, source, clauses.label)

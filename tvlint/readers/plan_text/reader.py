@@ -1,0 +1,27 @@
+"""Plans in tvlint's own notation (docs/plan-text.md)."""
+
+from __future__ import annotations
+
+import re
+
+from tvlint.readers.document import Document
+
+_FIRST = re.compile(
+    r'[ \t]*(?:plan[ \t]*(?:"|\r?$|#)|mesh[ \t]+\w+[ \t]*=[ \t]*[0-9]|program[ \t]*(?:\r?$|#)'
+    r"|(?:weight|input|buffer|tensor|output)[ \t]+\S+[ \t]+[a-z]+[0-9]\w*[ \t]*\[)"
+)
+
+
+def recognise(text: str) -> bool:
+    """Whether the first statement of `text` is one of a plan."""
+    for line in text[:65536].lstrip("\ufeff").split("\n", 400):
+        if line.strip() and not line.lstrip().startswith("#"):
+            return _FIRST.match(line) is not None
+    return False
+
+
+def read(path: str, text: str) -> Document:
+    """The plan that `text` states; raises ReadError at the first line that cannot be read."""
+    from tvlint.readers.plan_text.statements import read_plan
+
+    return Document(path, "plan-text", plan=read_plan(path, text))

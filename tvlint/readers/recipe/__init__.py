@@ -1,0 +1,1 @@
+"""Read Python recipes of NeMo and Megatron-Bridge without running them."""

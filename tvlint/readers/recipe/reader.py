@@ -1,0 +1,161 @@
+"""Python recipes of NeMo and Megatron-Bridge: what a function assigns and passes literally. Parsed, never imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+
+from tvlint.frameworks.megatron import option_of
+from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.recipe.objects import Attributes, Path
+from tvlint.readers.recipe.scopes import FUNCTIONS, Visible, bindings_of, constants_of, follow, parameters_of
+from tvlint.readers.sources.python_syntax import Source, parse
+
+FORMAT = "python-recipe"
+LARGEST = 1 << 20
+MOST_FUNCTIONS = 2000
+BRIDGE = re.compile(rb"^[ \t]*(?:from|import)[ \t]+megatron\.bridge\b", re.MULTILINE)
+NEMO = re.compile(rb"^[ \t]*(?:from|import)[ \t]+nemo(?:_run)?\b", re.MULTILINE)
+TEST = re.compile(rb"^[ \t]*(?:from|import)[ \t]+(?:pytest|unittest)\b", re.MULTILINE)
+SETS = re.compile(
+    rb"\b(?:(?:tensor|pipeline|expert)_model_parallel_size|context_parallel_size|expert_tensor_parallel_size|sequence_parallel"
+    rb"|(?:tensor|pipeline|context|sequence|expert)_parallelism)[ \t]*="
+)
+PARALLEL = frozenset(
+    {
+        "tensor_model_parallel_size",
+        "pipeline_model_parallel_size",
+        "virtual_pipeline_model_parallel_size",
+        "context_parallel_size",
+        "expert_model_parallel_size",
+        "expert_tensor_parallel_size",
+        "sequence_parallel",
+    }
+)
+CANONICAL = {
+    "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank",
+    "num_moe_experts": "num_experts",
+    "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
+    "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
+}
+"""Fields of the configuration classes that the command line calls otherwise."""
+MODEL: frozenset[Path] = frozenset({(), ("model",), ("model", "config"), ("config",), ("strategy",), ("trainer", "strategy")})
+"""Where a recipe keeps the settings of the network and its parallelism."""
+TRAINING: frozenset[Path] = frozenset({("train",), ("data",)})
+BATCH = frozenset({"micro_batch_size", "global_batch_size", "train_iters"})
+OTHER = re.compile(r"(?:self|cls|args|mock\w*|\w*_?state|\w*_args)\b")
+"""Names of objects that are no recipes although they have such attributes."""
+TRAINERS: tuple[Path, ...] = ((), ("trainer",))
+
+
+def recognise(data: bytes) -> bool:
+    """Whether `data` is Python that imports NeMo or Megatron-Bridge and sets parallel sizes, and is no test."""
+    return bool(SETS.search(data) and (BRIDGE.search(data) or NEMO.search(data)) and not TEST.search(data))
+
+
+def read(path: str, data: bytes) -> Document | None:
+    """A configuration for each object that a function builds; None where none has parallel sizes, or it is no Python."""
+    if len(data) > LARGEST:
+        return None
+    try:
+        source = parse(path, data.removeprefix(b"\xef\xbb\xbf"))
+    except ReadError:
+        return None
+    framework = "megatron-bridge" if BRIDGE.search(data) else "nemo"
+    found = tuple(_configurations(source, framework))
+    return Document(path, FORMAT, configurations=found) if found else None
+
+
+def _configurations(source: Source, framework: str) -> Iterator[Configuration]:
+    telling = [number for number, line in enumerate(source.lines, 1) if SETS.search(line.encode())]
+    bound = bindings_of(source.tree.body)
+    constants = constants_of(source.tree.body, bound)
+    yield from _of_scope(source, "", follow(source, source.tree.body, constants, {}), framework)
+    for name, function, is_method in _functions(source.tree):
+        first = bisect_left(telling, function.lineno)
+        if first == len(telling) or telling[first] > (function.end_lineno or function.lineno):
+            continue
+        inner = bindings_of(function.body)
+        arguments = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+        own = constants_of(function.body, inner)
+        visible = Visible({name: each for name, each in own.items() if name not in arguments}, constants, {*inner, *arguments})
+        parameters = {} if is_method else parameters_of(function, inner)
+        yield from _of_scope(source, name, follow(source, function.body, visible, parameters), framework)
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
+    """Every function with its qualified name, and whether a class holds it."""
+    pending: list[tuple[str, ast.AST, bool]] = [("", tree, False)]
+    count = 0
+    while pending:
+        above, node, in_class = pending.pop()
+        if isinstance(node, FUNCTIONS):
+            count += 1
+            if count > MOST_FUNCTIONS:
+                return
+            yield above, node, in_class
+        children: list[tuple[str, ast.AST, bool]] = []
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+                name = f"{above}.{child.name}" if above else child.name
+                children.append((name, child, isinstance(node, ast.ClassDef)))
+            elif isinstance(child, ast.stmt):
+                children.append((above, child, in_class))
+        pending.extend(reversed(children))
+
+
+def _of_scope(source: Source, scope: str, roots: Mapping[str, Attributes], framework: str) -> Iterator[Configuration]:
+    judged = {root: each for root, each in roots.items() if not OTHER.match(root)}
+    configured = [(root, settings) for root, each in judged.items() if (settings := _settings(each)) is not None]
+    for root, settings in configured:
+        shown = root.partition(" (")[0]
+        section = scope if len(configured) == 1 and scope else f"{scope}.{shown}" if scope else shown
+        first = min(settings.values(), key=lambda each: each.name_location.line or 0)
+        yield Configuration(source.path, FORMAT, framework, settings, {}, section, False, first.name_location)
+
+
+def _settings(attributes: Attributes) -> dict[str, Setting] | None:
+    """The settings among the attributes of an object; None where it has no parallel sizes."""
+    found: dict[str, Setting] = {}
+    parallel = False
+    for path, setting in attributes.items():
+        above, name = path[:-1], path[-1]
+        if above not in MODEL and not (above in TRAINING and name in BATCH):
+            continue
+        if option_of(name) is None and name not in PARALLEL and name not in CANONICAL:
+            continue
+        parallel |= name in PARALLEL
+        canonical = CANONICAL.get(name, name)
+        _add(found, Setting(canonical, setting.value, ".".join(path), setting.location, setting.name_location))
+    if not parallel or len(found) < 2:
+        return None
+    world_size = _world_size(attributes)
+    if world_size is not None:
+        found["world_size"] = world_size
+    return found
+
+
+def _add(found: dict[str, Setting], setting: Setting) -> None:
+    other = found.get(setting.name)
+    if other is not None and (other.value != setting.value or type(other.value) is not type(setting.value)):
+        unknown = Unknown(f"`{other.written}` and `{setting.written}` disagree")
+        setting = Setting(setting.name, unknown, setting.written, setting.location, setting.name_location)
+    found[setting.name] = setting
+
+
+def _world_size(attributes: Attributes) -> Setting | None:
+    """The ranks of the trainer that the object is or has, where it says both how many nodes and how many devices."""
+    for above in TRAINERS:
+        nodes, devices = attributes.get((*above, "num_nodes")), attributes.get((*above, "devices"))
+        if nodes is None or devices is None:
+            continue
+        total = 1
+        for setting in (nodes, devices):
+            if not isinstance(setting.value, int) or isinstance(setting.value, bool) or not 0 < setting.value < 10**7:
+                return None
+            total *= setting.value
+        return Setting("world_size", total, "world size", nodes.location, nodes.name_location)
+    return None

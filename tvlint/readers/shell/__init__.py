@@ -1,0 +1,1 @@
+"""Evaluate shell scripts statically, with positions and unknowns."""

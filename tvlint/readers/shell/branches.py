@@ -1,0 +1,203 @@
+"""`if`, `case`, `&&` and `||`: one path where the condition is decided, all paths where it is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from tvlint.readers.shell.bindings import Bindings
+from tvlint.readers.shell.conditions import decide, matches
+from tvlint.readers.shell.expand import expand_text
+from tvlint.readers.shell.state import Moment, State
+from tvlint.readers.shell.values import (
+    Hole,
+    Scalar,
+    Text,
+    known_text,
+    line_of,
+    weight,
+)
+from tvlint.readers.shell.words import merge
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+T = TypeVar("T")
+UNSET_TEST = re.compile(r"\[\[?\s+-z\s+\"?\$\{?([A-Za-z_]\w*)(?::?-)?\}?\"?\s+\]\]?")
+
+
+def join_branches(state: State, branches: list[State], node: Node, since: Moment) -> None:
+    """Leave in `state` what holds after one of `branches` ran; a branch that leaves the script does not count.
+
+    `since` is when the first branch was forked: only names that `state` or a branch has set from then on can differ.
+    """
+    going_on = [branch for branch in branches if not branch.ended]
+    if not going_on:
+        state.ended = True
+        return
+    span = state.span(node)
+    reason = f"set in an undecided branch at line {line_of(span)}"
+    for name in _set_since(since.variables, state.variables, [branch.variables for branch in going_on]):
+        values = [branch.variables.get(name) for branch in going_on]
+        if any(value is not values[0] for value in values[1:]):
+            hole = Scalar((Hole(f"`{name}` is not set in the file on every path", span),))
+            present = [value if value is not None else hole for value in values]
+            state.assign(name, merge(present, reason, span), span)
+            state.spend(sum(weight(value.pieces) if isinstance(value, Scalar) else len(value.items) for value in present))
+        elif values[0] is not None:
+            state.variables[name] = values[0]
+    for name in _set_since(since.exported, state.exported, [branch.exported for branch in going_on]):
+        if any(name in branch.exported for branch in going_on):
+            state.exported[name] = True
+        else:
+            state.exported.pop(name, None)
+    for branch in going_on:
+        for name in branch.functions.set_since():
+            state.functions[name] = branch.functions[name]
+    if any(branch.arguments is not going_on[0].arguments for branch in going_on):
+        state.arguments = None
+    else:
+        state.arguments = going_on[0].arguments
+
+
+def _set_since(moment: int, own: Bindings[T], branches: list[Bindings[T]]) -> dict[str, None]:
+    """Return the names that were set since `moment` or in a branch, each once."""
+    names = dict.fromkeys(own.set_since(moment))
+    for branch in branches:
+        names.update(dict.fromkeys(branch.set_since()))
+    return names
+
+
+def mark_replaceable(state: State, name: str) -> None:
+    """Note that the environment or an argument may replace the value of `name`."""
+    value = state.variables.get(name)
+    if isinstance(value, Scalar):
+        pieces = tuple(replace(piece, outside=True) if isinstance(piece, Text) else piece for piece in value.pieces)
+        state.variables[name] = Scalar(pieces)
+
+
+def follow_if(state: State, node: Node) -> None:
+    """A branch that is decided and leaves the script counts as undecided: nobody keeps a script that always leaves there."""
+    clauses = _clauses(node)
+    defaulted = _default_for(state, clauses)
+    if defaulted:
+        state.follow_all(clauses[0][1])
+        mark_replaceable(state, defaulted)
+        return
+    since = state.now()
+    branches: list[State] = []
+    for condition, body in clauses:
+        decided = _condition(state, condition)
+        if decided is False:
+            continue
+        branch = _branch(state, body)
+        if decided and not branch.ended:
+            branches.append(branch)
+            break
+        branches.append(branch)
+    else:
+        branches.append(state.fork())
+    join_branches(state, branches, node, since)
+
+
+def _branch(state: State, body: Sequence[Node]) -> State:
+    branch = state.fork()
+    branch.follow_all(body)
+    return branch
+
+
+def _condition(state: State, condition: list[Node]) -> bool | None:
+    if not condition:
+        return True
+    for each in condition:
+        if each.type not in ("test_command", "compound_statement"):
+            state.follow(each)
+    return decide(state, condition[0]) if len(condition) == 1 else None
+
+
+def _clauses(node: Node) -> list[tuple[list[Node], list[Node]]]:
+    """The (condition, body) pairs of an `if`; the condition of `else` is empty."""
+    clauses = [_clause(node.children)]
+    for child in node.children:
+        if child.type == "elif_clause":
+            clauses.append(_clause(child.children))
+        elif child.type == "else_clause":
+            clauses.append(([], list(child.named_children)))
+    return clauses
+
+
+def _clause(children: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    then = next((place for place, each in enumerate(children) if each.type == "then"), len(children))
+    condition = [each for each in children[:then] if each.is_named and each.type != "comment"]
+    body = [each for each in children[then:] if each.is_named and each.type not in ("elif_clause", "else_clause")]
+    return condition, body
+
+
+def _default_for(state: State, clauses: list[tuple[list[Node], list[Node]]]) -> str:
+    """The variable that `if [ -z "$X" ]; then X=...; fi` gives a default, where the file does not set it before."""
+    if len(clauses) != 1 or len(clauses[0][0]) != 1:
+        return ""
+    match = UNSET_TEST.fullmatch(state.text(clauses[0][0][0]))
+    if match is None or match[1] in state.variables:
+        return ""
+    sets = any(
+        child.type == "variable_assignment" and state.text(child).startswith(match[1] + "=")
+        for node in clauses[0][1]
+        for child in (node, *node.children)
+    )
+    return match[1] if sets else ""
+
+
+def follow_case(state: State, node: Node) -> None:
+    value = node.child_by_field_name("value")
+    text = known_text(expand_text(state, value)) if value is not None else None
+    since = state.now()
+    branches: list[State] = []
+    for item in node.children:
+        if item.type != "case_item":
+            continue
+        patterns = item.children_by_field_name("value")
+        body = [child for child in item.named_children if child not in patterns]
+        decided = _any_matches(state, text, patterns)
+        if decided is False:
+            continue
+        branch = _branch(state, body)
+        if decided and not branch.ended:
+            branches.append(branch)
+            break
+        branches.append(branch)
+    else:
+        branches.append(state.fork())
+    join_branches(state, branches, node, since)
+
+
+def _any_matches(state: State, text: str | None, patterns: Sequence[Node]) -> bool | None:
+    results: list[bool | None] = []
+    for node in patterns:
+        pattern = known_text(expand_text(state, node))
+        if pattern == "*":
+            return True
+        results.append(None if text is None or pattern is None else matches(text, pattern))
+    if any(results):
+        return True
+    return None if None in results or not results else False
+
+
+def follow_list(state: State, node: Node) -> None:
+    """`a && b` and `a || b`: the right side runs only where the left side decides so, and leaving is never decided."""
+    if len(node.children) != 3:
+        state.follow_all(node.children)
+        return
+    left, operator, right = node.children
+    state.follow(left)
+    if state.ended:
+        return
+    decided = decide(state, left)
+    runs = decided if operator.type == "&&" or decided is None else not decided
+    if runs is False:
+        return
+    since = state.now()
+    branch = _branch(state, [right])
+    join_branches(state, [branch] if runs and not branch.ended else [branch, state.fork()], node, since)

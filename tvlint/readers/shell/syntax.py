@@ -1,0 +1,49 @@
+"""The syntax tree of shell text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tvlint.readers.shell.values import Source
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser, Tree
+
+
+PLACEHOLDER = re.compile(
+    rb"^([ \t]*(?:export[ \t]+)?[A-Za-z_]\w*=)<([A-Za-z][^<>|&;()\n]{2,200})>(?=[^\s>&|;()]*[ \t]*\r?$)", re.MULTILINE
+)
+"""The rest of a template: a value that is still to be filled in (`DATA=<path of the data>`)."""
+
+
+def parse(source: Source) -> Tree:
+    """The syntax tree of `source`; wrong syntax gives error nodes, never an exception.
+
+    A placeholder, which a shell would take for redirections, counts as a variable that nobody sets.
+    """
+    return _parser().parse(PLACEHOLDER.sub(_unset, source.data))
+
+
+def _unset(found: re.Match[bytes]) -> bytes:
+    """As many bytes, so that every place stays."""
+    return found[1] + b"${" + b"_" * (len(found[2]) - 1) + b"}"
+
+
+def all_nodes(node: Node) -> Iterator[Node]:
+    """`node` and every node below it."""
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        yield each
+        pending.extend(each.children)
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))

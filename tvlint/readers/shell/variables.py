@@ -1,0 +1,94 @@
+"""What variables, arrays and arguments hold where a script names them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tvlint.readers.shell.state import State, as_scalar
+from tvlint.readers.shell.values import Array, Gap, Hole, Item, Piece, Scalar, Span, Text, Word
+from tvlint.readers.shell.words import join, split, split_value
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+def variable(state: State, name: str, span: Span) -> tuple[Piece, ...]:
+    """What `$name` gives: a variable of the file, an argument of the function that runs, or a hole."""
+    value = state.variables.get(name)
+    if value is not None:
+        scalar = as_scalar(value)
+        return scalar.pieces if scalar is not None else (Hole(f"`{name}` is an array that is not known", span),)
+    if name in ("@", "*"):
+        return join(state.words_of_arguments(span))
+    if name.isdigit() and state.arguments is not None and name != "0":
+        return _argument(state.arguments, int(name), span)
+    if name.isdigit() or name in ("#", "?", "$", "!", "-", "_"):
+        return (Hole(f"depends on `${name}`", span),)
+    return (Hole(f"`{name}` is not set in the file", span),)
+
+
+def _argument(arguments: tuple[Item, ...], number: int, span: Span) -> tuple[Piece, ...]:
+    if not all(isinstance(item, Word) for item in arguments[:number]):
+        return (Hole(f"depends on `${number}`", span),)
+    if number > len(arguments):
+        return ()
+    item = arguments[number - 1]
+    return item.pieces if isinstance(item, Word) else (Hole(f"depends on `${number}`", span),)
+
+
+def variable_of(state: State, node: Node) -> tuple[str, tuple[Piece, ...] | None]:
+    """The variable's name and, where the file sets it, its text."""
+    name = state.text(node)
+    if node.type != "subscript":
+        if name in state.variables or (name.isdigit() and state.arguments is not None):
+            return name, variable(state, name, state.span(node))
+        return name, None
+    match = re.fullmatch(r"([A-Za-z_]\w*)\[([@*]|\d+)\]", name)
+    value = state.variables.get(match[1]) if match else None
+    hole = (Hole(f"`{name}` is not known", state.span(node)),)
+    if match is None or value is None:
+        return name, hole
+    if match[2] in "@*":
+        return name, join(split_value(value))
+    items = split_value(value) if isinstance(value, Array) else (Word(value.pieces),)
+    found = _argument(items, int(match[2]) + 1, state.span(node))
+    return name, found
+
+
+def whole_array(state: State, node: Node) -> tuple[Item, ...] | None:
+    """The words of `"${A[@]}"`, `${A[*]}` or `"$@"` standing alone; None for anything else.
+
+    Without quotes, blanks in an element cut it into words.
+    """
+    inner = node
+    if node.type == "string":
+        if len(node.named_children) != 1 or node.named_children[0].end_byte + 1 != node.end_byte:
+            return None
+        inner = node.named_children[0]
+        if inner.start_byte != node.start_byte + 1 or "*" in state.text(inner):
+            return None
+    if inner.type in ("simple_expansion", "expansion"):
+        text = state.text(inner)
+        if text in ("$@", "$*", "${@}", "${*}"):
+            return state.words_of_arguments(state.span(inner))
+        match = re.fullmatch(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}", text)
+        if match is None:
+            return None
+        value = state.variables.get(match[1])
+        if value is None:
+            return (Gap(f"`{match[1]}` is not set in the file", state.span(inner)),)
+        state.spend(len(value.items) if isinstance(value, Array) else 1)
+        if isinstance(value, Scalar):
+            return (Word(value.pieces),) if node.type == "string" else split_value(value)
+        return value.items if node.type == "string" else tuple(_cut_again(value.items))
+    return None
+
+
+def _cut_again(items: tuple[Item, ...]) -> Iterator[Item]:
+    for item in items:
+        if isinstance(item, Word):
+            yield from split([(piece, isinstance(piece, Text)) for piece in item.pieces])
+        else:
+            yield item

@@ -1,0 +1,1 @@
+"""Read bytes of any format: positions, inert pickles, decompression, resource limits."""

@@ -1,0 +1,185 @@
+"""Generated Python, parsed and never run: the syntax tree of one file, and the constants in it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Value
+from tvlint.readers.document import ReadError
+from tvlint.readers.sources.resource_limits import bounded_memory, trial, without_collection
+
+LARGEST = 16 << 20
+"""Bytes of the largest file that is parsed."""
+_MEMORY = 2 << 30
+_TRIAL_SECONDS = 20
+_DEEPEST = 16
+_MOST_PARTS = 1 << 16
+_LONGEST_INTEGER = 128
+
+NUMPY_SCALARS = frozenset(
+    f"{module}.{name}" for module in ("np", "numpy") for name in ("int32", "int64", "float32", "float64", "bool_")
+)
+"""Calls that only wrap a number; one branch of nnScaler writes them."""
+
+
+class NotConstant(Exception):
+    """The expression is no constant that generated code holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One generated file: its tree, its lines, and the path to report."""
+
+    path: str
+    tree: ast.Module
+    lines: tuple[str, ...]
+
+    def at(self, node: ast.AST) -> Location:
+        """The place of `node`, with the line that stands there, and the model's line from the comment above."""
+        line = int(getattr(node, "lineno", 0)) or None
+        if line is None or line > len(self.lines):
+            return Location(self.path)
+        text = self.lines[line - 1]
+        end = getattr(node, "end_lineno", None)
+        end_text = self.lines[end - 1] if end is not None and end <= len(self.lines) else text
+        return Location(
+            self.path,
+            line,
+            _column(text, getattr(node, "col_offset", 0)),
+            end,
+            _column(end_text, getattr(node, "end_col_offset", None) or 0),
+            text=text,
+        )
+
+
+def _column(line: str, offset: int) -> int:
+    return (offset if line.isascii() else len(line.encode()[:offset].decode(errors="ignore"))) + 1
+
+
+def parse(path: str, data: bytes) -> Source:
+    """The tree of the generated file. Raises ReadError for what is no Python, and for what is too large or too deep."""
+    if len(data) > LARGEST:
+        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are parsed", Location(path))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ReadError("generated code is not valid UTF-8", Location(path, pointer=f"byte {error.start}")) from None
+    if "\0" in text:
+        raise ReadError("generated code holds a NUL character", Location(path))
+    if sys.version_info < (3, 11) and (trouble := trial(lambda: ast.parse(text), _TRIAL_SECONDS)):
+        raise ReadError(f"not readable as Python: parsing it {trouble}", Location(path))
+    try:
+        with without_collection(), bounded_memory(_MEMORY):
+            tree = ast.parse(text)
+    except SyntaxError as error:
+        line = error.lineno if isinstance(error.lineno, int) and error.lineno > 0 else None
+        column = error.offset if line is not None and isinstance(error.offset, int) and error.offset > 0 else None
+        said = " ".join(str(error.msg).split())[:200]
+        raise ReadError(f"not Python: {said}", Location(path, line, column)) from None
+    except (RecursionError, MemoryError):
+        raise ReadError("the file is nested too deeply or too large to be generated code", Location(path)) from None
+    except ValueError as error:
+        raise ReadError(f"not Python: {' '.join(str(error).split())[:200]}", Location(path)) from None
+    return Source(path, tree, tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file of bounded size."""
+    try:
+        if not path.is_file():
+            raise ReadError("not a regular file", Location(str(path)))
+        if path.stat().st_size > LARGEST:
+            raise ReadError(f"the file is larger than the {LARGEST} bytes that are read", Location(str(path)))
+        return path.read_bytes()
+    except OSError as error:
+        raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(str(path))) from None
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` for a chain of attributes of a name; empty for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def constant(node: ast.AST, depth: int = 0) -> Value:
+    """The constant that an expression is: a number, a string, a name of a torch object, tuples and lists of those.
+
+    A slice is `("slice", start, stop, step)`. Raises NotConstant for everything else.
+    """
+    if depth > _DEEPEST:
+        raise NotConstant("a constant with too many levels")
+    match node:
+        case ast.Constant(value=value):
+            if value is None or isinstance(value, (bool, float, str)):
+                return value
+            if isinstance(value, int) and value.bit_length() < _LONGEST_INTEGER:
+                return value
+            if value is Ellipsis:
+                return "..."
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = constant(operand, depth + 1)
+            if isinstance(inner, (int, float)) and not isinstance(inner, bool):
+                return -inner
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            if len(items) > _MOST_PARTS:
+                raise NotConstant(f"a constant of {len(items)} parts")
+            return tuple(constant(item, depth + 1) for item in items)
+        case ast.Call(func=func, args=args, keywords=[]):
+            name = dotted(func)
+            if name in NUMPY_SCALARS and len(args) == 1:
+                inner = constant(args[0], depth + 1)
+                if inner is None or isinstance(inner, (int, float)):
+                    return inner
+            if name == "slice" and 1 <= len(args) <= 3:
+                return ("slice", *(constant(arg, depth + 1) for arg in args))
+            if name in ("float", "torch.device", "torch.dtype") and len(args) == 1:
+                inner = constant(args[0], depth + 1)
+                if isinstance(inner, str):
+                    return inner if name != "float" else _float(inner)
+        case ast.Name(id="inf" | "nan" as name):
+            return float(name)
+        case ast.Attribute():
+            name = dotted(node)
+            if name and not name.startswith(("self.", "model.")):
+                return name
+        case _:
+            pass
+    raise NotConstant(f"`{ast.unparse(node)[:60]}`" if depth < 4 and _small(node) else "an expression")
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise NotConstant(f"`float({text[:20]!r})`") from None
+
+
+def _small(node: ast.AST) -> bool:
+    return sum(1 for _, _ in zip(ast.walk(node), range(50), strict=False)) < 50
+
+
+def integer(node: ast.AST) -> int:
+    """A whole number; raises NotConstant."""
+    value = constant(node)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62:
+        return value
+    raise NotConstant("no whole number")
+
+
+def integers(node: ast.AST) -> tuple[int, ...]:
+    """A tuple or list of whole numbers; raises NotConstant."""
+    value = constant(node)
+    if isinstance(value, tuple):
+        found = tuple(item for item in value if isinstance(item, int) and not isinstance(item, bool) and abs(item) < 1 << 62)
+        if len(found) == len(value):
+            return found
+    raise NotConstant("no list of whole numbers")

@@ -1,0 +1,1 @@
+"""Reports for forges and CI systems: GitHub, JUnit, Markdown, fingerprints."""

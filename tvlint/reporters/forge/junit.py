@@ -1,0 +1,169 @@
+"""`junit`: JUnit XML that Jenkins, GitLab and the strict xUnit schema accept.
+
+Suite `tvlint.rules` has a case for every rule that says something about a file, and one for every file about which none
+does; an error fails its case, warnings and notes are its output. Suite `tvlint.proof` has a case for every proof. What was
+not judged is skipped, never passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from junit_xml import TestCase, TestSuite, to_xml_report_string
+
+from tvlint.findings import Finding, Outcome, Reason, Report, Severity, Verdict
+from tvlint.reporters.context import Context
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.visible import visible
+from tvlint.reporters.escape.xml import xml
+from tvlint.reporters.text.paths import place, relative
+from tvlint.reporters.text.ranks import describe, meshes
+from tvlint.reporters.text.totals import by_place, counted
+
+_CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
+
+
+def write(report: Report, context: Context) -> Escaped:
+    """At least one case, each name once a file, and nothing that `junit-10.xsd` does not know."""
+    rules = _unique(
+        [*_problems(report, context), *_rules(report, context), *_skipped(report, context), *_clean(report, context)]
+    )
+    proofs = _unique(list(_proofs(report, context)))
+    if not rules and not proofs:
+        rules = [_case("tvlint", "nothing to check")]
+        rules[0].add_skipped_info("no file was checked")
+    suites = [TestSuite(name, cases) for name, cases in (("tvlint.rules", rules), ("tvlint.proof", proofs)) if cases]
+    return _strict(to_xml_report_string(suites, prettyprint=False))
+
+
+def _case(group: str, name: str, seconds: float = 0.0, output: str | None = None) -> TestCase:
+    return TestCase(visible(name), classname=visible(group), elapsed_sec=seconds, stdout=output)
+
+
+def _problems(report: Report, context: Context) -> Iterator[TestCase]:
+    for problem in report.problems:
+        case = _case(relative(problem.location.path, context.root), "readable")
+        lines = [f"{place(problem.location, context.root)}: {problem.message}", *_help(problem.help)]
+        case.add_error_info(visible(problem.message), _text(lines), "problem")
+        yield case
+
+
+def _rules(report: Report, context: Context) -> Iterator[TestCase]:
+    grouped: dict[tuple[str, str], list[Finding]] = {}
+    for finding in by_place(report.findings):
+        grouped.setdefault((finding.location.path, finding.rule), []).append(finding)
+    for (path, rule), findings in grouped.items():
+        body = _text([line for finding in findings for line in _finding(finding, report, context)])
+        errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+        if not errors:
+            yield _case(relative(path, context.root), rule, output=body)
+            continue
+        case = _case(relative(path, context.root), rule)
+        more = f" (and {counted(len(errors) - 1, 'more error')})" if len(errors) > 1 else ""
+        case.add_failure_info(visible(f"{errors[0].message}{more}"), body, "error")
+        yield case
+
+
+def _finding(finding: Finding, report: Report, context: Context) -> Iterator[str]:
+    yield f"{place(finding.location, context.root)}: {finding.severity.value}: {finding.message}"
+    parts = [
+        part for part in (finding.location.pointer, describe(finding.ranks, meshes(report)(finding.location.path))) if part
+    ]
+    if parts:
+        yield f"  at: {', '.join(parts)}"
+    for related in finding.related:
+        yield f"  {place(related.location, context.root)}: note: {related.message}"
+    yield from (f"  {line}" for line in _help(finding.help))
+
+
+def _skipped(report: Report, context: Context) -> Iterator[TestCase]:
+    """Rules that could not be judged, where no finding of the same rule in the same file says more."""
+    said = {(finding.location.path, finding.rule) for finding in report.findings}
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for item in report.not_evaluated:
+        if (item.location.path, item.rule) not in said:
+            reasons.setdefault((item.location.path, item.rule), []).append(item.reason)
+    for (path, rule), texts in reasons.items():
+        case = _case(relative(path, context.root), rule)
+        case.add_skipped_info(visible("not evaluated: " + "; ".join(dict.fromkeys(texts))))
+        yield case
+
+
+def _clean(report: Report, context: Context) -> Iterator[TestCase]:
+    named = {finding.location.path for finding in report.findings} | {problem.location.path for problem in report.problems}
+    for path in dict.fromkeys(report.checked):
+        if path not in named:
+            yield _case(relative(path, context.root), "no findings")
+
+
+def _proofs(report: Report, context: Context) -> Iterator[TestCase]:
+    for verdict in report.verdicts:
+        case = _case(
+            relative(verdict.parallel, context.root),
+            f"trains the same model as {relative(verdict.reference, context.root)}",
+            verdict.seconds,
+            _text(_facts(verdict)),
+        )
+        body = _text([line for reason in verdict.reasons for line in _reason(reason, verdict, report, context)])
+        message = visible(verdict.reasons[0].message if verdict.reasons else f"the proof is {verdict.outcome.value}")
+        if verdict.outcome is Outcome.REFUTED:
+            case.add_failure_info(message, body, "refuted")
+        elif verdict.outcome is Outcome.UNKNOWN:
+            case.add_error_info(message, body, "unknown")
+        yield case
+
+
+def _facts(verdict: Verdict) -> Iterator[str]:
+    stages = verdict.stages
+    yield f"{counted(stages.total, 'proof stage')} in {counted(stages.classes, 'class')}"
+    yield f"{stages.proved} proved, {stages.refuted} refuted, {stages.unknown} unknown"
+    yield from (f"{name}: {value}" for name, value in verdict.facts)
+    yield from (f"assumed: {assumption}" for assumption in verdict.assumptions)
+
+
+def _reason(reason: Reason, verdict: Verdict, report: Report, context: Context) -> Iterator[str]:
+    yield f"{place(reason.location, context.root)}: {reason.message} [{reason.name}]"
+    facts = (
+        ("source", reason.location.text.strip()),
+        ("operator", reason.operator),
+        ("at", reason.location.pointer),
+        ("on", describe(reason.ranks, meshes(report)(verdict.parallel))),
+        ("expected", reason.expected),
+        ("actual", reason.actual),
+        ("repair", reason.repair),
+    )
+    yield from (f"  {name}: {value}" for name, value in facts if value)
+    for related in reason.related:
+        yield f"  {place(related.location, context.root)}: note: {related.message}"
+
+
+def _help(help: str) -> tuple[str, ...]:
+    return (f"help: {help}",) if help else ()
+
+
+def _text(lines: Iterator[str] | list[str]) -> str:
+    return "\n".join(visible(line) for line in lines)
+
+
+def _unique(cases: list[TestCase]) -> list[TestCase]:
+    """The cases with ` (2)`, ` (3)`, ... where a name occurs again: GitLab keeps only the first of equal names."""
+    seen: dict[tuple[str, str], int] = {}
+    for case in cases:
+        key = (case.classname, case.name)
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] > 1:
+            case.name = f"{case.name} ({seen[key]})"
+    return cases
+
+
+def _strict(text: str) -> Escaped:
+    """What junit-xml writes, without the attributes that the schema rejects and with the times that it drops."""
+    root = ElementTree.fromstring(text)
+    for element in (root, *root.iter("testsuite")):
+        element.attrib.pop("disabled", None)
+        element.set("time", f"{sum(float(case.get('time', '0')) for case in element.iter('testcase')):.3f}")
+    for case in root.iter("testcase"):
+        case.set("time", f"{float(case.get('time', '0')):.3f}")
+        case[:] = sorted(case, key=lambda child: _CHILDREN.index(child.tag))
+    return xml(root)

@@ -1,0 +1,196 @@
+"""A plan drawn as SVG: its mesh, and its pipeline schedule over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from math import prod
+
+from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.outline import Cell, Lane, Outline
+from tvlint.ir.plan import Phase
+from tvlint.reporters.escape.html import Content, Element, tag
+from tvlint.reporters.html.page import svg
+from tvlint.reporters.text.ranks import describe
+
+MAXIMAL_RANKS = 1024
+"""More ranks than that are drawn with their largest axis folded into one cell."""
+MAXIMAL_CELLS = 6000
+"""The schedule drawing stops after so many steps, and says so."""
+
+_DURATION = {Phase.FORWARD: 2, Phase.BACKWARD: 4}
+_STYLE = {Phase.FORWARD: "forward", Phase.BACKWARD: "backward"}
+
+
+def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> Content:
+    """Every rank as a box: the last axis in a row, of three and more the one before it as groups, the rest downwards."""
+    mesh, wrong, folded = _folded(mesh, wrong)
+    axes = [axis for axis in mesh.axes if axis.size > 1]
+    across = axes[-1].size if axes else 1
+    groups = axes[-2].size if len(axes) > 2 else 1
+    downwards = axes[:-2] if len(axes) > 2 else axes[:-1]
+    rows = mesh.size // (across * groups)
+    size, gap = (30, 10) if mesh.size <= 256 else (12, 6)
+    left = 8 * max((len(_row_name(downwards, row)) for row in range(rows)), default=0) + 10
+    boxes: list[Element] = []
+    for row in range(rows):
+        top = row * (size + 4) + 18
+        boxes.append(tag("text", _row_name(downwards, row), kind="axis", x=0, y=f"{top + size / 2 + 4:.0f}"))
+        for group in range(groups):
+            for column in range(across):
+                rank = (row * groups + group) * across + column
+                x = left + group * (across * size + gap) + column * size
+                boxes.append(tag("rect", kind="wrong" if rank in wrong else "", x=x, y=top, width=size, height=size, rx=3))
+                if size == 30 and not folded:
+                    on = "on" if rank in wrong else ""
+                    boxes.append(tag("text", str(rank), kind=on, x=x + 15, y=top + 19, text_anchor="middle"))
+    if groups > 1:
+        for group in range(groups):
+            x = left + group * (across * size + gap)
+            if across * size >= 40:
+                boxes.append(tag("text", f"{axes[-2].name} {group}", kind="axis", x=x, y=12))
+    said = tag("p", _reading(axes, groups, folded), kind="soft")
+    return svg(left + groups * (across * size + gap), rows * (size + 4) + 22, boxes), said
+
+
+def _reading(axes: list[Axis], groups: int, folded: str) -> str:
+    """What a box is, and which axis runs which way."""
+    box = f"One box stands for all {folded} of a place" if folded else "A box is a rank"
+    if not axes:
+        return f"{box}."
+    blocks = f", {axes[-2].name} from block to block" if groups > 1 else ""
+    return f"{box}; {axes[-1].name} runs from left to right{blocks}."
+
+
+def _row_name(downwards: list[Axis], row: int) -> str:
+    """The coordinates of a row on the axes that run downwards: `pp 1, cp 0`."""
+    names = []
+    for axis in reversed(downwards):
+        row, coordinate = divmod(row, axis.size)
+        names.append(f"{axis.name} {coordinate}")
+    return ", ".join(reversed(names))
+
+
+def _folded(mesh: Mesh, wrong: Collection[int]) -> tuple[Mesh, Collection[int], str]:
+    """The mesh without as many of its largest axes as must go, and the boxes in which a wrong rank is."""
+    kept = list(mesh.axes)
+    gone: list[Axis] = []
+    while kept and prod(axis.size for axis in kept) > MAXIMAL_RANKS:
+        gone.append(kept.pop(max(range(len(kept)), key=lambda index: kept[index].size)))
+    if not gone:
+        return mesh, frozenset(wrong), ""
+    smaller = Mesh(tuple(kept))
+    inside = [rank for rank in wrong if 0 <= rank < mesh.size]
+    seen = {smaller.rank(mesh.coordinates(rank)) for rank in inside}
+    return smaller, seen, ", ".join(f"{axis.size:,} {axis.name} coordinates" for axis in gone)
+
+
+def schedule_drawing(outline: Outline) -> Content:
+    """Each kind of rank as a lane, its steps as early as the steps that they wait for allow."""
+    lanes = _merged(outline.lanes)
+    shown, cut = _first(lanes)
+    if not any(lane.cells for lane in shown):
+        return ()
+    starts = _starts(shown)
+    names = [describe(lane.ranks) for lane in shown]
+    left = 7 * max(map(len, names)) + 14
+    end = max(
+        start + _length(cell)
+        for lane, row in zip(shown, starts, strict=True)
+        for cell, start in zip(lane.cells, row, strict=True)
+    )
+    unit = max(3, min(14, 1000 // max(1, end)))
+    boxes = list(_boxes(shown, starts, names, left, unit))
+    drawn = sum(len(lane.cells) for lane in shown)
+    more = tag("p", f"The first {drawn:,} steps are drawn.", kind="soft") if cut else ()
+    return svg(left + end * unit + 2, len(shown) * 24 + 4, boxes), more
+
+
+def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: int, unit: int) -> Iterator[Element]:
+    for index, (lane, row) in enumerate(zip(lanes, starts, strict=True)):
+        top = index * 24 + 2
+        yield tag("text", names[index], kind="axis", x=0, y=top + 15)
+        for cell, start in zip(lane.cells, row, strict=True):
+            x, width = left + start * unit, _length(cell) * unit
+            label = str(cell.micro_batch) if cell.micro_batch >= 0 and cell.computes else ""
+            does = cell.phase.value if cell.computes else f"{cell.phase.value}, moves data only"
+            title = f"{does}, pipeline stage {cell.pipeline_stage}, micro-batch {cell.micro_batch}"
+            title += f": {cell.judged}" if cell.judged else ""
+            style = f"{_STYLE.get(cell.phase, '') if cell.computes else ''} {cell.judged}".strip()
+            yield tag("rect", tag("title", title), kind=style, x=x, y=top, width=width, height=20, rx=2)
+            if label and len(label) * 7 <= width:
+                on = "on" if cell.judged else ""
+                yield tag("text", label, kind=on, x=x + width / 2, y=top + 14, text_anchor="middle")
+
+
+def _merged(lanes: tuple[Lane, ...]) -> list[Lane]:
+    """Ranks that do the same, step by step, share a lane."""
+    ranks: dict[tuple[Cell, ...], list[int]] = {}
+    for lane in lanes:
+        ranks.setdefault(lane.cells, []).extend(lane.ranks)
+    return [Lane(tuple(sorted(members)), cells) for cells, members in ranks.items()]
+
+
+def _first(lanes: list[Lane]) -> tuple[list[Lane], bool]:
+    """The lanes with so few steps each that all together stay below `MAXIMAL_CELLS`."""
+    lanes_shown = lanes[:128]
+    room = MAXIMAL_CELLS // max(1, len(lanes_shown))
+    cut = len(lanes) > 128 or any(len(lane.cells) > room for lane in lanes_shown)
+    return [Lane(lane.ranks, lane.cells[:room]) for lane in lanes_shown], cut
+
+
+def _length(cell: Cell) -> int:
+    return _DURATION.get(cell.phase, 1) if cell.computes else 1
+
+
+def _starts(lanes: list[Lane]) -> list[list[int]]:
+    """When each step can start: after the one before it, and after the neighbour pipeline stage's for the same micro-batch.
+
+    A lane that waits for a step which never comes goes on as if it were there: order is for the rules to judge.
+    """
+    done: dict[tuple[Phase, int, int], int] = {}
+    missing = Counter(_key(cell) for lane in lanes for cell in lane.cells if cell.computes)
+    starts: list[list[int]] = [[] for _ in lanes]
+    free = [0] * len(lanes)
+    while any(len(starts[index]) < len(lane.cells) for index, lane in enumerate(lanes)):
+        moved = False
+        for index, lane in enumerate(lanes):
+            while len(starts[index]) < len(lane.cells):
+                cell = lane.cells[len(starts[index])]
+                needs = _needs(cell)
+                if any(missing[need] > 0 for need in needs):
+                    break
+                _run(lane, index, max([free[index], *(done.get(need, 0) for need in needs)]), starts, free, done)
+                missing[_key(cell)] -= cell.computes
+                moved = True
+        if not moved:
+            stuck = next(index for index, lane in enumerate(lanes) if len(starts[index]) < len(lane.cells))
+            cell = lanes[stuck].cells[len(starts[stuck])]
+            _run(lanes[stuck], stuck, free[stuck], starts, free, done)
+            missing[_key(cell)] -= cell.computes
+    return starts
+
+
+def _run(
+    lane: Lane, index: int, start: int, starts: list[list[int]], free: list[int], done: dict[tuple[Phase, int, int], int]
+) -> None:
+    cell = lane.cells[len(starts[index])]
+    starts[index].append(start)
+    free[index] = start + _length(cell)
+    if cell.computes:
+        done[_key(cell)] = max(done.get(_key(cell), 0), free[index])
+
+
+def _key(cell: Cell) -> tuple[Phase, int, int]:
+    return cell.phase, cell.pipeline_stage, cell.micro_batch
+
+
+def _needs(cell: Cell) -> list[tuple[Phase, int, int]]:
+    """The step of the neighbour pipeline stage that this one gets its input from."""
+    if cell.pipeline_stage < 0 or cell.micro_batch < 0 or not cell.computes:
+        return []
+    if cell.phase is Phase.FORWARD:
+        return [(Phase.FORWARD, cell.pipeline_stage - 1, cell.micro_batch)]
+    if cell.phase is Phase.BACKWARD:
+        return [(Phase.BACKWARD, cell.pipeline_stage + 1, cell.micro_batch)]
+    return []

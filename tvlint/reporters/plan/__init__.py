@@ -1,0 +1,1 @@
+"""Write plans as plan text and plan JSON."""

@@ -1,0 +1,46 @@
+"""`concise`: one line a remark, as editors and scripts expect it."""
+
+from __future__ import annotations
+
+from tvlint.findings import Outcome, Report, Verdict
+from tvlint.ir.location import Location
+from tvlint.reporters.context import Context
+from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.escape.terminal import terminal
+from tvlint.reporters.text.paths import relative
+from tvlint.reporters.text.totals import assumed, by_place
+
+_SEVERITY = {Outcome.PROVED: "note", Outcome.REFUTED: "error", Outcome.UNKNOWN: "warning"}
+
+
+def write(report: Report, context: Context) -> Escaped:
+    """`path:line:col: severity: message [rule]`; a verdict stands at its parallel plan, a place without lines at line 1.
+
+    What a verdict takes for granted is a remark of its own, after it.
+    """
+    lines = [f"{_place(problem.location, context)}: error: {problem.message}" for problem in report.problems]
+    lines += [
+        f"{_place(finding.location, context)}: {finding.severity.value}: {finding.message} [{finding.rule}]"
+        for finding in by_place(report.findings)
+    ]
+    for verdict in report.verdicts:
+        lines.append(_verdict(verdict, context))
+        if verdict.assumptions:
+            lines.append(f"{_place(Location(verdict.parallel), context)}: note: {assumed(verdict)}")
+    return terminal(lines)
+
+
+def _place(location: Location, context: Context) -> str:
+    return f"{relative(location.path, context.root)}:{location.line or 1}:{location.column or 1}"
+
+
+def _verdict(verdict: Verdict, context: Context) -> str:
+    reference = relative(verdict.reference, context.root)
+    told = verdict.reasons[0].location if verdict.reasons else Location(verdict.parallel)
+    place = told if told.path == verdict.parallel and told.line is not None else Location(verdict.parallel)
+    head = f"{_place(place, context)}: {_SEVERITY[verdict.outcome]}: {verdict.outcome.value}"
+    if not verdict.reasons:
+        return f"{head} against {reference}"
+    first, others = verdict.reasons[0], len(verdict.reasons) - 1
+    more = f" (and {others} more)" if others else ""
+    return f"{head} against {reference}: {first.message}{more} [{first.name}]"

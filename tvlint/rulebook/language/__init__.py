@@ -1,0 +1,1 @@
+"""Parse and evaluate the language of rule pages."""

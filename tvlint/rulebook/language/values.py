@@ -1,0 +1,92 @@
+"""What a name of the expression language is worth in one configuration."""
+
+from __future__ import annotations
+
+from tvlint.frameworks.defaults import ABSENT, KEPT
+from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.rulebook.language.derived import DERIVED, GRID_FROM_CHECKPOINT, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
+from tvlint.rulebook.language.evaluation import Result, evaluate_expression
+from tvlint.rulebook.language.expression import Expression, parse
+
+ENVIRONMENT = "env."
+
+
+class Values:
+    """The settings of one configuration with their defaults and what follows from them, each computed once."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self._known: dict[str, Result] = {}
+        self._kept: frozenset[str] = frozenset()
+        self._taken: frozenset[str] = frozenset()
+        if configuration.framework == "megatron-lm" and self.value("use_checkpoint_args") is not False:
+            self._kept, self._taken = KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
+            if self.value("use_mp_args_from_checkpoint_args") is True:
+                self._taken |= GRID_FROM_CHECKPOINT
+
+    def evaluate(self, expression: Expression) -> Result:
+        """The value of `expression` here."""
+        return evaluate_expression(expression, self.value, self.is_set)
+
+    def setting(self, name: str) -> Setting | None:
+        """What the file itself says under `name`."""
+        if name.startswith(ENVIRONMENT):
+            return self.configuration.environment.get(name[len(ENVIRONMENT) :])
+        return self.configuration.settings.get(name)
+
+    def value(self, name: str) -> Result:
+        """The value of a setting, a derived value or an environment variable."""
+        if name not in self._known:
+            self._known[name] = Unknown(f"`{name}` depends on itself")
+            self._known[name] = self._find(name)
+        return self._known[name]
+
+    def is_set(self, name: str) -> Result:
+        """Whether the file gives `name` a value."""
+        setting = self.setting(name)
+        if setting is not None:
+            value = setting.value
+            if not isinstance(value, Unknown):
+                return value is not None
+            return value.given or Unknown(f"`{name}`: {value.reason}")
+        if name.startswith(ENVIRONMENT):
+            return Unknown(f"`{name}` may be set outside the file")
+        if name in self._taken or name in self._kept:
+            return Unknown(f"`{name}` comes from the checkpoint")
+        return False if self.configuration.complete else Unknown(f"`{name}` may be set elsewhere")
+
+    def _find(self, name: str) -> Result:
+        if name in self._taken:
+            return Unknown(f"`{name}` comes from the checkpoint")
+        setting = self.setting(name)
+        if setting is not None:
+            value = setting.value
+            return Unknown(f"`{name}`: {value.reason}") if isinstance(value, Unknown) else value
+        if name.startswith(ENVIRONMENT):
+            return Unknown(f"`{name}` may be set outside the file")
+        if name in DERIVED:
+            return self.evaluate(parse(DERIVED[name]))
+        if self.configuration.framework in ABSENT and name in ABSENT[self.configuration.framework]:
+            return ABSENT[self.configuration.framework][name]
+        if self.configuration.command_complete and name in (kept := KEPT.get(self.configuration.framework, {})):
+            return kept[name]
+        if not self.configuration.complete:
+            return Unknown(f"`{name}` may be set elsewhere")
+        if name in self._kept:
+            return Unknown(f"`{name}` comes from the checkpoint")
+        return self._default(name)
+
+    def _default(self, name: str) -> Result:
+        if self.configuration.framework == "nnscaler":
+            from tvlint.frameworks.nnscaler import DEFAULTS
+
+            return DEFAULTS[name] if name in DEFAULTS else Unknown(f"`{name}` is not given")
+        if self.configuration.framework != "megatron-lm":
+            others = KEPT.get(self.configuration.framework, {})
+            if name in others:
+                return others[name]
+            return Unknown(f"the default of `{name}` in {self.configuration.framework} is not known")
+        from tvlint.frameworks.megatron import Missing, default
+
+        found: SettingValue | Missing = default(name)
+        return Unknown(f"`{name}` is not given") if isinstance(found, Missing) else found

@@ -1,0 +1,72 @@
+"""Version ranges of frameworks: `*`, `>=0.12`, `<0.15`, `>=0.12,<0.15`."""
+
+from __future__ import annotations
+
+import re
+
+from tvlint.frameworks.megatron import since
+from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration, Unknown
+
+_BOUND = re.compile(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
+_VERSION = re.compile(r"\D{0,20}(\d{1,9}(?:\.\d{1,9})*)")
+
+ELSEWHERE_BEFORE = frozenset(
+    {"fim_rate", "fim_split_sample", "fim_spm_rate", "muon_momentum", "muon_nesterov", "trust_remote_code"}
+)
+"""Settings that forks of old versions (Megatron-DeepSpeed, bigcode's Megatron-LM) had before Megatron had them."""
+
+
+def bounds(version_range: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The bounds of a range; empty for `*`. Raises `ValueError` where it is not a range."""
+    if version_range == "*":
+        return ()
+    found = []
+    for part in version_range.split(","):
+        bound = _BOUND.fullmatch(part)
+        if bound is None:
+            raise ValueError(f"`{version_range}` is not a version range")
+        found.append((bound[1], _numbers(bound[2])))
+    return tuple(found)
+
+
+def holds_for(version_range: str, version: str) -> bool | Unknown:
+    """Whether `version` lies in the range; a version that is not known counts as the newest, so an upper bound is unknown."""
+    needed = bounds(version_range)
+    if not needed:
+        return True
+    read = _VERSION.match(version)
+    if read is None:
+        bounded = any(operator == "<" for operator, _ in needed)
+        return Unknown("the version of the framework is not known") if bounded else True
+    own = _numbers(read[1])
+    return all(own >= bound if operator == ">=" else own < bound for operator, bound in needed)
+
+
+def is_assumed(version_range: str, version: str) -> bool:
+    """Whether judging by the range took something for granted: the newest version, or all of one that is being developed."""
+    needed = bounds(version_range)
+    read = _VERSION.match(version)
+    if read is None:
+        return bool(needed)
+    return version.endswith(IN_DEVELOPMENT) and any(
+        bound == _numbers(read[1]) for operator, bound in needed if operator == ">="
+    )
+
+
+def shown_by(version_range: str, configuration: Configuration) -> str:
+    """A setting, as written, that Megatron has only in versions of the range; empty where there is none."""
+    needed = bounds(version_range)
+    if any(operator == "<" for operator, _ in needed) or configuration.version.endswith(IN_DEVELOPMENT):
+        return ""
+    for setting in configuration.settings.values():
+        first = since(setting.name)
+        if first and setting.name not in ELSEWHERE_BEFORE and all(_numbers(first) >= bound for _, bound in needed):
+            return setting.written
+    return ""
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in text.split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)

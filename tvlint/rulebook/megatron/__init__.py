@@ -1,0 +1,1 @@
+"""Derive Megatron's batch schedule, layer pattern and pipeline layout from options."""

@@ -1,0 +1,1 @@
+"""Search the nearest settings that satisfy every rule."""

@@ -1,0 +1,298 @@
+"""The nearest settings that satisfy every rule at once, for sizes that do not fit one another.
+
+A rule's own help can only speak of the settings that it reads; what suits one rule often breaks another. Here the sizes that a
+file sets are changed, as few and as little as possible, until no rule that reads one of them is violated. The rules themselves
+judge every candidate, so that nothing about them is said twice; z3 only chooses what to try next, where more than one setting
+has to change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tvlint.ir.configuration import Configuration, Setting
+from tvlint.rule import Rule
+from tvlint.rulebook.judge import judge
+from tvlint.rulebook.language.expression import parse
+from tvlint.rulebook.language.values import Values
+from tvlint.rulebook.repair.sizes import LARGEST, MODEL, WEIGHTS, about_sizes, adjustable, read_by
+
+if TYPE_CHECKING:
+    from tvlint.rulebook.repair.z3_choice import Choices
+
+MOST_CANDIDATES = 24
+"""So many of the nearest values of one setting are tried."""
+_USUAL = frozenset({1, 2, 4, 8, 16, 32, 64})
+"""Values that are tried however far they are."""
+MOST_SETTINGS = 8
+"""Of more settings at once, no changes are looked for."""
+MOST_JUDGEMENTS = 2_000
+"""So often rules are judged in the search for one repair; after that there is none."""
+MOST_ASKED = 24
+"""So often z3 is asked for a choice in the search for one repair."""
+MOST_SHOWN = 3
+MOST_CHANGED = 3
+"""More settings are changed at once only where fewer are not enough."""
+DEAREST = 3
+"""An alternative that is so many times as large a change as the nearest is not offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting and the value that it gets."""
+
+    setting: Setting
+    value: int
+
+    def __str__(self) -> str:
+        written = self.setting.written
+        named = f"`{written} {self.value}`" if written.startswith("-") else f"`{written}: {self.value}`"
+        return f"{named} (now {self.setting.value})"
+
+    @property
+    def of_model(self) -> bool:
+        """Whether it changes the model, and not only how it is run."""
+        return WEIGHTS[self.setting.name] >= MODEL
+
+    @property
+    def switches_off(self) -> bool:
+        """Whether it gives up a kind of parallelism."""
+        return self.value == 1 and not self.of_model
+
+    @property
+    def odd(self) -> bool:
+        """Whether it is a size that ranks do not come in."""
+        return is_odd(self.setting.name, self.value)
+
+
+def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Sequence[Rule]) -> Iterator[tuple[Rule, str]]:
+    """Mistakes about sizes, with the changes that repair them, nearest first.
+
+    Of mistakes that share settings, all have the one change that repairs them all, if there is one; else each has a change of
+    its own if these together satisfy every rule; else the first one has the changes that do.
+    """
+    clusters = _clusters(configuration, violated)
+    about = {rule.name for members in clusters for rule in members}
+    others = any(rule.name not in about for rule in violated)
+    for members in clusters:
+        search = _Search(configuration, rules, members)
+        found = list(search.single())
+        outcome = "no other rule breaks" if others or len(clusters) > 1 else "all rules hold"
+        if found:
+            yield from ((rule, f"{outcome} with {_alternatives(found)}") for rule in members)
+            continue
+        alone = [
+            list(_Search(configuration, rules, [rule], [own for own in members if own is not rule]).single())
+            for rule in members
+        ]
+        together = {change.setting.name: change.value for own in alone for change in (own[0] if own else ())}
+        if all(alone) and search.fault(together) is None:
+            yield from (
+                (rule, f"no other rule breaks with {_alternatives(own)}") for rule, own in zip(members, alone, strict=True)
+            )
+            continue
+        found = list(_Search(configuration, rules, members, more=search.touched).several())
+        if found:
+            yield members[0], f"{outcome} with {_alternatives(found)}"
+
+
+def is_odd(name: str, value: int) -> bool:
+    """Whether the value of a parallel size is no power of two."""
+    return WEIGHTS[name] <= 1 and value & (value - 1) != 0
+
+
+def _alternatives(found: Sequence[tuple[Change, ...]]) -> str:
+    return ", or with ".join(_listed([str(change) for change in changes]) for changes in found)
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+
+
+def _twos(number: int) -> int:
+    """How often 2 divides the number."""
+    return (number & -number).bit_length() - 1
+
+
+def _clusters(configuration: Configuration, violated: Sequence[Rule]) -> list[list[Rule]]:
+    """The violated rules about sizes, those that share a setting together."""
+    clusters: list[tuple[set[str], list[Rule]]] = []
+    for rule in violated:
+        own = {name for name in read_by(rule) if adjustable(configuration, name)}
+        if not own or not about_sizes(parse(rule.require)):
+            continue
+        shared = [cluster for cluster in clusters if cluster[0] & own]
+        clusters = [cluster for cluster in clusters if not cluster[0] & own]
+        clusters.append((own.union(*(cluster[0] for cluster in shared)), [*(r for c in shared for r in c[1]), rule]))
+    return [members for _, members in clusters]
+
+
+class _Search:
+    """Changes of the settings that the violated rules of one configuration read."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        rules: Sequence[Rule],
+        violated: Sequence[Rule],
+        besides: Sequence[Rule] = (),
+        more: frozenset[str] = frozenset(),
+    ) -> None:
+        """`besides` are rules that are violated as well and may stay so; `more` are settings that may change too."""
+        self.configuration = configuration
+        read = more.union(*map(read_by, violated))
+        found = sorted(name for name in read if adjustable(configuration, name))
+        self.settings = {name: configuration.settings[name] for name in found}
+        self.values: dict[str, int] = {
+            name: value for name, own in self.settings.items() if isinstance(value := own.value, int)
+        }
+        before = Values(configuration)
+        others = [rule for rule in rules if rule not in (*violated, *besides) and read_by(rule) & set(found)]
+        outcomes = [(rule, judge(rule, before)) for rule in others]
+        self.rules = [
+            *((rule, True) for rule in violated),
+            *((rule, own is True) for rule, own in outcomes if own is not False),
+        ]
+        self.domains = {name: tuple(self._candidates(name, before)) for name in found}
+        self.left = MOST_JUDGEMENTS
+        self.asked = 0
+        self.touched: frozenset[str] = frozenset()
+        """The settings of the rules that a single change broke."""
+
+    def single(self) -> Iterator[tuple[Change, ...]]:
+        """For each setting the nearest value that is enough by itself; the cheapest first.
+
+        The model is changed only where how it is run cannot be, short of giving up a kind of parallelism.
+        """
+        found: list[tuple[int, Change]] = []
+        for name, domain in self.domains.items():
+            for value in domain[1:]:
+                broken = self.fault({name: value})
+                if broken is not None:
+                    self.touched |= read_by(broken)
+                else:
+                    found.append((self.cost(name, value), Change(self.settings[name], value)))
+                    break
+        if any(not change.of_model and not change.switches_off for _, change in found):
+            found = [(cost, change) for cost, change in found if not change.of_model]
+        if not all(change.odd for _, change in found):
+            found = [(cost, change) for cost, change in found if not change.odd]
+        found.sort(key=lambda own: (own[1].switches_off, own[0], own[1].setting.name))
+        for cost, change in found[:MOST_SHOWN]:
+            if cost <= DEAREST * found[0][0]:
+                yield (change,)
+
+    def several(self) -> Iterator[tuple[Change, ...]]:
+        """The nearest values where more than one setting has to change."""
+        if not 1 < len(self.domains) <= MOST_SETTINGS:
+            return
+        from tvlint.rulebook.repair.z3_choice import Choices
+
+        for most in (MOST_CHANGED, MOST_SETTINGS):
+            offered = list(self._offered(Choices(self.domains, self.cost, most)))
+            if offered:
+                yield from offered
+                return
+
+    def _offered(self, choices: Choices) -> Iterator[tuple[Change, ...]]:
+        for _ in range(MOST_SHOWN - 1):
+            found = self._cheapest(choices)
+            if not found:
+                return
+            yield tuple(Change(self.settings[name], value) for name, value in found.items())
+            choices.refuse_changing(frozenset(found))
+
+    def _cheapest(self, choices: Choices) -> dict[str, int]:
+        """The least change that all rules allow, by halving what it may cost; nothing where there is none."""
+        low, high = 0, sum(max(self.cost(name, value) for value in domain) for name, domain in self.domains.items())
+        best: dict[str, int] = {}
+        while low <= high:
+            allowed = (low + high) // 2 if best else high
+            found = self._allowed(choices, allowed)
+            if found:
+                best = found
+                high = sum(self.cost(name, value) for name, value in found.items()) - 1
+            elif best:
+                low = allowed + 1
+            else:
+                return {}
+        return best
+
+    def _allowed(self, choices: Choices, cost: int) -> dict[str, int]:
+        """The changes of a choice that all rules allow: z3 chooses, the rules judge, what they refuse is not chosen again."""
+        while self.left > 0 and self.asked < MOST_ASKED:
+            self.asked += 1
+            chosen = choices.within(cost)
+            if chosen is None:
+                return {}
+            changed = {name: value for name, value in chosen.items() if value != self.values[name]}
+            rule = self.fault(changed)
+            if rule is None:
+                return changed
+            self._learn(choices, rule, chosen)
+        return {}
+
+    def _learn(self, choices: Choices, rule: Rule, chosen: Mapping[str, int]) -> None:
+        """Tell z3 what the rule refuses like this choice: all of it for two settings, else what differs in one of them."""
+        own = {name: value for name, value in chosen.items() if name in read_by(rule)}
+        varied = min(own, key=lambda name: (WEIGHTS[name], -len(self.domains[name])))
+        given = {name: value for name, value in own.items() if name != varied}
+        rows = [given] if len(given) != 1 else [{name: value} for name in given for value in self.domains[name]]
+        for row in rows:
+            choices.allow_only(row, varied, [own for own in self.domains[varied] if self.satisfied(rule, {**row, varied: own})])
+
+    def fault(self, changed: Mapping[str, int]) -> Rule | None:
+        """The first rule that is not satisfied with the settings changed."""
+        values = Values(self._with(changed))
+        for rule, held in self.rules:
+            self.left -= 1
+            outcome = judge(rule, values)
+            if outcome is False or (held and outcome is not True):
+                return rule
+        return None
+
+    def satisfied(self, rule: Rule, changed: Mapping[str, int]) -> bool:
+        self.left -= 1
+        return judge(rule, Values(self._with(changed))) is not False
+
+    def cost(self, name: str, value: int) -> int:
+        """How large a change it is: that it is one, by which factor, and how round the value is, also compared to before.
+
+        Parallel sizes other than powers of two are far, since ranks come in powers of two.
+        """
+        before = self.values[name]
+        if value == before:
+            return 0
+        factor = abs(math.log2(value / before))
+        rougher = max(0.0, _twos(before) - _twos(value) - factor)
+        odd = 30 if is_odd(name, value) else 0
+        return round(WEIGHTS[name] * (10 + 20 * factor + 5 * rougher + odd - min(6, _twos(value))))
+
+    def _with(self, changed: Mapping[str, int]) -> Configuration:
+        settings = {**self.configuration.settings}
+        for name, value in changed.items():
+            settings[name] = replace(self.settings[name], value=value)
+        return replace(self.configuration, settings=settings)
+
+    def _candidates(self, name: str, before: Values) -> Iterable[int]:
+        """Values to try, nearest first, the present one before all: small numbers, and multiples and divisors of the others."""
+        present = self.values[name]
+        numbers = {1, 2, 4, 8, 16, 32, 64, 128} | set(self.values.values())
+        for rule, _ in self.rules:
+            for other in read_by(rule):
+                value = before.value(other)
+                if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST:
+                    numbers.add(value)
+        small = sorted(numbers)[:24]
+        numbers |= {math.lcm(a, b) for a in small for b in small if math.lcm(a, b) <= 4 * present}
+        found = {1 << power for power in range(25)} | set(range(max(1, present - 8), present + 9))
+        for number in numbers:
+            low = present // number * number
+            found |= {low, low + number, low - number, low + 2 * number}
+            found |= {number // divisor for divisor in range(1, 65) if number % divisor == 0}
+        near = sorted((self.cost(name, value), value) for value in found if 0 < value <= LARGEST and value != present)
+        kept = near[:MOST_CANDIDATES] + [own for own in near[MOST_CANDIDATES:] if own[1] in _USUAL]
+        return [present, *(value for _, value in kept)]

@@ -1,0 +1,85 @@
+"""Which settings are sizes that may be changed, which of them a rule depends on, and which rules are about sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from tvlint.ir.configuration import Configuration
+from tvlint.rule import Rule
+from tvlint.rulebook.language.derived import DERIVED
+from tvlint.rulebook.language.expression import Binary, Call, Choice, Expression, Literal, Name, Unary, names, parse
+
+WEIGHTS: Mapping[str, float] = {
+    "tensor_model_parallel_size": 1.0,
+    "pipeline_model_parallel_size": 1.0,
+    "context_parallel_size": 1.0,
+    "expert_model_parallel_size": 1.0,
+    "expert_tensor_parallel_size": 1.0,
+    "num_virtual_stages_per_pipeline_rank": 1.0,
+    "num_layers_per_virtual_pipeline_stage": 1.0,
+    "micro_batch_size": 1.0,
+    "global_batch_size": 1.5,
+    "num_query_groups": 4.0,
+    "num_attention_heads": 4.0,
+    "num_layers": 4.0,
+    "num_experts": 4.0,
+    "moe_router_topk": 4.0,
+    "hidden_size": 5.0,
+    "ffn_hidden_size": 4.0,
+    "moe_ffn_hidden_size": 4.0,
+    "seq_length": 5.0,
+    "kv_channels": 5.0,
+}
+"""How much of a change it is to double or halve a setting: how a model is split counts less than what the model is."""
+
+MODEL = 4.0
+"""From this weight on, a setting is about what the model is."""
+
+LARGEST = 1 << 24
+"""The largest size that is changed, or changed to."""
+
+
+def adjustable(configuration: Configuration, name: str) -> bool:
+    """Whether the file gives a size that may be changed."""
+    setting = configuration.settings.get(name)
+    value = setting.value if setting is not None else None
+    return name in WEIGHTS and isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST
+
+
+def read_by(rule: Rule) -> frozenset[str]:
+    """The settings that a rule depends on, through derived values too."""
+    return read_by_text(rule.when, rule.require)
+
+
+@lru_cache(maxsize=1024)
+def read_by_text(*texts: str) -> frozenset[str]:
+    """The same of expressions."""
+    found: set[str] = set()
+    waiting = [name for text in texts if text for name in names(parse(text))]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(names(parse(DERIVED[name])) if name in DERIVED else ())
+    return frozenset(found)
+
+
+def about_sizes(expression: Expression) -> bool:
+    """Whether a requirement is that a number divides another, or lies in a range that another sets."""
+    match expression:
+        case Call("divides" | "exact", _):
+            return True
+        case Binary("<" | "<=" | ">" | ">=" | "==", left, right) if not isinstance(left, Name | Literal) or not isinstance(
+            right, Name | Literal
+        ):
+            return any(names(left)) and any(names(right))
+        case Binary("<" | "<=" | ">" | ">=", Name(), Name()):
+            return True
+        case Binary("and" | "or", left, right):
+            return about_sizes(left) or about_sizes(right)
+        case Choice(_, then, otherwise):
+            return about_sizes(then) or about_sizes(otherwise)
+        case Unary("not", operand):
+            return about_sizes(operand)
+    return False

@@ -370,10 +370,11 @@ program
 """
 
 
-def test_a_gradient_that_goes_by_several_names_is_left_open() -> None:
+def test_what_is_made_of_a_gradient_may_have_names_of_its_own() -> None:
     verdict = verdict_on(SCATTERED, LOSS_ALONE)
-    assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]
-    assert "gradient-of-two-names" in [reason.name for reason in verdict.reasons]
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    reference, plan = plans(LOSS_ALONE, SCATTERED)
+    assert compare(reference, plan).outcome == "equal"
 
 
 def test_of_a_segment_that_runs_twice_the_second_result_alone_may_be_returned() -> None:

@@ -25,6 +25,7 @@ from tvlint.ir.operators import (
     Receive,
     ReduceGradients,
     Send,
+    Update,
     Wait,
 )
 from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
@@ -60,6 +61,20 @@ def _ended(handles: Handles, handle: str, micro_batch: int) -> list[tuple[Post, 
     return handles.pop(key)
 
 
+def _accumulators(plan: Plan) -> dict[str, str]:
+    """The weight of each name under which gradients add up: the name that the weight gives, where anything makes it."""
+    made = {name for part in plan.segments.values() for own in part.operators for name in getattr(own, "outputs", ())}
+    made |= {own.tensor for part in plan.segments.values() for own in part.operators if isinstance(own, Receive)}
+    found = {}
+    for name, tensor in plan.tensors.items():
+        if tensor.role is Role.WEIGHT and tensor.gradient:
+            found[tensor.gradient] = name
+        weight = plan.tensors.get(tensor.gradient_of)
+        if weight is not None and weight.role is Role.WEIGHT and (weight.gradient in ("", name) or weight.gradient not in made):
+            found[name] = weight.name
+    return found
+
+
 class Run:
     def __init__(self, plan: Plan, batch: dict[str, tuple[int, ...]], below: int, seed: int, buffered: bool) -> None:
         self.plan, self.batch, self.below, self.seed, self.buffered = plan, batch, below, seed, buffered
@@ -69,11 +84,9 @@ class Run:
         self.losses: dict[tuple[int, object], list[Array]] = {}
         self.claims: set[str] = set()
         self.progress = 0
-        self.weight_of = {t.gradient: n for n, t in plan.tensors.items() if t.role is Role.WEIGHT and t.gradient}
-        for name, tensor in plan.tensors.items():
-            target = plan.tensors.get(tensor.gradient_of)
-            if target is not None and target.role is Role.WEIGHT:
-                self.weight_of[name] = target.name
+        self.updated: dict[int, dict[str, Array | None]] = {}
+        self.made_of: dict[int, dict[str, frozenset[str]]] = {}
+        self.weight_of = _accumulators(plan)
         self.loss_gradients = self._loss_gradients()
         self.loaded = self._loaded()
 
@@ -156,6 +169,7 @@ class Run:
         handles: Handles = {}
         weights: dict[str, Array] = {}
         self.accumulated[rank], self.held[rank] = {}, set()
+        self.updated[rank], self.made_of[rank] = {}, {}
         for step in steps:
             segment = self.plan.segments[step.segment]
             names_in = segment.inputs if step.inputs is None else step.inputs
@@ -165,6 +179,8 @@ class Run:
             before = [name if step.inputs is not None else (step.micro_batch, name) for name in names_in]
             after = [name if step.outputs is not None else (step.micro_batch, name) for name in names_out]
             body = {own: outside[key] for own, key in zip(segment.inputs, before, strict=True) if key in outside}
+            for own, outer in zip(segment.inputs, names_in, strict=True):
+                self.made_of[rank][own] = self.made_of[rank].get(outer, frozenset())
             if segment.phase is Phase.DATA:
                 for own in segment.outputs:
                     body[own] = self._data(own, rank, replica, max(step.micro_batch, 0))
@@ -176,8 +192,12 @@ class Run:
             made = {name for operator in segment.operators for name in getattr(operator, "outputs", ())}
             at_root = {name for own in segment.operators if getattr(own, "kind", None) in TO_ROOT for name in own.outputs}
             made |= {operator.tensor for operator in segment.operators if isinstance(operator, Receive)}
+            for own, outer in zip(segment.outputs, names_out, strict=True):
+                self.made_of[rank][outer] = self.made_of[rank].get(own, frozenset())
             for own, key in zip(segment.outputs, after, strict=True):
                 if own not in body:
+                    if own in self.weight_of and self.weight_of[own] in self.accumulated[rank]:
+                        continue
                     if not self._is_gradient(own) and own not in at_root:
                         raise FailureError(f"`{own}` leaves `{segment.name}` and is never made")
                     continue
@@ -189,14 +209,18 @@ class Run:
                 name = key if isinstance(key, str) else key[1]
                 if name in self.plan.outputs or name == self.plan.loss:
                     self.losses.setdefault((replica, key), []).append(body[own])
-            for own in made & self.weight_of.keys() & body.keys():
-                self._accumulate(rank, self.weight_of[own], body[own])
 
-    def _accumulate(self, rank: int, weight: str, value: Array) -> None:
+    def _accumulate(self, rank: int, weight: str, value: Array, replaces: bool) -> None:
         if value.shape != self.plan.tensors[weight].shape:
             raise FailureError(f"a gradient of shape {value.shape} for `{weight}`")
         known = self.accumulated[rank].get(weight)
-        self.accumulated[rank][weight] = value if known is None else known + value
+        self.accumulated[rank][weight] = value if known is None or replaces else known + value
+
+    def _made_of(self, rank: int, inputs: tuple[Any, ...]) -> frozenset[str]:
+        """The weights out of whose gradients the operands are made."""
+        names = [name for name in inputs if isinstance(name, str)]
+        own = frozenset(self.weight_of[name] for name in names if name in self.weight_of)
+        return own.union(*(self.made_of[rank].get(name, frozenset()) for name in names))
 
     def _is_gradient(self, name: str) -> bool:
         tensor = self.plan.tensors.get(name)
@@ -238,6 +262,8 @@ class Run:
                 if name not in weights:
                     weights[name] = start_value(tensor, self.plan, rank, self.below, self.seed)
                 return weights[name]
+            if self.weight_of.get(name) in self.accumulated[rank]:
+                return self.accumulated[rank][self.weight_of[name]]
             if name in body:
                 return body[name]
             if saved and name in memory:
@@ -250,12 +276,17 @@ class Run:
                 return np.zeros(tensor.shape)
             raise FailureError(f"`{name}` is read in `{segment.name}` and not there")
 
-        def write(name: str, value: Array, in_place: bool = False) -> None:
+        def write(name: str, value: Array, inputs: tuple[Any, ...]) -> None:
+            in_place = name in inputs
+            self.made_of[rank][name] = own = self._made_of(rank, inputs)
             tensor = self.plan.tensors.get(name)
             if tensor is not None and {tensor.shape, value.shape} <= {(), (1,)}:
                 value = value.reshape(tensor.shape)
             if tensor is not None and tensor.shape != value.shape:
                 self.claims.add(f"`{name}` has shape {value.shape}, declared {tensor.shape}")
+            if name in self.weight_of:
+                self._accumulate(rank, self.weight_of[name], value, in_place or self.weight_of[name] in own)
+                return
             if name in body and self._is_gradient(name) and not in_place:
                 if body[name].shape != value.shape:
                     raise FailureError(f"`{name}` sums shapes {body[name].shape} and {value.shape}")
@@ -283,23 +314,28 @@ class Run:
                     continue
                 if isinstance(operator, Compute):
                     for name, value in zip(operator.outputs, self._forward(operator, operands(operator, False)), strict=True):
-                        write(name, value)
+                        write(name, value, operator.inputs)
                 elif isinstance(operator, Backward):
                     for name, value in self._backward(operator, operands(operator.forward, True), read):
-                        write(name, value)
+                        write(name, value, ())
                 elif isinstance(operator, Wait):
                     for post, outputs in _ended(handles, operator.handle, micro_batch):
                         yield from self._await(post)
                         self._deliver(post, outputs, write)
                 elif isinstance(operator, ReduceGradients):
                     yield from self._reduce(operator, rank, replica)
+                    if operator.handle:
+                        handles.setdefault((operator.handle, micro_batch), []).append((Post(operator, [], True), ()))
+                elif isinstance(operator, Update):
+                    for weight in operator.weights:
+                        self.updated[rank].setdefault(weight, self.accumulated[rank].get(weight))
                 elif isinstance(operator, Communicate | Send | Receive):
                     if isinstance(operator, Communicate) and operator.kind is Collective.CHUNK:
                         members = self.members(operator.group, rank, replica)
                         if rank not in members:
                             raise FailureError(f"rank {rank} cuts for {members}")
                         pieces = cut(read(operator.inputs[0]), operator.dim, len(members), operator.splits)
-                        write(operator.outputs[0], pieces[members.index(rank)])
+                        write(operator.outputs[0], pieces[members.index(rank)], operator.inputs)
                         continue
                     issued = issue(operator)
                     if issued is None:
@@ -374,7 +410,7 @@ class Run:
                 if tensor.shape != value.shape:
                     raise FailureError(f"`{name}` of shape {tensor.shape} receives {value.shape}")
                 value = rounded(value, tensor.dtype)
-            write(name, value, name in getattr(post.operator, "inputs", ()))
+            write(name, value, getattr(post.operator, "inputs", ()))
 
     def _reduce(self, operator: ReduceGradients, rank: int, replica: int) -> Iterator[None]:
         members = self.members(operator.group, rank, replica, operator.replicated)

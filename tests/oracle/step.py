@@ -79,7 +79,8 @@ def _gradients(state: Run) -> dict[str, Array]:
                 continue
             whole, box = box_of(tensor, state.plan, rank)
             logical, place = tensor.logical or name, tuple(slice(low, high) for low, high in box)
-            own = state.accumulated[rank].get(name, np.zeros(tensor.shape))
+            known_gradient = {**state.accumulated[rank], **state.updated[rank]}.get(name)
+            own = np.zeros(tensor.shape) if known_gradient is None else known_gradient
             target = found.setdefault(logical, np.zeros(whole))
             if target.shape != whole:
                 raise FailureError(f"`{logical}` has two shapes")

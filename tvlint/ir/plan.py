@@ -8,8 +8,9 @@ Names. A `Tensor` is declared once per plan, by name; every rank that uses the n
 Names are visible on one rank for one micro-batch, except weights, buffers and handles, which are visible on the rank for good.
 A segment's body sees what reached it through its inputs, weights and what the body produced; only its `outputs` leave it.
 Readers give a name that has another type on the ranks of one program a name of its own there (`NAME@RANKS`).
-A gradient name that one rank produces more than once in a micro-batch is summed; a gradient that is read but never produced
-is zero. A forward name is produced once.
+A gradient name that one rank produces more than once in a micro-batch is summed, unless what is produced is made out of that
+gradient, which it then replaces; a gradient that is read but never produced is zero. A forward name is produced once.
+The gradient of a weight adds up over the micro-batches under one name: the one that the weight names, where something makes it.
 """
 
 from __future__ import annotations

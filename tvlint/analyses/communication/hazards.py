@@ -91,13 +91,10 @@ class _Walk:
             written |= {self._key(name, inner, renamed, step, number): name for name in overwritten(operator)}
             if isinstance(operator, ReduceGradients):
                 written |= {("gradient", weight): weight for weight in operator.weights}
+                written |= self._gradients(operator, inner, renamed, step, number)
             if isinstance(operator, Update):
                 read |= {("gradient", weight): weight for weight in operator.weights}
-                for weight in operator.weights:
-                    tensor = self.plan.tensors.get(weight)
-                    if tensor is not None and tensor.gradient:
-                        read |= {self._key(tensor.gradient, inner, renamed, step, number): tensor.gradient}
-                        read |= {(tensor.gradient, micro_batch): tensor.gradient for micro_batch in self.batches}
+                read |= self._gradients(operator, inner, renamed, step, number)
                 written |= {weight: weight for weight in operator.weights}
             yield from self._collisions(read, written, segment.name, index)
             handle = handle_of(operator)
@@ -113,6 +110,15 @@ class _Walk:
                     self.writing[key] = issue
                 for key in read:
                     self.reading.setdefault(key, []).append(issue)
+
+    def _gradients(
+        self, operator: ReduceGradients | Update, inner: Outside, renamed: bool, step: Step, number: int
+    ) -> dict[object, str]:
+        """Return the gradients of the operator's weights, which all micro-batches add up to, by their keys."""
+        tensors = (self.plan.tensors.get(weight) for weight in operator.weights)
+        names = [tensor.gradient for tensor in tensors if tensor is not None and tensor.gradient]
+        own = {self._key(name, inner, renamed, step, number): name for name in names}
+        return own | {(name, micro_batch): name for name in names for micro_batch in self.batches}
 
     def _reissued(
         self, handle: str, operator: Operator, segment: Segment, number: int, step: Step, index: int

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import of_kinds, writes
-from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.ir.operators import Communicate, Compute, Receive
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
@@ -45,7 +45,7 @@ class Renames:
 
     @cached_property
     def _owner(self) -> dict[str, str]:
-        return weight_gradients(self._plan)
+        return accumulators(self._plan)
 
     def _names(self, segment: Segment) -> _Names:
         if segment.name not in self._known:

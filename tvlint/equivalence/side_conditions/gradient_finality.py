@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tvlint.analyses.dataflow.def_use import has
-from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.analyses.dataflow.step_scope import only_ends
+from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Trouble, at
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
 from tvlint.ir.plan import Plan, Program, Role, Step
@@ -42,7 +43,7 @@ class Finals:
 
     @cached_property
     def _owner(self) -> dict[str, str]:
-        return weight_gradients(self._plan)
+        return accumulators(self._plan)
 
     def _touches_of(self, segment: str) -> tuple[_Touches, ...]:
         if segment not in self._known:
@@ -61,40 +62,40 @@ class Finals:
         reads = tuple(name for name in inputs if name in self._weights)
         return _Touches(operator, adds=adds, reads=reads, takes=takes) if adds or takes or reads else None
 
-    def troubles(self, program: Program) -> Iterator[Trouble]:
-        """Weights that are reduced before their gradients are complete, or updated before their last use.
+    def troubles(self, program: Program, micro_batches: int) -> Iterator[Trouble]:
+        """Weights whose gradients are taken for complete, or that are updated, before the last micro-batch is done with them.
 
-        What runs before the first reducer or update is too early for neither.
+        With one micro-batch a derivation sees that in the values. What runs before the first of these is too early for none.
         """
-        reduced: dict[str, tuple[str, Operator]] = {}
+        if micro_batches == 1:
+            return
+        final: dict[str, tuple[str, Operator]] = {}
         updated: dict[str, tuple[str, Operator]] = {}
         told = set()
-        first = next((i for i, step in enumerate(program.steps) if step.segment in self._ending), len(program.steps))
+        whole = [step.micro_batch < 0 or only_ends(self._plan.segments[step.segment]) for step in program.steps]
+        first = next((i for i, own in enumerate(whole) if own or program.steps[i].segment in self._ending), len(whole))
         steps = program.steps[first:]
         means = self._means(steps)
-        for step in steps:
+        for step, of_step in zip(steps, whole[first:], strict=True):
             for touch in self._touches_of(step.segment):
-                for name in touch.adds:
-                    if name in reduced and name not in told:
+                for name in touch.adds if not of_step else ():
+                    if name in final and name not in told:
                         told.add(name)
-                        where, reducer = reduced[name]
+                        where, taker = final[name]
+                        how = "reduced" if isinstance(taker, ReduceGradients) else "read"
                         text = (
-                            f"the gradients of `{where}` on {{ranks}} are reduced before the backward of micro-batch "
+                            f"the gradients of `{where}` on {{ranks}} are {how} before the backward of micro-batch "
                             f"{step.micro_batch} adds to them"
                         )
-                        yield at(reducer, where, Trouble("reduced-too-early", name not in means, text, -1))
-                for name in touch.takes:
-                    if name in reduced and name not in told:
-                        told.add(name)
-                        text = f"the gradient of `{name}` on {{ranks}} is read after it was reduced"
-                        yield at(touch.operator, step.segment, Trouble("read-after-reduction", False, text, -1))
-                for name in (*touch.adds, *touch.takes, *touch.reads, *touch.reduces):
+                        yield at(taker, where, Trouble("reduced-too-early", how == "reduced" and name not in means, text, -1))
+                for name in (*touch.adds, *touch.reads) if not of_step else ():
                     if name in updated and name not in told:
                         told.add(name)
                         where, update = updated[name]
                         text = f"`{name}` on {{ranks}} is updated while it or its gradient is still in use"
-                        yield at(update, where, Trouble("updated-too-early", True, text, -1))
-                reduced.update(dict.fromkeys(touch.reduces, (step.segment, touch.operator)))
+                        yield at(update, where, Trouble("updated-too-early", name in touch.adds, text, -1))
+                taken = (*touch.reduces, *(touch.takes if of_step else ()))
+                final.update(dict.fromkeys(taken, (step.segment, touch.operator)))
                 updated.update(dict.fromkeys(touch.updates, (step.segment, touch.operator)))
 
     def _means(self, steps: tuple[Step, ...]) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from tvlint.analyses.dataflow.step_scope import only_ends
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.equivalence.side_conditions.aliasing import Renames
 from tvlint.equivalence.side_conditions.gradient_finality import Finals
@@ -12,18 +13,9 @@ from tvlint.equivalence.side_conditions.message_matching import mispaired
 from tvlint.equivalence.side_conditions.overwritten_inputs import taken_anew
 from tvlint.equivalence.side_conditions.read_before_write import Early
 from tvlint.equivalence.side_conditions.run_order import Turns
-from tvlint.equivalence.side_conditions.sharded_reducers import check_shards
 from tvlint.equivalence.side_conditions.step_bindings import inputs_told_apart, misbound
-from tvlint.ir.operators import Await, Backward, Compute, Record, ReduceGradients, Update, Wait
+from tvlint.ir.operators import Backward, Compute
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
-
-_ONCE = (Phase.REDUCE, Phase.OPTIMIZER)
-
-
-def micro_batches_of(plan: Plan) -> int:
-    """How many micro-batches the plan runs, counted from its steps."""
-    found = {step.micro_batch for program in plan.programs for step in program.steps if step.micro_batch >= 0}
-    return max(1, len(found))
 
 
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
@@ -33,13 +25,12 @@ def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     renames, early = Renames(plan), Early(plan)
     for program in plan.programs:
         bound = (*misbound(plan, program, inputs), *renames.troubles(program), *early.troubles(program))
-        troubles = (*_counts(plan, program, micro_batches), *bound, *finals.troubles(program))
+        troubles = (*_counts(plan, program, micro_batches), *bound, *finals.troubles(program, micro_batches))
         for trouble in troubles or turns.troubles(program, micro_batches):
             found = True
             yield from (_on(trouble, rank) for rank in program.ranks)
     if micro_batches > 1:
         yield from _mixed(plan)
-    yield from check_shards(plan)
     yield from taken_anew(plan)
     if not found:
         yield from _returned(plan)
@@ -110,8 +101,7 @@ def _once(plan: Plan, segment: Segment) -> bool:
         names = (name for own in segment.operators if isinstance(own, Compute) for name in own.outputs)
         loads = all(name in plan.tensors and plan.tensors[name].role is Role.INPUT for name in names)
         return loads and all(isinstance(own, Compute) for own in segment.operators)
-    ends = ReduceGradients | Update | Wait | Record | Await
-    return segment.phase in _ONCE and all(isinstance(own, ends) for own in segment.operators)
+    return only_ends(segment)
 
 
 def _mixed(plan: Plan) -> Iterator[Trouble]:

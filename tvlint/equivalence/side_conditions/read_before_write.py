@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tvlint.analyses.dataflow.def_use import reads, writes
-from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Trouble, at
 from tvlint.ir.operators import Backward, Communicate, Operator, Send
 from tvlint.ir.plan import Plan, Program, Role, Segment
@@ -29,7 +29,7 @@ class Early:
     @cached_property
     def _of_weights(self) -> set[str]:
         """The gradients of weights, which add up on a rank from segment to segment."""
-        return set(weight_gradients(self._plan))
+        return set(accumulators(self._plan))
 
     def _reads_and_writes(self, segment: Segment) -> tuple[dict[str, Operator], frozenset[str], frozenset[str]]:
         """What the segment reads before it makes it, which of that it makes later, and all that it makes."""

@@ -13,7 +13,7 @@ from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import covers, region
 from tvlint.analyses.relations.transfer.apply import fold_text
-from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Update
@@ -30,7 +30,7 @@ class Expected:
 
 
 def judge_gradients(
-    plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
+    world: World, plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
 ) -> Iterator[Trouble]:
     """What is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's gradient.
 
@@ -41,13 +41,13 @@ def judge_gradients(
         if tensor.role is Role.WEIGHT and tensor.source is not None:
             declared.setdefault(tensor.logical or tensor.name, tensor.source)
     first = next(iter(declared.values()), None)
-    for name, trouble in _wrong(plan, weights, expected, held):
+    for name, trouble in _wrong(world, plan, weights, expected, held):
         placed = trouble.source is None and trouble.cause is None
         yield replace(trouble, source=declared.get(name, first)) if placed else trouble
 
 
 def _wrong(
-    plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
+    world: World, plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
 ) -> Iterator[tuple[str, Trouble]]:
     """Each weight's full name with what is wrong with it."""
     covered: dict[str, list[Box]] = {}
@@ -71,7 +71,7 @@ def _wrong(
         covered.setdefault(name, []).append(box)
         if name in expected.gradients:
             value = held.get((rank, tensor.name), "missing")
-            yield from ((name, one) for one in _judged(plan, name, rank, box, expected.gradients[name], value))
+            yield from ((name, one) for one in _judged(world, plan, name, rank, box, expected.gradients[name], value))
         elif (rank, tensor.name) in held:
             text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
             yield name, Trouble("gradient-of-frozen-weight", False, text, rank)
@@ -83,7 +83,7 @@ def _wrong(
             yield name, Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
 
 
-def _judged(plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
+def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
     subject = f"the gradient of `{name}` on {{ranks}}"
     if value is None:
         yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
@@ -94,6 +94,8 @@ def _judged(plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slo
     if value.box != box:
         yield Trouble("gradient-of-another-slice", True, f"{subject} is that of another slice than the weight's", rank)
         return
+    if value.term != right.term:
+        value, right = world.values.bare(value), world.values.bare(right)
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
     if value.term != right.term:
         yield _of_many("other-gradient", "is not the expression that the reference computes", name, rank)

@@ -8,15 +8,15 @@ from fractions import Fraction
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import of_kinds
+from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.relations.defect import Trouble
-from tvlint.analyses.relations.derivation.gradients import reduced, weights_of
+from tvlint.analyses.relations.derivation.gradients import held_by, weights_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, told_in_two_ways, whole_shape
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.groups import not_of_communicator, resolved
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.equivalence.side_conditions.micro_batch_symmetry import micro_batches_of
 from tvlint.equivalence.verdict.compare_gradients import Expected
 from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
@@ -178,8 +178,8 @@ def told_apart(inner: Inputs, outer: Inputs) -> tuple[str, ...]:
 
 def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
     """What the reference computes; or why it is not understood."""
-    troubles: list[Trouble] = list(derived.troubles)
-    held = reduced(world, plan, derived, weights_of(plan, derived), 1, troubles)
+    troubles: list[Trouble] = [*derived.troubles, *derived.reductions]
+    held = held_by(derived, weights_of(plan, derived))
     rank = first_rank(plan)
     gradients: dict[str, Value] = {}
     shapes: dict[str, tuple[int, ...]] = {}

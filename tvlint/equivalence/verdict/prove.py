@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Trouble, reasons, stops
 from tvlint.analyses.relations.derivation.derive import derive
-from tvlint.analyses.relations.derivation.gradients import reduced, weights_of
+from tvlint.analyses.relations.derivation.gradients import held_by, weights_of
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of, slot_dims
@@ -20,7 +21,7 @@ from tvlint.equivalence.explain.context_graph import scenes
 from tvlint.equivalence.explain.counterexample import difference
 from tvlint.equivalence.explain.repair import Repair, repair, with_repair
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
-from tvlint.equivalence.side_conditions.micro_batch_symmetry import check_wiring, micro_batches_of
+from tvlint.equivalence.side_conditions.micro_batch_symmetry import check_wiring
 from tvlint.equivalence.verdict.assumptions import assumptions
 from tvlint.equivalence.verdict.compare_gradients import Expected, judge_gradients, judge_updates
 from tvlint.equivalence.verdict.compare_outputs import judge_returned
@@ -156,8 +157,9 @@ def _proved(
         troubles: list[Trouble] = []
         held.clear()
         weights = weights_of(parallel, derived)
-        held.update(reduced(many, parallel, derived, weights, micro_batches, troubles))
-        troubles.extend(judge_gradients(parallel, weights, expected, held))
+        held.update(held_by(derived, weights))
+        troubles.extend(derived.reductions)
+        troubles.extend(judge_gradients(many, parallel, weights, expected, held))
         replicas = parallel.replication.count if fold is None else 1
         troubles.extend(judge_returned(many, parallel, derived, expected.losses, replicas, micro_batches))
         if fold is not None:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.step_scope import micro_batches_of, only_ends
+from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.backward import backward
 from tvlint.analyses.relations.derivation.communicate import Blocked, communicate, receive, send
 from tvlint.analyses.relations.derivation.environment import accumulated, returned
 from tvlint.analyses.relations.derivation.forward import compute
+from tvlint.analyses.relations.derivation.gradients import finish, reduce_gradients, update
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Slot
@@ -33,7 +37,7 @@ from tvlint.ir.operators import (
     Update,
     Wait,
 )
-from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
+from tvlint.ir.plan import Phase, Plan, Segment, Step
 
 
 def derive(
@@ -54,6 +58,7 @@ def derive(
     reference has in its place, so that independent mistakes are all told.
     """
     machine = Machine(world, plan, inputs, slots, total_slots, losses, dtypes, nearest, assume)
+    machine.micro_batches = micro_batches_of(plan)
     machine.ranks = {rank: RankState(rank) for program in plan.programs for rank in program.ranks}
     for tensor in plan.tensors.values():
         if tensor.gradient:
@@ -77,12 +82,7 @@ def derive(
                 for name, of in zip(operator.inputs, operator.forward.outputs, strict=False):
                     if name not in plan.tensors or plan.tensors[name].gradient_of in results:
                         machine.forward_of.setdefault(name, []).append(of)
-    machine.weight_of = {
-        gradient: name
-        for gradient, names in machine.forward_of.items()
-        for name in names
-        if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT
-    }
+    machine.weight_of = accumulators(plan)
     return _run(machine)
 
 
@@ -104,16 +104,18 @@ def _run(machine: Machine) -> Derived:
             break
     for rank in active:
         _stuck(machine, machine.ranks[rank])
+    finish(machine)
     derived = machine.derived
     derived.finished = not active
     derived.environments = {state.number: state.environment for state in machine.ranks.values()}
-    derived.gradients = {state.number: state.gradients for state in machine.ranks.values()}
     return derived
 
 
 def _stuck(machine: Machine, rank: RankState) -> None:
     name = rank.segment.name if rank.segment else ""
     machine.derived.fatal = True
+    if rank.reducing:
+        return
     machine.derived.troubles.append(
         Trouble("never-completes", True, "{ranks} wait for a communication that never completes", rank.number, name)
     )
@@ -123,16 +125,21 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
     """Run the steps; where the rank must wait for others, this says whether it has run an operator since it last waited."""
     classes, moved = set(), False
     for index, step in enumerate(steps):
-        if step.micro_batch > 0:
-            continue
         segment = machine.plan.segments[step.segment]
+        ends = only_ends(segment)
+        if step.micro_batch > 0 and not ends:
+            continue
         rank.segment = segment
+        rank.of_step = ends or machine.micro_batches == 1 or step.micro_batch < 0
         outer_inputs, outer_outputs = step.outside(segment)
         rank.local = {
             inner: rank.environment[outer]
             for inner, outer in zip(segment.inputs, outer_inputs, strict=True)
             if outer in rank.environment
         }
+        for inner, outer in zip(segment.inputs, outer_inputs, strict=True):
+            if inner != outer:
+                rank.made_of[inner] = rank.made_of.get(outer, frozenset())
         if machine.nearest is not None:
             machine.derived.locals[rank.number, segment.name] = rank.local
         rank.trail = machine.derived.trails[rank.number, index] = []
@@ -146,6 +153,8 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                     moved = False
             moved = True
         for inner, outer in zip(segment.outputs, outer_outputs, strict=True):
+            if inner != outer:
+                rank.made_of[outer] = rank.made_of.get(inner, frozenset())
             if inner in rank.local:
                 _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)
             elif inner not in machine.weight_of and not _at_a_root(segment, inner, rank.number):
@@ -173,6 +182,8 @@ def _export(machine: Machine, rank: RankState, name: str, value: Slot, replaces:
 
 
 def _operate(machine: Machine, rank: RankState, segment: Segment, operator: Operator) -> None:
+    if rank.reducing and not rank.reducing.isdisjoint(_gradients_touched(machine, operator)):
+        raise Blocked
     if isinstance(operator, Compute):
         compute(machine, rank, segment, operator)
     elif isinstance(operator, Backward):
@@ -183,7 +194,19 @@ def _operate(machine: Machine, rank: RankState, segment: Segment, operator: Oper
         send(machine, rank, operator)
     elif isinstance(operator, Receive):
         receive(machine, rank, operator)
-    elif isinstance(operator, ReduceGradients | Update | Wait | Record | Await):
-        return  # order is judged by the order analysis, reduction by tvlint.analyses.relations.derivation.gradients
+    elif isinstance(operator, ReduceGradients):
+        reduce_gradients(machine, rank, segment.name, operator)
+    elif isinstance(operator, Update):
+        update(machine, rank, operator)
+    elif isinstance(operator, Wait | Record | Await):
+        return  # order is judged by the order analysis
     else:
         raise AssertionError(operator)
+
+
+def _gradients_touched(machine: Machine, operator: Operator) -> Iterator[str]:
+    """The weights whose gradients the operator reads, adds to, reduces or updates with."""
+    if isinstance(operator, ReduceGradients | Update):
+        yield from operator.weights
+    else:
+        yield from (machine.weight_of[name] for name in (*reads(operator), *writes(operator)) if name in machine.weight_of)

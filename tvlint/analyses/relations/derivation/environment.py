@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvlint.analyses.relations.derivation.gradients import of_all_micro_batches
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import parameter, region, whole_shape
@@ -104,6 +105,10 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
             raise Mismatch("undefined-value", f"uses `{name}`: {rank.undefined[name]}", refutes=False)
         return None
     tensor = machine.plan.tensors.get(name)
+    if name in rank.stepped:
+        raise Mismatch(
+            "updated-weight", f"uses `{name}` after an optimizer step that the plan does not write out", refutes=False
+        )
     if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
         return None if rank.unknown or name in rank.changed else held_parameter(machine, rank, name)
     if tensor is not None and tensor.role is Role.INPUT and name not in machine.loaded:
@@ -125,11 +130,15 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
         return rank.local[name]
     if rank.unknown:
         return None
-    if machine.weight_of.get(name, "") in rank.gradients:
-        if machine.world.many_micro_batches:
+    weight = machine.weight_of.get(name, "")
+    if weight in rank.gradients:
+        if not rank.of_step:
             text = f"reads `{name}` in every micro-batch, while it still adds up"
             raise Mismatch("read-per-micro-batch", text, refutes=False)
-        return rank.gradients[machine.weight_of[name]]
+        if weight in rank.scattered:
+            text = f"reads `{name}`, of which a reducer has left each rank a shard, and no plan says which"
+            raise Mismatch("scattered-gradient", text, refutes=False)
+        return of_all_micro_batches(machine, rank, weight)
     for of in machine.forward_of.get(name, ()):
         shown = rank.environment.get(machine.shown.get(of, ""))
         if of not in rank.environment and of not in rank.local and shown is None:
@@ -215,13 +224,15 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             text = f"makes the gradient of `{weight}` under two names, `{rank.named[weight]}` and `{name}`"
             tell(machine, rank, operator, Mismatch("gradient-of-two-names", text, refutes=False), fatal=True)
             value = None
-        rank.gradients[weight] = (
-            value if name in inputs else accumulated(machine, rank, name, value, rank.gradients.get(weight, ""))
-        )
+        if rank.of_step and weight in rank.gradients:
+            of_all_micro_batches(machine, rank, weight)
+        replaces = name in inputs or weight in _made_of(machine, rank, inputs)
+        rank.gradients[weight] = value if replaces else accumulated(machine, rank, name, value, rank.gradients.get(weight, ""))
     elif name in inputs or name not in rank.local:
         rank.local[name] = value
     else:
         rank.local[name] = accumulated(machine, rank, name, value, rank.local[name])
+    rank.made_of[name] = _made_of(machine, rank, inputs)
     if value is not None and value.leaves and isinstance(operator, Compute | Backward):
         forward = operator if isinstance(operator, Compute) else operator.forward
         follows = forward.op.endswith((".identity", ".multiref"))
@@ -229,6 +240,13 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         for pending in {entry for leaf in value.leaves for entry in leaf.pending}:
             if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in read):
                 rank.carriers[pending.origin] = (name, operator)
+
+
+def _made_of(machine: Machine, rank: RankState, inputs: Sequence[Operand]) -> frozenset[str]:
+    """The weights out of whose gradients the operands are made."""
+    names = [name for name in inputs if isinstance(name, str)]
+    made = (rank.made_of.get(name, frozenset()) for name in names)
+    return frozenset(machine.weight_of[name] for name in names if name in machine.weight_of).union(*made)
 
 
 def _is_given(role: Role, operator: Operator) -> bool:

@@ -1,25 +1,19 @@
-"""Gradients at the end of the step: summed over micro-batches, and reduced over ranks."""
+"""Gradients over the step: summed over micro-batches, and reduced over ranks."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TypeAlias
 
-from tvlint.analyses.dataflow.def_use import has
 from tvlint.analyses.relations.defect import Trouble, at
-from tvlint.analyses.relations.derivation.state import Derived, Slot
+from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Reducing, Slot
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.collectives import over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.groups import members_of, spans_replicas
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
-from tvlint.ir.operators import Compute, ReduceGradients
+from tvlint.ir.operators import Compute, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role, Tensor
-
-Reducer: TypeAlias = "tuple[str, ReduceGradients]"
-"""A reducer, and the segment that it stands in."""
 
 
 def accumulated(world: World, value: Value, micro_batches: int) -> Value:
@@ -43,6 +37,21 @@ def accumulated(world: World, value: Value, micro_batches: int) -> Value:
     return world.values.of_leaves(value.term, value.box, leaves)
 
 
+def of_all_micro_batches(machine: Machine, rank: RankState, weight: str) -> Slot:
+    """Return the gradient of a weight that the rank has, summed over all micro-batches from now on."""
+    if weight not in rank.summed:
+        rank.summed.add(weight)
+        value = rank.gradients[weight]
+        try:
+            rank.gradients[weight] = None if value is None else accumulated(machine.world, value, machine.micro_batches)
+        except Mismatch as mismatch:
+            tensor = machine.plan.tensors[weight]
+            text = f"the gradient of `{tensor.logical or weight}` on {{ranks}} {mismatch.message}"
+            machine.derived.reductions.append(Trouble(mismatch.name, mismatch.refutes, text, rank.number))
+            rank.gradients[weight] = None
+    return rank.gradients[weight]
+
+
 def weights_of(plan: Plan, derived: Derived) -> list[tuple[int, Tensor]]:
     """Every weight that a rank uses, also in what is not understood, or reduces."""
     role = Role.WEIGHT
@@ -60,104 +69,96 @@ def weights_of(plan: Plan, derived: Derived) -> list[tuple[int, Tensor]]:
     return [(rank, weights[name]) for rank, name in sorted(seen)]
 
 
-def reduced(
-    world: World,
-    plan: Plan,
-    derived: Derived,
-    weights: Sequence[tuple[int, Tensor]],
-    micro_batches: int,
-    troubles: list[Trouble],
-) -> dict[tuple[int, str], Slot]:
+def held_by(derived: Derived, weights: Sequence[tuple[int, Tensor]]) -> dict[tuple[int, str], Slot]:
     """Each rank's gradient of each of its `weights` (by the weight's name) after accumulation and all reducers."""
-    held: dict[tuple[int, str], Slot] = {}
-    for rank, tensor in weights:
-        if tensor.name not in derived.gradients[rank]:
-            continue
-        value = derived.gradients[rank][tensor.name]
-        try:
-            held[rank, tensor.name] = None if value is None else accumulated(world, value, micro_batches)
-        except Mismatch as mismatch:
-            text = f"the gradient of `{tensor.logical or tensor.name}` on {{ranks}} {mismatch.message}"
-            troubles.append(Trouble(mismatch.name, mismatch.refutes, text, rank))
-            held[rank, tensor.name] = None
-    _reduce_all(world, plan, held, troubles)
-    return held
+    slots = ((rank, tensor.name) for rank, tensor in weights)
+    return {(rank, name): derived.gradients[rank][name] for rank, name in slots if name in derived.gradients[rank]}
 
 
-def _reduce_all(world: World, plan: Plan, held: dict[tuple[int, str], Slot], troubles: list[Trouble]) -> None:
-    """Run the reducers; those that do not meet leave nothing."""
-    queues = reducers_of(plan)
-    for members, operators in together(plan, queues):
-        _reduce(world, plan, members, operators, held, troubles)
-    for rank, queue in queues.items():
-        for segment, operator in queue:
-            members = members_of(plan, operator.group, rank)
-            text = f"the gradient reducer of {{ranks}} over the ranks {list(members)} meets no such reducer on all of them"
-            troubles.append(at(operator, segment, Trouble("reducers-disagree", True, text, rank)))
-            held.update({(rank, name): None for name in operator.weights})
+def update(machine: Machine, rank: RankState, operator: Update) -> None:
+    """Note the gradients with which weights are updated."""
+    rank.stepped.update(operator.weights)
+    for weight in operator.weights:
+        known = weight in rank.gradients
+        rank.updated.setdefault(weight, of_all_micro_batches(machine, rank, weight) if known else "absent")
 
 
-def reducers_of(plan: Plan) -> dict[int, deque[Reducer]]:
-    """What every rank reduces, in order."""
-    reducers = {
-        name: [(name, operator) for operator in segment.operators if isinstance(operator, ReduceGradients)]
-        for name, segment in plan.segments.items()
-        if has(segment.operators, {ReduceGradients})
-    }
-    queues: dict[int, deque[Reducer]] = {}
-    for program in plan.programs:
-        found = [reducer for step in program.steps for reducer in reducers.get(step.segment, ())]
-        queues.update({rank: deque(found) for rank in program.ranks})
-    return queues
+def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: ReduceGradients) -> None:
+    """Give what the rank has to a reducer; all of its members have the result once the last of them has come."""
+    has = [weight for weight in operator.weights if weight in rank.gradients]
+    given = Reducing(segment, operator, {weight: of_all_micro_batches(machine, rank, weight) for weight in has})
+    meeting = _meeting_of(machine.plan, operator, rank.number)
+    turn = machine.turns[rank.number, meeting] = machine.turns.get((rank.number, meeting), 0) + 1
+    table = machine.reducers.setdefault((meeting, turn), {})
+    table[rank.number] = given
+    rank.reducing.update(operator.weights)
+    if set(table) != set(meeting[0]):
+        return
+    del machine.reducers[meeting, turn]
+    for member, own in table.items():
+        machine.ranks[member].reducing.difference_update(own.operator.weights)
+    _scatter(machine, table)
+    for (member, weight), value in _reduced(machine.world, machine.plan, table, machine.derived.reductions).items():
+        machine.ranks[member].gradients[weight] = value
+        machine.ranks[member].summed.add(weight)
 
 
-def together(plan: Plan, queues: dict[int, deque[Reducer]]) -> Iterator[tuple[tuple[int, ...], dict[int, Reducer]]]:
-    """Members and what each of them runs, whenever it is the next reducer of all; what meets nothing is left in the queues."""
-    moved = True
-    while moved:
-        moved = False
-        for rank, queue in queues.items():
-            if not queue:
-                continue
-            key = _meeting(plan, queue[0][1], rank)
-            if (
-                any(not queues.get(own) or _meeting(plan, queues[own][0][1], own) != key for own in key[0])
-                or rank not in key[0]
-            ):
-                continue
-            yield key[0], {own: queues[own].popleft() for own in key[0]}
-            moved = True
+def _scatter(machine: Machine, table: Mapping[int, Reducing]) -> None:
+    """Note the shard that a reducer leaves each member, and tell where members hold different shards by then."""
+    members = sorted(table)
+    segment, first = table[members[0]].segment, table[members[0]].operator
+    spans = first.replicated or spans_replicas(machine.plan, first.group)
+    for named in zip(*(table[member].operator.weights for member in members), strict=False):
+        held = [machine.ranks[member].scattered.get(weight, ()) for member, weight in zip(members, named, strict=True)]
+        if any(shards != held[0] for shards in held) or (spans and any(over_all for *_, over_all in held[0])):
+            text = f"the gradient of `{named[0]}` on {{ranks}} is reduced over ranks that hold other shards of it by then"
+            for member in members:
+                trouble = at(first, segment, Trouble("reduced-shards", False, text, member))
+                machine.derived.reductions.append(trouble)
+        for position, (member, weight) in enumerate(zip(members, named, strict=True)) if first.scatter else ():
+            machine.ranks[member].scattered[weight] = (*held[position], (position, len(members), spans))
 
 
-def _meeting(plan: Plan, operator: ReduceGradients, rank: int) -> tuple[tuple[int, ...], bool, str]:
+def _meeting_of(plan: Plan, operator: ReduceGradients, rank: int) -> tuple[tuple[int, ...], bool, str]:
     """What tells the reducers apart that a rank can meet."""
     group = operator.group
     return members_of(plan, group, rank), spans_replicas(plan, group), group.name
 
 
-def _reduce(
-    world: World,
-    plan: Plan,
-    members: tuple[int, ...],
-    operators: Mapping[int, Reducer],
-    held: dict[tuple[int, str], Slot],
-    troubles: list[Trouble],
-) -> None:
-    """Reduce what the members hold; a gradient that a member never computes is zero there."""
-    segment, first = operators[members[0]]
+def finish(machine: Machine) -> None:
+    """Sum what no reducer has taken, and tell the reducers that have not met all of their members."""
+    for (meeting, _), table in machine.reducers.items():
+        for rank, own in table.items():
+            text = f"the gradient reducer of {{ranks}} over the ranks {list(meeting[0])} meets no such reducer on all of them"
+            trouble = Trouble("reducers-disagree", True, text, rank)
+            machine.derived.reductions.append(at(own.operator, own.segment, trouble))
+            machine.ranks[rank].gradients.update(dict.fromkeys(own.operator.weights))
+    for state in machine.ranks.values():
+        for weight in state.gradients:
+            of_all_micro_batches(machine, state, weight)
+        final = {**state.gradients, **state.updated}
+        machine.derived.gradients[state.number] = {name: own for name, own in final.items() if not isinstance(own, str)}
+
+
+def _reduced(world: World, plan: Plan, table: Mapping[int, Reducing], troubles: list[Trouble]) -> dict[tuple[int, str], Slot]:
+    """Reduce what the members hold, by rank and weight; a gradient that a member never computes is zero there."""
+    members = sorted(table)
+    segment, first = table[members[0]].segment, table[members[0]].operator
+    operators = {member: table[member].operator for member in members}
     tensors = plan.tensors
-    full = {tuple(_known_as(tensors.get(name)) or name for name in own.weights) for _, own in operators.values()}
-    kinds = {(own.reduce, own.divisor, own.scatter, own.replicated) for _, own in operators.values()}
+    full = {tuple(_known_as(tensors.get(name)) or name for name in own.weights) for own in operators.values()}
+    kinds = {(own.reduce, own.divisor, own.scatter, own.replicated) for own in operators.values()}
+    held: dict[tuple[int, str], Slot] = {}
     if len(full) > 1 or len(kinds) > 1:
         how = "reduce in different ways" if len(kinds) > 1 else "name different weights, or in another order"
-        for member, (_, own) in operators.items():
-            text = f"the gradient reducers of the ranks {list(members)} {how}"
+        for member, own in operators.items():
+            text = f"the gradient reducers of the ranks {members} {how}"
             troubles.append(at(first, segment, Trouble("reducers-disagree", True, text, member)))
             held.update({(member, name): None for name in own.weights})
-        return
-    for named in zip(*(operators[member][1].weights for member in members), strict=True):
+        return held
+    for named in zip(*(operators[member].weights for member in members), strict=True):
         slots = [*zip(members, named, strict=True)]
-        values = [held[slot] for slot in slots if slot in held]
+        values = [table[member].gradients[weight] for member, weight in slots if weight in table[member].gradients]
         if not values:
             continue
         name = named[0]
@@ -170,6 +171,7 @@ def _reduce(
             for member in members:
                 troubles.append(at(first, segment, Trouble(mismatch.name, mismatch.refutes, text, member)))
         held.update(dict.fromkeys(slots, total))
+    return held
 
 
 def _known_as(tensor: Tensor | None) -> str:

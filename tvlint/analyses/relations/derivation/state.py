@@ -12,9 +12,11 @@ from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.memo import Cases
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Communicate, Compute, Operator
+from tvlint.ir.operators import Communicate, Compute, Operator, ReduceGradients
 from tvlint.ir.plan import Box, Plan, Segment
 from tvlint.ops.spec import Bound, Call, Family
+
+Shard: TypeAlias = tuple[int, int, bool]
 
 Slot: TypeAlias = "Value | None"
 """A derived relation; None is poison: something earlier went wrong and was told."""
@@ -39,6 +41,15 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class Reducing:
+    """A gradient reducer as one member runs it, with the gradients that the member has by then, by weight."""
+
+    segment: str
+    operator: ReduceGradients
+    gradients: dict[str, Slot]
+
+
+@dataclass(frozen=True, slots=True)
 class Foreign:
     """An operator on values of the reference that the reference does not apply to them."""
 
@@ -55,6 +66,9 @@ class Derived:
 
     environments: dict[int, dict[str, Slot]] = field(default_factory=dict)
     gradients: dict[int, dict[str, Slot]] = field(default_factory=dict)
+    """By rank and weight, the gradient with which it is updated, else the last one."""
+    reductions: list[Trouble] = field(default_factory=list)
+    """What went wrong as gradients were summed and reduced."""
     locals: dict[tuple[int, str], dict[str, Slot]] = field(default_factory=dict)
     """What every (rank, segment) held at the end; only while the derivation recovers, to draw what went wrong."""
     used: set[tuple[int, str]] = field(default_factory=set)
@@ -117,6 +131,20 @@ class RankState:
     """Tensors that were received from a rank on which nothing makes what it sends, so that it is zero."""
     poisoned: set[tuple[str, ...]] = field(default_factory=set)
     """Forward operators (by the names of their outputs) that have no result because something before them went wrong."""
+    of_step: bool = True
+    """Whether the segment that is run has the values of the whole step, and not those of one micro-batch."""
+    summed: set[str] = field(default_factory=set)
+    """Weights whose gradient is the sum over all micro-batches by now."""
+    reducing: set[str] = field(default_factory=set)
+    """Weights with a reducer that has not met all of its members yet."""
+    scattered: dict[str, tuple[Shard, ...]] = field(default_factory=dict)
+    """Of whose gradient reducers have left a shard, by weight: which of how many, and whether replicas have theirs."""
+    made_of: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The weights out of whose gradients a tensor is made."""
+    updated: dict[str, Slot | str] = field(default_factory=dict)
+    """The gradients with which weights were updated; "absent" where there was none by then."""
+    stepped: set[str] = field(default_factory=set)
+    """Weights that an optimizer step has changed, in a way that the plan does not say."""
 
 
 @dataclass(slots=True)
@@ -155,6 +183,9 @@ class Machine:
     made: set[tuple[str, ...]] = field(default_factory=set)
     """The outputs of operators that the plan runs; filled where a gradient names another one."""
     mail: dict[Any, deque[Slot | str]] = field(default_factory=dict)
+    micro_batches: int = 1
+    reducers: dict[Any, dict[int, Reducing]] = field(default_factory=dict)
+    """Gradient reducers that have not met all of their members yet."""
 
 
 def leave_open(machine: Machine, rank: RankState, name: str) -> None:

@@ -205,6 +205,13 @@ class Values:
             value = self.of_leaves(term, value.box, leaves)
         return value
 
+    def bare(self, value: Value) -> Value:
+        """Return the value as a multiple of what is multiplied with constants, in whichever plan."""
+        while (below := multiplied(self.terms, value.term)) is not None and value.fold is None:
+            factor, term = below
+            value = self.scaled(self.retermed(value, term), factor)
+        return value
+
     def gradient_sum(self, of: int, values: Sequence[Value]) -> Value | None:
         """The sum of gradients of the same forward value; None when they are not the same box."""
         if len(values) == 1:

@@ -1,0 +1,20 @@
+"""Which runs of a plan belong to a micro-batch, and which to the whole step."""
+
+from __future__ import annotations
+
+from tvlint.ir.operators import Await, Record, ReduceGradients, Update, Wait
+from tvlint.ir.plan import Phase, Plan, Segment
+
+_ENDS = ReduceGradients | Update | Wait | Record | Await
+
+
+def micro_batches_of(plan: Plan) -> int:
+    """Return how many micro-batches the plan runs, counted from its steps."""
+    found = {step.micro_batch for program in plan.programs for step in program.steps if step.micro_batch >= 0}
+    return max(1, len(found))
+
+
+def only_ends(segment: Segment) -> bool:
+    """Return whether the segment only reduces what micro-batches add up to, updates, and waits."""
+    once = segment.phase in (Phase.REDUCE, Phase.OPTIMIZER)
+    return once and all(isinstance(own, _ENDS) for own in segment.operators)

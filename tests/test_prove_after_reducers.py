@@ -202,6 +202,15 @@ def test_a_wrong_step_after_the_backward_is_not(name: str) -> None:
     assert reason in [own.name for own in verdict.reasons]
 
 
+def test_what_a_call_of_unknown_effect_makes_of_a_reduced_gradient_is_not_known() -> None:
+    rest = over_dp("")
+    head, body = rest.split("program\n")
+    first = f"program dp=0\n{body}{REDUCE}  library.finish()\n{UPDATE}"
+    verdict = verdict_on(head + first + f"program dp=1\n{body}{REDUCE}{UPDATE}", single(""))
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "unsupported-operator" in [reason.name for reason in verdict.reasons]
+
+
 def test_a_gradient_is_not_read_while_it_is_reduced() -> None:
     parallel = over_dp(REDUCE.replace("over dp", "over dp async k") + NORM + FACTOR + "  wait k\n" + SCALE + UPDATE)
     verdict = verdict_on(parallel, single(CLIP))

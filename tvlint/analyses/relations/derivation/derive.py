@@ -7,7 +7,7 @@ all its members have come to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of, only_ends
@@ -38,6 +38,7 @@ from tvlint.ir.operators import (
     Wait,
 )
 from tvlint.ir.plan import Phase, Plan, Segment, Step
+from tvlint.ops.table import spec_of
 
 
 def derive(
@@ -182,7 +183,7 @@ def _export(machine: Machine, rank: RankState, name: str, value: Slot, replaces:
 
 
 def _operate(machine: Machine, rank: RankState, segment: Segment, operator: Operator) -> None:
-    if rank.reducing and not rank.reducing.isdisjoint(_gradients_touched(machine, operator)):
+    if rank.reducing and not rank.reducing.isdisjoint(_gradients_touched(machine, rank, operator)):
         raise Blocked
     if isinstance(operator, Compute):
         compute(machine, rank, segment, operator)
@@ -204,9 +205,11 @@ def _operate(machine: Machine, rank: RankState, segment: Segment, operator: Oper
         raise AssertionError(operator)
 
 
-def _gradients_touched(machine: Machine, operator: Operator) -> Iterator[str]:
-    """The weights whose gradients the operator reads, adds to, reduces or updates with."""
+def _gradients_touched(machine: Machine, rank: RankState, operator: Operator) -> Iterable[str]:
+    """The weights whose gradients the operator reads, adds to, reduces or updates with; all where it may change anything."""
     if isinstance(operator, ReduceGradients | Update):
         yield from operator.weights
+    elif isinstance(operator, Compute) and (operator.in_place or not operator.outputs or spec_of(operator.op) is None):
+        yield from rank.reducing
     else:
         yield from (machine.weight_of[name] for name in (*reads(operator), *writes(operator)) if name in machine.weight_of)

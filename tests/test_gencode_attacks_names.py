@@ -109,6 +109,21 @@ CHANGES: dict[str, tuple[Change, ...]] = {
     "another flag": (("RuntimeFlag.skip_zero_grad", "RuntimeFlags.skip_zero_grad"),),
     "another class that is made": (("super().__init__()", "object().__init__()"),),
     "another way to clear gradients": (("model.zero_grad()", "model.zero_grad(set_to_none=False)"),),
+    "a function that is imported": (
+        (FLAGS, f"{FLAGS}from elsewhere import linear\n"),
+        (LINEAR, LINEAR.replace("torch.nn.functional.linear", "linear")),
+    ),
+    "a function of a module that is imported": (
+        (FLAGS, f"{FLAGS}import F\n"),
+        (LINEAR, LINEAR.replace("torch.nn.functional.linear", "F.linear")),
+    ),
+    "a function of the file": (
+        (FLAGS, f"{FLAGS}\ndef linear(*given, **more):\n    return given[0] * 2\n"),
+        (LINEAR, LINEAR.replace("torch.nn.functional.linear", "linear")),
+    ),
+    "a function of the method": (
+        (LINEAR, f"        def linear(x, *more, **words):\n            return x\n{LINEAR.replace('torch.nn.functional.', '')}"),
+    ),
     "a parameter that is deleted": ((LINEAR, f"{LINEAR}        del self.up_weight_21\n"),),
     "a model that is deleted": (("    data_20 = next", "    del model\n    data_20 = next"),),
 }

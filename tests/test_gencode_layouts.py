@@ -223,18 +223,12 @@ def test_a_graph_stops_gradients_where_its_numbers_need_none(needs: bool, made: 
     assert graph._loses_gradient(Compute("torch.neg", ("x",), ("y",))) is stops
 
 
-def test_a_context_that_changes_what_is_computed_is_told_at_its_line(folder: Path) -> None:
-    change(
-        folder,
-        (2,),
-        "        silu_{s} = torch",
-        "        with torch.autocast(device_type='cuda'):\n            silu_{s} = torch",
-    )
-    with pytest.raises(ReadError, match=r"torch\.autocast") as told:
-        read_folder(str(folder))
-    line = told.value.problem.location.line
-    assert line is not None
-    assert "autocast" in (folder / "gencode2.py").read_text().split("\n")[line - 1]
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_context_that_changes_nothing_is_none(folder: Path, enabled: bool) -> None:
+    context = f"with torch.no_grad(), torch.autocast(device_type='cuda', dtype=torch.float16, enabled={enabled}):"
+    change(folder, LAST, "        silu_{s} = torch", f"        {context}\n            silu_{{s}} = torch")
+    names = {own.op for own in opened(str(folder)).plan.segments["device 2/segment 11"].operators if isinstance(own, Compute)}
+    assert ("python.with_" in names, "torch.nn.functional.silu" in names) == (enabled, not enabled)
 
 
 def test_a_flag_of_the_module_stands_where_its_name_does(folder: Path) -> None:
@@ -245,16 +239,63 @@ def test_a_flag_of_the_module_stands_where_its_name_does(folder: Path) -> None:
     assert found.attributes["training"] is True
 
 
-def test_a_flag_that_is_handed_to_another_rank_is_refused(folder: Path) -> None:
+CHOICES = {
+    "a flag": ("0.5 if self.training else 0.0", 0.5),
+    "a flag of its own": ("0.0 if False else 0.25", 0.25),
+    "a choice of a choice": ("(0.1 if False else 0.3) if self.training else 0.2", 0.3),
+}
+
+
+@pytest.mark.parametrize("name", list(CHOICES))
+def test_a_choice_that_is_known_is_the_constant_that_it_takes(folder: Path, name: str) -> None:
+    choice, value = CHOICES[name]
+    drop = f"chosen_9 = {choice}\n        linear_28 = torch.nn.functional.dropout(linear_28, p=chosen_9, training=True)\n"
+    change(folder, LAST, "        sum_29 = torch", f"        {drop}        sum_29 = torch")
+    (found,) = operators(opened(str(folder)).plan, "device 2/segment 11", "dropout")
+    assert found.attributes["p"] == value
+
+
+def test_a_choice_between_tensors_is_the_one_that_it_takes_or_unknown(folder: Path) -> None:
     change(
         folder,
-        FIRST,
-        "        return linear_22\n",
-        "        training_9 = self.training\n        return linear_22, training_9\n",
+        LAST,
+        "        sum_29 = torch",
+        "        linear_28 = linear_28 if self.training else silu_{s}\n        sum_29 = torch",
     )
-    with pytest.raises(ReadError, match="handed to another segment") as told:
+    assert judged(folder).verdicts[0].outcome is Outcome.PROVED
+    change(folder, LAST, "if self.training else", "if silu_{s} else")
+    assert judged(folder).verdicts[0].outcome is Outcome.UNKNOWN
+    change(folder, LAST, "linear_28 if silu_{s} else silu_{s}", "silu_{s} if self.training else linear_28")
+    assert judged(folder).verdicts[0].outcome is Outcome.REFUTED
+
+
+def test_a_flag_that_a_method_returns_is_known_where_the_rank_uses_it_and_missing_elsewhere(folder: Path) -> None:
+    change(folder, FIRST, "        return linear_22\n", "        flag_9 = self.training\n        return linear_22, flag_9\n")
+    with pytest.raises(ReadError, match="returns 2 values and 1 are taken"):
         opened(str(folder))
-    assert "nothing sends it to another rank" in told.value.problem.help
+    for name in ("linear_22", "linear_122"):
+        change(
+            folder,
+            FIRST,
+            f"    {name} = nnscaler.runtime.executor.fexecute",
+            f"    {name}, flag_9 = nnscaler.runtime.executor.fexecute",
+        )
+    assert judged(folder).verdicts[0].outcome is Outcome.PROVED
+    change(folder, LAST, "def segment11(self, linear_22)", "def segment11(self, linear_22, flag_9)")
+    change(
+        folder,
+        LAST,
+        "        sum_29 = torch",
+        "        linear_28 = torch.nn.functional.dropout(linear_28, p=0.0, training=flag_9)\n        sum_29 = torch",
+    )
+    change(folder, LAST, "*(linear_22, ), requires_grad=True)", "*(linear_22, flag_9, ), requires_grad=True)")
+    change(folder, LAST, "*(linear_122, ), requires_grad=True)", "*(linear_122, flag_9, ), requires_grad=True)")
+    (verdict,) = judged(folder).verdicts
+    assert verdict.outcome is Outcome.REFUTED
+    first = verdict.reasons[0]
+    assert "uses `flag_9`, which nothing on rank" in first.message
+    assert first.location.line is not None
+    assert "fexecute('segment11'" in Path(first.location.path).read_text().splitlines()[first.location.line - 1]
 
 
 def test_gradients_of_what_a_loader_gives_are_an_assumption_where_they_are_taken_apart(folder: Path) -> None:

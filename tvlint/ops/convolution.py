@@ -10,7 +10,7 @@ from typing import Any
 
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
-from tvlint.ops.reductions import without_absent
+from tvlint.ops.reductions import without_absent, without_none
 from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError
 
 _MOST_PLACES = 4096
@@ -50,9 +50,7 @@ def _names(prefix: str, count: int) -> Names:
 
 def _convolution(dims: int) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
-        call = without_absent(call).with_arguments("stride", "padding", "dilation", "groups")
-        if call.attributes.get("bias", 0) is None:
-            call = Call(call.op, call.inputs, {k: v for k, v in call.attributes.items() if k != "bias"}, call.outputs)
+        call = without_none(without_absent(call).with_arguments("stride", "padding", "dilation", "groups"), "bias")
         call.reject_unknown("stride", "padding", "dilation", "groups")
         call.expect(2, 3)
         x, weight = call.shape(0), call.shape(1)

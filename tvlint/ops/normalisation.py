@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
-from tvlint.ops.reductions import without_absent
+from tvlint.ops.reductions import without_absent, without_none
 from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError
 
 
@@ -23,10 +23,7 @@ def _bind_group(call: Call) -> Bound:
         attributes["num_groups"] = inputs.pop(1).value  # type: ignore[union-attr]
     if len(inputs) == 4 and isinstance(inputs[3], Literal):
         attributes["eps"] = inputs.pop(3).value  # type: ignore[union-attr]
-    for name in ("weight", "bias"):
-        if attributes.get(name, 0) is None:
-            del attributes[name]
-    call = without_absent(Call(call.op, tuple(inputs), attributes, call.outputs))
+    call = without_none(without_absent(Call(call.op, tuple(inputs), attributes, call.outputs)), "weight", "bias")
     call.reject_unknown("num_groups", "eps")
     call.expect(1, 3)
     shape, groups, epsilon = call.shape(0), call.attributes.get("num_groups"), call.attributes.get("eps", 1e-5)

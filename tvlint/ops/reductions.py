@@ -152,7 +152,7 @@ def _kept_sizes(x: Array, names: Names, kept: Sequence[str]) -> list[int]:
 
 def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
-        call = _by_name(without_absent(call))
+        call = without_none(_by_name(without_absent(call)), "weight", "bias")
         call.reject_unknown("normalized_shape", *attributes)
         call.expect(1, operand_count)
         names = stars(len(call.shape(0)))
@@ -192,6 +192,12 @@ def without_absent(call: Call) -> Call:
     while inputs and inputs[-1] == Literal(None):
         inputs.pop()
     return replace(call, inputs=tuple(inputs))
+
+
+def without_none(call: Call, *names: str) -> Call:
+    """Return the call without the operands that it gives by name as `None`."""
+    given = {word: value for word, value in call.attributes.items() if value is not None or word not in names}
+    return call if len(given) == len(call.attributes) else replace(call, attributes=given)
 
 
 def _layer_norm(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:

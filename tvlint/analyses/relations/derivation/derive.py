@@ -141,6 +141,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         for inner, outer in zip(segment.inputs, outer_inputs, strict=True):
             if inner != outer:
                 rank.made_of[inner] = rank.made_of.get(outer, frozenset())
+        rank.unbound = dict.fromkeys((name for name in segment.inputs if name not in rank.local), step.source)
         if machine.nearest is not None:
             machine.derived.locals[rank.number, segment.name] = rank.local
         rank.trail = machine.derived.trails[rank.number, index] = []

@@ -117,7 +117,8 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
         raise Mismatch(
             "absent-gradient", f"uses `{name}`, a gradient that nothing on the rank it comes from makes", refutes=False
         )
-    raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
+    text = f"uses `{name}`, which nothing on {{ranks}} produces before"
+    raise Mismatch("missing-value", text, refutes=True, source=rank.unbound.get(name))
 
 
 def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot | str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from tvlint.analyses.relations.defect import STOPS, Fix, Sum, Trouble, at
 from tvlint.analyses.relations.derivation.runnable import may_run
@@ -50,7 +51,11 @@ def tell(
         fix=fix,
         source=source,
     )
-    machine.derived.troubles.append(at(operator, segment, trouble) if operator is not None else trouble)
+    if operator is not None:
+        trouble = at(operator, segment, trouble)
+    if mismatch.source is not None:
+        trouble = replace(trouble, source=mismatch.source)
+    machine.derived.troubles.append(trouble)
     machine.derived.fatal = machine.derived.fatal or fatal
 
 

@@ -12,6 +12,7 @@ from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.memo import Cases
 from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.location import Location
 from tvlint.ir.operators import Communicate, Compute, Operator, ReduceGradients
 from tvlint.ir.plan import Box, Plan, Segment
 from tvlint.ops.spec import Bound, Call, Family
@@ -113,6 +114,8 @@ class RankState:
     replaced: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     """Operands that communication put something else in since a forward operator read them, by the names of its outputs."""
     local: dict[str, Slot] = field(default_factory=dict)
+    unbound: dict[str, Location | None] = field(default_factory=dict)
+    """The inputs of the segment that is run that have no value, and where it is run on them."""
     segment: Segment | None = None
     trail: list[Any] = field(default_factory=list)
     carriers: dict[int, tuple[str, Operator]] = field(default_factory=dict)

@@ -7,21 +7,26 @@ from dataclasses import dataclass, field
 
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value, Values
+from tvlint.ir.location import Location
 from tvlint.ops.spec import ONE, Names
 
 
 class Mismatch(Exception):
     """The operator does not do here what it does in the reference, or that cannot be decided.
 
-    `operand` is the position of the operand that is at fault, where one is.
+    `operand` is the position of the operand that is at fault, where one is; `source` is the place to tell where that is not
+    the operator.
     """
 
-    def __init__(self, name: str, message: str, *, refutes: bool, operand: int | None = None) -> None:
+    def __init__(
+        self, name: str, message: str, *, refutes: bool, operand: int | None = None, source: Location | None = None
+    ) -> None:
         super().__init__(message)
         self.name = name
         self.message = message
         self.refutes = refutes
         self.operand = operand
+        self.source = source
 
 
 @dataclass(slots=True)

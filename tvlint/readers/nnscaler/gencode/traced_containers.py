@@ -10,7 +10,8 @@ from tvlint.ir.operators import Compute, Literal, Operand, Value
 from tvlint.ir.plan import Role
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind
-from tvlint.readers.nnscaler.gencode.syntax.containers import GETITEM, Field, in_order
+from tvlint.readers.nnscaler.gencode.syntax.containers import Field, in_order
+from tvlint.readers.nnscaler.gencode.syntax.expressions import ANCHORS, GETITEM, IFEXPR
 from tvlint.readers.nnscaler.pickle.tensors import Tensors
 
 
@@ -37,12 +38,14 @@ def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tens
     whole = {name for name in inputs if tensors.declared[name].dtype != "object"}
     found: dict[Field, str] = {known[name]: name for name in whole}
     kept: list[Compute] = []
-    flags: dict[str, bool] = {}
-    for operator in forward:
-        if operator.op == "self_getattr" and len(operator.outputs) == 1 and operator.inputs == (Literal("training"),):
-            flags[operator.outputs[0]] = True
+    constants: dict[str, Literal] = {}
+    for given in forward:
+        operator = _with_constants(given, constants)
+        constant = _constant(operator)
+        if constant is not None:
+            constants.update(dict.fromkeys(operator.outputs, constant))
             continue
-        operator = _with_flags(operator, flags)
+        operator = _chosen(operator)
         part = _item(operator)
         if part is None or part[0] not in known or part[0] in whole:
             kept.append(operator)
@@ -63,24 +66,54 @@ def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tens
     return {(place, path): found[place, path] for place, paths in order.items() for path in paths}, kept
 
 
-def _with_flags(operator: Compute, flags: Mapping[str, bool]) -> Compute:
-    """The operator with flags of the module as the constants that they are while it trains."""
-    if not any(operand in flags for operand in operator.inputs if isinstance(operand, str)):
+def _constant(operator: Compute) -> Literal | None:
+    """Return the constant that an operator makes while the model trains; None where it makes anything else."""
+    if operator.attributes and operator.op not in ANCHORS:
+        return None
+    match operator.op, operator.inputs:
+        case "self_getattr", (Literal(value="training"),):
+            return Literal(True)
+        case op, _ if op in ANCHORS:
+            return Literal(None)
+        case op, (Literal() as test, body, other) if op == IFEXPR:
+            chosen = body if test.value else other
+            return chosen if isinstance(chosen, Literal) else None
+        case _:
+            return None
+
+
+def _chosen(operator: Compute) -> Compute:
+    """Return a choice between tensors that is known as the identity that it is; every other operator as it is."""
+    match operator.op, operator.inputs:
+        case op, (Literal() as test, body, other) if op == IFEXPR and not operator.attributes:
+            return replace(operator, op=IDENTITY, inputs=(body if test.value else other,))
+        case _:
+            return operator
+
+
+def _with_constants(operator: Compute, constants: Mapping[str, Literal]) -> Compute:
+    """Return the operator with constants in the place of the objects that stand for them."""
+    if not any(operand in constants for operand in operator.inputs if isinstance(operand, str)):
         return operator
-    place: dict[str, Value] = {}
-    inputs: list[Operand] = []
-    for position, operand in enumerate(operator.inputs):
-        flag = flags.get(operand) if isinstance(operand, str) else None
-        place[f"operand {position}"] = f"operand {len(inputs)}" if flag is None else flag
-        if flag is None:
-            inputs.append(operand)
     named = {value for value in operator.attributes.values() if isinstance(value, str)}
-    positions = [i for i, operand in enumerate(operator.inputs) if isinstance(operand, str) and operand in flags]
-    if any(f"operand {i}" not in named for i in positions):
-        return operator
-    attributes = {
-        name: place.get(value, value) if isinstance(value, str) else value for name, value in operator.attributes.items()
-    }
+    inputs: list[Operand] = []
+    place: dict[str, Value] = {}
+    for position, operand in enumerate(operator.inputs):
+        constant = constants.get(operand) if isinstance(operand, str) else None
+        if constant is not None and f"operand {position}" in named:
+            place[f"operand {position}"] = constant.value
+            continue
+        place[f"operand {position}"] = f"operand {len(inputs)}"
+        inputs.append(operand if constant is None else constant)
+    attributes: dict[str, Value] = {}
+    for name, value in operator.attributes.items():
+        match value:
+            case str():
+                attributes[name] = place.get(value, value)
+            case (str(start), *_) if start.startswith("operands from "):
+                return operator
+            case _:
+                attributes[name] = value
     return replace(operator, inputs=tuple(inputs), attributes=attributes)
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Collective, Communicate
+from tvlint.ir.operators import Collective, Communicate, Compute
 from tvlint.readers.nnscaler.gencode.lint.parameter_slices import of_the_graph, slices
 from tvlint.readers.nnscaler.gencode.lint.reductions import error, flags, reducer_groups, reducers, unreduced, waits
 from tvlint.readers.nnscaler.gencode.lint.replicated_operators import replicated
 from tvlint.readers.nnscaler.gencode.lower.folder import Folder
+from tvlint.readers.nnscaler.gencode.lower.methods import WHY
 from tvlint.readers.nnscaler.gencode.lower.replica import Built
 from tvlint.readers.nnscaler.gencode.syntax.records import ClearGradients, Execute, Load, RankFile, RunBackward
 
@@ -36,6 +37,7 @@ def findings(folder: Folder) -> Iterator[Finding]:
         yield from of_the_graph(folder.files, folder.traced.parameters)
     yield from replicated(folder.built)
     for built in builds:
+        yield from _not_understood(built)
         yield from _undefined(built)
         yield from _peers(built)
         yield from _groups(built)
@@ -220,6 +222,21 @@ def _cleared(file: RankFile) -> Iterator[Finding]:
                 ranks=(file.rank,),
             )
             return
+
+
+def _not_understood(built: Built) -> Iterator[Finding]:
+    for name, segment in built.segments.items():
+        rank = int(name.split("/", 1)[0].removeprefix("device "))
+        for operator in segment.operators:
+            if isinstance(operator, Compute) and WHY in operator.attributes and operator.source is not None:
+                yield Finding(
+                    "statement-not-understood",
+                    Severity.WARNING,
+                    f"{operator.attributes[WHY]}: what it does on rank {rank} is unknown",
+                    operator.source,
+                    "generate the code again if it was edited; whatever depends on this line is not checked",
+                    ranks=(rank,),
+                )
 
 
 def _undefined(built: Built) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from tvlint.readers.nnscaler.gencode.lower.replica import made_by
 from tvlint.readers.nnscaler.gencode.lower.schedule import Steps
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind, bound_of
 from tvlint.readers.nnscaler.gencode.syntax.names import cell_name
-from tvlint.readers.nnscaler.gencode.syntax.records import ClearGradients, Delete, Execute, Load, Rename, RunBackward
+from tvlint.readers.nnscaler.gencode.syntax.records import ClearGradients, Delete, Execute, Load, Opaque, Rename, RunBackward
 
 
 class Schedule(Steps):
@@ -37,6 +37,8 @@ class Schedule(Steps):
                 self.live.add(action.new)
             elif isinstance(action, Delete):
                 self.live.difference_update(action.names)
+            elif isinstance(action, Opaque):
+                self.opaque(action)
             else:
                 assert isinstance(action, ClearGradients)
         self.read(self.file.returned, self.file.returned_at or Location(self.file.path))

@@ -8,15 +8,22 @@ from dataclasses import replace
 
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Communicate, Compute, Literal, Operand, Operator, Value
-from tvlint.ops.table import meant
+from tvlint.ops.table import meant, spec_of
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.collectives import ADAPTER, Communications
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Body, Gradual, Reverse
 from tvlint.readers.nnscaler.gencode.syntax.containers import read_fields
-from tvlint.readers.nnscaler.gencode.syntax.records import Autograd, Delete, Method, RankFile, Statement
+from tvlint.readers.nnscaler.gencode.syntax.expressions import names_in, opaque_op
+from tvlint.readers.nnscaler.gencode.syntax.nodes import NotUnderstood
+from tvlint.readers.nnscaler.gencode.syntax.records import Autograd, Delete, Method, Opaque, RankFile, Statement
+from tvlint.readers.nnscaler.gencode.syntax.shadowed_names import MODULES
 from tvlint.readers.sources.python_syntax import dotted
 
 GETATTR = "builtins.getattr"
+_OWN = "generated"
+"""The module of functions that generated code has of its own."""
+WHY = "not understood"
+"""The attribute that says why a statement is not understood."""
 EMBEDDING = "nnscaler.runtime.function.embedding"
 
 
@@ -36,10 +43,26 @@ class _Lowering(Communications):
                 for name in entry.names:
                     if self.current.pop(name, None) is not None:
                         self.deleted.add(name)
+            elif isinstance(entry, Opaque):
+                self._opaque(entry)
             else:
-                self._statement(entry)
-        self.body.outputs = tuple(self.read(name, self.method.returned_at) for name in self.method.returns)
+                self._understood(entry)
+        returned = (name for name in self.method.returns if name not in self.method.constants)
+        self.body.outputs = tuple(self.read(name, self.method.returned_at) for name in returned)
         return self.body
+
+    def _understood(self, statement: Statement) -> None:
+        """Append what a statement does; one whose arguments are not understood is opaque."""
+        try:
+            self._statement(statement)
+        except NotUnderstood as error:
+            inputs, _ = names_in(statement.call)
+            self._opaque(Opaque(inputs, statement.outputs, opaque_op(statement.call), str(error), statement.source))
+
+    def _opaque(self, entry: Opaque) -> None:
+        inputs = tuple(self.current.get(name, name) for name in entry.inputs if name in self.current or name in self.parameters)
+        outputs = tuple(self.write(name, entry.source) for name in entry.outputs)
+        self.append(Compute(entry.op, inputs, outputs, {WHY: entry.why}, source=entry.source))
 
     def _statement(self, statement: Statement) -> None:
         callee = dotted(statement.call.func)
@@ -51,7 +74,7 @@ class _Lowering(Communications):
                 self.append(Compute(IDENTITY, (before,), (fresh,), source=statement.source), differentiable=False)
             return
         if not callee:
-            raise ReadError("what is called is no plain name", statement.source)
+            raise NotUnderstood("what is called is no plain name", statement.source)
         self.tracked = statement.tracked
         function = self.file.autograd.get(callee.removesuffix(".apply")) if callee.endswith(".apply") else None
         if function is not None:
@@ -93,7 +116,7 @@ class _Lowering(Communications):
 
     def _compute(self, callee: str, statement: Statement) -> None:
         if (root := callee.partition(".")[0]) == "self" or root in self.made:
-            raise ReadError(f"`{callee}` is a method of a value, which may change it", statement.source)
+            raise NotUnderstood(f"`{callee}` is a method of a value, which may change it", statement.source)
         inputs: list[Operand] = []
         nesting: list[Value] = []
         nested = False
@@ -110,7 +133,7 @@ class _Lowering(Communications):
         attributes: dict[str, Value] = {}
         for keyword in statement.call.keywords:
             if keyword.arg is None:
-                raise ReadError("an operator is given `**` arguments", statement.source)
+                raise NotUnderstood("an operator is given `**` arguments", statement.source)
             name = self.tensor(keyword.value)
             if name is not None:
                 attributes[keyword.arg] = f"operand {len(inputs)}"
@@ -126,8 +149,8 @@ class _Lowering(Communications):
         in_place = (0,) if attributes.get("inplace") is True else ()
         if callee == EMBEDDING and self.file.version and attributes.get("padding_idx") is not None:
             attributes["padding_row"] = attributes.pop("padding_idx")  # counted in the whole table since 0.4
-        callee = meant(callee, self.file.operators)
-        self.append(Compute(callee, tuple(inputs), outputs, attributes, in_place=in_place, source=statement.source))
+        op = meant(_whole(callee), self.file.operators)
+        self.append(Compute(op, tuple(inputs), outputs, attributes, in_place=in_place, source=statement.source))
 
     def _holds_tensor(self, node: ast.expr) -> bool:
         if isinstance(node, (ast.Tuple, ast.List)):
@@ -142,6 +165,18 @@ class _Lowering(Communications):
             return self.constant(node, statement)
         inputs.append(self.read(name, statement.source))
         return "*"
+
+
+def _whole(callee: str) -> str:
+    """Return the name of a function as the operator table is asked for it.
+
+    Generated code names the functions of frameworks in full. What has a shorter name is a function of the file, or is imported
+    from anywhere, whatever the table knows under that name.
+    """
+    if callee.partition(".")[0] in MODULES:
+        return callee
+    own = f"{_OWN}.{callee}"
+    return own if spec_of(own) is not spec_of(callee) else callee
 
 
 def _renamed(operator: Operator, names: Mapping[str, str]) -> Operator:

@@ -11,11 +11,12 @@ from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operato
 from tvlint.ir.plan import Phase, Role, Segment, Step
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import makers, widened, widened_in_place
+from tvlint.readers.nnscaler.gencode.lower.methods import WHY
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Body, Gradual
 from tvlint.readers.nnscaler.gencode.lower.replica import Built, made_by
 from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, as_view, results
 from tvlint.readers.nnscaler.gencode.syntax.names import cell_name
-from tvlint.readers.nnscaler.gencode.syntax.records import Execute, Load, Method, RankFile, Reducer, RunBackward
+from tvlint.readers.nnscaler.gencode.syntax.records import Execute, Load, Method, Opaque, RankFile, Reducer, RunBackward
 
 DATA_LOADER = "dataloader"
 
@@ -122,6 +123,15 @@ class Steps:
         if action.forward:
             self.runs.append((action, batch))
         self.step(Step(name, batch, self._tensors(inputs), outputs, action.source))
+
+    def opaque(self, action: Opaque) -> None:
+        """Add a step of its own for a statement that is not understood."""
+        name = f"device {self.rank}/statement {action.source.line}"
+        taken = tuple(dict.fromkeys(self.known(one) for one in action.inputs if one in self.live))
+        operator = Compute(action.op, taken, action.outputs, {WHY: action.why}, source=action.source)
+        self.built.segments[name] = Segment(name, Phase.FORWARD, taken, action.outputs, (operator,))
+        self.write(action.outputs, 0)
+        self.step(Step(name, source=action.source))
 
     def _tensors(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if name not in self.built.objects)

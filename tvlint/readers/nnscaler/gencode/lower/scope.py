@@ -9,6 +9,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Communicate, Compute, Group, Operator, Value
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.operators import Body, Gradual, Undefined
+from tvlint.readers.nnscaler.gencode.syntax.nodes import NotUnderstood
 from tvlint.readers.nnscaler.gencode.syntax.records import Method, RankFile, Statement
 from tvlint.readers.sources.python_syntax import NotConstant, constant, dotted
 
@@ -68,7 +69,8 @@ class Naming:
         try:
             return constant(node)
         except NotConstant as error:
-            raise ReadError(f"an argument is {error}, which is neither a tensor nor a constant", statement.source) from None
+            said = f"an argument is {error}, which is neither a tensor nor a constant"
+            raise NotUnderstood(said, statement.source) from None
 
     def given(self, statement: Statement) -> tuple[tuple[str, ...], dict[str, Value]]:
         """The tensors and the keyword arguments of a communication."""

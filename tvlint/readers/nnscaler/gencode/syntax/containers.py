@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tvlint.ir.operators import Value
-from tvlint.readers.nnscaler.gencode.syntax.records import Delete, Execute, Load, Method, RankFile, Statement
+from tvlint.readers.nnscaler.gencode.syntax.expressions import GETITEM, names_in
+from tvlint.readers.nnscaler.gencode.syntax.records import Delete, Execute, Load, Method, Opaque, RankFile, Statement
 from tvlint.readers.sources.python_syntax import NotConstant, constant, dotted
 
-GETITEM = "_operator.getitem"
 Path: TypeAlias = tuple[Value, ...]
 """The keys that lead to a field; empty for the thing itself."""
 Field: TypeAlias = tuple[int, Path]
@@ -74,14 +74,14 @@ def _paths(method: Method, argument: str) -> set[Path]:
     for entry in method.body:
         if isinstance(entry, Delete):
             continue
-        part = item(entry.call)
+        part = item(entry.call) if isinstance(entry, Statement) else None
         if part is not None and part[0] in known and len(entry.outputs) == 1 and len(known[part[0]]) < _DEEPEST:
             path = (*known[part[0]], part[1])
             taken.add(known[part[0]])
             known[entry.outputs[0]] = path
             found.add(path)
         else:
-            used = {node.id for node in ast.walk(entry.call) if isinstance(node, ast.Name)}
+            used = set(entry.inputs if isinstance(entry, Opaque) else names_in(entry.call)[0])
             found.update(path for name, path in known.items() if name in used and not path)
     found.update(() for name in method.returns if known.get(name) == ())
     return found - (taken - {()})
@@ -125,7 +125,7 @@ def _replace(file: RankFile, apart: Mapping[tuple[str, int], set[Path]]) -> None
         file.methods[name] = replace(method, arguments=arguments)
 
 
-def read_fields(body: Sequence[Statement | Delete], arguments: Sequence[str]) -> dict[int, tuple[str, str]]:
+def read_fields(body: Sequence[Statement | Delete | Opaque], arguments: Sequence[str]) -> dict[int, tuple[str, str]]:
     """The statements of a method, by position, that only read a field of an argument: what they make and which field."""
     known: dict[str, str] = {}
     found: dict[int, tuple[str, str]] = {}

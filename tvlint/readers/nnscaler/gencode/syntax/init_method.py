@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvlint.ir.operators import Value
-from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes
-from tvlint.readers.nnscaler.gencode.syntax.records import Parameter, RankFile, Reducer
+from tvlint.readers.nnscaler.gencode.syntax.expressions import opaque_op
+from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes, NotUnderstood
+from tvlint.readers.nnscaler.gencode.syntax.records import Opaque, Parameter, RankFile, Reducer
 from tvlint.readers.sources.python_syntax import dotted
 
 REDUCER = "nnscaler.runtime.adapter.Reducer"
@@ -51,15 +52,21 @@ class _Init:
             help = "generate the code again: it is `__init__(self, init_params=True, ...)`"
             raise self.nodes.fail(function, "`__init__` leaves parameters unfilled unless its caller asks for them", help)
         for node in function.body:
-            match node:
-                case ast.Expr(value=ast.Call() as call):
-                    self._registration(node, call)
-                case ast.Assign(targets=[ast.Attribute() as target], value=ast.Call() as call):
-                    self._reducer(node, dotted(target), call)
-                case ast.Expr(value=ast.Constant()) | ast.Pass():
-                    pass
-                case _:
-                    raise self.nodes.unknown(node, "`__init__`")
+            try:
+                self._statement(node)
+            except NotUnderstood as error:
+                self.found.opaque.append(Opaque((), (), opaque_op(node), str(error), self.nodes.source.at(node)))
+
+    def _statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Expr(value=ast.Call() as call):
+                self._registration(node, call)
+            case ast.Assign(targets=[ast.Attribute() as target], value=ast.Call() as call):
+                self._reducer(node, dotted(target), call)
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                pass
+            case _:
+                raise self.nodes.unknown(node, "`__init__`")
 
     def _registration(self, node: ast.Expr, call: ast.Call) -> None:
         callee = dotted(call.func)
@@ -93,7 +100,7 @@ class _Init:
                     raise self.nodes.fail(node, "`super().__init__()` forgets what was registered before it")
                 self.constructed = True
             case _:
-                raise self.nodes.fail(node, f"`__init__` calls `{callee}`, which generated code is not known to do")
+                raise self.nodes.not_understood(node, f"`__init__` calls `{callee}`, which generated code is not known to do")
 
     def _prepared(self, node: ast.Expr, call: ast.Call) -> None:
         """`_post_init` fills parameters unless the caller of `__init__` says otherwise."""
@@ -169,7 +176,7 @@ class _Init:
     def _reducer(self, node: ast.Assign, target: str, call: ast.Call) -> None:
         name = target.removeprefix("self.")
         if not target.startswith("self.") or dotted(call.func) != REDUCER or call.args:
-            raise self.nodes.fail(node, f"`__init__` makes `{target}` in a way that generated code is not known to")
+            raise self.nodes.not_understood(node, f"`__init__` makes `{target}` in a way that generated code is not known to")
         given: dict[str, Value] = {}
         if name in self.found.reducers or name in self.found.parameters:
             raise self.nodes.fail(node, f"`{target}` is made twice")

@@ -12,6 +12,10 @@ from tvlint.readers.nnscaler.pickle.records import Sources
 from tvlint.readers.sources.python_syntax import NotConstant, Source, constant, dotted, integer, integers
 
 
+class NotUnderstood(ReadError):
+    """Generated code holds what tvlint gives no meaning: what that makes is unknown, and the rest is read."""
+
+
 class Nodes:
     """The nodes of one file."""
 
@@ -22,9 +26,13 @@ class Nodes:
     def fail(self, node: ast.AST, message: str, help: str = "") -> ReadError:
         return ReadError(message, self.source.at(node), help)
 
-    def unknown(self, node: ast.AST, where: str) -> ReadError:
+    def not_understood(self, node: ast.AST, message: str) -> NotUnderstood:
+        return NotUnderstood(message, self.source.at(node))
+
+    def unknown(self, node: ast.AST, where: str) -> NotUnderstood:
         what = type(node).__name__ if not isinstance(node, ast.Expr) else type(node.value).__name__
-        return self.fail(node, f"{where} holds a statement (`{what}`) that generated code is not known to have")
+        kind = "an expression" if isinstance(node, ast.expr) else "a statement"
+        return self.not_understood(node, f"{where} holds {kind} (`{what}`) that generated code is not known to have")
 
     def at(self, node: ast.AST) -> Location:
         """The place of `node`; its origin is the model's line in the comment above."""
@@ -80,8 +88,18 @@ class Nodes:
     def targets(self, node: ast.expr) -> tuple[str, ...]:
         found = self.names(node, node)
         if any(isinstance(part, ast.Attribute) for part in ast.walk(node)):
-            raise self.fail(node, "a value is kept in an attribute, which may be read under that name later")
+            raise self.not_understood(node, "a value is kept in an attribute, which may be read under that name later")
         return found
+
+    def items(self, node: ast.expr | None) -> tuple[ast.expr, ...]:
+        """Return the expressions in a tuple or list, and in those inside of it, in order."""
+        match node:
+            case None:
+                return ()
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                return tuple(one for item in items for one in self.items(item))
+            case _:
+                return (node,)
 
     def names(self, node: ast.expr | None, place: ast.AST) -> tuple[str, ...]:
         match node:
@@ -94,7 +112,7 @@ class Nodes:
             case ast.Attribute() if dotted(node).startswith("self."):
                 return (dotted(node).removeprefix("self."),)
             case _:
-                raise self.fail(place, "an expression stands where a name is expected")
+                raise self.not_understood(place, "an expression stands where a name is expected")
 
     def returned(self, node: ast.expr | None, place: ast.AST) -> tuple[str, ...]:
         """The names in what a step returns, also in dictionaries and lists, in order."""

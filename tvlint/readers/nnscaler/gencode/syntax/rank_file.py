@@ -8,10 +8,12 @@ import re
 from tvlint.ir.location import Location
 from tvlint.ops.declared import Declared
 from tvlint.readers.document import ReadError
+from tvlint.readers.nnscaler.gencode.syntax.constants import without_constants
+from tvlint.readers.nnscaler.gencode.syntax.expressions import opaque_op
 from tvlint.readers.nnscaler.gencode.syntax.init_method import read_init
 from tvlint.readers.nnscaler.gencode.syntax.method_body import read_autograd, read_method
 from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes
-from tvlint.readers.nnscaler.gencode.syntax.records import RankFile
+from tvlint.readers.nnscaler.gencode.syntax.records import Opaque, RankFile
 from tvlint.readers.nnscaler.gencode.syntax.shadowed_names import only_own_names
 from tvlint.readers.nnscaler.gencode.syntax.train_step import read_forward, read_train_step
 from tvlint.readers.sources.python_syntax import Source, dotted
@@ -39,6 +41,8 @@ class _Reader:
         model = train = None
         for node in self.source.tree.body:
             match node:
+                case ast.FunctionDef(name=name, decorator_list=[]) if name not in ("_train_step", "_infer_step"):
+                    self.found.modules.add(name)
                 case ast.Import(names=names):
                     self.found.modules.update((name.asname or name.name).split(".")[0] for name in names)
                 case ast.ImportFrom(names=names):
@@ -63,8 +67,10 @@ class _Reader:
                     pass
                 case ast.Expr(value=ast.Constant()):
                     pass
-                case _:
+                case ast.ClassDef() | ast.FunctionDef():
                     raise self.nodes.unknown(node, "the file")
+                case _:
+                    self._opaque(node, "the file")
         if model is None:
             raise ReadError(f"no class in this file is a `{MODULE}`", Location(self.source.path))
         for inner in ast.walk(self.source.tree):
@@ -79,7 +85,14 @@ class _Reader:
             read_forward(self.nodes, self.found, self.forward)
         else:
             raise self.nodes.fail(model, "the file has neither `_train_step` nor `_forward_impl`")
+        without_constants(self.nodes, self.found)
+        self.found.actions[:0] = self.found.opaque
         return self.found
+
+    def _opaque(self, node: ast.stmt, where: str) -> None:
+        """Note a statement that is not understood: what it does is unknown before the step begins."""
+        why = str(self.nodes.unknown(node, where))
+        self.found.opaque.append(Opaque((), (), opaque_op(node), why, self.nodes.source.at(node)))
 
     def _model(self, model: ast.ClassDef) -> None:
         own: set[str] = set()
@@ -108,8 +121,11 @@ class _Reader:
                     if name in self.found.methods:
                         raise self.nodes.fail(node, f"`{name}` is defined twice")
                     self.found.methods[name] = read_method(self.nodes, node)
-                case _:
+                    self.found.functions[name] = node
+                case ast.ClassDef() | ast.FunctionDef():
                     raise self.nodes.unknown(node, "the class")
+                case _:
+                    self._opaque(node, "the class")
         for name in self.found.reducers.keys() & self.found.methods.keys():
             raise self.nodes.fail(model, f"`{name}` is a reducer and a method")
         if self.found.rank < 0:

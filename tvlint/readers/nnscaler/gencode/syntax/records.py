@@ -67,17 +67,33 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Opaque:
+    """A statement that is not understood: what it gives the names `outputs` is unknown, and so is what else it does."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    op: str
+    """What it is, as an operator that no table has."""
+    why: str
+    source: Location
+
+
+@dataclass(frozen=True, slots=True)
 class Method:
-    """A segment, an adapter or a reducer's call; `reduces` names the reducer attribute of the last kind."""
+    """A segment, an adapter or a reducer's call; `reduces` names the reducer attribute of the last kind.
+
+    `constants` are the returned names that stand for constants, and what they stand for.
+    """
 
     name: str
     arguments: tuple[str, ...]
-    body: tuple[Statement | Delete, ...]
+    body: tuple[Statement | Delete | Opaque, ...]
     returns: tuple[str, ...]
     source: Location
     returned_at: Location
     reduces: str = ""
     checkpointed: bool = False
+    constants: Mapping[str, ast.expr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +159,7 @@ class ClearGradients:
     source: Location
 
 
-Action: TypeAlias = "Load | Execute | RunBackward | Rename | Delete | ClearGradients"
+Action: TypeAlias = "Load | Execute | RunBackward | Rename | Delete | ClearGradients | Opaque"
 
 
 @dataclass(slots=True)
@@ -167,8 +183,12 @@ class RankFile:
     parameters: dict[str, Parameter] = field(default_factory=dict)
     reducers: dict[str, Reducer] = field(default_factory=dict)
     methods: dict[str, Method] = field(default_factory=dict)
+    functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    """The code of each method."""
     autograd: dict[str, Autograd] = field(default_factory=dict)
     actions: list[Action] = field(default_factory=list)
+    opaque: list[Opaque] = field(default_factory=list)
+    """Statements outside of methods that are not understood; the step begins with them."""
     returned: tuple[str, ...] = ()
     returned_at: Location | None = None
     train_source: Location | None = None

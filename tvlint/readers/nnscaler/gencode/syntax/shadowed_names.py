@@ -6,7 +6,7 @@ import ast
 
 from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes
 
-_MODULES = frozenset({"torch", "nnscaler", "_operator", "builtins", "operator", "numpy", "math", "typing"})
+MODULES = frozenset({"torch", "nnscaler", "_operator", "builtins", "operator", "numpy", "math", "typing"})
 _BUILT_IN = frozenset({"next", "slice", "float", "super", "staticmethod", "NotImplementedError"})
 _STEPS = frozenset({"_train_step", "_infer_step"})
 _OTHERS = {
@@ -36,14 +36,14 @@ def only_own_names(nodes: Nodes) -> None:
                 continue
         for module, name, asname in given:
             bound = asname or name.partition(".")[0]
-            taken = bound in _BUILT_IN | _STEPS | _NAMED | classes or (asname is not None and bound in _MODULES | _FIRST)
+            taken = bound in _BUILT_IN | _STEPS | _NAMED | classes or (asname is not None and bound in MODULES | _FIRST)
             if taken and (module, name, bound) not in _OTHERS:
                 raise nodes.fail(node, "an import gives another thing the name of a module that generated code uses")
 
 
 def _bound(nodes: Nodes, node: ast.AST) -> None:
     """Raises ReadError where an assignment, a deletion, an argument or a definition takes such a name."""
-    known = _MODULES | _BUILT_IN | _NAMED
+    known = MODULES | _BUILT_IN | _NAMED
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name in known | _FIRST | {"_train_step"}:
             pass

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 
 from tvlint.ir.location import Location
-from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes, arguments_of
+from tvlint.readers.nnscaler.gencode.syntax.expressions import names_in, opaque_op
+from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes, NotUnderstood, arguments_of
 from tvlint.readers.nnscaler.gencode.syntax.records import (
     Action,
     ClearGradients,
     Delete,
     Execute,
     Load,
+    Opaque,
     RankFile,
     Rename,
     RunBackward,
@@ -79,30 +81,40 @@ class _Train:
         self.found.train_source = self.nodes.source.at(function)
         skips: dict[str, Location | None] = {"skip_reducer": None, "skip_zero_grad": None}
         for index, node in enumerate(function.body):
-            match node:
-                case ast.Assign(targets=[ast.Name(id="_")], value=ast.Constant(value=None)):
-                    pass
-                case ast.Assign(targets=[ast.Attribute() as target], value=ast.Constant(value=bool(flag))) if (
-                    dotted(target) in _SWITCHES
-                ):
-                    skips[target.attr] = self.nodes.source.at(node) if flag else None
-                    self.found.switches_reducers |= target.attr == "skip_reducer"
-                case ast.Expr(value=ast.Call(func=func, args=[], keywords=[])) if dotted(func) == f"{model}.zero_grad":
-                    if not skips["skip_zero_grad"] and any(isinstance(own, RunBackward) for own in self.found.actions):
-                        raise self.nodes.fail(node, "gradients are cleared after a `backward` of the same step made some")
-                    self.found.actions.append(ClearGradients(skips["skip_zero_grad"] is not None, self.nodes.source.at(node)))
-                case ast.Delete(targets=targets):
-                    self.found.actions.append(Delete(self.nodes.deleted(targets, node)))
-                case ast.Return(value=value) if index == len(function.body) - 1:
-                    self.found.returned = self.nodes.returned(value, node)
-                    self.found.returned_at = self.nodes.source.at(node)
-                case ast.Assign(targets=[target], value=ast.Call() as call):
-                    outputs = tuple(name for name in self.nodes.targets(target) if name != "_")
-                    self.found.actions.append(self._action(node, outputs, call, model, loaders, skips["skip_reducer"]))
-                case ast.Pass() | ast.Expr(value=ast.Constant()):
-                    pass
-                case _:
-                    raise self.nodes.unknown(node, "`_train_step`")
+            try:
+                self._statement(function, index, node, skips)
+            except NotUnderstood as error:
+                inputs, outputs = names_in(node)
+                if not {model, *loaders, "nnscaler"}.isdisjoint(inputs):
+                    raise
+                self.found.actions.append(Opaque(inputs, outputs, opaque_op(node), str(error), self.nodes.source.at(node)))
+
+    def _statement(self, function: ast.FunctionDef, index: int, node: ast.stmt, skips: dict[str, Location | None]) -> None:
+        model, *loaders = (argument.arg for argument in function.args.args)
+        match node:
+            case ast.Assign(targets=[ast.Name(id="_")], value=ast.Constant(value=None)):
+                pass
+            case ast.Assign(targets=[ast.Attribute() as target], value=ast.Constant(value=bool(flag))) if (
+                dotted(target) in _SWITCHES
+            ):
+                skips[target.attr] = self.nodes.source.at(node) if flag else None
+                self.found.switches_reducers |= target.attr == "skip_reducer"
+            case ast.Expr(value=ast.Call(func=func, args=[], keywords=[])) if dotted(func) == f"{model}.zero_grad":
+                if not skips["skip_zero_grad"] and any(isinstance(own, RunBackward) for own in self.found.actions):
+                    raise self.nodes.fail(node, "gradients are cleared after a `backward` of the same step made some")
+                self.found.actions.append(ClearGradients(skips["skip_zero_grad"] is not None, self.nodes.source.at(node)))
+            case ast.Delete(targets=targets):
+                self.found.actions.append(Delete(self.nodes.deleted(targets, node)))
+            case ast.Return(value=value) if index == len(function.body) - 1:
+                self.found.returned = self.nodes.returned(value, node)
+                self.found.returned_at = self.nodes.source.at(node)
+            case ast.Assign(targets=[target], value=ast.Call() as call):
+                outputs = tuple(name for name in self.nodes.targets(target) if name != "_")
+                self.found.actions.append(self._action(node, outputs, call, model, loaders, skips["skip_reducer"]))
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                pass
+            case _:
+                raise self.nodes.unknown(node, "`_train_step`")
 
     def _action(
         self,
@@ -162,7 +174,8 @@ class _Train:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=old), attr="detach"), args=[], keywords=[]) if len(outputs) == 1:
                 return Rename(outputs[0], old)
             case _:
-                raise self.nodes.fail(node, f"`_train_step` calls `{callee or 'an expression'}`, which it is not known to do")
+                said = f"`_train_step` calls `{callee or 'an expression'}`, which it is not known to do"
+                raise self.nodes.not_understood(node, said)
 
 
 def _is_true(node: ast.expr) -> bool:

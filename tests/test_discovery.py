@@ -105,3 +105,77 @@ def test_a_folder_that_cannot_be_opened_is_a_problem(tree: Path, monkeypatch: py
     inside = discover((".",), Project(tree))
     assert "train.sh" in inside.files
     assert any("configs" in note for note in inside.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("source train.py", True),
+        ("python ./train.py --x", True),
+        ("python $HERE/train.py", True),
+        ("python ${HERE}/mimo/train.py", True),
+        ("python pretrain.py", False),
+        ("python train.python", False),
+        ("python train.py.bak", False),
+        ("python examples/nvlm/train.py", False),
+        ("python my-train.py", False),
+    ],
+)
+def test_a_file_is_named_by_its_whole_name_behind_its_own_folder(tree: Path, line: str, expected: bool) -> None:
+    (tree / "mimo").mkdir()
+    (tree / "mimo" / "train.py").write_text("x = 1\n")
+    (tree / "run.sh").write_text(f"{line}\n")
+    assert ("run.sh" in changed(("mimo/train.py",), Project(tree)).files) is expected
+
+
+def test_a_link_that_leads_out_of_the_checkout_is_not_looked_at(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "launch.sh").write_text("launch\n")
+    git(tree, "init", "-q")
+    (tree / "out.sh").symlink_to(outside / "launch.sh")
+    (tree / "in.sh").symlink_to("train.sh")
+    (tree / "around").symlink_to(outside)
+    found = discover((), Project(tree))
+    assert "in.sh" in found.files
+    assert "out.sh" not in found.files
+    assert found.notes == ("`out.sh` was not looked at: a link that leads out of the checkout",)
+    named = discover(("out.sh", "around/launch.sh", "around"), Project(tree))
+    assert named.files == ()
+    assert [problem.location.path for problem in named.problems] == ["out.sh", "around/launch.sh", "around"]
+    assert {problem.message for problem in named.problems} == {"not looked at: a link that leads out of the checkout"}
+    assert changed(("out.sh", "in.sh"), Project(tree)).files == ("in.sh",)
+    assert discover((str(outside / "launch.sh"),), Project(tree)).files == (str(outside / "launch.sh"),)
+
+
+def test_the_project_file_names_nothing_outside_of_its_checkout(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "launch.sh").write_text("launch\n")
+    git(tree, "init", "-q")
+    found = discover((), Project(tree, paths=(str(outside), "/proc", "..", "train.sh")))
+    assert found.files == ("train.sh",)
+    assert {problem.message for problem in found.problems} == {
+        "not looked at: the project file names what lies outside of its checkout"
+    }
+    assert len(found.problems) == 3
+
+
+def test_a_checkout_that_git_does_not_read_is_a_problem(tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    git(tree, "init", "-q")
+    (tree / ".gitignore").write_text("build\n")
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder to another user")
+    os.chown(tree, 12345, 12345)
+    os.chown(tree / ".git", 12345, 12345)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = discover((), Project(tree))
+    (problem,) = found.problems
+    assert "dubious ownership" in problem.message
+    assert problem.help.endswith(f"git config --global --add safe.directory {tree}")
+    assert "train.sh" in found.files
+
+
+def test_a_checkout_without_git_installed_is_a_problem(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tree, "init", "-q")
+    monkeypatch.setenv("PATH", str(tree))
+    (problem,) = discover((), Project(tree)).problems
+    assert problem.message == "which files git ignores is not known: git is not installed"

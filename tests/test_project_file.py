@@ -129,4 +129,15 @@ def test_a_pipe_in_the_place_of_a_project_file_is_not_opened(tmp_path: Path) -> 
     (tmp_path / ".git").mkdir()
     for name in ("pyproject.toml", "tvlint.toml"):
         os.mkfifo(tmp_path / name)
-    assert find(tmp_path) is None
+    assert find(tmp_path) == tmp_path / "tvlint.toml"
+    with pytest.raises(ProjectError, match="not a regular file"):
+        load(tmp_path / "tvlint.toml", "tvlint.toml")
+
+
+def test_a_link_out_of_the_checkout_in_the_place_of_a_project_file_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "checkout" / ".git").mkdir(parents=True)
+    (tmp_path / "tvlint.toml").write_text("")
+    link = tmp_path / "checkout" / "tvlint.toml"
+    link.symlink_to("../tvlint.toml")
+    with pytest.raises(ProjectError, match="a link that leads out of the checkout"):
+        load(link, "tvlint.toml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -106,40 +107,55 @@ def test_the_line_that_the_artefact_carries_wins_over_another_line_on_disk(tmp_p
     assert "a = new" not in shown
 
 
-def test_only_files_that_were_asked_for_or_lie_unhidden_below_the_root_are_shown(tmp_path: Path) -> None:
+def _root_with_secrets(tmp_path: Path) -> tuple[Path, tuple[str, ...]]:
+    """Return a folder and names of files in and around it that no report shows unasked."""
     root = tmp_path / "repository"
-    (root / ".git").mkdir(parents=True)
+    root.mkdir()
     (tmp_path / "outside").write_text("SECRET\n", encoding="utf-8")
-    (root / ".git" / "config").write_text("SECRET\n", encoding="utf-8")
     (root / ".env").write_text("SECRET\n", encoding="utf-8")
     (root / "link").symlink_to(tmp_path / "outside")
     (root / "link-to-hidden").symlink_to(root / ".env")
     (root / "binary").write_bytes(b"SECRET\0")
     (root / "latin").write_bytes(b"SECRET\xe9\n")
     os.mkfifo(root / "fifo")
-    names = [
-        "../outside",
-        str(tmp_path / "outside"),
-        ".git/config",
-        ".env",
-        "link",
-        "link-to-hidden",
-        "binary",
-        "latin",
-        "fifo",
-    ]
-    names += ["/dev/zero", ".", "missing", "a\0b", "n" * 5000]
-    report = Report(tuple(finding(name) for name in names))
+    hidden = ("../outside", str(tmp_path / "outside"), ".git/config", ".env", "link", "link-to-hidden")
+    return root, (*hidden, "binary", "latin", "fifo", "/dev/zero", ".", "missing", "a\0b", "n" * 5000)
+
+
+def test_outside_of_a_checkout_unhidden_files_below_the_root_are_shown(tmp_path: Path) -> None:
+    root, names = _root_with_secrets(tmp_path)
+    (root / "model.py").write_text("SHOWN\n", encoding="utf-8")
+    report = Report(tuple(finding(name) for name in (*names, "model.py")))
     shown = text.write(report, reports.context(root)).text
     assert "SECRET" not in shown
-    assert shown.count("message [some-rule]") == len(names)
-    assert text.write(replace(report, checked=("../outside",)), reports.context(root)).text.count("SECRET") == 3
-    assert "message" in text.write(replace(report, checked=("fifo", "/dev/zero")), reports.context(root)).text
-    problems = (Problem("message", Location("../outside", 1)), Problem("message", Location("../tvlint.toml", 1)))
-    (tmp_path / "tvlint.toml").write_text("CONFIGURATION\n", encoding="utf-8")
-    shown = text.write(Report(problems=problems), reports.context(root)).text
+    assert shown.count("SHOWN") == 1
+    assert shown.count("message [some-rule]") == len(names) + 1
+
+
+def test_in_a_checkout_the_files_that_git_tracks_are_shown(tmp_path: Path) -> None:
+    root, names = _root_with_secrets(tmp_path)
+    (root / "untracked.txt").write_text("SECRET\n", encoding="utf-8")
+    (root / "link-to-untracked").symlink_to("untracked.txt")
+    (root / "model.py").write_text("SHOWN\n", encoding="utf-8")
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    subprocess.run(["git", "add", "model.py", "link-to-untracked"], cwd=root, check=True)
+    (root / ".git" / "config").open("a").write("# SECRET\n")
+    report = Report(tuple(finding(name) for name in (*names, "untracked.txt", "link-to-untracked", "model.py")))
+    shown = text.write(report, reports.context(root)).text
     assert "SECRET" not in shown
-    assert "CONFIGURATION" in shown
+    assert shown.count("SHOWN") == 1
+
+
+def test_files_that_a_person_named_are_shown_where_they_were_read(tmp_path: Path) -> None:
+    root, names = _root_with_secrets(tmp_path)
+    report = Report(tuple(finding(name) for name in names), checked=("../outside", "fifo", "/dev/zero"))
+    named = frozenset({tmp_path / "outside", root / "fifo", Path("/dev/zero")})
+    assert text.write(report, reports.context(root, named=named)).text.count("SECRET") == 3
+    assert "SECRET" not in text.write(report, reports.context(root)).text
+    assert "SECRET" not in text.write(replace(report, checked=()), reports.context(root, named=named)).text
+    unread = Report(problems=(Problem("message", Location("../outside", 1)),))
+    assert "SECRET" not in text.write(unread, reports.context(root)).text
+    assert "SECRET" in text.write(unread, reports.context(root, named=named)).text
 
 
 def test_places_that_no_file_has_are_survived(root: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tvlint
+from tvlint.checkout.following import why_not_followed
 from tvlint.data import data_path
 
 LARGEST = 4 << 30
@@ -36,7 +37,7 @@ class Content:
 def content(path: str) -> Content | None:
     """The file as it is now; None where it is no regular file that can be read."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if why_not_followed(path) or not stat.S_ISREG(os.stat(path).st_mode):
             return None
         with open(path, "rb") as file:
             before = os.fstat(file.fileno())

@@ -18,7 +18,7 @@ from tvlint.run.diff import FilePair, diff, same_named
 from tvlint.run.discovery import changed, excluded, shown
 from tvlint.run.exit_code import CLEAN, INPUT, NOTHING, exit_code
 from tvlint.run.project import Project, ProjectError
-from tvlint.run.revision import RevisionError, changed_files, commit, is_revision, repository, take_out
+from tvlint.run.revision import RevisionError, changed_files, checkout, commit, entries, is_revision, take_out
 
 
 def run(options: argparse.Namespace) -> int:
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             pairs = _pairs(options.what, Path(folder), settings)
         except RevisionError as error:
-            fail(str(error), "give two files, or a revision of the repository around the current folder")
+            fail(str(error), error.help)
         report, notes = diff(pairs, rules, known, settings)
         deliver(report, wanted, options, known)
     for text in notes:
@@ -64,11 +64,11 @@ def _pairs(what: list[str], folder: Path, settings: Project) -> tuple[FilePair, 
 
 def _between(what: list[str], folder: Path, settings: Project) -> Iterator[FilePair]:
     """The files that differ between a revision and another one, or the disk; those too that name one that differs."""
-    root = repository()
-    before = commit(what[0])
+    root = Path(checkout())
+    before = entries(commit(what[0]))
     two = len(what) > 1 and not os.path.exists(what[1]) and is_revision(what[1])
-    after = commit(what[1]) if two else None
-    names = changed_files(before, after, tuple(what[2 if two else 1 :]) or (str(root),))
+    after = entries(commit(what[1])) if two else None
+    names = changed_files(before, after, tuple(what[2 if two else 1 :]))
     if not names:
         return
     take_out(before, folder / "before")

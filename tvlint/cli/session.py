@@ -134,9 +134,21 @@ def _names(texts: Iterable[str], rules: Mapping[str, Rule]) -> tuple[str, ...]:
 def deliver(report: Report, wanted: tuple[Output, ...], options: argparse.Namespace, rules: Mapping[str, Rule]) -> None:
     """Write the report everywhere; ends the process where a file cannot be written."""
     try:
-        write_report(report, wanted, rules, colored(options.color), width(40, 140), getattr(options, "show_unknown", False))
+        shows = (colored(options.color), width(40, 140), getattr(options, "show_unknown", False))
+        write_report(report, wanted, rules, *shows, named=_named(options))
     except OutputError as error:
         fail(str(error), error.help)
+
+
+def _named(options: argparse.Namespace) -> list[str]:
+    """Return the files that a person named, with the project file; what `--changed` lists was named by a commit."""
+    given = vars(options)
+    found = project_path(options)
+    names = [str(found)] if found is not None else []
+    if not given.get("changed"):
+        names += [path for key in ("paths", "parallel", "what") for path in given.get(key, ())]
+        names += filter(None, [given.get("reference")])
+    return names
 
 
 def width(least: int, most: int, elsewhere: int = 100) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tvlint.checkout.following import why_not_followed
+from tvlint.checkout.opening import content
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.readers.document import Document, ReadError
@@ -38,6 +38,8 @@ def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] =
     `data` is the file's content where the caller already has it; `operators` are those that the project declares. Raises
     ReadError for a file that is of a kind that tvlint reads and cannot be read as such, and for one that cannot be opened.
     """
+    if data is None:
+        _follow(path)
     if data is None and os.path.isdir(path):
         return _generated_folder(path, operators)
     data = _content(path) if data is None else data
@@ -87,20 +89,19 @@ def _generated_folder(path: str, operators: tuple[Declared, ...]) -> Document:
     return gencode.read_folder(path, operators)
 
 
+def _follow(path: str) -> None:
+    """Raise ReadError where a link of a checkout would lead to what does not belong to it."""
+    if "\0" in path:
+        raise ReadError("the path holds a NUL character", Location(path.replace("\0", "?")))
+    if reason := why_not_followed(path):
+        raise ReadError(f"not read: {reason}", Location(path), "name the file that the link leads to")
+
+
 def _content(path: str) -> bytes:
     try:
-        information = os.stat(path)
-        if not stat.S_ISREG(information.st_mode):
-            raise ReadError("not a regular file", Location(path))
-        if information.st_size > LARGEST:
-            raise ReadError(
-                f"the file is {information.st_size} bytes long, more than the {LARGEST} that are read", Location(path)
-            )
-        return Path(path).read_bytes()
+        return content(path, LARGEST)
     except OSError as error:
         raise ReadError(f"the file cannot be opened: {(error.strerror or 'unknown error').lower()}", Location(path)) from error
-    except ValueError as error:
-        raise ReadError("the path holds a NUL character", Location(path.replace("\0", "?"))) from error
 
 
 def _pickle(path: str, data: bytes) -> Document | None:

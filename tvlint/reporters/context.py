@@ -15,7 +15,8 @@ class Context:
 
     `root` is the folder that relative paths start from and that published paths are relative to (the repository).
     `color` and `width` describe the terminal; only `text` reads them. `show_unknown` lists the rules that could not be
-    judged. `environment` is the process environment as far as a format depends on it (`GITHUB_ACTIONS`, `GITHUB_SHA`).
+    judged. `named` are the real paths of what a person asked for by name, whose lines may be shown. `environment` is the
+    process environment as far as a format depends on it (`GITHUB_ACTIONS`, `GITHUB_SHA`).
     """
 
     rules: Mapping[str, Rule]
@@ -25,3 +26,4 @@ class Context:
     width: int = 100
     environment: Mapping[str, str] = field(default_factory=dict)
     show_unknown: bool = False
+    named: frozenset[Path] = frozenset()

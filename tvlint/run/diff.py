@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tvlint.checkout.following import content_listed
 from tvlint.findings import Comparison, Finding, NotEvaluated, Problem, Report
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
+from tvlint.readers.read import LARGEST
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.change import changes
 from tvlint.run.check import as_project_says, as_stated
@@ -104,7 +106,7 @@ class _Place:
         if location.path != self._pair.after or self._pair.name == self._pair.after:
             return location
         if self._lines is None:
-            self._lines = Path(self._pair.after).read_text(encoding="utf-8", errors="replace").splitlines()
+            self._lines = content_listed(self._pair.after, LARGEST).decode("utf-8", "replace").splitlines()
         line = location.line
         text = self._lines[line - 1] if line is not None and 0 < line <= len(self._lines) else ""
         return replace(location, path=self._pair.name, text=text)
@@ -151,6 +153,14 @@ def same_named(before: Path, after: Path) -> tuple[FilePair, ...]:
         for name in sorted(files):
             new = Path(parent, name)
             old = before / new.relative_to(after)
-            if old.is_file() and new.is_file() and old.read_bytes() != new.read_bytes():
+            if _differ(str(old), str(new)):
                 found.append(FilePair(str(old), str(new)))
     return tuple(found)
+
+
+def _differ(old: str, new: str) -> bool:
+    """Return whether both are files that may be read and hold different bytes."""
+    try:
+        return content_listed(old, LARGEST) != content_listed(new, LARGEST)
+    except OSError:
+        return False

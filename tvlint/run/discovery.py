@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from tvlint.checkout.following import why_not_followed
+from tvlint.checkout.git import GitError, GitUnusable, ask
+from tvlint.checkout.opening import content
+from tvlint.checkout.top import METADATA, is_within, top_of
+from tvlint.checkout.tracking import is_repository
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.run.project import Project
@@ -39,20 +44,22 @@ class Candidates:
 
 
 def discover(paths: tuple[str, ...], project: Project) -> Candidates:
-    """The files that `paths` name, and those in the folders they name that git tracks or that are not ignored.
+    """Return the files that `paths` name, and those in the folders they name that git tracks or that are not ignored.
 
     Without paths, those of the project; without a project, the current folder. What the project excludes is left out of
-    folders, not of files that are named.
+    folders, not of files that are named. The project's own paths lie in the checkout around it: a commit holds them.
     """
     files: dict[str, None] = {}
     named: set[str] = set()
     problems: list[Problem] = []
     notes: list[str] = []
     for path in paths or tuple(shown(project.folder / path) for path in project.paths) or (".",):
-        if os.path.isdir(path) and (closed := _closed(path)):
+        if reason := why_not_followed(path) or ("" if paths else why_not_in_project(path, project)):
+            problems.append(Problem(f"not looked at: {reason}", Location(path), "name it on the command line as it really is"))
+        elif os.path.isdir(path) and (closed := _closed(path)):
             problems.append(Problem(f"the folder cannot be opened: {closed}", Location(path)))
         elif os.path.isdir(path):
-            found = _in_folder(path, notes)
+            found = _in_folder(path, notes, problems)
             files.update(dict.fromkeys(file for file in found if not excluded(file, project) and _readable(file, notes)))
         elif os.path.isfile(path):
             files[path] = None
@@ -64,6 +71,16 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
     return Candidates(tuple(dict.fromkeys(together.values())), frozenset(named), tuple(problems), tuple(notes))
 
 
+def why_not_in_project(path: str, project: Project) -> str:
+    """Return why the project file may not name the path; empty where it may."""
+    top, real = top_of(project.folder), os.path.realpath(path)
+    if top is not None and not is_within(real, top):
+        return "the project file names what lies outside of its checkout"
+    if top is not None and METADATA in real[len(top) :].split(os.sep):
+        return "the project file names what git keeps for itself"
+    return ""
+
+
 def _absence(path: str) -> str:
     """Why the path is neither a file nor a folder."""
     if os.path.exists(path):
@@ -72,28 +89,45 @@ def _absence(path: str) -> str:
 
 
 def changed(paths: tuple[str, ...], project: Project) -> Candidates:
-    """The changed files that the project does not exclude, and the project's files that name one of them.
+    """Return the changed files that the project does not exclude, and the project's files that name one of them.
 
     A launch script that sources a changed file, or a YAML that builds on it, changes with it. pre-commit may split a long
     list of files over several calls, so a call never takes its arguments for the whole project.
     """
-    kept = {as_folder(path): None for path in paths if os.path.isfile(path) and not excluded(path, project)}
+    notes: list[str] = []
+    kept = {as_folder(path): None for path in paths if not excluded(path, project) and _readable(path, notes)}
     if not kept:
-        return Candidates(())
-    names = {os.fsencode(Path(path).name) for path in kept}
+        return Candidates((), notes=tuple(notes))
+    names: dict[bytes, set[bytes]] = {}
+    for path in kept:
+        folder, name = os.path.split(os.path.abspath(path))
+        names.setdefault(os.fsencode(name), set()).add(os.fsencode(os.path.basename(folder)))
     around = discover((), project)
     kept.update({path: None for path in around.files if path not in kept and _names_one(path, names)})
-    return Candidates(tuple(kept), notes=around.notes)
+    return Candidates(tuple(kept), problems=around.problems, notes=(*notes, *around.notes))
 
 
-def _names_one(path: str, names: set[bytes]) -> bool:
+def _names_one(path: str, names: Mapping[bytes, set[bytes]]) -> bool:
+    """Return whether the file names one of the changed ones: its whole name, behind its own folder where one is written.
+
+    `names` are the names of the changed files, with the folders that have one.
+    """
     try:
-        if os.path.getsize(path) > MAXIMAL_CONFIGURATION:
-            return False
-        content = Path(path).read_bytes()
+        data = content(path, MAXIMAL_CONFIGURATION)
     except OSError:
         return False
-    return b"\0" not in content[:1024] and any(name in content for name in names)
+    if b"\0" in data[:1024]:
+        return False
+    return any(folder in _ANY_FOLDER or folder in names[name] for name in names for folder in _folders_before(name, data))
+
+
+_ANY_FOLDER = (b"", b".", b"..")
+
+
+def _folders_before(name: bytes, data: bytes) -> Iterator[bytes]:
+    """Yield the folder that stands before each mention of the name; empty where none does, or one that a variable gives."""
+    for match in re.finditer(rb"(?:(?<![$\w.-])([\w.-]*)/)?(?<![\w.-])" + re.escape(name) + rb"(?![\w-]|\.\w)", data):
+        yield match[1] or b""
 
 
 def as_folder(path: str) -> str:
@@ -136,10 +170,15 @@ def _closed(folder: str) -> str:
         return (error.strerror or "unknown error").lower()
 
 
-def _in_folder(folder: str, notes: list[str]) -> list[str]:
-    tracked = _tracked(folder)
+def _in_folder(folder: str, notes: list[str], problems: list[Problem]) -> list[str]:
+    try:
+        listed = _tracked(folder)
+    except GitError as error:
+        help = error.help if isinstance(error, GitUnusable) else "name the files"
+        problems.append(Problem(f"which files git ignores is not known: {error}", Location(folder), help))
+        listed = None
     found: list[str] = []
-    for path in _walked(folder, notes) if tracked is None else tracked:
+    for path in _walked(folder, notes) if listed is None else listed:
         if len(found) >= MAXIMAL_FILES:
             notes.append(f"`{folder}` holds more than {MAXIMAL_FILES:,} files; the rest was not looked at")
             break
@@ -148,19 +187,14 @@ def _in_folder(folder: str, notes: list[str]) -> list[str]:
 
 
 def _tracked(folder: str) -> list[str] | None:
-    """What git tracks in the folder or does not ignore; None where it is no work tree."""
-    real = Path(folder).resolve()
-    if not any(os.path.exists(parent / ".git") for parent in (real, *real.parents)):
+    """Return what git tracks in the folder or does not ignore; None where it is no work tree. Raises `GitError`."""
+    top = top_of(folder)
+    if top is None or not is_repository(top):
         return None
-    import subprocess
-
-    command = ["git", "-c", "core.fsmonitor=false", "-C", folder, "ls-files", "-z", "-c", "-o", "--exclude-standard"]
-    try:
-        listed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
+    inner = os.path.relpath(os.path.realpath(folder), top).replace(os.sep, "/")
+    listed = ask(top, "ls-files", "-z", "-c", "-o", "--exclude-standard", "--", inner)
     files = dict.fromkeys(os.fsdecode(name) for name in listed.split(b"\0") if name)
-    return list(files) or None
+    return [os.path.relpath(name, inner) for name in files] or None
 
 
 def _walked(folder: str, notes: list[str]) -> Iterator[str]:
@@ -176,6 +210,9 @@ def _walked(folder: str, notes: list[str]) -> Iterator[str]:
 def _readable(path: str, notes: list[str]) -> bool:
     try:
         if not os.path.isfile(path):
+            return False
+        if os.path.islink(path) and (reason := why_not_followed(path)):
+            notes.append(f"`{path}` was not looked at: {reason}")
             return False
         size = os.path.getsize(path)
     except OSError:

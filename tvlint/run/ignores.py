@@ -6,8 +6,10 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
+from tvlint.checkout.following import may_be_shown
+from tvlint.checkout.opening import content
+from tvlint.checkout.top import folder_around
 from tvlint.findings import Finding, Severity
 from tvlint.ir.location import Location
 from tvlint.run.intervals import Intervals, Lines
@@ -36,12 +38,10 @@ def ignores(path: str) -> tuple[Ignore, ...]:
     lines that end with a backslash; `ignore-file` about the whole file.
     """
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) > MAXIMAL_SIZE:
+        data = content(path, MAXIMAL_SIZE)
+        if b"tvlint:" not in data or b"\0" in data:
             return ()
-        content = Path(path).read_bytes()
-        if b"tvlint:" not in content or b"\0" in content:
-            return ()
-        lines = content.decode("utf-8-sig").splitlines()
+        lines = data.decode("utf-8-sig").splitlines()
     except (OSError, ValueError):
         return ()
     found: list[Ignore] = []
@@ -78,16 +78,19 @@ def silence(
 ) -> tuple[Finding, ...]:
     """The findings that no comment silences, and one for each comment that silences nothing.
 
-    A comment counts where the finding or a related place stands. `judged(path, rule)` says whether the rule had the chance
-    to speak on the file in this run; a comment about one that had not is left alone.
+    A comment counts where the finding or a related place stands, in a file that was checked or whose lines may be shown.
+    `judged(path, rule)` says whether the rule had the chance to speak on the file in this run; a comment about one that had
+    not is left alone.
     """
     kept: list[Finding] = []
     comments = {path: _Comments(ignores(path)) for path in checked}
+    folders = {os.path.realpath(os.curdir), *map(folder_around, comments)}
     silenced: dict[tuple[str, str], list[Lines]] = {}
     for finding in findings:
         places = [place for place in (finding.location, *(related.location for related in finding.related)) if place.line]
         for path in {place.path for place in places} - comments.keys():
-            comments[path] = _Comments(ignores(path))
+            shown = any(may_be_shown(path, folder) for folder in folders)
+            comments[path] = _Comments(ignores(path) if shown else ())
         hit = [place for place in places if comments[place.path].reach(finding.rule, _lines(place))]
         for place in hit:
             silenced.setdefault((place.path, finding.rule), []).append(_lines(place))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from tvlint.checkout.opening import content
 from tvlint.findings import Report
 from tvlint.ir.location import Location
 
@@ -31,10 +31,7 @@ def _located(path: str, places: set[Location]) -> dict[Location, Location]:
     from tvlint.readers.plan_json import reader as plan_json
 
     try:
-        if os.path.getsize(path) > _LARGEST:
-            return {}
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = content(path, _LARGEST).decode("utf-8")
     except (OSError, ValueError):
         return {}
     if not plan_json.recognise(text):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvlint.checkout.following import why_not_written
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.run.suggest import did_you_mean
@@ -62,6 +63,8 @@ def write_all(outputs: tuple[Output, ...], written: Callable[[Output], Escaped])
 
 def write_file(path: str, escaped: Escaped) -> None:
     """Write the file wholly, or leave it as it was; raises `OutputError` where it cannot be written."""
+    if reason := why_not_written(path):
+        raise OutputError(f"`{path}` is not written: {reason}", "name the file that is meant")
     data = escaped.text.encode("utf-8")
     target = Path(os.path.realpath(path))
     if os.path.exists(target) and not os.path.isfile(target):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvlint.checkout.following import why_not_followed
+from tvlint.checkout.opening import content
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.readers.sources.toml_text import NotToml, parse
@@ -64,7 +66,7 @@ def find(start: Path) -> Path | None:
     """The nearest project file at or above `start`; the top of a git repository ends the search."""
     for folder in (start, *start.parents):
         for name in ("tvlint.toml", ".tvlint.toml"):
-            if os.path.isfile(folder / name):
+            if os.path.lexists(folder / name):
                 return folder / name
         if _mentions_tvlint(folder / "pyproject.toml"):
             return folder / "pyproject.toml"
@@ -75,22 +77,23 @@ def find(start: Path) -> Path | None:
 
 def _mentions_tvlint(path: Path) -> bool:
     try:
-        content = path.read_bytes() if os.path.isfile(path) and path.stat().st_size <= MAXIMAL_SIZE else b""
+        data = content(path, MAXIMAL_SIZE)
     except OSError:
         return False
-    return _TABLE.search(content) is not None
+    return _TABLE.search(data) is not None
 
 
 def load(path: Path, shown: str) -> Project:
     """The project that the file describes; raises `ProjectError` with all its problems, each at its line."""
     try:
-        if path.stat().st_size > MAXIMAL_SIZE:
-            raise _failed(shown, f"the project file is larger than {MAXIMAL_SIZE:,} bytes")
-        text = path.read_bytes().decode("utf-8")
+        if reason := why_not_followed(str(path)):
+            raise _failed(shown, f"the project file is not read: {reason}")
+        text = content(path, MAXIMAL_SIZE).decode("utf-8")
     except UnicodeDecodeError:
         raise _failed(shown, "the project file is not UTF-8 text") from None
     except OSError as error:
-        raise _failed(shown, f"the project file cannot be read: {error.strerror}") from None
+        reason = (error.strerror or "unknown reason").lower()
+        raise _failed(shown, f"the project file cannot be read: {reason}") from None
     document = _parsed(shown, text)
     prefix: KeyPath = ()
     if path.name == "pyproject.toml":

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvlint.findings import Report
+from tvlint.findings import Problem, Report
+from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
-from tvlint.run.discovery import shown
+from tvlint.run.discovery import shown, why_not_in_project
 from tvlint.run.pair import Pair, Progress
 from tvlint.run.project import Project
 from tvlint.run.prove import prove_pairs
@@ -46,10 +47,18 @@ def prove_project(
     stated = tuple(pairs(project))
     within = () if _lies_in(project.path, within) else within
     asked = tuple(pair for pair in stated if not within or _lies_in(pair.parallel, within) or _lies_in(pair.reference, within))
-    report = Report()
-    for proved in prove_pairs(asked, 1, progress, dict(plans), cache):
+    problems = tuple(_not_in_project(asked, project))
+    report = Report(problems=problems)
+    for proved in prove_pairs(() if problems else asked, 1, progress, dict(plans), cache):
         report = joined(report, proved)
     return report, len(stated) - len(asked)
+
+
+def _not_in_project(asked: tuple[Pair, ...], project: Project) -> Iterator[Problem]:
+    """Yield a problem for each plan that the project file may not name."""
+    for path in dict.fromkeys(path for pair in asked for path in (pair.parallel, pair.reference) if path):
+        if reason := why_not_in_project(path, project):
+            yield Problem(f"not looked at: {reason}", Location(path), "prove it with `tvlint prove`")
 
 
 def _lies_in(path: str, folders: tuple[str, ...]) -> bool:

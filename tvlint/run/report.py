@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tvlint import __version__
+from tvlint.checkout.top import top_of
 from tvlint.findings import Report
 from tvlint.reporters import FORMATS
 from tvlint.reporters.context import Context
@@ -23,11 +24,20 @@ _FOR_PEOPLE = ("text", "concise")
 
 
 def write_report(
-    report: Report, outputs: tuple[Output, ...], rules: Mapping[str, Rule], color: bool, width: int, show_unknown: bool
+    report: Report,
+    outputs: tuple[Output, ...],
+    rules: Mapping[str, Rule],
+    color: bool,
+    width: int,
+    show_unknown: bool,
+    named: Iterable[str] = (),
 ) -> None:
-    """Write the report to every output; raises `OutputError` where one cannot be written."""
+    """Write the report to every output; raises `OutputError` where one cannot be written.
+
+    `named` are the paths that a person asked for by name.
+    """
     here = Path.cwd()
-    root = _repository(here)
+    root = Path(top_of(here) or here)
     report = with_lines(report)
 
     def written(output: Output) -> Escaped:
@@ -40,6 +50,7 @@ def write_report(
             width=width,
             environment=dict(os.environ),
             show_unknown=show_unknown,
+            named=frozenset(Path(os.path.realpath(path)) for path in named),
         )
         return render(report if people else _seen_from(root, report), output.format, context)
 
@@ -50,10 +61,6 @@ def render(report: Report, format: str, context: Context) -> Escaped:
     """The report in one format."""
     written: Escaped = import_module(f"tvlint.reporters.{FORMATS[format]}").write(report, context)
     return written
-
-
-def _repository(here: Path) -> Path:
-    return next((folder for folder in (here, *here.parents) if os.path.exists(folder / ".git")), here)
 
 
 def _seen_from(root: Path, report: Report) -> Report:

@@ -1,10 +1,17 @@
-"""Files as they were in a revision of the repository."""
+"""Files as they were in a revision of the checkout, read as objects: no work tree, no filter, no hook."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from tvlint.checkout.following import why_not_followed
+from tvlint.checkout.git import GitError, GitUnusable, ask, read_blobs
+from tvlint.checkout.opening import content
+from tvlint.checkout.top import METADATA, top_of
 
 MOST_FILES = 50_000
 LARGEST_FILE = 1 << 20
@@ -13,84 +20,143 @@ LARGEST_TREE = 512 << 20
 
 
 class RevisionError(Exception):
-    """A revision that cannot be had; says why."""
+    """A revision that cannot be had; says why, and `help` what to do."""
+
+    def __init__(self, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.help = help or "give two files, or a revision of the repository around the current folder"
 
 
-def repository() -> Path:
-    """The root of the repository around the current folder."""
-    try:
-        return Path(_git("rev-parse", "--show-toplevel").decode().rstrip("\n"))
-    except RevisionError:
-        raise RevisionError("not in a git repository") from None
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of a revision; `size` is None for links and submodules, which are not compared."""
+
+    blob: bytes
+    size: int | None
+
+
+def checkout() -> str:
+    """Return the top of the checkout around the current folder."""
+    top = top_of(os.curdir)
+    if top is None:
+        raise RevisionError("not in a git repository")
+    return top
 
 
 def is_revision(name: str) -> bool:
-    """Whether the repository knows `name` as a commit."""
+    """Return whether the checkout around the current folder, if there is one, knows `name` as a commit."""
+    if top_of(os.curdir) is None:
+        return False
     try:
         return bool(commit(name))
-    except RevisionError:
+    except UnknownRevision:
         return False
 
 
+class UnknownRevision(RevisionError):
+    """A name that the checkout does not know."""
+
+
 def commit(name: str) -> str:
-    """The commit that `name` is."""
-    if not name or name.startswith("-"):
-        raise RevisionError(f"no revision `{name}`")
+    """Return the commit that `name` is. Raises `RevisionError`."""
+    if not name or name.startswith("-") or not name.isprintable():
+        raise UnknownRevision(f"no revision `{name}`")
     try:
-        return _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").decode().strip()
-    except RevisionError:
-        raise RevisionError(f"no revision `{name}`") from None
+        return ask(checkout(), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").decode().strip()
+    except GitUnusable as error:
+        raise RevisionError(str(error), error.help) from None
+    except GitError:
+        raise UnknownRevision(f"no revision `{name}`") from None
 
 
-def changed_files(before: str, after: str | None, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """The files under `paths` that are there before and after and differ, from the repository's root; `after` None: on disk."""
-    revisions = (before,) if after is None else (before, after)
-    listed = _git("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--diff-filter=M", *revisions, "--", *paths)
-    return tuple(os.fsdecode(name) for name in listed.split(b"\0") if name)
-
-
-def take_out(revision: str, folder: Path) -> None:
-    """Write the regular files of a revision into an empty folder; links, large files and odd names are left out."""
-    listed = _git("ls-tree", "-r", "-z", "-l", "--full-tree", revision)
-    wanted: list[tuple[bytes, str]] = []
-    total = 0
-    for entry in listed.split(b"\0"):
+def entries(commit: str) -> dict[str, Entry]:
+    """Return the files of a commit by path from the top."""
+    try:
+        listed = ask(checkout(), "ls-tree", "-r", "-z", "-l", "--full-tree", commit)
+    except GitError as error:
+        raise RevisionError(str(error)) from None
+    found: dict[str, Entry] = {}
+    for entry in filter(None, listed.split(b"\0")):
         head, _, name = entry.partition(b"\t")
-        parts = head.split()
-        if len(parts) != 4 or parts[0] not in (b"100644", b"100755") or not parts[3].isdigit():
-            continue
-        path = PurePosixPath(os.fsdecode(name))
-        size = int(parts[3])
-        total += size if size <= LARGEST_FILE else 0
-        odd = path.is_absolute() or {"..", ".git"} & set(path.parts)
-        if size <= LARGEST_FILE and not odd:
-            wanted.append((parts[2], str(path)))
-    if len(wanted) > MOST_FILES or total > LARGEST_TREE:
+        mode, _, blob, size = head.split()
+        regular = mode in (b"100644", b"100755") and size.isdigit()
+        found[os.fsdecode(name)] = Entry(blob, int(size) if regular else None)
+    return found
+
+
+def changed_files(before: dict[str, Entry], after: dict[str, Entry] | None, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the regular files under `paths` that are there before and after and differ; `after` None: on disk.
+
+    Raises `RevisionError` for a path that is in neither.
+    """
+    within = [_from_top(path) for path in paths]
+    known = before.keys() | (after or {}).keys()
+    for path, name in zip(paths, within, strict=True):
+        if not os.path.lexists(path) and not any(_lies_in(each, name) for each in known):
+            raise RevisionError(f"no `{path}` in any of the versions", "name files or folders that are in one of them")
+    top = checkout()
+    folders = {os.path.dirname(name) for name in before} if after is None else set()
+    left = {folder for folder in folders if why_not_followed(os.path.join(top, folder))}
+
+    def differs(name: str, old: Entry) -> bool:
+        if old.size is None or old.size > LARGEST_FILE or (within and not any(_lies_in(name, each) for each in within)):
+            return False
+        if after is None:
+            return os.path.dirname(name) not in left and _differs_on_disk(os.path.join(top, name), old.blob)
+        new = after.get(name)
+        return new is not None and new.size is not None and new.blob != old.blob
+
+    return tuple(name for name, old in before.items() if differs(name, old))
+
+
+def _from_top(path: str) -> str:
+    return os.path.relpath(os.path.abspath(path), checkout()).replace(os.sep, "/")
+
+
+def _lies_in(name: str, folder: str) -> bool:
+    return folder in (os.curdir, name) or name.startswith(f"{folder}/")
+
+
+def _differs_on_disk(path: str, blob: bytes) -> bool:
+    """Return whether a regular file is there and holds something else; how lines end is git's to convert, and no difference."""
+    if os.path.islink(path):
+        return False
+    try:
+        data = content(path, LARGEST_FILE)
+    except OSError:
+        return False
+    return blob not in (_name_of_blob(data, len(blob)), _name_of_blob(data.replace(b"\r\n", b"\n"), len(blob)))
+
+
+def _name_of_blob(data: bytes, length: int) -> bytes:
+    """Return the name that git gives to a file with this content, in a repository whose names have that length."""
+    make: Callable[..., hashlib._Hash] = hashlib.sha1 if length == 40 else hashlib.sha256
+    return make(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest().encode()
+
+
+def take_out(files: dict[str, Entry], folder: Path) -> None:
+    """Write the regular files of a revision into a new folder; links, large files and odd names are left out.
+
+    The folder is a checkout of its own, so that its files lead to each other and to nothing else.
+    """
+    wanted = {name: entry for name, entry in files.items() if _is_wanted(name, entry)}
+    if len(wanted) > MOST_FILES or sum(entry.size or 0 for entry in wanted.values()) > LARGEST_TREE:
         raise RevisionError("the revision holds too many files to compare; compare two files instead")
+    (folder / METADATA).mkdir(parents=True)
     _write(wanted, folder)
 
 
-def _write(wanted: list[tuple[bytes, str]], folder: Path) -> None:
-    command = ["git", "cat-file", "--batch"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        if process.stdin is None or process.stdout is None:
-            raise AssertionError("pipes were asked for")
-        for blob, name in wanted:
-            process.stdin.write(blob + b"\n")
-            process.stdin.flush()
-            head = process.stdout.readline().split()
-            if len(head) != 3:
-                raise RevisionError(f"`{name}` cannot be read from the repository")
-            content = process.stdout.read(int(head[2]))
-            process.stdout.read(1)
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+def _is_wanted(name: str, entry: Entry) -> bool:
+    path = PurePosixPath(name)
+    odd = path.is_absolute() or {"..", METADATA} & {part.lower() for part in path.parts}
+    return entry.size is not None and entry.size <= LARGEST_FILE and not odd
 
 
-def _git(*arguments: str) -> bytes:
-    command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
-    try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=True).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise RevisionError(f"git {arguments[0]} fails") from error
+def _write(wanted: dict[str, Entry], folder: Path) -> None:
+    contents: Iterable[bytes | None] = read_blobs(checkout(), (entry.blob for entry in wanted.values()))
+    for name, data in zip(wanted, contents, strict=True):
+        if data is None:
+            raise RevisionError(f"`{name}` cannot be read from the repository")
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from tvlint.checkout.opening import content
 from tvlint.findings import Problem
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
@@ -29,12 +28,10 @@ class Stated:
 def stated(path: str) -> Stated:
     """The world sizes in the comments of a text file; none where it is no text or too large."""
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) > MAXIMAL_SIZE:
+        data = content(path, MAXIMAL_SIZE)
+        if b"world-size" not in data or b"tvlint:" not in data or b"\0" in data:
             return Stated()
-        content = Path(path).read_bytes()
-        if b"world-size" not in content or b"tvlint:" not in content or b"\0" in content:
-            return Stated()
-        lines = content.decode("utf-8-sig").splitlines()
+        lines = data.decode("utf-8-sig").splitlines()
     except (OSError, ValueError):
         return Stated()
     settings: list[Setting] = []

@@ -9,8 +9,8 @@ import os
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 
+from tvlint.checkout.top import folder_around
 from tvlint.readers.sources.sibling_files import content_within
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged, only_document
 
@@ -29,9 +29,9 @@ class Uncertain(Exception):
 
 @dataclass(slots=True)
 class Composing:
-    """One composition: the folder of its topmost file, what bounds it, and what it has met."""
+    """One composition: its topmost file, the folder that bounds it, and what it has met."""
 
-    folder: str
+    path: str
     project: str
     visits: Visits
     files: int = 0
@@ -43,25 +43,17 @@ class Composing:
     overridden: set[tuple[str, str]] = field(default_factory=set)
     """The groups of which an override was taken."""
 
+    @property
+    def folder(self) -> str:
+        """The folder of the topmost file."""
+        return os.path.dirname(self.path) or os.curdir
+
 
 def composing(path: str) -> Composing:
     """A composition that starts with the file at `path`."""
-    found = Composing(os.path.dirname(path) or os.curdir, project_of(path), Visits(path, MOST_ENTRIES))
+    found = Composing(path, folder_around(path), Visits(path, MOST_ENTRIES))
     found.open.append(os.path.realpath(path))
     return found
-
-
-def project_of(path: str) -> str:
-    """The folder beyond which no file is opened: the git work tree, else the current folder where it holds the file."""
-    try:
-        start = Path(os.path.realpath(path)).parent
-        for folder in (start, *start.parents):
-            if (folder / ".git").exists():
-                return str(folder)
-        current = Path.cwd()
-    except OSError:
-        return os.path.dirname(path) or os.curdir
-    return str(current) if current in (start, *start.parents) else str(start)
 
 
 def content_of(composing: Composing, wanted: str) -> tuple[YamlMapping, str | None] | None:
@@ -69,7 +61,7 @@ def content_of(composing: Composing, wanted: str) -> tuple[YamlMapping, str | No
     composing.files += 1
     if composing.files > MOST_FILES or os.path.realpath(wanted) in composing.open:
         raise Uncertain
-    content = content_within(composing.project, wanted, LARGEST)
+    content = content_within(composing.project, wanted, composing.path, LARGEST)
     if content is None:
         return None
     root = _parsed(*content)

@@ -49,7 +49,8 @@ def _version_at(folder: str) -> str:
     package = os.path.join(folder, "megatron")
     if not os.path.isdir(package):
         return ""
-    information = content_within(folder, os.path.join(package, "core", "package_info.py"), LARGEST)
+    file = os.path.join(package, "core", "package_info.py")
+    information = content_within(folder, file, file, LARGEST)
     if information is not None:
         parts = {name: int(number) for name, number in PART.findall(information[1])}
         return f"{parts[b'MAJOR']}.{parts[b'MINOR']}" if len(parts) == 2 else ""

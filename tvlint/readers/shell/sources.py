@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-import stat
 from pathlib import Path
 
+from tvlint.checkout.following import content_named
+from tvlint.checkout.top import folder_around
 from tvlint.readers.shell.state import State, directory_of
 from tvlint.readers.shell.values import Scalar, Source, Span, Text, Value
 
@@ -47,37 +49,16 @@ def sbatch_variables(source: Source) -> dict[str, Value]:
 
 
 def find_sourced(state: State, target: str) -> tuple[str, bytes] | None:
-    """The path and content of the file that `source target` reads; None where it is not to be found or not to be followed."""
+    """Return the path and content of the file that `source target` reads; None where it is not found or not to be opened."""
     if state.sources >= DEEPEST_SOURCE or state.trace.sourced >= MOST_SOURCES or not target or "\0" in target:
         return None
-    here = Path(directory_of(state.source))
-    try:
-        root = _root(here)
-        for base in (here, root, Path()):
-            data = _regular_file_inside(base / target, root)
-            if data is not None:
-                state.trace.sourced += 1
-                return str(base / target), data
-    except (OSError, ValueError, RuntimeError):
-        return None
+    here = directory_of(state.source)
+    for folder in (here, folder_around(state.source.path), os.curdir):
+        path = str(Path(folder, target))
+        try:
+            data = content_named(path, state.source.path, LARGEST)
+        except OSError:
+            continue
+        state.trace.sourced += 1
+        return path, data
     return None
-
-
-def _root(directory: Path) -> Path:
-    """The top of the repository that holds `directory`; the directory itself outside of one."""
-    resolved = directory.resolve()
-    for each in (resolved, *resolved.parents):
-        if (each / ".git").exists():
-            return each
-    working = Path.cwd()
-    return working if resolved.is_relative_to(working) else resolved
-
-
-def _regular_file_inside(path: Path, root: Path) -> bytes | None:
-    resolved = path.resolve()
-    if not resolved.is_relative_to(root.resolve()) or not resolved.exists():
-        return None
-    information = resolved.stat()
-    if not stat.S_ISREG(information.st_mode) or information.st_size > LARGEST:
-        return None
-    return resolved.read_bytes()

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvlint.checkout.following import content_listed
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
 from tvlint.readers.document import ReadError
@@ -88,13 +89,9 @@ def parse(path: str, data: bytes) -> Source:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file of bounded size."""
+    """Return the content of a file of the folder. Raises ReadError."""
     try:
-        if not path.is_file():
-            raise ReadError("not a regular file", Location(str(path)))
-        if path.stat().st_size > LARGEST:
-            raise ReadError(f"the file is larger than the {LARGEST} bytes that are read", Location(str(path)))
-        return path.read_bytes()
+        return content_listed(path, LARGEST)
     except OSError as error:
         raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(str(path))) from None
 

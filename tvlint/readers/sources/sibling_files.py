@@ -1,33 +1,30 @@
-"""Other files that a file names: only such as lie in its own folder or below, and only regular ones within bounds."""
+"""Other files that a file names: only such as lie in a given folder or below, and may be opened for that file."""
 
 from __future__ import annotations
 
 import os
-import stat
-from pathlib import Path
+
+from tvlint.checkout.following import content_named
+from tvlint.checkout.top import is_within
 
 
 def content_beside(path: str, name: str, largest: int) -> tuple[str, bytes] | None:
-    """The path and content of the file that `name` names from the folder of `path`.
+    """Return the path and content of the file that `name` names from the folder of `path`.
 
-    None where it is absolute, leads out of that folder (links followed), is no regular file, or is larger than `largest`.
+    None where it is absolute, leads out of that folder (links followed), is no regular file, is larger than `largest`, or is
+    not to be opened for the file at `path`.
     """
     if not name or "\0" in name or os.path.isabs(name):
         return None
     folder = os.path.dirname(path) or os.curdir
-    wanted = os.path.normpath(os.path.join(folder, name))
-    return content_within(folder, wanted, largest)
+    return content_within(folder, os.path.normpath(os.path.join(folder, name)), path, largest)
 
 
-def content_within(folder: str, wanted: str, largest: int) -> tuple[str, bytes] | None:
-    """The path and content of the file `wanted`; None where it does not lie in `folder`, or as above."""
+def content_within(folder: str, wanted: str, document: str, largest: int) -> tuple[str, bytes] | None:
+    """Return the path and content of the file `wanted` that `document` names; None outside of `folder`, or as above."""
     try:
-        inside = os.path.realpath(folder)
-        if os.path.commonpath((inside, os.path.realpath(wanted))) != inside:
+        if not is_within(os.path.realpath(wanted), os.path.realpath(folder)):
             return None
-        information = os.stat(wanted)
-        if not stat.S_ISREG(information.st_mode) or information.st_size > largest:
-            return None
-        return wanted, Path(wanted).read_bytes()
+        return wanted, content_named(wanted, document, largest)
     except (OSError, ValueError):
         return None

@@ -1,21 +1,23 @@
 """The source lines that a location points at.
 
 A plan may name any path as the source of an operator, and a report may be published, so only two kinds of files are shown:
-those that were asked for (with tvlint's own configuration), and unhidden regular files of bounded size below the root.
+those that a person named, and those that git tracks (outside of a checkout: unhidden ones below the root).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path
 from typing import TypeAlias
 
+from tvlint.checkout.following import may_be_shown
+from tvlint.checkout.opening import content
 from tvlint.findings import Report
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.visible import display_width, visible_source
-from tvlint.reporters.text.paths import CONFIGURATIONS, below_root, resolved
+from tvlint.reporters.text.paths import resolved
 
 MAXIMAL_SIZE = 4 << 20
 """Bytes of the largest file that is opened for an excerpt."""
@@ -57,10 +59,10 @@ def source_text(path: str, report: Report, context: Context) -> str | None:
     return _read(path, context.root, _asked(report, context))
 
 
-def _asked(report: Report, context: Context) -> set[Path | None]:
-    configured = (problem.location.path for problem in report.problems)
-    paths = (*report.checked, *(path for path in configured if PurePath(path).name in CONFIGURATIONS))
-    return {resolved(path, context.root) for path in paths}
+def _asked(report: Report, context: Context) -> frozenset[Path]:
+    """Return the files and folders of generated code that a person named, and that were read."""
+    read = (*report.checked, *(problem.location.path for problem in report.problems))
+    return context.named.intersection(resolved(path, context.root) for path in read)
 
 
 def split_lines(text: str) -> tuple[str, ...]:
@@ -68,24 +70,20 @@ def split_lines(text: str) -> tuple[str, ...]:
     return tuple(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
 
-def _read(path: str, root: Path, asked: set[Path | None]) -> str | None:
+def _read(path: str, root: Path, asked: frozenset[Path]) -> str | None:
     real = resolved(path, root)
     if real is None:
         return None
-    if real not in asked:
-        inside = below_root(path, root)
-        if inside is None or any(part.startswith(".") for part in PurePosixPath(inside).parts):
-            return None
+    if not asked.intersection((real, real.parent)) and not may_be_shown(path, root):
+        return None
     try:
-        if not real.is_file() or real.stat().st_size > MAXIMAL_SIZE:
-            return None
-        content = real.read_bytes()
+        data = content(real, MAXIMAL_SIZE)
     except (OSError, ValueError):
         return None
-    if b"\0" in content:
+    if b"\0" in data:
         return None
     try:
-        return content.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError:
         return None
 

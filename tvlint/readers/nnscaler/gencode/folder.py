@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tvlint.checkout.following import content_listed
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.ops.declared import Declared
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _FILE = re.compile(r"gencode(0|[1-9]\d{0,6})\.py", re.ASCII)
 _VERSION = re.compile(rb"^runtime_version = ", re.MULTILINE)
 GRAPH = "graph.ckp"
+LARGEST_GRAPH = 4 << 30
 CONFIG = "compute_config.pt"
 
 
@@ -85,7 +87,7 @@ def _scalar(data: bytes) -> tuple[int, ...]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return content_listed(path, LARGEST_GRAPH)
     except OSError as error:
         raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(str(path))) from None
 

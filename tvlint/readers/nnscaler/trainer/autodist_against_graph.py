@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from tvlint.checkout.following import content_listed
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute
@@ -44,14 +45,13 @@ def misfits(path: str, data: bytes) -> Iterator[Finding]:
 
 def graph_beside(path: str) -> tuple[str, Plan] | None:
     """The path of the traced graph in the folder of `path`, and the graph; None where there is none that can be read."""
-    from tvlint.readers.nnscaler.gencode.traced_graph import read_graph
+    from tvlint.readers.nnscaler.gencode.traced_graph import LARGEST, read_graph
 
     beside = os.path.join(os.path.dirname(path), GRAPH)
     if not os.path.isfile(beside):
         return None
     try:
-        with open(beside, "rb") as file:
-            return beside, read_graph(beside, file.read())
+        return beside, read_graph(beside, content_listed(beside, LARGEST))
     except (OSError, ReadError):
         return None
 

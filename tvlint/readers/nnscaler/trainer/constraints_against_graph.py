@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tvlint.checkout.following import content_listed
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute
@@ -106,10 +107,10 @@ def _annotated(operator: Compute, index: int, rank: int) -> tuple[str, ...]:
 
 def _mentioned(path: str, name: str) -> bool:
     """Whether the file of the graph has exactly this text in it, in whatever role."""
+    from tvlint.readers.nnscaler.gencode.traced_graph import LARGEST
     from tvlint.readers.sources.decompress import decompress
 
-    with open(path, "rb") as file:
-        data = decompress(file.read(), path)
+    data = decompress(content_listed(path, LARGEST), path)
     text = name.encode()
     return any(
         length + text in data for length in (struct.pack("<BB", 0x8C, len(text) & 0xFF), struct.pack("<cI", b"X", len(text)))

@@ -1,0 +1,196 @@
+"""Files are opened, and programs started, in one place each."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from shared import ROOT
+
+from tvlint.checkout.following import content_listed, content_named, may_be_shown, why_not_followed, why_not_written
+from tvlint.checkout.git import GitUnusable, ask, command_line, find_program
+from tvlint.checkout.opening import content
+
+OPENERS = {
+    "tvlint/checkout/opening.py": "the one opener",
+    "tvlint/cache/store.py": "entries of the cache, which are signed",
+    "tvlint/cache/address.py": "hashes what a reader opens",
+    "tvlint/cache/secret.py": "the key of the cache, outside of every checkout",
+    "tvlint/run/outputs.py": "reports",
+    "tvlint/run/revision.py": "a revision, in a temporary folder",
+    "tvlint/run/aside.py": "pipes of its own",
+    "tvlint/readers/sources/resource_limits.py": "the memory of this process",
+    "tvlint/cli/__init__.py": "/dev/null",
+    "tvlint/frameworks/megatron.py": "a table of tvlint",
+    "tvlint/rulebook/pages.py": "pages of tvlint",
+    "tvlint/data.py": "files of tvlint",
+    "tvlint/capture/processes.py": "runs a person's own program and reads what it wrote",
+    "tvlint/cli/capture.py": "writes the plan of that program",
+}
+PACKAGED = ("data_path(", "with_suffix(")
+"""How a line opens what tvlint itself brings."""
+
+
+def calls(path: Path) -> Iterator[str]:
+    """Yield the calls in a module that open a file."""
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        of_a_path = name in ("read_text", "read_bytes", "write_bytes", "fdopen") and owner != ""
+        opens = of_a_path or name == "mkstemp" or (name == "open" and owner in ("", "os"))
+        if opens and not any(packaged in ast.unparse(node) for packaged in PACKAGED):
+            yield f"{name} at line {node.lineno}"
+
+
+def test_only_the_opener_opens_files() -> None:
+    found = {path.relative_to(ROOT).as_posix(): list(calls(path)) for path in sorted((ROOT / "tvlint").rglob("*.py"))}
+    assert {path: opens for path, opens in found.items() if opens and path not in OPENERS} == {}
+
+
+def test_only_one_module_starts_programs() -> None:
+    starts = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tvlint").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and "subprocess" in (getattr(node, "module", "") or "", *(alias.name for alias in node.names))
+    }
+    assert starts == {"tvlint/checkout/git.py"}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    top = tmp_path / "checkout"
+    (top / "inner").mkdir(parents=True)
+    for name in ("plan.json", "model.py", "inner/model.py"):
+        (top / name).write_text(name)
+    (tmp_path / "outside.py").write_text("secret")
+    links = {"out.py": "../outside.py", "in.py": "model.py", "git.py": ".git/config", "late.py": "untracked.py", "up": ".."}
+    for name, target in links.items():
+        (top / name).symlink_to(target)
+    subprocess.run(["git", "init", "-q"], cwd=top, check=True)
+    subprocess.run(["git", "add", "-A"], cwd=top, check=True)
+    (top / "untracked.py").write_text("secret")
+    (top / "new.json").write_text("plan")
+    return top
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("plan.json", ""),
+        ("untracked.py", ""),
+        ("in.py", ""),
+        ("out.py", "a link that leads out of the checkout"),
+        ("up/outside.py", "a link that leads out of the checkout"),
+        ("up/checkout/plan.json", "a link that leads out of the checkout"),
+        ("git.py", "a link to what git keeps for itself"),
+        ("late.py", "a link to a file that git does not track"),
+        ("../outside.py", ""),
+    ],
+)
+def test_links_stay_in_the_checkout(checkout: Path, name: str, reason: str) -> None:
+    assert why_not_followed(str(checkout / name)) == reason
+    assert bool(why_not_written(str(checkout / name))) is bool(reason and name != "late.py")
+
+
+@pytest.mark.parametrize(
+    ("document", "name", "opened"),
+    [
+        ("plan.json", "model.py", True),
+        ("plan.json", "inner/model.py", True),
+        ("inner/model.py", "../model.py", True),
+        ("plan.json", "in.py", True),
+        ("plan.json", "untracked.py", False),
+        ("plan.json", "late.py", False),
+        ("plan.json", "out.py", False),
+        ("plan.json", "../outside.py", False),
+        ("plan.json", ".git/config", False),
+        ("new.json", "untracked.py", True),
+        ("new.json", ".git/config", False),
+        ("new.json", "../outside.py", False),
+    ],
+)
+def test_a_file_of_the_commit_leads_to_files_of_the_commit(checkout: Path, document: str, name: str, opened: bool) -> None:
+    path = os.path.join(os.path.dirname(checkout / document), name)
+    if opened:
+        assert content_named(path, str(checkout / document), 100)
+    else:
+        with pytest.raises(OSError, match=r"outside|git"):
+            content_named(path, str(checkout / document), 100)
+
+
+def test_lines_are_shown_of_files_that_git_tracks(checkout: Path) -> None:
+    shown = {name for name in ("plan.json", "in.py", "late.py", "out.py", "untracked.py", ".git/config", "../outside.py", "a\0")
+             if may_be_shown(name, checkout)}  # fmt: skip
+    assert shown == {"plan.json", "in.py"}
+
+
+def test_files_of_a_submodule_are_tracked_and_those_of_another_repository_inside_are_not(checkout: Path) -> None:
+    for name in ("submodule", "stranger"):
+        subprocess.run(["git", "init", "-q", name], cwd=checkout, check=True)
+        (checkout / name / "model.py").write_text("text")
+        subprocess.run(["git", "add", "model.py"], cwd=checkout / name, check=True)
+        commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"]
+        subprocess.run(commit, cwd=checkout / name, check=True)
+    subprocess.run(["git", "add", "submodule"], cwd=checkout, check=True, capture_output=True)
+    assert may_be_shown("submodule/model.py", checkout)
+    assert not may_be_shown("stranger/model.py", checkout)
+
+
+def test_without_git_nothing_is_known_to_be_tracked(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert may_be_shown("model.py", checkout)
+    monkeypatch.setenv("PATH", str(checkout))
+    assert not may_be_shown("model.py", checkout)
+    with pytest.raises(OSError, match="does not track"):
+        content_named(str(checkout / "model.py"), str(checkout / "plan.json"), 100)
+    assert content_listed(checkout / "model.py", 100) == b"model.py"
+
+
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/proc/self/environ", ".", "large"])
+def test_only_regular_files_of_bounded_size_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("large").write_bytes(b"x" * 101)
+    with pytest.raises(OSError, match=r"regular|larger|grows|directory"):
+        content(name, 100)
+
+
+def test_git_is_never_one_of_the_checkout(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "bin"
+    for folder in (checkout, checkout / "inner", elsewhere):
+        folder.mkdir(exist_ok=True)
+        (folder / "git").write_text("#!/bin/sh\n")
+        (folder / "git").chmod(0o755)
+    (tmp_path / "link").symlink_to(checkout / "inner")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "git").symlink_to(checkout / "git")
+    monkeypatch.chdir(checkout)
+    path = ["", ".", "inner", str(checkout), str(checkout / "inner"), str(tmp_path / "link"), str(tmp_path / "linked")]
+    assert find_program("git", {"PATH": os.pathsep.join(path)}, {str(checkout)}) is None
+    found = find_program("git", {"PATH": os.pathsep.join([*path, str(elsewhere)])}, {str(checkout)})
+    assert found == str(elsewhere / "git")
+
+
+def test_the_environment_of_git_has_nothing_that_names_a_program_or_another_repository(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_EXTERNAL_DIFF", "GIT_SSH_COMMAND", "GIT_PAGER", "GIT_TRACE", "EDITOR"):
+        monkeypatch.setenv(name, "/evil")
+    command, environment = command_line(str(checkout), "ls-files")
+    assert "/evil" not in environment.values()
+    assert os.path.isabs(command[0])
+    assert "safe.bareRepository=explicit" in command
+
+
+def test_why_git_does_not_read_a_checkout_is_told(checkout: Path) -> None:
+    (checkout / ".git" / "config").write_text("[core]\nrepositoryformatversion = 99\n")
+    with pytest.raises(GitUnusable, match=r"does not read the checkout .*repo version"):
+        ask(str(checkout), "ls-files")

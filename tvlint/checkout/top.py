@@ -1,0 +1,39 @@
+"""Where a checkout starts."""
+
+from __future__ import annotations
+
+import os
+
+METADATA = ".git"
+"""The name that git keeps its own files under; no commit can hold a file of this name."""
+
+
+def top_of(path: str | os.PathLike[str]) -> str | None:
+    """Return the real path of the nearest folder at or above `path`, links followed, that git has its files in.
+
+    None outside of every checkout. A bare repository is no checkout: a commit can hold the files of one.
+    """
+    folder = os.path.realpath(path)
+    while True:
+        if os.path.lexists(os.path.join(folder, METADATA)):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Return whether a real path is a folder or lies in it."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def folder_around(path: str) -> str:
+    """Return the real path of the folder that bounds what a file may name.
+
+    It is the checkout that the file lies in; outside of every checkout the current folder where that holds the file, else the
+    file's own folder.
+    """
+    folder = os.path.realpath(os.path.dirname(path) or os.curdir)
+    current = os.path.realpath(os.curdir)
+    return top_of(folder) or (current if is_within(folder, current) else folder)

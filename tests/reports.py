@@ -9,6 +9,7 @@ from tvlint.findings import (
     Finding,
     NotEvaluated,
     Outcome,
+    Pairing,
     Problem,
     Reason,
     Related,
@@ -118,6 +119,7 @@ def _partial() -> Finding:
         "all-reduce `t550` over tp before `add`",
         ranks=(0, 2, 4, 6),
         related=(Related("the plan", Location("plans/parallel.pkl", pointer="device 0/segment 3/operator 33")),),
+        found_in="plans/parallel.pkl",
     )
 
 
@@ -198,6 +200,7 @@ FULL = Report(
     (Problem("the file ends inside an array", Location("broken.json", 1, 3), "is it complete?"),),
     ("train.sh", "plans/parallel.pkl", "plans/other.pkl"),
     (OUTLINE,),
+    pairings=tuple(Pairing(f"plans/{name}.pkl", Location("tvlint.toml", 1, 1, 1, 10)) for name in ("parallel", "other")),
 )
 
 _EVIL_PLACE = Location("evil.sh", 2, 1, 2, 20, EVIL, EVIL)

@@ -104,11 +104,12 @@ def test_machines_parse_it(root: Path, report: Report) -> None:
     assert sorted(finding["message"] for finding in read["findings"]) == sorted(finding.message for finding in report.findings)
     (run,) = json.loads(sarif.write(report, context).text)["runs"]
     proofs = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.PROVED]
-    assert len(run["results"]) == len(report.findings) + sum(max(1, len(verdict.reasons)) for verdict in proofs)
+    remarks = len(report.problems) + len(report.findings) + sum(max(1, len(verdict.reasons)) for verdict in proofs)
+    assert len(run["results"]) == remarks
     for result in run["results"]:
         place = result["locations"][0]["physicalLocation"]
         assert place["region"]["startLine"] >= 1
-        assert re.fullmatch(r"[^\s:\\]+", place["artifactLocation"]["uri"])
+        assert re.fullmatch(r"(file:///)?[^\s:\\]+", place["artifactLocation"]["uri"])
 
 
 @settings(max_examples=60, deadline=None)

@@ -93,7 +93,7 @@ def test_several_errors_of_a_rule_in_a_file_are_one_failure(tmp_path: Path) -> N
     again = replace(first, location=replace(first.location, line=5))
     ((case,),) = written(Report((first, again)), tmp_path)
     (failure,) = case
-    assert failure.attrib["message"].endswith("(and 1 more error)")
+    assert failure.attrib["message"].endswith("(and 1 more)")
     assert (failure.text or "").count("train.sh:") == 4
 
 

@@ -60,8 +60,13 @@ def test_concise_has_one_line_a_remark(root: Path) -> None:
     report = reports.HOSTILE
     lines = concise.write(report, reports.context(root)).text.splitlines()
     assumed = sum(bool(verdict.assumptions) for verdict in report.verdicts)
+    assert lines.pop() == "note: 1 rule could not be evaluated in 1 file; `--show-unknown` lists them"
     assert len(lines) == len(report.problems) + len(report.findings) + len(report.verdicts) + assumed
     assert all(re.search(r":\d+:\d+: (error|warning|note): ", line) for line in lines)
+    asked = concise.write(reports.FULL, reports.context(root, show_unknown=True)).text.splitlines()[-1]
+    needs = "needs the world size: depends on `$NNODES`"
+    assert asked == f"train.sh:8:27: note: not evaluated: {needs} [world-size-not-divisible]"
+    assert "evaluated" not in concise.write(reports.CLEAN, reports.context(root)).text
 
 
 def test_colour_only_when_asked_and_only_colour(root: Path) -> None:

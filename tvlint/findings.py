@@ -38,7 +38,9 @@ class Finding:
     """One mistake, at one place.
 
     `message` is one sentence: this thing, what is wrong with it, where; lower case, no full stop, names in backticks. `help`
-    says what to do about it. `ranks` are the ranks concerned, when the finding is about a plan.
+    says what to do about it. `ranks` are the ranks concerned, when the finding is about a plan. `found_in` is the checked file
+    that shows it, where it stands elsewhere (the model's source of a plan, a script that another one reads). `about` are the
+    names of what it is about, by which it is found again in another run; None: those in backticks in its message.
     """
 
     rule: str
@@ -48,6 +50,8 @@ class Finding:
     help: str = ""
     related: tuple[Related, ...] = ()
     ranks: tuple[int, ...] = ()
+    found_in: str = ""
+    about: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ class SceneStep:
     gives: tuple[Piece, ...]
     blamed: bool = False
     """Whether it is the operator that the reason is about."""
+    location: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,14 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairing:
+    """A place of the project file that names a plan."""
+
+    path: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """One value that is another after a change, as text; empty where there is none."""
 
@@ -186,3 +199,5 @@ class Report:
     """Mesh and schedule of each plan that was read; lets reporters name ranks by coordinates and draw the plan."""
     comparisons: tuple[Comparison, ...] = ()
     """What changed, where two versions were compared."""
+    pairings: tuple[Pairing, ...] = ()
+    """Where the project names the plans that it wants proved."""

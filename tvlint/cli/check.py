@@ -41,14 +41,15 @@ def run(options: argparse.Namespace) -> int:
         if not options.no_prove and settings.proofs:
             proved, elsewhere = prove_project(settings, progress, plans, remembered, tuple(options.paths))
             report = joined(report, proved)
-    deliver(report, wanted, options, known)
+    fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
+    deliver(report, wanted, options, known, fail_on)
     for path in skipped:
         note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")
     if elsewhere:
         note(f"{counted(elsewhere, 'pair')} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
     for text in candidates.notes:
         note(text)
-    code = exit_code(report, Severity(options.fail_on) if options.fail_on else settings.fail_on)
+    code = exit_code(report, fail_on)
     if code == NOTHING and options.changed:
         return CLEAN
     if code == NOTHING:

@@ -39,10 +39,11 @@ def run(options: argparse.Namespace) -> int:
         except RevisionError as error:
             fail(str(error), error.help)
         report, notes = diff(pairs, rules, known, settings)
-        deliver(report, wanted, options, known)
+        fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
+        deliver(report, wanted, options, known, fail_on)
     for text in notes:
         note(text)
-    code = exit_code(report, Severity(options.fail_on) if options.fail_on else settings.fail_on)
+    code = exit_code(report, fail_on)
     if code == NOTHING:
         note("nothing to compare: no configuration is there in both versions and differs")
         return CLEAN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
@@ -13,8 +14,9 @@ from tvlint.rulebook.pages import load_rules
 from tvlint.run.exit_code import INPUT, exit_code
 from tvlint.run.pair import Pair
 from tvlint.run.project import ProjectError
-from tvlint.run.proofs import joined
+from tvlint.run.proofs import joined, pairings
 from tvlint.run.prove import prove_pairs
+from tvlint.run.sources import at_sources
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,18 +26,18 @@ def run(options: argparse.Namespace) -> int:
         fail("--reference is missing", "name the plan that says what is right; a folder of generated code brings its own")
     known = load_rules()
     try:
-        operators = project(options, known).operators
+        settings = project(options, known)
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
     assume = assumptions(options)
     seconds = float(options.solver_timeout) if options.solver == "all" else None
-    rest = (options.reference, assume, seconds, operators)
+    rest = (options.reference, assume, seconds, settings.operators)
     pairs = tuple(Pair(parallel, *rest) for parallel in options.parallel)
     report = Report()
     options.plans = {}
     with Progress() as progress:
         for proved in prove_pairs(pairs, options.jobs, progress, options.plans, cache(options)):
-            report = joined(report, proved)
+            report = joined(report, at_sources(replace(proved, pairings=pairings(settings)), settings))
     deliver(report, wanted, options, known)
     return exit_code(report, Severity.ERROR)

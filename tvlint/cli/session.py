@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tvlint.cache.remember import Cache
 from tvlint.cli.arguments import fail
-from tvlint.findings import Problem, Report
+from tvlint.findings import Problem, Report, Severity
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.paths import place
 from tvlint.rule import Rule
@@ -131,10 +131,17 @@ def _names(texts: Iterable[str], rules: Mapping[str, Rule]) -> tuple[str, ...]:
     return names
 
 
-def deliver(report: Report, wanted: tuple[Output, ...], options: argparse.Namespace, rules: Mapping[str, Rule]) -> None:
+def deliver(
+    report: Report,
+    wanted: tuple[Output, ...],
+    options: argparse.Namespace,
+    rules: Mapping[str, Rule],
+    fail_on: Severity = Severity.ERROR,
+) -> None:
     """Write the report everywhere; ends the process where a file cannot be written."""
+    unknown = getattr(options, "show_unknown", False)
     try:
-        shows = (colored(options.color), width(40, 140), getattr(options, "show_unknown", False))
+        shows = (colored(options.color), width(40, 140), unknown, fail_on)
         write_report(report, wanted, rules, *shows, named=_named(options))
     except OutputError as error:
         fail(str(error), error.help)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tvlint.findings import Severity
 from tvlint.rule import Rule
 
 
@@ -15,8 +16,9 @@ class Context:
 
     `root` is the folder that relative paths start from and that published paths are relative to (the repository).
     `color` and `width` describe the terminal; only `text` reads them. `show_unknown` lists the rules that could not be
-    judged. `named` are the real paths of what a person asked for by name, whose lines may be shown. `environment` is the
-    process environment as far as a format depends on it (`GITHUB_ACTIONS`, `GITHUB_SHA`).
+    judged. `fail_on` is the mildest severity that fails the run; formats for services, which know no such choice, call all
+    that is as bad an error. `named` are the real paths of what a person asked for by name, whose lines may be shown.
+    `environment` is the process environment as far as a format depends on it (`GITHUB_ACTIONS`, `GITHUB_SHA`).
     """
 
     rules: Mapping[str, Rule]
@@ -27,3 +29,4 @@ class Context:
     environment: Mapping[str, str] = field(default_factory=dict)
     show_unknown: bool = False
     named: frozenset[Path] = frozenset()
+    fail_on: Severity = Severity.ERROR

@@ -72,7 +72,7 @@ def _finding(rule: Rule, values: Values, repair: str) -> Finding:
     elif framework in TOLD:
         judged = f"judged as {framework}"
         help = f"{help} ({judged})" if help else judged
-    return Finding(rule.name, severity, message, location, help, related)
+    return Finding(rule.name, severity, message, location, help, related, about=(values.configuration.section,))
 
 
 def _blamed(rule: Rule, values: Values) -> str:

@@ -21,7 +21,8 @@ from tvlint.run.discovery import Candidates, matches
 from tvlint.run.ignores import silence
 from tvlint.run.pair import Progress
 from tvlint.run.project import Project
-from tvlint.run.proofs import pairs
+from tvlint.run.proofs import pairings, pairs
+from tvlint.run.sources import at_sources
 from tvlint.run.world_size import Stated, lacks_world_size, nearest, stated
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def check(
     def judged(path: str, rule: str) -> bool:
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
 
-    findings = silence(_once(said.findings, known), said.checked, judged, known)
+    findings = silence(at_sources(tuple(_once(said.findings, known)), project), said.checked, judged, known)
     kept = tuple(severe for finding in findings if (severe := _as_configured(finding, rules, project)) is not None)
     report = Report(
         findings=kept,
@@ -87,6 +88,7 @@ def check(
         problems=tuple(said.problems),
         checked=tuple(said.checked),
         outlines=tuple(said.outlines),
+        pairings=pairings(project),
     )
     return report, tuple(said.skipped)
 
@@ -104,7 +106,7 @@ def _once(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
 
 @without_collection()
 def _check_once(
-    path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said, cache: Cache | None
+    path: str, is_named: bool, rules: Mapping[str, Rule], project: Project, said: _Said, cache: Cache | None
 ) -> Plan | None:
     """Check the file, or say what was said of it before: of a plan, nothing but its files and the rules decides that."""
     question = _question(cache, path, rules, project)
@@ -116,12 +118,18 @@ def _check_once(
         return None
     before = (len(said.findings), len(said.outlines))
     others = (len(said.problems), len(said.not_evaluated))
-    plan = _check_file(path, named, rules, project, said)
+    plan = _check_file(path, is_named, rules, project, said)
+    said.findings[before[0] :] = [_found_in(path, finding) for finding in said.findings[before[0] :]]
     only_findings = others == (len(said.problems), len(said.not_evaluated))
     if cache is not None and plan is not None and only_findings and said.checked[path] == {RuleKind.INPUT, RuleKind.PLAN}:
         report = Report(findings=tuple(said.findings[before[0] :]), outlines=tuple(said.outlines[before[1] :]))
         cache.keep(question, report, Report)
     return plan
+
+
+def _found_in(path: str, finding: Finding) -> Finding:
+    """The finding, with the checked file where it stands elsewhere."""
+    return finding if finding.location.path == path else replace(finding, found_in=path)
 
 
 def _question(cache: Cache | None, path: str, rules: Mapping[str, Rule], project: Project) -> Question | None:
@@ -136,7 +144,7 @@ def _question(cache: Cache | None, path: str, rules: Mapping[str, Rule], project
     return cache.question("check", (names, project.operators), (path,))
 
 
-def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Project, said: _Said) -> Plan | None:
+def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: Project, said: _Said) -> Plan | None:
     from tvlint.readers.read import read
 
     try:
@@ -148,9 +156,9 @@ def _check_file(path: str, named: bool, rules: Mapping[str, Rule], project: Proj
         said.problems.append(Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(path)))
         return None
     if document is None:
-        if named and os.path.getsize(path) == 0:
+        if is_named and os.path.getsize(path) == 0:
             said.problems.append(Problem("the file is empty", Location(path)))
-        elif named:
+        elif is_named:
             said.skipped.append(path)
         return None
     said.checked[path] = _kinds(document)

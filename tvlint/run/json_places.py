@@ -17,13 +17,13 @@ _LARGEST = 256 << 20
 def with_lines(report: Report) -> Report:
     """The report, every place in a JSON plan with the line and column at which its pointer leads."""
     wanted: dict[str, set[Location]] = {}
-    for place in _places(report):
+    for place in places(report):
         if place.line is None and place.pointer.startswith("/"):
             wanted.setdefault(place.path, set()).add(place)
     known: dict[Location, Location] = {}
-    for path, places in wanted.items():
-        known |= _located(path, places)
-    seen: Report = _moved(report, known) if known else report
+    for path, own in wanted.items():
+        known |= _located(path, own)
+    seen: Report = moved(report, known) if known else report
     return seen
 
 
@@ -40,28 +40,30 @@ def _located(path: str, places: set[Location]) -> dict[Location, Location]:
     return {place: lines[place.pointer] for place in places if place.pointer in lines}
 
 
-def _places(item: Any) -> Iterator[Location]:
+def places(item: Any) -> Iterator[Location]:
+    """Yield every place in the item."""
     if isinstance(item, Location):
         yield item
     elif isinstance(item, tuple):
         for part in item if not item or is_dataclass(item[0]) else ():
-            yield from _places(part)
+            yield from places(part)
     elif is_dataclass(item) and not isinstance(item, type):
         for field in fields(item):
-            yield from _places(getattr(item, field.name))
+            yield from places(getattr(item, field.name))
 
 
-def _moved(item: Any, known: dict[Location, Location]) -> Any:
+def moved(item: Any, known: dict[Location, Location]) -> Any:
+    """Return the item with other places wherever one that is known stands in it."""
     if isinstance(item, Location):
         return known.get(item, item)
     if isinstance(item, tuple):
-        return tuple(_moved(part, known) for part in item) if item and is_dataclass(item[0]) else item
+        return tuple(moved(part, known) for part in item) if item and is_dataclass(item[0]) else item
     if not is_dataclass(item) or isinstance(item, type):
         return item
     changes = {}
     for field in fields(item):
         old = getattr(item, field.name)
-        new = _moved(old, known)
+        new = moved(old, known)
         if new is not old and new != old:
             changes[field.name] = new
     return replace(item, **changes) if changes else item

@@ -49,6 +49,8 @@ class Project:
     framework_location: Location | None = None
     version: str = ""
     proofs: tuple[ProofPair, ...] = ()
+    source_roots: tuple[str, ...] = (".",)
+    """Folders in which the files lie that plans were traced from."""
     operators: tuple[Declared, ...] = ()
     """The operators that the project declares, in order."""
     names: tuple[tuple[str, Location], ...] = ()

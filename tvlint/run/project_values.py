@@ -183,6 +183,7 @@ KEYS: Mapping[str, Key] = {
     "activation-budget": _positive,
     "framework": _string,
     "version": _version,
+    "source-roots": _strings,
     "proof": _proofs,
     "operator": _operators,
 }

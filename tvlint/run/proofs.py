@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvlint.findings import Problem, Report
+from tvlint.findings import Pairing, Problem, Report
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.run.discovery import shown, why_not_in_project
 from tvlint.run.pair import Pair, Progress
 from tvlint.run.project import Project
 from tvlint.run.prove import prove_pairs
+from tvlint.run.sources import at_sources
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache
@@ -29,6 +30,8 @@ def joined(one: Report, two: Report) -> Report:
         problems=tuple(dict.fromkeys(one.problems + two.problems)),
         checked=tuple(dict.fromkeys(one.checked + two.checked)),
         outlines=tuple(outlines.values()),
+        comparisons=one.comparisons + two.comparisons,
+        pairings=tuple(dict.fromkeys(one.pairings + two.pairings)),
     )
 
 
@@ -50,8 +53,17 @@ def prove_project(
     problems = tuple(_not_in_project(asked, project))
     report = Report(problems=problems)
     for proved in prove_pairs(() if problems else asked, 1, progress, dict(plans), cache):
-        report = joined(report, proved)
+        report = joined(report, at_sources(proved, project))
     return report, len(stated) - len(asked)
+
+
+def pairings(project: Project) -> tuple[Pairing, ...]:
+    """Where the project names the plans of its pairs."""
+    return tuple(
+        Pairing(shown(project.folder / path), proof.location)
+        for proof in project.proofs
+        for path in (*proof.parallel, *((proof.reference,) if proof.reference else ()))
+    )
 
 
 def _not_in_project(asked: tuple[Pair, ...], project: Project) -> Iterator[Problem]:

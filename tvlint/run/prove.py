@@ -47,7 +47,11 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel, _judged(verdict)), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)
-    return Report(findings=plans.findings, verdicts=(verdict,), checked=checked, outlines=outlines)
+    findings = tuple(
+        finding if finding.location.path == pair.parallel else replace(finding, found_in=pair.parallel)
+        for finding in plans.findings
+    )
+    return Report(findings=findings, verdicts=(verdict,), checked=checked, outlines=outlines)
 
 
 def _load_the_proof() -> None:

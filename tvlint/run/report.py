@@ -11,7 +11,7 @@ from typing import Any
 
 from tvlint import __version__
 from tvlint.checkout.top import top_of
-from tvlint.findings import Report
+from tvlint.findings import Report, Severity
 from tvlint.reporters import FORMATS
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
@@ -30,6 +30,7 @@ def write_report(
     color: bool,
     width: int,
     show_unknown: bool,
+    fail_on: Severity,
     named: Iterable[str] = (),
 ) -> None:
     """Write the report to every output; raises `OutputError` where one cannot be written.
@@ -50,6 +51,7 @@ def write_report(
             width=width,
             environment=dict(os.environ),
             show_unknown=show_unknown,
+            fail_on=fail_on,
             named=frozenset(Path(os.path.realpath(path)) for path in named),
         )
         return render(report if people else _seen_from(root, report), output.format, context)
@@ -81,7 +83,11 @@ def _seen_from(root: Path, report: Report) -> Report:
         changes = {}
         for field in fields(item):
             old = getattr(item, field.name)
-            new = path(old) if field.name in ("path", "reference", "parallel") and isinstance(old, str) else value(old)
+            new = (
+                path(old)
+                if field.name in ("path", "reference", "parallel", "found_in") and isinstance(old, str)
+                else value(old)
+            )
             if new is not old:
                 changes[field.name] = new
         return replace(item, **changes) if changes else item

@@ -80,6 +80,7 @@ def _steps(plan: Plan, terms: Terms, derived: Derived, rank: int, segment: str, 
             tuple(found for name in _reads(operator) if (found := piece(name)) is not None),
             tuple(found for name in _gives(operator) if (found := piece(name)) is not None),
             operator is place,
+            operator.source,
         )
         for operator in reversed(chain)
     )

@@ -1,20 +1,28 @@
-"""Where a remark goes on a site that only knows the files of a repository."""
+"""Where a remark goes on a site that only knows the files of a repository.
+
+A remark whose file is not in the repository goes to a related place, to the place of the project that names its plan, or to
+that plan; never to a file that has nothing to do with it. Where there is none of these, it keeps its own place outside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path, PurePath
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from tvlint.findings import Finding, Reason, Report, Verdict
+from tvlint.findings import Finding, Problem, Reason, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
-from tvlint.reporters.text.paths import CONFIGURATIONS, below_root, relative, resolved
+from tvlint.reporters.text.paths import below_root, resolved
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A line of a repository file. `exact` says that it is the very place, not a stand-in for one outside the repository."""
+    """A line of a file, by its path in the repository, or by its whole path where it is `outside`.
+
+    `exact` says that it is the very place of the remark, not a stand-in.
+    """
 
     path: str
     line: int
@@ -22,6 +30,7 @@ class Anchor:
     end_line: int | None = None
     end_column: int | None = None
     exact: bool = True
+    outside: bool = False
 
 
 def repository(context: Context) -> Path:
@@ -33,25 +42,41 @@ def repository(context: Context) -> Path:
 
 
 def finding_anchor(finding: Finding, report: Report, context: Context) -> Anchor:
-    """The place of a finding, of what is related to it, or of the plan that it may be about."""
-    return _anchor([finding.location, *(r.location for r in finding.related)], _plans(report), context)
+    """The place of a finding."""
+    places = (finding.location, *(related.location for related in finding.related))
+    return _anchor((*places, *_plan(finding.found_in, report)), context)
 
 
-def reason_anchor(reason: Reason, verdict: Verdict, context: Context) -> Anchor:
-    """The place of a reason, of what is related to it, or of the parallel plan."""
-    return _anchor([reason.location, *(r.location for r in reason.related)], (verdict.parallel, *CONFIGURATIONS), context)
+def reason_anchor(reason: Reason, verdict: Verdict, report: Report, context: Context) -> Anchor:
+    """The place of a reason."""
+    places = (reason.location, *(related.location for related in reason.related))
+    return _anchor((*places, *_plan(verdict.parallel, report)), context)
 
 
-def verdict_anchor(verdict: Verdict, context: Context) -> Anchor:
-    """The parallel plan, or the configuration that pairs it."""
-    return _anchor([Location(verdict.parallel)], CONFIGURATIONS, context)
+def verdict_anchor(verdict: Verdict, report: Report, context: Context) -> Anchor:
+    """The place that names the plan of a verdict, or the plan."""
+    return replace(_anchor((*_plan(verdict.parallel, report), Location(verdict.parallel)), context), exact=False)
+
+
+def problem_anchor(problem: Problem, context: Context) -> Anchor:
+    """The place of a problem."""
+    return _anchor((problem.location,), context)
+
+
+def _plan(path: str, report: Report) -> Iterator[Location]:
+    """The places that stand for a plan: where the project names it, and itself."""
+    if path:
+        yield from (own.location for own in report.pairings if own.path == path)
+        yield Location(path)
 
 
 def located(location: Location, context: Context) -> Anchor | None:
     """`location` as a line of a repository file; None where there is no such file."""
     path = _in_repository(location.path, context)
-    if path is None:
-        return None
+    return None if path is None else _line(path, location)
+
+
+def _line(path: str, location: Location) -> Anchor:
     line = _positive(location.line)
     column = _positive(location.column)
     if line is None:
@@ -67,25 +92,23 @@ def _positive(number: int | None) -> int | None:
     return number if number is not None and 1 <= number < 1 << 31 else None
 
 
-def _plans(report: Report) -> tuple[str, ...]:
-    return (*(outline.path for outline in report.outlines), *CONFIGURATIONS, *report.checked)
+def _anchor(places: tuple[Location, ...], context: Context) -> Anchor:
+    """The first of the places that has a line of a repository file, else the first in one, else the first outside."""
+    found = [(located(place, context), place) for place in places]
+    for wants_line in (True, False):
+        for index, (anchor, place) in enumerate(found):
+            if anchor is not None and (place.line is not None or not wants_line or index == 0):
+                return anchor if index == 0 else replace(anchor, exact=False)
+    return outside(places[0], context)
 
 
-def _anchor(places: list[Location], fallbacks: Iterable[str], context: Context) -> Anchor:
-    for index, place in enumerate(places):
-        found = located(place, context)
-        if found is not None:
-            return found if index == 0 else _stand_in(found)
-    for path in fallbacks:
-        found = located(Location(path), context)
-        if found is not None:
-            return _stand_in(found)
-    name = PurePath(relative(places[0].path, repository(context))).name
-    return Anchor(name or "unknown", 1, exact=False)
-
-
-def _stand_in(anchor: Anchor) -> Anchor:
-    return Anchor(anchor.path, anchor.line, anchor.column, anchor.end_line, anchor.end_column, exact=False)
+def outside(location: Location, context: Context) -> Anchor:
+    """The place of a file that is not in the repository: by its path there where it would lie in it, else by its whole path."""
+    top = os.path.normpath(repository(context).absolute())
+    path = os.path.normpath(os.path.join(context.root.absolute(), location.path))
+    inside = path.startswith(top + os.sep)
+    shown = os.path.relpath(path, top) if inside else path
+    return replace(_line(shown.replace(os.sep, "/"), location), outside=not inside)
 
 
 def _in_repository(path: str, context: Context) -> str | None:

@@ -9,10 +9,10 @@ from tvlint.findings import Outcome, Report, Severity
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped, joined
 from tvlint.reporters.escape.workflow import Annotation, Level, Properties, annotation, folded
-from tvlint.reporters.forge.anchor import Anchor, finding_anchor, located, reason_anchor, verdict_anchor
+from tvlint.reporters.forge.anchor import Anchor, finding_anchor, problem_anchor, reason_anchor, verdict_anchor
 from tvlint.reporters.text import report as text
 from tvlint.reporters.text.paths import place, relative
-from tvlint.reporters.text.totals import by_severity, counted, summary
+from tvlint.reporters.text.totals import by_severity, counted, published, summary
 
 SHOWN = 10
 """GitHub shows so many annotations of each kind a step and drops the rest without a word."""
@@ -25,7 +25,7 @@ class _Remark:
     severity: Severity
     title: str
     message: tuple[str, ...]
-    anchor: Anchor | None
+    anchor: Anchor
 
 
 def write(report: Report, context: Context) -> Escaped:
@@ -50,14 +50,20 @@ def _annotations(report: Report, context: Context) -> Iterator[_Remark]:
     """Problems, then refuted proofs, then findings from the worst on, then proofs that are not decided."""
     for problem in report.problems:
         lines = (problem.message, *_help(problem.help))
-        at = located(problem.location, context)
-        where = () if at is not None else (f"at {place(problem.location, context.root)}",)
-        yield _Remark(Severity.ERROR, "tvlint", (*lines, *where), at)
+        anchor = problem_anchor(problem, context)
+        where = (f"at {place(problem.location, context.root)}",) if anchor.outside else ()
+        yield _Remark(Severity.ERROR, "tvlint", (*lines, *where), anchor)
     yield from _verdicts(report, context, Outcome.REFUTED)
     for finding in by_severity(report.findings):
         anchor = finding_anchor(finding, report, context)
-        where = () if anchor.exact else (f"at {place(finding.location, context.root)} {finding.location.pointer}".rstrip(),)
-        yield _Remark(finding.severity, finding.rule, (finding.message, *where, *_help(finding.help)), anchor)
+        where = (
+            ()
+            if anchor.exact and not anchor.outside
+            else (f"at {place(finding.location, context.root)} {finding.location.pointer}".rstrip(),)
+        )
+        yield _Remark(
+            published(finding.severity, context.fail_on), finding.rule, (finding.message, *where, *_help(finding.help)), anchor
+        )
     yield from _verdicts(report, context, Outcome.UNKNOWN)
 
 
@@ -68,23 +74,25 @@ def _verdicts(report: Report, context: Context, outcome: Outcome) -> Iterator[_R
         pair = f"{relative(verdict.parallel, context.root)} against {relative(verdict.reference, context.root)}"
         if not verdict.reasons:
             severity = Severity.ERROR if outcome is Outcome.REFUTED else Severity.WARNING
-            yield _Remark(severity, f"{outcome.value} proof", (f"{pair}: {outcome.value}",), verdict_anchor(verdict, context))
+            yield _Remark(
+                severity, f"{outcome.value} proof", (f"{pair}: {outcome.value}",), verdict_anchor(verdict, report, context)
+            )
         for reason in verdict.reasons:
             severity = Severity.ERROR if reason.refutes else Severity.WARNING
             named = "refuted" if reason.refutes else "unknown"
             where = f"at {place(reason.location, context.root)} {reason.location.pointer}".rstrip()
             repair = (f"repair: {reason.repair}",) if reason.repair else ()
             lines = (reason.message, f"proof: {pair}", where, *repair)
-            yield _Remark(severity, f"{named} proof: {reason.name}", lines, reason_anchor(reason, verdict, context))
+            yield _Remark(severity, f"{named} proof: {reason.name}", lines, reason_anchor(reason, verdict, report, context))
 
 
 def _help(help: str) -> tuple[str, ...]:
     return (f"help: {help}",) if help else ()
 
 
-def _where(anchor: Anchor | None) -> Properties:
-    """Columns only where the place is on one line, else GitHub drops the annotation."""
-    if anchor is None:
+def _where(anchor: Anchor) -> Properties:
+    """Columns only where the place is on one line, else GitHub drops the annotation; no file that is not in the repository."""
+    if anchor.outside:
         return ()
     start: Properties = (("file", anchor.path), ("line", anchor.line))
     if anchor.end_line is not None and anchor.end_line != anchor.line:

@@ -19,7 +19,7 @@ from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.escape.xml import xml
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_place, counted
+from tvlint.reporters.text.totals import by_place, counted, published
 
 _CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
 
@@ -55,13 +55,13 @@ def _rules(report: Report, context: Context) -> Iterator[TestCase]:
         grouped.setdefault((finding.location.path, finding.rule), []).append(finding)
     for (path, rule), findings in grouped.items():
         body = _text([line for finding in findings for line in _finding(finding, report, context)])
-        errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+        errors = [finding for finding in findings if published(finding.severity, context.fail_on) is Severity.ERROR]
         if not errors:
             yield _case(relative(path, context.root), rule, output=body)
             continue
         case = _case(relative(path, context.root), rule)
-        more = f" (and {counted(len(errors) - 1, 'more error')})" if len(errors) > 1 else ""
-        case.add_failure_info(visible(f"{errors[0].message}{more}"), body, "error")
+        more = f" (and {len(errors) - 1:,} more)" if len(errors) > 1 else ""
+        case.add_failure_info(visible(f"{errors[0].message}{more}"), body, errors[0].severity.value)
         yield case
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvlint.findings import Finding, Outcome, Problem, Related, Report, Severity, Verdict
+from tvlint.findings import Finding, Outcome, Problem, Reason, Related, Report, SceneStep, Severity, Verdict
+from tvlint.home import HOME
+from tvlint.identity import fingerprint, numbered, reason_fingerprint
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.data import data
@@ -16,6 +18,8 @@ from tvlint.reporters.forge.anchor import (
     Anchor,
     finding_anchor,
     located,
+    outside,
+    problem_anchor,
     reason_anchor,
     repository,
     verdict_anchor,
@@ -26,7 +30,7 @@ from tvlint.reporters.sarif.rules import rule_object
 from tvlint.reporters.text.excerpt import source_text, split_lines
 from tvlint.reporters.text.paths import place, relative, uri
 from tvlint.reporters.text.ranks import intervals
-from tvlint.reporters.text.totals import assumed, by_severity
+from tvlint.reporters.text.totals import assumed, by_severity, published
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 MAXIMAL_RESULTS = 25_000
@@ -42,14 +46,16 @@ class _Remark:
     """One result to be: a finding, or a reason of a verdict."""
 
     rule: str
-    level: str
+    severity: Severity
     message: str
     location: Location
     anchor: Anchor
+    identity: str
     details: tuple[str, ...] = ()
     related: tuple[Related, ...] = ()
     ranks: tuple[int, ...] = ()
-    flow: bool = False
+    flow: tuple[Related, ...] = ()
+    """How the wrong value came about, from its cause to its use."""
 
 
 def write(report: Report, context: Context) -> Escaped:
@@ -66,10 +72,10 @@ def write(report: Report, context: Context) -> Escaped:
                 "name": "tvlint",
                 "version": context.version,
                 "semanticVersion": context.version,
-                "rules": [rule_object(name, context.rules.get(name)) for name in rules],
+                "informationUri": HOME,
+                "rules": [rule_object(name, context.rules.get(name), context.version) for name in rules],
             }
         },
-        "automationDetails": {"id": "tvlint/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report, context, left_out)],
         "results": [
@@ -80,31 +86,37 @@ def write(report: Report, context: Context) -> Escaped:
 
 
 def _remarks(report: Report, context: Context) -> Iterator[_Remark]:
-    """Refuted proofs first, then findings from the worst on, then proofs that are not decided."""
+    """What could not be read, then refuted proofs, then findings from the worst on, then proofs that are not decided."""
+    for problem in report.problems:
+        identity = fingerprint(Finding("unreadable-input", Severity.ERROR, "", problem.location))
+        help = (f"help: {problem.help}",) if problem.help else ()
+        at = problem_anchor(problem, context)
+        yield _Remark("unreadable-input", Severity.ERROR, problem.message, problem.location, at, identity, help)
     for verdict in report.verdicts:
         if verdict.outcome is Outcome.REFUTED:
-            yield from _verdict_remarks(verdict, context)
+            yield from _verdict_remarks(verdict, report, context)
     for finding in by_severity(report.findings):
         yield _finding_remark(finding, report, context)
     for verdict in report.verdicts:
         if verdict.outcome is Outcome.UNKNOWN:
-            yield from _verdict_remarks(verdict, context)
+            yield from _verdict_remarks(verdict, report, context)
 
 
 def _finding_remark(finding: Finding, report: Report, context: Context) -> _Remark:
     return _Remark(
         finding.rule,
-        finding.severity.value,
+        finding.severity,
         finding.message,
         finding.location,
         finding_anchor(finding, report, context),
+        fingerprint(finding),
         (f"help: {finding.help}",) if finding.help else (),
         finding.related,
         finding.ranks,
     )
 
 
-def _verdict_remarks(verdict: Verdict, context: Context) -> Iterator[_Remark]:
+def _verdict_remarks(verdict: Verdict, report: Report, context: Context) -> Iterator[_Remark]:
     pair = _pair(verdict, context)
     if not verdict.reasons:
         refuted = verdict.outcome is Outcome.REFUTED
@@ -112,7 +124,8 @@ def _verdict_remarks(verdict: Verdict, context: Context) -> Iterator[_Remark]:
             *_proof_rule(refuted),
             f"{pair}: the proof is {verdict.outcome.value}",
             Location(verdict.parallel),
-            verdict_anchor(verdict, context),
+            verdict_anchor(verdict, report, context),
+            reason_fingerprint(Reason(verdict.outcome.value, refuted, "", Location(verdict.parallel))),
         )
     for reason in verdict.reasons:
         facts = (
@@ -126,12 +139,27 @@ def _verdict_remarks(verdict: Verdict, context: Context) -> Iterator[_Remark]:
             *_proof_rule(reason.refutes),
             f"{reason.message} ({reason.name})",
             reason.location,
-            reason_anchor(reason, verdict, context),
+            reason_anchor(reason, verdict, report, context),
+            reason_fingerprint(reason),
             tuple(f"{name}: {value}" for name, value in facts if value),
             reason.related,
             reason.ranks,
-            flow=True,
+            tuple(_flow(reason)),
         )
+
+
+def _flow(reason: Reason) -> Iterator[Related]:
+    """The operators that lead to the wrong value and the one that uses it, on the first kind of rank concerned."""
+    for scene in reason.scenes[:1]:
+        for step in scene.steps:
+            if step.location is not None:
+                yield Related(_step_words(step), step.location)
+
+
+def _step_words(step: SceneStep) -> str:
+    reads = ", ".join(f"`{piece.tensor}`{f' ({piece.lacks})' if piece.lacks else ''}" for piece in step.reads)
+    gives = ", ".join(f"`{piece.tensor}`{f' ({piece.lacks})' if piece.lacks else ''}" for piece in step.gives)
+    return f"`{step.operator}` reads {reads or 'nothing'} and gives {gives or 'nothing'}"
 
 
 def _pair(verdict: Verdict, context: Context) -> str:
@@ -139,8 +167,8 @@ def _pair(verdict: Verdict, context: Context) -> str:
     return f"{relative(verdict.parallel, root)} against {relative(verdict.reference, root)}"
 
 
-def _proof_rule(refuted: bool) -> tuple[str, str]:
-    return ("refuted-proof", "error") if refuted else ("unknown-proof", "warning")
+def _proof_rule(refuted: bool) -> tuple[str, Severity]:
+    return ("refuted-proof", Severity.ERROR) if refuted else ("unknown-proof", Severity.WARNING)
 
 
 def _result(remark: _Remark, index: int, fingerprints: dict[str, str], context: Context) -> dict[str, Any]:
@@ -154,14 +182,14 @@ def _result(remark: _Remark, index: int, fingerprints: dict[str, str], context: 
         for other in remark.related[:MAXIMAL_RELATED]
         if located(other.location, context) is None
     ]
-    if not remark.anchor.exact:
+    if not remark.anchor.exact or remark.anchor.outside:
         lines.append(message_text(f"at {place(remark.location, context.root)} {remark.location.pointer}".rstrip()))
     if remark.ranks:
         lines.append(f"ranks: {intervals(remark.ranks)}")
     result: dict[str, Any] = {
         "ruleId": remark.rule,
         "ruleIndex": index,
-        "level": remark.level,
+        "level": published(remark.severity, context.fail_on).value,
         "message": {"text": "\n".join(lines)},
         "locations": [{**_physical(remark.anchor), **_logical(remark.location)}],
         "partialFingerprints": fingerprints,
@@ -171,9 +199,9 @@ def _result(remark: _Remark, index: int, fingerprints: dict[str, str], context: 
             {"id": number, **_physical(where), "message": {"text": message_text(other.message)}}
             for number, (other, where) in enumerate(related, 1)
         ]
-    if remark.flow and related:
-        steps = [*((where, other.message) for other, where in related), (remark.anchor, remark.message)]
-        result["codeFlows"] = [{"threadFlows": [{"locations": [_step(where, message) for where, message in steps]}]}]
+    if remark.flow:
+        steps = [_step(step, context) for step in remark.flow]
+        result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
     properties = _properties(remark)
     if properties:
         result["properties"] = properties
@@ -188,7 +216,8 @@ def _physical(anchor: Anchor) -> dict[str, Any]:
         "endColumn": anchor.end_column,
     }
     known = {name: number for name, number in region.items() if number is not None}
-    return {"physicalLocation": {"artifactLocation": {"uri": uri(anchor.path)}, "region": known}}
+    address = f"file://{uri(anchor.path)}" if anchor.outside else uri(anchor.path)
+    return {"physicalLocation": {"artifactLocation": {"uri": address}, "region": known}}
 
 
 def _logical(location: Location) -> dict[str, Any]:
@@ -198,12 +227,17 @@ def _logical(location: Location) -> dict[str, Any]:
     return {"logicalLocations": [{"name": pointer.rsplit("/", 1)[-1], "fullyQualifiedName": pointer, "kind": "element"}]}
 
 
-def _step(anchor: Anchor, message: str) -> dict[str, Any]:
-    return {"location": {**_physical(anchor), "message": {"text": message_text(message)}}}
+def _step(step: Related, context: Context) -> dict[str, Any]:
+    anchor = located(step.location, context) or outside(step.location, context)
+    return {"location": {**_physical(anchor), **_logical(step.location), "message": {"text": message_text(step.message)}}}
 
 
 def _properties(remark: _Remark) -> dict[str, Any]:
-    properties = {"ranks": intervals(remark.ranks), "sourceLine": visible(remark.location.text.strip())}
+    properties = {
+        "severity": remark.severity.value,
+        "ranks": intervals(remark.ranks),
+        "sourceLine": visible(remark.location.text.strip()),
+    }
     return {name: value for name, value in properties.items() if value}
 
 
@@ -230,22 +264,29 @@ class _Lines:
 
 
 def _fingerprints(remarks: Sequence[_Remark], lines: _Lines) -> list[dict[str, str]]:
-    """GitHub's line hash where the result is on its very line of a text file; else, and beside it, what the result says."""
+    """The prints of each result: GitHub's hash of the line, where it can be read, and what the result is, by three measures.
+
+    `tvlint/v2` is the rule and what it is about, for each file; `tvlint/v1`, for those who kept it, the rule with the file and
+    the text of the line.
+    """
     wanted: dict[str, set[int]] = {}
     for remark in remarks:
-        if remark.anchor.exact:
+        if not remark.anchor.outside:
             wanted.setdefault(remark.anchor.path, set()).add(remark.anchor.line)
     hashes: dict[str, dict[int, str]] = {}
     for path, numbers in wanted.items():
         text = lines.text(path)
         hashes[path] = line_hashes(text, numbers) if text is not None and len(text) <= HASHED_BYTES else {}
-    seen: dict[str, int] = {}
+    first = numbered(
+        semantic(remark.rule, remark.anchor.path, remark.location.pointer, _source_line(remark, lines), remark.message)
+        for remark in remarks
+    )
+    of_file = numbered(f"{remark.anchor.path}\0{remark.identity}" for remark in remarks)
     found = []
-    for remark in remarks:
-        own = semantic(remark.rule, remark.anchor.path, remark.location.pointer, _source_line(remark, lines), remark.message)
-        seen[own] = seen.get(own, 0) + 1
-        line_hash = hashes.get(remark.anchor.path, {}).get(remark.anchor.line) if remark.anchor.exact else None
-        found.append({"primaryLocationLineHash": line_hash or f"{own[:16]}:{seen[own]}", "tvlint/v1": f"{own}:{seen[own]}"})
+    for remark, v1, v2 in zip(remarks, first, of_file, strict=True):
+        line_hash = hashes.get(remark.anchor.path, {}).get(remark.anchor.line)
+        own = {"tvlint/v1": v1, "tvlint/v2": v2.rpartition("\0")[2]}
+        found.append({"primaryLocationLineHash": line_hash, **own} if line_hash is not None else own)
     return found
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from tvlint.findings import Severity
+from tvlint.home import page
 from tvlint.rule import Rule
 
-_PROOF = {
+_WITHOUT_PAGE = {
     "refuted-proof": (
         Severity.ERROR,
         "the parallel plan does not train the same model as its reference plan",
         "The equivalence proof found a defect: a value or gradient of the parallel plan differs from the reference plan. "
         "The result names the operator, the ranks, what is expected there and what the plan computes instead.",
+    ),
+    "unreadable-input": (
+        Severity.ERROR,
+        "a file could not be read",
+        "What cannot be read is not judged: nothing that other runs found in this file is known to be mended. The result says "
+        "what is wrong with the file.",
     ),
     "unknown-proof": (
         Severity.WARNING,
@@ -25,13 +32,14 @@ _SHORT = 1024
 """GitHub's limit on descriptions."""
 
 
-def rule_object(name: str, rule: Rule | None) -> dict[str, Any]:
+def rule_object(name: str, rule: Rule | None, version: str) -> dict[str, Any]:
     """The descriptor of a rule, of one of the two outcomes of a proof, or of a name that has no page."""
     if rule is not None:
         text = "\n\n".join(part for part in (_sentence(rule.summary), rule.body.strip()) if part)
-        return _descriptor(name, rule.severity, rule.summary, text, rule.kind.value)
-    severity, summary, text = _PROOF.get(name, (Severity.ERROR, name.replace("-", " "), name.replace("-", " ")))
-    return _descriptor(name, severity, summary, text, "proof" if name in _PROOF else "input")
+        described = _descriptor(name, rule.severity, rule.summary, text, rule.kind.value)
+        return {**described, "helpUri": page(f"rules/{rule.path.rpartition('rules/')[2]}", version)} if rule.path else described
+    severity, summary, text = _WITHOUT_PAGE.get(name, (Severity.ERROR, name.replace("-", " "), name.replace("-", " ")))
+    return _descriptor(name, severity, summary, text, "proof" if name.endswith("-proof") else "input")
 
 
 def _descriptor(name: str, severity: Severity, summary: str, text: str, kind: str) -> dict[str, Any]:

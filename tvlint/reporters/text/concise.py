@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tvlint.findings import Outcome, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.paths import relative
-from tvlint.reporters.text.totals import assumed, by_place
+from tvlint.reporters.text.totals import assumed, by_place, counted
 
 _SEVERITY = {Outcome.PROVED: "note", Outcome.REFUTED: "error", Outcome.UNKNOWN: "warning"}
 
@@ -16,7 +18,8 @@ _SEVERITY = {Outcome.PROVED: "note", Outcome.REFUTED: "error", Outcome.UNKNOWN: 
 def write(report: Report, context: Context) -> Escaped:
     """`path:line:col: severity: message [rule]`; a verdict stands at its parallel plan, a place without lines at line 1.
 
-    What a verdict takes for granted is a remark of its own, after it.
+    What a verdict takes for granted is a remark of its own, after it. Rules that could not be judged are remarks where they
+    are asked for, else counted in a last line.
     """
     lines = [f"{_place(problem.location, context)}: error: {problem.message}" for problem in report.problems]
     lines += [
@@ -27,7 +30,17 @@ def write(report: Report, context: Context) -> Escaped:
         lines.append(_verdict(verdict, context))
         if verdict.assumptions:
             lines.append(f"{_place(Location(verdict.parallel), context)}: note: {assumed(verdict)}")
-    return terminal(lines)
+    return terminal([*lines, *_not_evaluated(report, context)])
+
+
+def _not_evaluated(report: Report, context: Context) -> Iterator[str]:
+    if context.show_unknown:
+        for item in report.not_evaluated:
+            yield f"{_place(item.location, context)}: note: not evaluated: {item.reason} [{item.rule}]"
+    elif report.not_evaluated:
+        rules = counted(len({item.rule for item in report.not_evaluated}), "rule")
+        files = counted(len({item.location.path for item in report.not_evaluated}), "file")
+        yield f"note: {rules} could not be evaluated in {files}; `--show-unknown` lists them"
 
 
 def _place(location: Location, context: Context) -> str:

@@ -23,6 +23,11 @@ def _badness(finding: Finding) -> int:
     return SEVERITIES.index(finding.severity)
 
 
+def published(severity: Severity, fail_on: Severity) -> Severity:
+    """The severity for a service, which fails for errors only: an error where the run fails for it."""
+    return Severity.ERROR if SEVERITIES.index(severity) <= SEVERITIES.index(fail_on) else severity
+
+
 def counted(number: int, noun: str) -> str:
     """`1 error`, `2 errors`, `16,384 micro-batches`."""
     plural = f"{noun}{'es' if noun.endswith(('ch', 'ss')) else 's'}"

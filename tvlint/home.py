@@ -1,0 +1,10 @@
+"""Where the project lives; the only place that says so."""
+
+from __future__ import annotations
+
+HOME = "https://github.com/tvlint/tvlint"
+
+
+def page(path: str, version: str) -> str:
+    """Return the address of a file of the project as it was in that version."""
+    return f"{HOME}/blob/v{version}/{path}"

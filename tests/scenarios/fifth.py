@@ -166,6 +166,24 @@ program dp=1
   z = all-gather(s, dim=1) over tp
 """,
     ),
+    *pair(
+        "one replica uses another piecewise activation", "divergent-replicas",
+        """
+mesh dp=2 tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[4,8] dp:S(0)
+output z
+program dp=0
+  h = linear(x, w)
+  s = hardswish(h)
+  z = all-gather(s, dim=1) over tp
+program dp=1
+  h = linear(x, w)
+- s = softsign(h)
++ s = hardswish(h)
+  z = all-gather(s, dim=1) over tp
+""",
+    ),
     *correct(
         "slopes of heads differ by rank",
         """

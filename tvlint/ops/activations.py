@@ -8,7 +8,7 @@ from typing import Any
 from tvlint.ir.operators import Value
 from tvlint.ops.elementwise import sigmoid
 from tvlint.ops.field import Array, Field
-from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
 _Function = Callable[..., Array]
 
@@ -148,25 +148,34 @@ def _spec(name: str, function: _Function, /, *more: str, signs: dict[str, int] |
 
 
 SPECS = (
-    _spec("leaky-relu", _leaky_relu, negative_slope=0.01),
-    _spec("elu", _elu, alpha=1.0),
-    _spec("celu", _celu, alpha=1.0, signs={"alpha": 1}),
-    _spec("selu", _selu),
-    _spec("softplus", _softplus, beta=1, threshold=20, signs={"beta": 1}),
-    _spec("logsigmoid", _log_sigmoid, "log_sigmoid"),
-    _spec("mish", _mish),
-    _spec("clamp", _bounded, "clip", min=None, max=None),
-    _spec("clamp-min", _at_least, min=0),
-    _spec("clamp-max", _at_most, max=0),
-    _spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0),
-    _spec("relu6", _relu6),
-    _spec("hardsigmoid", _hard_sigmoid),
-    _spec("hardswish", _hard_swish),
-    _spec("softsign", _softsign),
-    _spec("sign", _sign, "sgn"),
-    _spec("log1p", _log1p),
-    _spec("expm1", _expm1),
-    _spec("log2", _logarithm(2)),
-    _spec("log10", _logarithm(10)),
-    _spec("tanhshrink", _tanhshrink),
+    *having(
+        (Trait.ACTIVATION,),
+        _spec("elu", _elu, alpha=1.0),
+        _spec("celu", _celu, alpha=1.0, signs={"alpha": 1}),
+        _spec("leaky-relu", _leaky_relu, negative_slope=0.01),
+        _spec("mish", _mish),
+        _spec("hardsigmoid", _hard_sigmoid),
+        _spec("hardswish", _hard_swish),
+        _spec("tanhshrink", _tanhshrink),
+    ),
+    *having(
+        (Trait.ACTIVATION, Trait.RISING),
+        _spec("selu", _selu),
+        _spec("softplus", _softplus, beta=1, threshold=20, signs={"beta": 1}),
+        _spec("logsigmoid", _log_sigmoid, "log_sigmoid"),
+        _spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0),
+        _spec("relu6", _relu6),
+        _spec("softsign", _softsign),
+    ),
+    *having(
+        (Trait.RISING,),
+        _spec("clamp", _bounded, "clip", min=None, max=None),
+        _spec("clamp-min", _at_least, min=0),
+        _spec("clamp-max", _at_most, max=0),
+        _spec("sign", _sign, "sgn"),
+        _spec("log1p", _log1p),
+        _spec("expm1", _expm1),
+        _spec("log2", _logarithm(2)),
+        _spec("log10", _logarithm(10)),
+    ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvlint.ops.elementwise import broadcast, pair, placed
 from tvlint.ops.field import Array, Field
-from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
 _Compare = Callable[[Field, Array, Array], Array]
 
@@ -87,10 +87,13 @@ _LESS: _Compare = lambda field, a, b: field.where(field.less(a, b), a, b)  # noq
 _MORE: _Compare = lambda field, a, b: field.where(field.less(a, b), b, a)  # noqa: E731
 
 SPECS = (
-    *(OpSpec(name, _names(name), _mask(alike), evaluate=_compared(compare)) for name, (compare, alike) in _COMPARISONS.items()),
-    OpSpec("logical-and", ("torch.logical_and", "torch.Tensor.logical_and"), _mask(True), evaluate=_compared(_both)),
-    OpSpec("logical-or", ("torch.logical_or", "torch.Tensor.logical_or"), _mask(True), evaluate=_compared(_either)),
-    OpSpec("logical-not", ("torch.logical_not", "torch.Tensor.logical_not"), _not, evaluate=_negated),
+    *having(
+        (Trait.COMPARISON,),
+        *(OpSpec(name, _names(name), _mask(alike), evaluate=_compared(run)) for name, (run, alike) in _COMPARISONS.items()),
+        OpSpec("logical-and", ("torch.logical_and", "torch.Tensor.logical_and"), _mask(True), evaluate=_compared(_both)),
+        OpSpec("logical-or", ("torch.logical_or", "torch.Tensor.logical_or"), _mask(True), evaluate=_compared(_either)),
+        OpSpec("logical-not", ("torch.logical_not", "torch.Tensor.logical_not"), _not, evaluate=_negated),
+    ),
     OpSpec("maximum", ("torch.maximum", "torch.Tensor.maximum"), _two, evaluate=_compared(_MORE)),
     OpSpec("minimum", ("torch.minimum", "torch.Tensor.minimum"), _two, evaluate=_compared(_LESS)),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.reductions import without_absent, without_none
-from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, Trait, UnsupportedError, having
 
 _MOST_PLACES = 4096
 _FIRST = (frozenset({0}),)
@@ -250,7 +250,10 @@ _OF_MAX = ("dilation", "ceil_mode", "return_indices")
 _OF_AVERAGE = ("ceil_mode", "count_include_pad", "divisor_override")
 
 SPECS = (
-    *(OpSpec(f"conv{n}d", _signatures(f"conv{n}d"), _convolution(n), evaluate=_convolve) for n in (1, 2, 3)),
+    *having(
+        (Trait.CONTRACTION,),
+        *(OpSpec(f"conv{n}d", _signatures(f"conv{n}d"), _convolution(n), evaluate=_convolve) for n in (1, 2, 3)),
+    ),
     *(OpSpec(f"max-pool{n}d", _signatures(f"max_pool{n}d"), _bind_pool(n, *_OF_MAX), evaluate=_greatest) for n in (1, 2, 3)),
     *(OpSpec(f"avg-pool{n}d", _signatures(f"avg_pool{n}d"), _bind_pool(n, *_OF_AVERAGE), evaluate=_average) for n in (1, 2, 3)),
     *(

@@ -9,7 +9,7 @@ from math import isfinite
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.slicing import whole_number
-from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, stars
 
 _KEYWORDS = ("dtype", "requires_grad", "device", "layout", "pin_memory", "out")
 
@@ -109,7 +109,13 @@ SPECS = (
     OpSpec("arange", _signatures("arange"), _bind_counts, evaluate=_counts),
     *(OpSpec(name, _signatures(name), _bind_constant, evaluate=_constant) for name in ("zeros", "ones", "full")),
     *(
-        OpSpec(name.replace("_", "-"), (*_signatures(name), f"torch.Tensor.{name}"), _bind_like, evaluate=_like)
+        OpSpec(
+            name.replace("_", "-"),
+            (*_signatures(name), f"torch.Tensor.{name}"),
+            _bind_like,
+            evaluate=_like,
+            traits=frozenset({Trait.LIKE}),
+        )
         for name in ("zeros_like", "ones_like", "full_like")
     ),
 )

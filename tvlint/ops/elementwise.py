@@ -10,7 +10,7 @@ from math import pi, sqrt
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name, spread
-from tvlint.ops.spec import ONE, Bound, Call, Evaluate, Names, OpSpec, Shape, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, Evaluate, Names, OpSpec, Shape, Trait, UnsupportedError, having, stars
 
 
 def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
@@ -283,24 +283,40 @@ _FUNCTIONS: dict[str, Callable[[Array, Field], Array]] = {
     "abs": _abs,
 }
 
+_TRAITS = {
+    **dict.fromkeys(("exp", "log", "sqrt", "erf"), (Trait.RISING,)),
+    **dict.fromkeys(("sigmoid", "tanh", "relu"), (Trait.ACTIVATION, Trait.RISING)),
+    "silu": (Trait.ACTIVATION,),
+}
+
 SPECS = (
-    OpSpec("add", (*_torch("add"), "operator.add"), _sum, evaluate=_linear_combination(1)),
-    OpSpec("sub", (*_torch("sub"), "operator.sub"), _sum, evaluate=_linear_combination(-1)),
-    OpSpec("mul", (*_torch("mul"), "operator.mul"), _product, evaluate=_times),
-    OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over),
+    *having(
+        (Trait.SUM, Trait.RISING),
+        OpSpec("add", (*_torch("add"), "operator.add"), _sum, evaluate=_linear_combination(1)),
+        OpSpec("sub", (*_torch("sub"), "operator.sub"), _sum, evaluate=_linear_combination(-1)),
+    ),
+    *having((Trait.SCALING, Trait.PRODUCT), OpSpec("mul", (*_torch("mul"), "operator.mul"), _product, evaluate=_times)),
+    *having((Trait.SCALING,), OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over)),
     OpSpec("pow", (*_torch("square"), "square"), _squared, evaluate=_to_the_power),
     OpSpec("pow", (*_torch("pow"), "operator.pow", "_operator.pow"), _power, evaluate=_to_the_power),
     OpSpec("neg", (*_torch("neg"), "operator.neg", "_operator.neg"), _linear_unary(), evaluate=_of_one(lambda x, field: -x)),
-    OpSpec("to", ("torch.Tensor.float", "float"), _cast_to("float32"), evaluate=_SAME),
-    OpSpec("to", ("torch.Tensor.half", "half"), _cast_to("float16"), evaluate=_SAME),
-    OpSpec("to", ("torch.Tensor.bfloat16", "bfloat16"), _cast_to("bfloat16"), evaluate=_SAME),
-    OpSpec(
-        "to",
-        ("torch.Tensor.to", "torch.Tensor.type_as", "nnscaler.runtime.function.to"),
-        _to,
-        evaluate=_cast,
+    *having(
+        (Trait.CONVERSION,),
+        OpSpec("to", ("torch.Tensor.float", "float"), _cast_to("float32"), evaluate=_SAME),
+        OpSpec("to", ("torch.Tensor.double", "double"), _cast_to("float64"), evaluate=_SAME),
+        OpSpec("to", ("torch.Tensor.half", "half"), _cast_to("float16"), evaluate=_SAME),
+        OpSpec("to", ("torch.Tensor.bfloat16", "bfloat16"), _cast_to("bfloat16"), evaluate=_SAME),
+        OpSpec(
+            "to",
+            ("torch.Tensor.to", "torch.Tensor.type_as", "nnscaler.runtime.function.to"),
+            _to,
+            evaluate=_cast,
+        ),
     ),
-    *(OpSpec(name, _torch(name), _unary(), evaluate=_of_one(function)) for name, function in _FUNCTIONS.items()),
-    OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu),
+    *(
+        OpSpec(name, _torch(name), _unary(), evaluate=_of_one(function), traits=frozenset(_TRAITS.get(name, ())))
+        for name, function in _FUNCTIONS.items()
+    ),
+    *having((Trait.ACTIVATION,), OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu)),
     OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from tvlint.ops.field import Array, Field
 from tvlint.ops.slicing import dimension, whole_number
-from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
 
 def _concatenate(call: Call) -> Bound:
@@ -138,8 +138,14 @@ def _torch(*names: str) -> tuple[str, ...]:
 
 
 SPECS = (
-    OpSpec("cat", ("torch.cat", "torch.concat", "nnscaler.runtime.function.cat"), _concatenate, evaluate=_join),
-    OpSpec("stack", ("torch.stack", "nnscaler.runtime.function.stack"), _stack, evaluate=_pile),
-    OpSpec("pad", ("torch.nn.functional.pad", "nnscaler.runtime.function.pad"), _pad, evaluate=_surround),
-    OpSpec("repeat-interleave", _torch("repeat_interleave"), _repeat, evaluate=_repeated),
+    *having(
+        (Trait.JOIN,),
+        OpSpec("cat", ("torch.cat", "torch.concat", "nnscaler.runtime.function.cat"), _concatenate, evaluate=_join),
+        OpSpec("stack", ("torch.stack", "nnscaler.runtime.function.stack"), _stack, evaluate=_pile),
+    ),
+    *having(
+        (Trait.POSITIONAL,),
+        OpSpec("pad", ("torch.nn.functional.pad", "nnscaler.runtime.function.pad"), _pad, evaluate=_surround),
+        OpSpec("repeat-interleave", _torch("repeat_interleave"), _repeat, evaluate=_repeated),
+    ),
 )

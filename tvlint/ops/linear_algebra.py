@@ -8,7 +8,7 @@ from dataclasses import replace
 from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract
-from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, UnsupportedError, stars
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 
 def _linear(call: Call) -> Bound:
@@ -187,12 +187,21 @@ def _einsum(call: Call) -> Bound:
 
 
 SPECS = (
-    OpSpec("linear", ("torch.nn.functional.linear",), _linear, steps=_biased, evaluate=_product),
-    OpSpec(
-        "matmul",
-        ("torch.matmul", "torch.Tensor.matmul", "operator.matmul", "torch.bmm", "torch.mm"),
-        _matmul,
-        evaluate=contract,
+    *having(
+        (Trait.CONTRACTION, Trait.PRODUCT),
+        OpSpec("linear", ("torch.nn.functional.linear",), _linear, steps=_biased, evaluate=_product),
+        OpSpec(
+            "matmul",
+            ("torch.matmul", "torch.Tensor.matmul", "operator.matmul", "torch.bmm", "torch.mm"),
+            _matmul,
+            evaluate=contract,
+        ),
+        OpSpec(
+            "einsum",
+            ("torch.einsum", "torch.functional.einsum", "nnscaler.runtime.function.einsum"),
+            _einsum,
+            evaluate=contract,
+        ),
     ),
     OpSpec(
         "embedding",
@@ -200,16 +209,15 @@ SPECS = (
         _embedding,
         evaluate=_lookup,
         range_attributes={"n": ("start", "stop")},
+        traits=frozenset({Trait.PRODUCT}),
     ),
     OpSpec("outer", ("torch.outer", "torch.Tensor.outer"), _outer, evaluate=contract),
-    OpSpec(
-        "einsum", ("torch.einsum", "torch.functional.einsum", "nnscaler.runtime.function.einsum"), _einsum, evaluate=contract
-    ),
     OpSpec(
         "addmm",
         tuple(f"{module}.{name}" for name in ("addmm", "baddbmm") for module in ("torch", "torch.Tensor")),
         _addmm,
         steps=_added,
         evaluate=_added_product,
+        traits=frozenset({Trait.CONTRACTION}),
     ),
 )

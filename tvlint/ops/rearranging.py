@@ -8,7 +8,7 @@ from dataclasses import replace
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.slicing import dimension, whole_number
-from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
 _FIRST = (frozenset({0}),)
 _MOST_PARTS = 4096
@@ -156,9 +156,9 @@ def _torch(*names: str) -> tuple[str, ...]:
 
 SPECS = (
     OpSpec("repeat", (*_torch("tile"), "torch.Tensor.repeat"), _repeat, evaluate=_tile),
-    OpSpec("unbind", _torch("unbind"), _unbind, evaluate=_parts),
+    *having((Trait.APART, Trait.SELECTION), OpSpec("unbind", _torch("unbind"), _unbind, evaluate=_parts)),
     OpSpec("flip", _torch("flip"), _flip, evaluate=_turn),
     OpSpec("roll", _torch("roll"), _roll, evaluate=_rolled),
     OpSpec("tril", _torch("tril", "triu"), _triangle, evaluate=_cut),
-    OpSpec("detach", _torch("detach"), _detached, evaluate=_same),
+    *having((Trait.DETACHED,), OpSpec("detach", _torch("detach"), _detached, evaluate=_same)),
 )

@@ -11,7 +11,7 @@ from tvlint.ir.operators import Literal
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract, spread
-from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, Trait, UnsupportedError, having, stars
 
 
 def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
@@ -227,17 +227,26 @@ def _both(name: str) -> tuple[str, ...]:
 
 
 SPECS = (
-    OpSpec("sum", _both("sum"), _reduction(average=False), evaluate=_total),
-    OpSpec("mean", _both("mean"), _reduction(average=True), evaluate=_total),
-    OpSpec("amax", (*_both("amax"), "torch.max", "torch.Tensor.max"), _greatest, evaluate=greatest_of_rows),
-    OpSpec("cumsum", _both("cumsum"), _cumsum, evaluate=_cumulative),
-    OpSpec("softmax", _both("softmax"), _rows, evaluate=_softmax),
-    OpSpec("log-softmax", _both("log_softmax"), _rows, evaluate=_log_softmax),
-    OpSpec(
-        "layer-norm",
-        (*_both("layer_norm"), "nnscaler.runtime.function.layer_norm"),
-        _normalisation(3, "eps"),
-        evaluate=_layer_norm,
+    *having(
+        (Trait.REDUCTION,),
+        OpSpec("sum", _both("sum"), _reduction(average=False), evaluate=_total),
+        OpSpec("mean", _both("mean"), _reduction(average=True), evaluate=_total),
+        OpSpec("amax", (*_both("amax"), "torch.max", "torch.Tensor.max"), _greatest, evaluate=greatest_of_rows),
     ),
-    OpSpec("rms-norm", _both("rms_norm"), _normalisation(2, "eps"), evaluate=_rms_norm),
+    *having((Trait.SCAN,), OpSpec("cumsum", _both("cumsum"), _cumsum, evaluate=_cumulative)),
+    *having(
+        (Trait.SOFTMAX,),
+        OpSpec("softmax", _both("softmax"), _rows, evaluate=_softmax),
+        OpSpec("log-softmax", _both("log_softmax"), _rows, evaluate=_log_softmax),
+    ),
+    *having(
+        (Trait.NORMALISATION,),
+        OpSpec(
+            "layer-norm",
+            (*_both("layer_norm"), "nnscaler.runtime.function.layer_norm"),
+            _normalisation(3, "eps"),
+            evaluate=_layer_norm,
+        ),
+        OpSpec("rms-norm", _both("rms_norm"), _normalisation(2, "eps"), evaluate=_rms_norm),
+    ),
 )

@@ -8,7 +8,7 @@ from tvlint.ir.operators import Value
 from tvlint.ops.elementwise import broadcast, pair, placed, reject_flags
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name
-from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, OpSpec, Trait, UnsupportedError, stars
 
 
 def _bind_dropout(call: Call) -> Bound:
@@ -95,7 +95,12 @@ def _torch(*names: str) -> tuple[str, ...]:
 
 SPECS = (
     OpSpec(
-        "dropout", (*_torch("dropout"), "nnscaler.runtime.function.dropout"), _bind_dropout, evaluate=_dropout, may_draw=True
+        "dropout",
+        (*_torch("dropout"), "nnscaler.runtime.function.dropout"),
+        _bind_dropout,
+        evaluate=_dropout,
+        may_draw=True,
+        traits=frozenset({Trait.PRODUCT}),
     ),
     OpSpec("masked-fill", _torch("masked_fill"), _bind_masked_fill, evaluate=_masked_fill),
     OpSpec("where", ("torch.where",), _bind_where, evaluate=_where),

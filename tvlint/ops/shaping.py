@@ -10,7 +10,7 @@ from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import contract, spread
 from tvlint.ops.slicing import dimension
-from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Shape, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError, having, stars
 
 AS_WIDE = "expand_as_wide"
 """`expand` to sizes of another operand: no framework has it, readers state it where that is what a number stands for."""
@@ -191,20 +191,32 @@ def _copies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
 _VIEWS = tuple(f"torch.Tensor.{name}" for name in ("view", "reshape", "flatten", "ravel"))
 
 SPECS = (
-    OpSpec(
-        "transpose", ("torch.transpose", "torch.Tensor.transpose", "torch.t", "torch.Tensor.t"), _transpose, evaluate=contract
+    *having(
+        (Trait.VIEW,),
+        *having(
+            (Trait.TRANSPOSE,),
+            OpSpec(
+                "transpose",
+                ("torch.transpose", "torch.Tensor.transpose", "torch.t", "torch.Tensor.t"),
+                _transpose,
+                evaluate=contract,
+            ),
+            OpSpec("permute", ("torch.permute", "torch.Tensor.permute"), _permute, evaluate=contract),
+        ),
+        OpSpec("unsqueeze", ("torch.unsqueeze", "torch.Tensor.unsqueeze"), _unsqueeze, evaluate=contract),
+        OpSpec("squeeze", ("torch.squeeze", "torch.Tensor.squeeze"), _squeeze, evaluate=contract),
+        OpSpec(
+            "identity",
+            ("nnscaler.runtime.function.identity", "torch.Tensor.contiguous", "torch.clone", "torch.Tensor.clone"),
+            _same,
+            Family.IDENTITY,
+            evaluate=_copies,
+        ),
+        OpSpec("multiref", ("nnscaler.runtime.function.multiref",), _same, Family.IDENTITY, evaluate=_copies),
+        OpSpec("view", (*_VIEWS, "torch.reshape", "torch.flatten", "torch.ravel"), _reshape, Family.RESHAPE),
     ),
-    OpSpec("permute", ("torch.permute", "torch.Tensor.permute"), _permute, evaluate=contract),
-    OpSpec("unsqueeze", ("torch.unsqueeze", "torch.Tensor.unsqueeze"), _unsqueeze, evaluate=contract),
-    OpSpec("squeeze", ("torch.squeeze", "torch.Tensor.squeeze"), _squeeze, evaluate=contract),
-    OpSpec("expand", ("torch.Tensor.expand", "nnscaler.runtime.function.expand", AS_WIDE), _expand, evaluate=_widen),
-    OpSpec(
-        "identity",
-        ("nnscaler.runtime.function.identity", "torch.Tensor.contiguous", "torch.clone", "torch.Tensor.clone"),
-        _same,
-        Family.IDENTITY,
-        evaluate=_copies,
+    *having(
+        (Trait.BROADCAST,),
+        OpSpec("expand", ("torch.Tensor.expand", "nnscaler.runtime.function.expand", AS_WIDE), _expand, evaluate=_widen),
     ),
-    OpSpec("multiref", ("nnscaler.runtime.function.multiref",), _same, Family.IDENTITY, evaluate=_copies),
-    OpSpec("view", (*_VIEWS, "torch.reshape", "torch.flatten", "torch.ravel"), _reshape, Family.RESHAPE),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, spread
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Shape, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Shape, Trait, UnsupportedError, having, stars
 
 _FIRST = (frozenset({0}),)
 
@@ -249,11 +249,14 @@ def _torch(*names: str) -> tuple[str, ...]:
 
 
 SPECS = (
-    OpSpec("index", ("operator.getitem", "nnscaler.runtime.function.fullslice"), _index, evaluate=_take),
-    OpSpec("narrow", ("torch.ops.aten.slice", "slice"), _slice, evaluate=_take),
-    OpSpec("narrow", _torch("narrow"), _narrow, evaluate=_take),
-    OpSpec("select", _torch("select"), _select, evaluate=_take),
-    OpSpec("split", (*_torch("split", "chunk"), "torch.functional.split"), _split, evaluate=_cut),
+    *having(
+        (Trait.RANGES, Trait.POSITIONAL),
+        OpSpec("index", ("operator.getitem", "nnscaler.runtime.function.fullslice"), _index, evaluate=_take),
+        OpSpec("narrow", ("torch.ops.aten.slice", "slice"), _slice, evaluate=_take),
+        OpSpec("narrow", _torch("narrow"), _narrow, evaluate=_take),
+        *having((Trait.APART,), OpSpec("split", (*_torch("split", "chunk"), "torch.functional.split"), _split, evaluate=_cut)),
+    ),
+    *having((Trait.SELECTION, Trait.POSITIONAL), OpSpec("select", _torch("select"), _select, evaluate=_take)),
     OpSpec("index-select", _torch("index_select"), _index_select, evaluate=_choose),
     OpSpec("gather", _torch("gather"), _gather, evaluate=_choose),
 )

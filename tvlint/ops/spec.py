@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
@@ -34,6 +34,55 @@ class Family(Enum):
     """Attention over some of the keys and over others, each with its log-sum-exps, put together."""
     INERT = "inert"
     """A call that changes nothing that another operator reads, and gives nothing that is part of the model."""
+
+
+class Trait(Enum):
+    """What kind of function an operator is, for analyses that need no more than that."""
+
+    ACTIVATION = "activation"
+    """A non-linear function of every element of one tensor."""
+    APART = "apart"
+    """Takes a tensor apart along a dimension: its results are the parts."""
+    BROADCAST = "broadcast"
+    """The operand's elements, repeated along dimensions of size 1."""
+    COMPARISON = "comparison"
+    """True or false for every element."""
+    CONTRACTION = "contraction"
+    """A sum of products over a dimension of its operands: what a training step spends its time on."""
+    CONVERSION = "conversion"
+    """The operand in another number format."""
+    DETACHED = "detached"
+    """The operand, without its gradient."""
+    JOIN = "join"
+    """Puts tensors together along a dimension, old or new."""
+    LIKE = "like"
+    """Of the shape and the dtype of the operand, which does not enter otherwise."""
+    NORMALISATION = "normalisation"
+    """Divides by a statistic of the elements that it normalises."""
+    POSITIONAL = "positional"
+    """Its attributes count positions of a dimension."""
+    PRODUCT = "product"
+    """Linear in each operand while the others are fixed, without an addend."""
+    RANGES = "ranges"
+    """Takes ranges of dimensions, which `ops.slicing.ranges_taken` tells."""
+    REDUCTION = "reduction"
+    """One number for every row."""
+    RISING = "rising"
+    """A function of every element of one tensor that grows with it."""
+    SCALING = "scaling"
+    """Multiplies or divides element by element."""
+    SCAN = "scan"
+    """Every element depends on those before it."""
+    SELECTION = "selection"
+    """Takes single positions of a dimension, which its results do not have."""
+    SOFTMAX = "softmax"
+    """Powers of the elements of a row against their sum."""
+    SUM = "sum"
+    """Adds or subtracts element by element."""
+    TRANSPOSE = "transpose"
+    """Exchanges dimensions."""
+    VIEW = "view"
+    """The operand's elements, each once, in a shape or an order of their own; computes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +226,12 @@ class OpSpec:
     """Whether some uses draw random numbers."""
     range_attributes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """The attributes that state the bounds of a name of `Bound.ranges`: name -> (start, stop)."""
+    traits: frozenset[Trait] = frozenset()
+
+
+def having(traits: Iterable[Trait], *specs: OpSpec) -> tuple[OpSpec, ...]:
+    """Return the operators with `traits` besides those that they have."""
+    return tuple(replace(spec, traits=spec.traits.union(traits)) for spec in specs)
 
 
 def named(annotation: str) -> tuple[tuple[Names, ...], tuple[Names, ...], frozenset[str], frozenset[str]]:

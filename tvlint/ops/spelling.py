@@ -61,3 +61,16 @@ def spellings(op: str) -> tuple[str, ...]:
     name = _RENAMED.get(name, name)
     others = ("torch", "torch.Tensor", "torch.ops.aten", *(("torch.nn.functional",) if name in _FUNCTIONAL else ()))
     return tuple(f"{own}.{name}" for own in (module, *others))
+
+_OF_TWO = ("add", "sub", "mul", "div", "matmul", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge")
+_OF_WEIGHTS = ("linear", "layer_norm", "rms_norm", "group_norm", "conv1d", "conv2d", "conv3d", "embedding")
+_ATTENTIONS = ("scaled_dot_product_attention", "attention")
+_LOSSES = ("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div")
+OPERAND_NAMES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_OF_TWO, ("other",)),
+    **dict.fromkeys(_OF_WEIGHTS, ("weight", "bias")),
+    **dict.fromkeys(_ATTENTIONS, ("key", "value")),
+    **dict.fromkeys(("mm", "bmm"), ("mat2",)),
+    **dict.fromkeys(_LOSSES, ("target",)),
+}
+"""Operands that may be given by name: those that follow the first, in the order of the function's own."""

@@ -9,7 +9,7 @@ from math import prod
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.reductions import greatest_of_rows, reduced_dims
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
 
 def _rows(call: Call, attributes: tuple[Value, ...], *, sums: bool = False) -> Bound:
@@ -128,6 +128,9 @@ SPECS = (
     OpSpec("std", _torch("std"), _bind_spread, evaluate=_std),
     OpSpec("norm", _torch("norm"), _bind_norm("p"), evaluate=_norm),
     OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"), evaluate=_norm),
-    OpSpec("logsumexp", _torch("logsumexp"), _bind_log_sum_exp, evaluate=_log_sum_exp),
+    *having(
+        (Trait.REDUCTION, Trait.SOFTMAX),
+        OpSpec("logsumexp", _torch("logsumexp"), _bind_log_sum_exp, evaluate=_log_sum_exp),
+    ),
     OpSpec("argmax", _torch("argmax"), _bind_place, evaluate=_place),
 )

@@ -30,7 +30,7 @@ from tvlint.ops import (
     statistics,
 )
 from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declared
-from tvlint.ops.spec import Call, Family, OpSpec
+from tvlint.ops.spec import Call, Family, OpSpec, Trait
 from tvlint.ops.spelling import HALF_TO_FLOAT, spellings
 
 SPECS: tuple[OpSpec, ...] = (
@@ -75,6 +75,13 @@ def spec_of(op: str) -> OpSpec | None:
         return spec_of_declared(op, spec_of)
     found = _BY_NAME.get(op) or _REGISTERED.get(op.rsplit(".", 1)[-1]) or _BY_FUNCTION.get(op)
     return found or next((_named(_BY_NAME[whole], whole, op) for whole in spellings(op) if whole in _BY_NAME), None)
+
+
+@cache
+def has_trait(op: str, *traits: Trait) -> bool:
+    """Return whether the table has `op` with one of the traits; a function that it does not have has none."""
+    spec = spec_of(op)
+    return spec is not None and not spec.traits.isdisjoint(traits)
 
 
 def _named(spec: OpSpec, whole: str, op: str) -> OpSpec:

@@ -34,7 +34,7 @@ def _nearest(word: str, names: tuple[str, ...]) -> str:
         index = _by_pair(names)
         for pair in _pairs(word):
             shared.update(index.get(pair, ()))
-    candidates = [name for name, _ in shared.most_common(_COMPARED)]
+    candidates = sorted(shared, key=lambda name: (-shared[name], abs(len(name) - len(word)), name))[:_COMPARED]
     return next(iter(get_close_matches(word, candidates, n=1, cutoff=0.6)), "")
 
 

@@ -15,10 +15,10 @@ from tvlint.analyses.dataflow.def_use import has
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.ir.operators import Communicate, Compute, Literal, Receive, Send
 from tvlint.ir.plan import Role
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait, spec_of
 
 Where = tuple[str, int]
-_PARTS_OF = ("mul", "div", "truediv", "to", "float", "half", "bfloat16", "view", "reshape", "transpose", "permute")
 _MERGES = ("merge", "lse", "log_sum_exp", "combine")
 _LARGEST = 1 << 14
 
@@ -182,7 +182,7 @@ def _raises(operator: Compute) -> bool:
 
 
 def _is_reduction(operator: Compute) -> bool:
-    return operator.op.rsplit(".", 1)[-1] in ("sum", "amax", "max", "mean", "logsumexp")
+    return has_trait(operator.op, Trait.REDUCTION)
 
 
 def _held(state: _Rank, name: str) -> tuple[str, int]:
@@ -245,7 +245,7 @@ def _summed(state: _Rank) -> Iterator[RingDefect]:
             continue
         parts = [operand for operand in operator.inputs if isinstance(operand, str)]
         last = operator.op.rsplit(".", 1)[-1]
-        if len(parts) == 1 and last in _PARTS_OF and parts[0] in results:
+        if len(parts) == 1 and has_trait(operator.op, Trait.SCALING, Trait.CONVERSION, Trait.VIEW) and parts[0] in results:
             results.setdefault(operator.outputs[0], results[parts[0]])
         merged = [part for part in parts if part in results]
         if len(merged) > 1 and any(word in last for word in _MERGES):

@@ -9,10 +9,11 @@ from functools import cache
 from tvlint.analyses.dataflow.def_use import overwritten, writes
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.plan import Plan, Program, Role, Segment
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait, spec_of
 
 _BITS = {"float64": 64, "float32": 32, "float16": 16, "bfloat16": 16, "f8e4m3": 8, "f8e5m2": 8}
 _REDUCES = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
-_CASTS = ("to", "type", "float", "double", "half", "bfloat16", "type_as", "cast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def _is_cast(operator: Compute) -> bool:
 @cache
 def _names_cast(op: str) -> bool:
     last = op.rsplit(".", 1)[-1].lower()
-    return last in _CASTS or any(word in last for word in ("quantize", "to_fp8", "to_float8", "cast_to"))
+    return has_trait(op, Trait.CONVERSION) or any(word in last for word in ("quantize", "to_fp8", "to_float8", "cast_to"))
 
 
 def _of(plan: Plan, name: str) -> int:
@@ -132,7 +133,7 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
                 continue
             names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
             peaks = frozenset().union(*(from_peak.get(each, frozenset()) for each in names))
-            if names and operator.op.rsplit(".", 1)[-1] in _SAME_PEAK:
+            if names and _keeps_peak(operator.op):
                 alike.update(dict.fromkeys(operator.outputs, alike.get(names[0], names[0])))
             if is_peak(operator) and names:
                 peaks |= {names[0], alike.get(names[0], names[0])}
@@ -152,9 +153,13 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
                 from_peak[each] = frozenset() if _is_history(plan, each) else peaks
 
 
-_SAME_PEAK = ("abs", "detach", "float", "to", "view", "reshape", "flatten", "contiguous", "clone")
-"""Functions whose result has the greatest magnitude of its operand."""
 _KEPT = (Role.BUFFER, Role.STATE, Role.INPUT)
+
+
+def _keeps_peak(op: str) -> bool:
+    """Return whether the greatest magnitude of the result is that of the operand."""
+    spec = spec_of(op)
+    return has_trait(op, Trait.VIEW, Trait.CONVERSION, Trait.DETACHED) or (spec is not None and spec.name == "abs")
 
 
 def _is_history(plan: Plan, name: str) -> bool:

@@ -11,8 +11,8 @@ from tvlint.analyses.inference.segments import reads, writes
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Role, Tensor
-from tvlint.ops.spec import ONE, Bound, Call, Family, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import ONE, Bound, Call, Family, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, spec_of
 
 _ROUNDS = 6
 _FLOATS = ("float", "bfloat", "complex")
@@ -23,9 +23,6 @@ _OTHER_DTYPE = frozenset(
     }
 )  # fmt: skip
 """Functions whose result is of another dtype than their operands."""
-_MASKS = frozenset({"eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf"})
-"""Functions whose result is true or false."""
-_LIKE = ("type_as", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like")
 _SHORT = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp16": "float16"}
 _LOSSES = ("cross_entropy", "nll_loss")
 _CASTS = {"to": "", "type": "", "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
@@ -207,7 +204,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
         return [((), found[first].dtype)] if isinstance(first, str) and len(operator.outputs) == 1 else []
     tensors = [found[name] for name in operator.inputs if not isinstance(name, Literal)]
     last = operator.op.rsplit(".", 1)[-1]
-    if last in _LIKE and len(operator.outputs) == 1:
+    if (last == "type_as" or has_trait(operator.op, Trait.LIKE)) and len(operator.outputs) == 1:
         return [(tensors[0].shape, tensors[-1 if last == "type_as" else 0].dtype)]
     if spec is not None and spec.family is Family.RESHAPE and len(operator.outputs) == len(tensors) == 1:
         shape = (flat_shape if flat else target_shape)(operator, tensors[0].shape)
@@ -218,7 +215,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     floats = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)}
     if spec is None or last in _OTHER_DTYPE or len(floats or dtypes) != 1:
         return []
-    dtype = "bool" if last in _MASKS else (floats or dtypes).pop()
+    dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else (floats or dtypes).pop()
     operands = tuple(name if isinstance(name, Literal) else found[name].shape for name in operator.inputs)
     try:
         bound = spec.bind(Call(operator.op, operands, operator.attributes))

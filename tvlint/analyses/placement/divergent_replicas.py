@@ -12,9 +12,9 @@ from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait, spec_of
 
-_ACTIVATIONS = frozenset({"gelu", "silu", "relu", "relu6", "elu", "tanh", "sigmoid", "softplus", "mish", "leaky_relu", "selu"})
-_SCALING = frozenset({"mul", "div", "truediv", "pow"})
 _MOST_PROGRAMS = 256
 
 _Run = tuple[Where, tuple[int, ...], Compute]
@@ -30,7 +30,7 @@ def mates(walk: Walk, operator: Compute) -> None:
     own = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan)) | SEQUENCE_AXES
     for axis in walk.axes if len(runs) > 1 else ():
         on = walk.value(first).on.get(axis)
-        scaling = _last(operator) in _SCALING
+        scaling = _scales(operator)
         if not isinstance(on, Shard) if scaling else not (isinstance(on, Shard) or is_whole(on)):
             continue
         if scaling and axis in own:
@@ -49,8 +49,9 @@ def mates(walk: Walk, operator: Compute) -> None:
             return
 
 
-def _last(operator: Compute) -> str:
-    return operator.op.rsplit(".", 1)[-1]
+def _scales(operator: Compute) -> bool:
+    spec = spec_of(operator.op)
+    return has_trait(operator.op, Trait.SCALING) or (spec is not None and spec.name == "pow")
 
 
 def _concerns(operator: Compute) -> bool:
@@ -58,11 +59,11 @@ def _concerns(operator: Compute) -> bool:
         return False
     constants = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
     number = len(constants) == 1 == len(operator.inputs) - 1 and isinstance(constants[0], int | float) and bool(constants[0])
-    return _last(operator) in _ACTIVATIONS or (_last(operator) in _SCALING and number)
+    return has_trait(operator.op, Trait.ACTIVATION) or (_scales(operator) and number)
 
 
 def _key(operator: Compute) -> tuple[object, ...]:
-    kind = "activation" if _last(operator) in _ACTIVATIONS else operator.op
+    kind = "activation" if has_trait(operator.op, Trait.ACTIVATION) else operator.op
     names = tuple(shared_name(name) for name in operator.inputs if isinstance(name, str))
     return kind, names, shared_name(operator.outputs[0])
 

@@ -20,10 +20,11 @@ from tvlint.analyses.placement.declared_final_gradients import axes_apart
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, ReduceGradients
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 _AVERAGES = ("avg", "mean")
-_CASTS = ("to", "type", "float", "half", "bfloat16", "contiguous", "clone", "identity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +126,10 @@ def _after(facts: Facts, operator: Communicate | Compute, before: _Reduced, wher
         return _Reduced(before.axes | axes_apart(facts, operator.group), total, where)
     last = operator.op.rsplit(".", 1)[-1]
     constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
-    if last in _CASTS and len(operator.inputs) - len(constants) == 1:
+    if has_trait(operator.op, Trait.CONVERSION, Trait.VIEW) and len(operator.inputs) - len(constants) == 1:
         return before
     factor = constants[0] if len(constants) == 1 and len(operator.inputs) == 2 else None
-    if last not in ("mul", "div", "truediv") or isinstance(factor, bool) or not isinstance(factor, int | float):
+    if not has_trait(operator.op, Trait.SCALING) or isinstance(factor, bool) or not isinstance(factor, int | float):
         return _Reduced(before.axes, None, where)
     if not 1e-30 < abs(factor) < 1e30 or before.divisor is None or not isinstance(operator.inputs[0], str):
         return _Reduced(before.axes, None, where)

@@ -27,7 +27,8 @@ from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Role
 from tvlint.ops.nonlinear import never_linear
-from tvlint.ops.spec import Family
+from tvlint.ops.spec import Family, Trait
+from tvlint.ops.table import has_trait
 
 _RENAMED = {
     "constant": "bias-added-to-partial",
@@ -39,12 +40,8 @@ _RENAMED = {
     "shuffled": "pieces-not-in-rank-order",
 }
 
-_ADDING = frozenset({"add", "sub", "rsub"})
-_COMPARING = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _EXTREMES = (Partial("max"), Partial("min"))
 """What a rank compares with the reduced value to find out whether the extreme is its own."""
-_RISING = frozenset({"add", "sub", "clamp", "clamp_min", "clamp_max", "relu", "exp", "log", "sqrt", "sigmoid", "tanh"})
-"""Functions of one tensor that grow with it."""
 
 
 def compute(walk: Walk, operator: Compute) -> None:
@@ -89,7 +86,7 @@ def _rises(operator: Compute, name: str) -> bool:
         return False
     factors = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
     positive = len(factors) == 1 and isinstance(factors[0], int | float) and factors[0] > 0
-    return name.replace("-", "_") in _RISING or (name in ("mul", "div") and positive)
+    return has_trait(name, Trait.RISING) or (name in ("mul", "div") and positive)
 
 
 def _biased(walk: Walk, operator: Compute, product: Compute, at: int) -> None:
@@ -236,7 +233,7 @@ def _adds_once(walk: Walk, axis: str, added: str, output: str) -> bool:
 def _shares(walk: Walk, operator: Compute) -> None:
     """Notes what is a known fraction of a whole value."""
     last = operator.op.rsplit(".", 1)[-1]
-    if last not in ("div", "mul", "truediv") or len(operator.inputs) != 2 or len(operator.outputs) != 1:
+    if not has_trait(operator.op, Trait.SCALING) or len(operator.inputs) != 2 or len(operator.outputs) != 1:
         return
     name, factor = operator.inputs
     if not isinstance(name, str) or not isinstance(factor, Literal) or isinstance(factor.value, bool):
@@ -255,9 +252,9 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
         return
     if rule == "mismatched" and axis in DATA_AXES - SEQUENCE_AXES and _own_batches(walk, axis, operator, name, other):
         return
-    if rule == "nonlinear" and operator in _COMPARING and walk.value(name).on.get(axis) in _EXTREMES:
+    if rule == "nonlinear" and has_trait(operator, Trait.COMPARISON) and walk.value(name).on.get(axis) in _EXTREMES:
         return
-    if rule == "constant" and operator not in _ADDING:
+    if rule == "constant" and not has_trait(operator, Trait.SUM):
         rule = "nonlinear"
     if rule == "sum":
         tensor = walk.plan.tensors.get(other)

@@ -12,6 +12,8 @@ from tvlint.analyses.placement.state import Walk
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Replicate, Shard
 from tvlint.ir.plan import Role
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 _SPLITS = (Collective.CHUNK, Collective.SCATTER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
 
@@ -63,7 +65,7 @@ def noted(walk: Walk, operator: Compute) -> None:
     last, source = operator.op.rsplit(".", 1)[-1], operator.inputs[0] if operator.inputs else None
     shape = walk.shape(source) if isinstance(source, str) else None
     constants = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
-    if not isinstance(source, str) or not shape or last not in ("narrow", "chunk", "split"):
+    if not isinstance(source, str) or not shape or not (last == "narrow" or has_trait(operator.op, Trait.APART)):
         return
     at = 0 if last == "narrow" else 1
     dim = operator.attributes.get("dim", constants[at] if len(constants) > at else 0)

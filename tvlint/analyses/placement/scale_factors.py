@@ -16,21 +16,16 @@ from tvlint.analyses.placement.domain import is_whole
 from tvlint.analyses.placement.state import Scale, Walk
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, ReduceGradients
 from tvlint.ir.placement import Partial, Shard
-from tvlint.ops.spec import ONE, Bound
+from tvlint.ops.spec import ONE, Bound, Trait
+from tvlint.ops.table import has_trait
 
-_KEEPS = frozenset(
-    {
-        "to", "float", "half", "bfloat16", "double", "identity", "clone", "contiguous", "view", "reshape", "squeeze",
-        "unsqueeze", "detach", "type_as", "flatten", "ravel", "unflatten", "transpose", "permute", "t", "narrow", "split",
-        "chunk", "unbind", "cat", "concat", "stack",
-    }
-)  # fmt: skip
+_KEEPS = (Trait.CONVERSION, Trait.VIEW, Trait.DETACHED, Trait.RANGES, Trait.APART, Trait.JOIN)
 
 
 def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
     """The factor of the result: a sum or mean has one, and a number of those keeps or changes it."""
     last = operator.op.rsplit(".", 1)[-1]
-    if last in _KEEPS or last == "add":
+    if has_trait(operator.op, *_KEEPS) or last == "add":
         _of_parts(walk, operator, last)
     if len(operator.outputs) != 1:
         return
@@ -39,7 +34,7 @@ def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
     literals = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
     scale = walk.scales.get(tensors[0]) if tensors else None
     if scale is not None and len(tensors) == 1:
-        if last in ("mul", "div", "truediv") and len(literals) == 1 and isinstance(operator.inputs[0], str):
+        if has_trait(operator.op, Trait.SCALING) and len(literals) == 1 and isinstance(operator.inputs[0], str):
             number = _fraction(literals[0])
             if number is not None:
                 walk.scales[output] = replace(scale, factor=scale.factor * (number if last == "mul" else 1 / number))

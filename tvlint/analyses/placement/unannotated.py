@@ -9,7 +9,8 @@ from tvlint.analyses.placement.axes import DATA_AXES, SEQUENCE_AXES
 from tvlint.analyses.placement.domain import On, is_whole
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.placement import Partial, Replicate, Shard
-from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, stars
+from tvlint.ops.table import has_trait
 
 _LAST_DIM_WHOLE = {
     "cross_entropy": "loss-over-shards",
@@ -20,7 +21,6 @@ _LAST_DIM_WHOLE = {
     "rmsnorm": "norm-over-shards",
 }
 _ATTENTION_SEQUENCE = {"scaled_dot_product_attention": -2, "flash_attn_func": 1, "flash_attention": 1}
-_SPLITTING = ("chunk", "split", "tensor_split", "unbind")
 
 
 def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int], axis: str) -> tuple[str, int]:
@@ -44,7 +44,7 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int],
         sequence = known or rank == 2 or (rank == 3 and axis in SEQUENCE_AXES)
         local = sequence and isinstance(keys, Shard) and keys.dim % rank == dim
         return ("attention-over-local-keys", 1) if local else ("", 0)
-    if name in _SPLITTING and not first.parts:
+    if is_split(operator) and not first.parts:
         along = operator.attributes.get("dim", 0)
         if isinstance(along, int) and along % rank == dim and dim == rank - 1:
             return "packed-split-across-shards", 0
@@ -100,7 +100,7 @@ def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
 
 def is_split(operator: Compute) -> bool:
     """Whether the operator takes a tensor apart along a dimension."""
-    return operator.op.rsplit(".", 1)[-1] in _SPLITTING
+    return has_trait(operator.op, Trait.APART)
 
 
 def unpacked(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:

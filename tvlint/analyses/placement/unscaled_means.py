@@ -16,10 +16,10 @@ from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Role
 from tvlint.ops.nonlinear import never_linear
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
-_SHAPING = frozenset({"view", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "to", "float", "clone"})
-_PRODUCTS = frozenset({"linear", "matmul", "mm", "bmm"})
 
 
 def summed(walk: Walk, operator: Communicate, source: str, result: str, axes: Sequence[str]) -> None:
@@ -42,9 +42,9 @@ def multiplied(walk: Walk, operator: Compute) -> None:
     times, defect = walk.multiples[held]
     last = operator.op.rsplit(".", 1)[-1]
     factors = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
-    if len(names) == 1 and last in _SHAPING and operator.outputs:
+    if len(names) == 1 and has_trait(operator.op, Trait.VIEW, Trait.CONVERSION) and operator.outputs:
         walk.multiples[operator.outputs[0]] = times, defect
-    elif len(names) == 1 and last in ("mul", "div", "truediv") and len(factors) == 1 and operator.inputs[0] == held:
+    elif len(names) == 1 and has_trait(operator.op, Trait.SCALING) and len(factors) == 1 and operator.inputs[0] == held:
         _scaled(walk, operator, last, factors[0], times, defect)
     elif _takes_as_is(walk, operator, last, names):
         walk.found.append(defect)
@@ -52,9 +52,9 @@ def multiplied(walk: Walk, operator: Compute) -> None:
 
 def _takes_as_is(walk: Walk, operator: Compute, last: str, names: Sequence[str]) -> bool:
     if len(names) == 1:
-        return never_linear(operator.op) or last in ("add", "sub", "rsqrt", "sqrt")
+        return never_linear(operator.op) or has_trait(operator.op, Trait.SUM) or last in ("rsqrt", "sqrt")
     weights = [name for name in names if name in walk.plan.tensors and walk.plan.tensors[name].role is Role.WEIGHT]
-    return last in _PRODUCTS and bool(weights)
+    return has_trait(operator.op, Trait.CONTRACTION) and bool(weights)
 
 
 def _scaled(walk: Walk, operator: Compute, last: str, factor: object, times: Fraction, defect: Defect) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.derivatives import gradient
 from tvlint.ops.field import Array, Floats
-from tvlint.ops.spec import ONE, Bound, Names, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import ONE, Bound, Names, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, spec_of
 
 _GRADIENT = " gradient"
 _SEEDS = 3
@@ -18,8 +18,8 @@ _LARGEST_WHOLE = 64
 _MOST_ELEMENTS = 4096
 _MOST_TERMS = 64
 
-_PRODUCTS = frozenset({"mul", "matmul", "linear", "einsum", "embedding", "dropout"})
-_SIGN_KEEPING = frozenset({"add", "sub", "neg", "div", "view", "transpose", "permute", "layer-norm", "rms-norm", *_PRODUCTS})
+_EITHER_SIGN = (Trait.SUM, Trait.SCALING, Trait.PRODUCT, Trait.VIEW, Trait.NORMALISATION)
+"""Operators whose results are of either sign where an operand is."""
 
 
 def difference(terms: Terms, expected: int, actual: int) -> str:
@@ -110,10 +110,10 @@ def _gradient(
     if spec is None or spec.evaluate is None or outputs != (0,):
         raise UnsupportedError(f"the gradient of `{op}` is not known from its term")
     needs, given = list(operands[1:]), list(values[1:])
-    if not needs and op in ("add", "sub") and not attributes[1:]:
+    if not needs and has_trait(op, Trait.SUM) and not attributes[1:]:
         needs, given = [operands[0]], [np.zeros_like(values[0])]
-    if len(needs) <= position or needs[position] != result or op in _PRODUCTS:
-        if len(needs) > 1 or (needs and op not in (*_PRODUCTS, "add", "sub")) or position > len(needs):
+    if len(needs) <= position or needs[position] != result or has_trait(op, Trait.PRODUCT):
+        if len(needs) > 1 or (needs and not has_trait(op, Trait.PRODUCT, Trait.SUM)) or position > len(needs):
             raise UnsupportedError(f"the gradient of `{op}` is not known from its term")
         sizes = {n: s for names, x in zip(operands, values, strict=True) for n, s in zip(names, x.shape, strict=True)}
         if any(name not in sizes and name != ONE for name in result):
@@ -186,7 +186,7 @@ def _any_sign(terms: Terms, term: int) -> bool:
         head, operands = terms.keys[number], terms.operands[number]
         if str(head[0]).endswith(_GRADIENT) or head[0] in ("gradient-sum", "input", "weight"):
             return True
-        if head[0] in _SIGN_KEEPING:
+        if head[0] == "neg" or has_trait(str(head[0]), *_EITHER_SIGN):
             waiting.extend(operand for operand in operands if operand not in seen)
             seen.update(operands)
     return False

@@ -13,20 +13,16 @@ from collections.abc import Sequence
 
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.order_insensitive import Readers, readers_of
-from tvlint.analyses.relations.derivation.slices import SLICES
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator
 from tvlint.ir.plan import Phase, Plan
-from tvlint.ops.spec import Family
-from tvlint.ops.table import spec_of
-
-_POWERS = frozenset({"softmax", "log-softmax", "logsumexp"})
-"""What is rescaled with a sum that is computed from the same operand."""
+from tvlint.ops.spec import Family, Trait
+from tvlint.ops.table import has_trait, spec_of
 
 _STATISTICS = ("reduce-operator", "partial-used-as-complete")
 """What is told of a statistic that is put together over ranks as the reference does not, and of powers of what it shifts."""
 
-_VIEWS = frozenset({"identity", "view", "expand", "unsqueeze", "squeeze"})
+_VIEWS = (Trait.VIEW, Trait.BROADCAST)
 
 
 def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Trouble]:
@@ -62,7 +58,7 @@ def _has_pieces(plan: Plan, rank: int) -> bool:
 def _cuts(plan: Plan) -> bool:
     """Whether the plan takes slices of what it computes."""
     computes = (own for segment in plan.segments.values() for own in segment.operators if isinstance(own, Compute))
-    return any(_is(own, *SLICES) for own in computes)
+    return any(has_trait(own.op, Trait.RANGES) for own in computes)
 
 
 def _read_again(readers: Readers, trouble: Trouble) -> bool:
@@ -72,7 +68,9 @@ def _read_again(readers: Readers, trouble: Trouble) -> bool:
     forward = trouble.place.forward if isinstance(trouble.place, Backward) else trouble.place
     spec = spec_of(forward.op)
     again = [own for name in forward.inputs if isinstance(name, str) for own in readers.get(name, ())]
-    return spec is not None and spec.name in _POWERS and any(isinstance(own, Compute) and own != forward for own in again)
+    return (
+        spec is not None and Trait.SOFTMAX in spec.traits and any(isinstance(own, Compute) and own != forward for own in again)
+    )
 
 
 def _computed(plan: Plan, rank: int) -> Counter[str]:
@@ -123,7 +121,7 @@ def _shifted(readers: Readers, name: str) -> list[Sequence[Operator | None]]:
         for own in readers.get(shift, ()):
             if isinstance(own, Compute) and _is(own, "sub") and tuple(own.inputs[1:2]) == (shift,) and own.inputs[0] != shift:
                 found.append(readers.get(own.outputs[0], ()))
-            elif isinstance(own, Compute) and _is(own, *_VIEWS) and own.outputs:
+            elif isinstance(own, Compute) and has_trait(own.op, *_VIEWS) and own.outputs:
                 names += [own.outputs[0]] if own.outputs[0] not in seen else []
                 seen.add(own.outputs[0])
             else:

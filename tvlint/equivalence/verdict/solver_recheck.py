@@ -16,7 +16,7 @@ from tvlint.equivalence.verdict.pairing import first_rank
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.operators import Literal
 from tvlint.ir.plan import Plan
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
 OpUse: TypeAlias = tuple[Call, Bound, tuple[Value, ...]]
@@ -24,7 +24,6 @@ OpUse: TypeAlias = tuple[Call, Bound, tuple[Value, ...]]
 
 _PARTS = 2
 _LARGEST_WHOLE = 16
-_COUNTS_POSITIONS = frozenset({"index", "narrow", "select", "slice", "split", "pad", "repeat-interleave"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ def _small(spec: OpSpec, call: Call, bound: Bound) -> Call | Unknown:
     sizes = {ONE: 1}
     for names, shape in zip(bound.operands, shapes, strict=False):
         for name, size in zip(names, shape, strict=True):
-            keeps = name in bound.whole and spec.name in _COUNTS_POSITIONS
+            keeps = name in bound.whole and Trait.POSITIONAL in spec.traits
             if keeps and size > _LARGEST_WHOLE:
                 return Unknown(f"it counts positions in a dimension of {size}")
             sizes[name] = size if keeps else min(size, 2 * _PARTS if name in bound.whole else _PARTS)

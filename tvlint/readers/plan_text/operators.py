@@ -25,31 +25,20 @@ from tvlint.ir.operators import (
     Wait,
 )
 from tvlint.ir.plan import Role
+from tvlint.ops.spelling import OPERAND_NAMES
 from tvlint.readers.plan_text.clauses import Scope, parse_clauses
 from tvlint.readers.plan_text.collectives import ALSO_COMPUTATIONS, KINDS, parse_collective
 from tvlint.readers.plan_text.lexer import Line, begins_word
 from tvlint.readers.plan_text.types import DTYPES, parse_tensor
 
 KEYWORDS = ["send", "recv", "wait", "record", "await", "reduce-gradients", "update"]
-_OF_TWO = ("add", "sub", "mul", "div", "matmul", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge")
-_OF_WEIGHTS = ("linear", "layer_norm", "rms_norm", "group_norm", "conv1d", "conv2d", "conv3d", "embedding")
-_ATTENTIONS = ("scaled_dot_product_attention", "attention")
-_LOSSES = ("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div")
-TENSOR_KEYS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_OF_TWO, ("other",)),
-    **dict.fromkeys(_OF_WEIGHTS, ("weight", "bias")),
-    **dict.fromkeys(_ATTENTIONS, ("key", "value")),
-    **dict.fromkeys(("mm", "bmm"), ("mat2",)),
-    **dict.fromkeys(_LOSSES, ("target",)),
-}
-"""Operands that may be given by name: those that follow the first, in the order of the function's own."""
 ROLES = {
     "weight": Role.WEIGHT, "buffer": Role.BUFFER, "input": Role.INPUT, "tensor": Role.ACTIVATION,
     "gradient": Role.GRADIENT, "state": Role.STATE,
 }  # fmt: skip
 
 
-_EVERY_KEY = frozenset(key for keys in TENSOR_KEYS.values() for key in keys)
+_EVERY_KEY = frozenset(key for keys in OPERAND_NAMES.values() for key in keys)
 _DTYPE_WORDS = frozenset({*DTYPES, *DTYPES.values()})
 
 
@@ -186,7 +175,7 @@ def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
     if line.peek() != "(":
         known = [*KINDS, "backward"]
         line.fail_unknown("a collective, and an operator is followed by `(`", op, known, start)
-    operands, attributes, in_place = _arguments(line, TENSOR_KEYS.get(op.rsplit(".", 1)[-1], ()))
+    operands, attributes, in_place = _arguments(line, OPERAND_NAMES.get(op.rsplit(".", 1)[-1], ()))
     if line.peek() == "over":
         line.fail_unknown("a collective", op, list(KINDS), start)
     clauses = parse_clauses(line, scope, ("as", "on", "label", "at"))

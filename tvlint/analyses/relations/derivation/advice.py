@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tvlint.ops.spec import Trait
 from tvlint.ops.table import spec_of
 
 _VOCABULARY = (
@@ -13,12 +14,14 @@ _INSTEAD = {
     "to": "casts round, so that both plans need the same ones",
     "tril": "a causal mask is followed where both plans write it alike, as `is_causal=True` or as scores that are masked",
     "pad": "pad and cut in both plans, or in neither",
-    **dict.fromkeys(("lt", "le", "gt", "ge", "logical-and", "logical-or", "logical-not", "masked-fill"), _VOCABULARY),
+    "masked-fill": _VOCABULARY,
 }
 
 
 def instead_of(op: str) -> str:
     """Advice on the operator, after what is told of it; empty where there is none."""
     spec = spec_of(op)
-    words = _INSTEAD.get(spec.name, "") if spec is not None else ""
+    if spec is None:
+        return ""
+    words = _VOCABULARY if Trait.COMPARISON in spec.traits else _INSTEAD.get(spec.name, "")
     return f": {words}" if words else ""

@@ -16,7 +16,7 @@ from tvlint.analyses.relations.derivation.composite_operators import (
 )
 from tvlint.analyses.relations.derivation.environment import parts_of_one
 from tvlint.analyses.relations.derivation.implicit_causal_mask import below_the_diagonal
-from tvlint.analyses.relations.derivation.slices import SLICES, sliced
+from tvlint.analyses.relations.derivation.slices import sliced
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -25,7 +25,7 @@ from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
 from tvlint.ops.shaping import view_sizes
-from tvlint.ops.spec import Call, Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import Call, Family, OpSpec, Trait, UnsupportedError
 
 
 def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
@@ -69,7 +69,7 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
         return Saved(name, bound, Family.MERGE, values, merge(machine.world, values)[: max(1, count)])
     if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
-    if spec.name in SLICES and len(values) == 1:
+    if Trait.RANGES in spec.traits and len(values) == 1:
         return sliced(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
     saved = evaluated_once(machine, case, values)
     if name == ATTENTION:
@@ -95,7 +95,7 @@ def view_of(machine: Machine, case: Case, value: Value) -> Value:
 
 def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
     """Whether the operator takes a slice of its one operand, of local shape `shape`, that is all of it."""
-    if spec.name not in SLICES:
+    if Trait.RANGES not in spec.traits:
         return False
     try:
         bound = spec.bind(replace(form.call([shape] * form.operands.count(None)), outputs=()))

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from tvlint.ir.operators import Compute, Literal, Operator, Send
 from tvlint.ir.plan import Plan
-from tvlint.ops.spec import Call, Family, UnsupportedError
+from tvlint.ops.spec import Call, Family, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
-_CUTS = frozenset({"split", "narrow", "slice", "index", "select", "unbind"})
+_CUTS = frozenset({Trait.RANGES, Trait.SELECTION})
 """Operators that take pieces of a dimension, which may be put together in the right order afterwards."""
 
 Readers: TypeAlias = Mapping[str, Sequence["Operator | None"]]
@@ -72,7 +72,7 @@ def _made(plan: Plan, operator: Operator | None, name: str, dim: int) -> list[tu
     except UnsupportedError:
         return None
     index = bound.operands[0][dim] if dim < len(bound.operands[0]) else ""
-    if index in bound.whole and spec.name in _CUTS:
+    if index in bound.whole and spec.traits & _CUTS:
         return []
     if not index or (index in bound.whole and bound.splits.get(index) != "max") or spec.family is not Family.INDEXED:
         return None

@@ -17,8 +17,6 @@ from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ops.slicing import ranges_taken
 from tvlint.ops.spec import Bound, Family, OpSpec, UnsupportedError
 
-SLICES = frozenset({"index", "narrow", "slice", "split"})
-
 
 def sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value], ordinary: Callable[[], Saved]) -> Saved:
     """What a slice makes: the slice that the reference takes too, which is what `ordinary` gives, or a part of its operand."""

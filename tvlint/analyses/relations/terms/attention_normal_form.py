@@ -16,6 +16,7 @@ from fractions import Fraction
 from tvlint.analyses.relations.terms.loss_identities import summed, term_of
 from tvlint.analyses.relations.terms.product_normal_form import (
     NONE,
+    TIMES,
     Constant,
     bare,
     constant_of,
@@ -34,11 +35,10 @@ from tvlint.analyses.relations.terms.softmax_normal_form import (
     without_powers,
 )
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
-_KEEP_NUMBERS = frozenset(
-    {"add", "sub", "mul", "div", "neg", "view", "permute", "transpose", "unsqueeze", "squeeze", "expand", "times", "index",
-     "narrow", "slice", "select"}
-)  # fmt: skip
+_KEEP_NUMBERS = (Trait.SUM, Trait.SCALING, Trait.VIEW, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION)
 """Operators that make of numbers that are not whole others that are not."""
 
 SEES = "every query of attention that is written out with a mask sees a key"
@@ -122,7 +122,7 @@ def _is_of_numbers(terms: Terms, term: int) -> bool:
             if not str(head[2]).startswith(("float", "bfloat")):
                 return False
             continue
-        known = operands[1:2] if head[0] == "embedding" else operands if head[0] in _KEEP_NUMBERS else ()
+        known = operands[1:2] if head[0] == "embedding" else operands if _keeps_numbers(str(head[0])) else ()
         if not known:
             return False
         waiting += [operand for operand in known if operand not in seen]
@@ -185,3 +185,8 @@ _RULES: dict[str, Rule] = {
     ATTENTION: _of_attention,
     f"{ATTENTION} gradient": _of_attention_gradient,
 }
+
+
+def _keeps_numbers(head: str) -> bool:
+    """Return whether the operator makes of numbers that are not whole others that are not."""
+    return head in (TIMES, "neg") or has_trait(head, *_KEEP_NUMBERS)

@@ -18,14 +18,13 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 Pattern: TypeAlias = tuple[int, ...]
 """An index for every dimension; -1 for one of size 1 that stands for nothing."""
 
 PRODUCT, PERMUTE, TIMES = "product", "permute", "times"
-_PRODUCTS = frozenset(name + end for name in ("linear", "matmul", "einsum") for end in ("", " gradient"))
-_MOVES = frozenset(name + end for name in ("transpose", "permute") for end in ("", " gradient"))
-_SCALES = frozenset({"mul", "div", "mul gradient", "div gradient"})
 _FIRST = (0, (0, (0,)))
 """Forward, and the gradient of the first operand from that of the only result."""
 
@@ -47,11 +46,17 @@ def normal_product(
     if len(head) != 5 or head[4] or any(head[3][-2:]):
         return None
     op, which, attributes, pattern, _ = head
-    if op in _PRODUCTS and len(operands) == 2 and not attributes:
+    forward = op.removesuffix(" gradient")
+    if has_trait(forward, Trait.CONTRACTION) and has_trait(forward, Trait.PRODUCT) and len(operands) == 2 and not attributes:
         return product(terms, (operands[0], pattern[0]), (operands[1], pattern[1]), pattern[2])
-    if op in _MOVES and len(operands) == 1 and sorted(pattern[0]) == sorted(pattern[1]) and -1 not in pattern[0]:
+    if (
+        has_trait(forward, Trait.TRANSPOSE)
+        and len(operands) == 1
+        and sorted(pattern[0]) == sorted(pattern[1])
+        and -1 not in pattern[0]
+    ):
         return permuted(terms, operands[0], tuple(pattern[0].index(number) for number in pattern[1]))
-    if op in _SCALES and which in _FIRST and len(operands) == 1 and pattern[0] == pattern[1]:
+    if has_trait(forward, Trait.SCALING) and which in _FIRST and len(operands) == 1 and pattern[0] == pattern[1]:
         known = (terms.shape[operands[0]], terms.slot[operands[0]]) == (shape, slot) and len(attributes) == 2
         if known and (not op.startswith("div") or attributes[0] == 1):
             constant = constant_of(attributes[1])

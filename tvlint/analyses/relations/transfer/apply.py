@@ -16,6 +16,8 @@ from tvlint.analyses.relations.transfer.extents import Result, averaging, result
 from tvlint.analyses.relations.transfer.operator_uses import Use
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 
 def run(world: World, use: Use, total_slots: int) -> Value:
@@ -106,7 +108,7 @@ def _linear_result(world: World, result: Result, operands: Sequence[Value], term
         return values.through(values.clean(term, box), term, "start", box, factor, pending)
     if any(value.fold is not None for _, value in unclean):
         i, value = next((i, value) for i, value in unclean if value.fold is not None)
-        if len(result.counted) == 1 and result.head[0] in _MOVES and not pending and factor == 1:
+        if len(result.counted) == 1 and _moves(str(result.head[0])) and not pending and factor == 1:
             return values.through(value, term, 0, box, 1, pending)
         raise _incomplete(value, i)
     groups = {next((g for g in result.linear if i in g), None) for i, _ in unclean}
@@ -143,8 +145,9 @@ def _linear_result(world: World, result: Result, operands: Sequence[Value], term
     return values.of_leaves(term, box, leaves)
 
 
-_MOVES = frozenset({"unsqueeze", "squeeze", "transpose", "permute", "expand"})
-"""Operators that move elements and compute nothing, so that a maximum of parts stays one."""
+def _moves(op: str) -> bool:
+    """Return whether the operator moves elements and computes nothing, so that a maximum of parts stays one."""
+    return has_trait(op, Trait.VIEW, Trait.BROADCAST)
 
 
 def fold_text(fold: Fold) -> str:

@@ -12,7 +12,8 @@ from tvlint.analyses.relations.transfer.operator_uses import Use
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending
 from tvlint.analyses.relations.transfer.relation import Fold
 from tvlint.ir.plan import Box
-from tvlint.ops.spec import ONE, UnsupportedError
+from tvlint.ops.spec import ONE, Trait, UnsupportedError
+from tvlint.ops.table import has_trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
         if index.slotted:
             raise Mismatch("needs-whole-batch", "needs a whole batch that replicas or micro-batches split", refutes=False)
         operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
-        raise _split(index, operand, refutes=str(use.head[0]).removesuffix(" gradient") not in _REARRANGES)
+        raise _split(index, operand, refutes=not _rearranges(str(use.head[0])))
 
 
 def _split(index: Index, operand: int, refutes: bool = True) -> Mismatch:
@@ -184,5 +185,7 @@ def _split(index: Index, operand: int, refutes: bool = True) -> Mismatch:
     return Mismatch("split-dimension", text, refutes=refutes, operand=operand)
 
 
-_REARRANGES = frozenset({"cat", "cumsum", "index", "narrow", "pad", "select", "slice", "split", "stack"})
-"""Operators that take a part of a dimension as well and make of it what may be right, but is not a part of their result."""
+def _rearranges(head: str) -> bool:
+    """Return whether the operator may make of a part of a dimension what is right, though no part of its result."""
+    traits = (Trait.JOIN, Trait.SCAN, Trait.RANGES, Trait.SELECTION, Trait.POSITIONAL)
+    return has_trait(head.removesuffix(" gradient"), *traits)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.operators import Compute
+from tvlint.ops.spec import Trait
 from tvlint.ops.table import spec_of
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY
 from tvlint.readers.nnscaler.gencode.lower.replica import Built
 
-_PRODUCTS = frozenset({"linear", "matmul", "einsum", "addmm", "conv1d", "conv2d", "conv3d", "scaled-dot-product-attention"})
-"""What a step spends its time on; other operators cost as much to exchange as to repeat."""
 _COPIES = frozenset({IDENTITY, "nnscaler.runtime.function.multiref", "_operator.getitem"})
 
 
@@ -64,5 +63,5 @@ def _repeated(built: Built) -> Iterator[_Repeated]:
             continue
         for key, operator in by_rank[ranks[0]].items():
             spec = spec_of(operator.op) if key in common else None
-            if spec is not None and spec.name in _PRODUCTS and operator.source is not None:
+            if spec is not None and Trait.CONTRACTION in spec.traits and operator.source is not None:
                 yield _Repeated(operator.op.rsplit(".", 1)[-1], method, ranks, operator)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from tvlint.ir.operators import Compute, Literal, ReduceGradients
 from tvlint.ir.plan import Phase, Plan
-from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
-_PLAIN = frozenset({"float", "half", "bfloat16", "to", "squeeze", "unsqueeze"})
+_PLAIN = frozenset({Trait.CONVERSION, Trait.VIEW})
 _DEEPEST = 64
 
 
@@ -41,7 +41,7 @@ def _is_mean(plan: Plan, makers: Mapping[str, Compute], name: str, depth: int) -
         return False
     tensors = [operand for operand in own.inputs if not isinstance(operand, Literal)]
     scaled = spec.name == "mul" or (spec.name == "div" and isinstance(own.inputs[0], str))
-    if spec.family in (Family.IDENTITY, Family.RESHAPE) or spec.name in _PLAIN or (scaled and len(tensors) == 1):
+    if spec.traits & _PLAIN or (scaled and len(tensors) == 1):
         return _is_mean(plan, makers, tensors[0], depth - 1)
     if spec.name in ("add", "sub") and len(tensors) == 2:
         return all(_is_mean(plan, makers, tensor, depth - 1) for tensor in tensors)

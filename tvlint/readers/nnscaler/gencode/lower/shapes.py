@@ -8,8 +8,8 @@ from math import prod
 from typing import TypeAlias, TypeVar
 
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator, Receive
-from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, spec_of
 
 Kind: TypeAlias = tuple[tuple[int, ...], str]
 """Shape and dtype; an empty dtype is not known."""
@@ -24,7 +24,6 @@ _CASTS = {
     "bool": "bool",
 }
 _FLATTENING = frozenset({"torch.flatten", "torch.Tensor.flatten"})
-_MASKS = frozenset({"eq", "ne", "lt", "gt", "le", "ge", "logical-and", "logical-or", "logical-not"})
 _PLACES = frozenset({("topk", 1), ("amax", 1), ("argmax", 0)})
 """Results that are places: the operator and the position of the result."""
 _COUNTS = frozenset({"sum", "cumsum"})
@@ -142,7 +141,7 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
 
 def _own_dtype(name: str, position: int, dtype: str, stated: bool) -> str:
     """The dtype of one result where it is not that of the operands; `stated` where the call gives it."""
-    if name in _MASKS:
+    if has_trait(name, Trait.COMPARISON):
         return "bool"
     counted = name in _COUNTS and dtype in _ORDER[: _ORDER.index("float16")] and not stated
     return "int64" if counted or (name, position) in _PLACES else dtype

@@ -1,0 +1,42 @@
+"""No module outside the operator table lists operators by name: what kind of function one is, its traits say."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.shared import ROOT
+from tvlint.ops.table import spec_of
+
+MODULES = [
+    path
+    for path in sorted((ROOT / "tvlint").rglob("*.py"))
+    if "ops" not in path.relative_to(ROOT / "tvlint").parts and "capture" not in path.relative_to(ROOT / "tvlint").parts
+]
+
+
+def operator_lists(path: Path) -> list[str]:
+    """Return the lists of three strings or more of which most are functions that the table has."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Set | ast.Tuple | ast.List):
+            continue
+        words = [each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        known = sum(spec_of(word) is not None for word in words)
+        if len(words) == len(node.elts) and known >= max(3, 0.6 * len(words)):
+            found.append(f"{path.name}:{node.lineno}: {', '.join(words)}")
+    return found
+
+
+@pytest.mark.parametrize("room", sorted({path.relative_to(ROOT / "tvlint").parts[0] for path in MODULES}))
+def test_no_module_lists_operators_by_name(room: str) -> None:
+    modules = [path for path in MODULES if path.relative_to(ROOT / "tvlint").parts[0] == room]
+    assert [found for path in modules for found in operator_lists(path)] == []
+
+
+def test_a_list_of_operators_is_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text('_SCALING = ("mul", "div", "truediv")\n_WORDS = ("red", "green", "blue")\n')
+    assert operator_lists(module) == ["module.py:1: mul, div, truediv"]

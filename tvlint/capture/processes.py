@@ -151,12 +151,7 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
 
         recorder = Recorder(write)
         step = Step(recorder)
-
-        def note(text: str) -> None:
-            if recorder.places.current() is not None:
-                replaced[text] = None
-
-        keep = install(note)
+        keep = install(lambda text: replaced.setdefault(text))
         watch_waits(recorder)
         step.watch()
         try:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import types
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
+
+from tvlint.capture.places import Places
 
 CPU = torch.device("cpu")
 
@@ -74,17 +79,25 @@ class CpuForCuda(TorchFunctionMode):
         super().__init__()
         self.replace = replace
 
+    def _tell(self) -> None:
+        """Tell of a replacement that the program itself asked for, and not torch."""
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code.co_filename.endswith(("overrides.py", os.path.basename(__file__))):
+            frame = frame.f_back
+        if frame is not None and not Places().is_foreign(frame.f_code.co_filename):
+            self.replace("device `cuda` replaced by `cpu`")
+
     def _device(self, value: Any) -> Any:
         named = (isinstance(value, str) and value.startswith("cuda")) or getattr(value, "type", None) == "cuda"
         if named and isinstance(value, str | torch.device):
-            self.replace("device `cuda` by `cpu`")
+            self._tell()
             return CPU
         return value
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         if func is torch.Tensor.cuda:
-            self.replace("device `cuda` by `cpu`")
+            self._tell()
             return args[0]
         if func in (torch.Tensor.pin_memory,):
             return args[0]
@@ -143,7 +156,7 @@ def _use_gloo(replace: Callable[[str], None]) -> None:
 
     def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         if backend not in (None, "gloo", "fake"):
-            replace(f"backend `{backend}` by `gloo`")
+            replace(f"backend `{backend}` replaced by `gloo`")
         kept = {name: kwargs[name] for name in ("init_method", "timeout", "world_size", "rank", "store") if name in kwargs}
         return started("gloo", *args, **kept)
 

@@ -49,6 +49,14 @@ def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] =
     return found if found is None or found.plan is None else _with_operators(found, found.plan, operators)
 
 
+def unpacked(path: str) -> bytes:
+    """Return the content of the file at `path`, unpacked where it is compressed. Raises ReadError."""
+    from tvlint.readers.sources.decompress import decompress
+
+    _follow(path)
+    return decompress(_content(path), path)
+
+
 def _with_operators(document: Document, plan: Plan, operators: tuple[Declared, ...]) -> Document:
     """The document with its plan as the project means it. Raises ReadError where the file itself declares operators."""
     from tvlint.ops.declaring import claims_declarations, with_declared
@@ -64,6 +72,10 @@ def _file(path: str, data: bytes) -> Document | None:
         from tvlint.readers.sources.decompress import decompress
 
         data = decompress(data, path)
+    if data.startswith(b'{"tvlint_capture"'):
+        from tvlint.readers.capture import reader as capture
+
+        return capture.read(path, data)
     if data.startswith(b"\x80") or (data.startswith(OPENS_OLD_PICKLE) and data.endswith(b".")):
         found = _pickle(path, data)
         if found is not None or data.startswith(b"\x80"):

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tvlint.findings import Outcome, Report, Verdict
+from tvlint.findings import Outcome, Problem, Report, Verdict
 from tvlint.ir.plan import Plan
 from tvlint.readers.sources.resource_limits import without_collection
+from tvlint.run.captures import is_capture, judged, read_captures
 from tvlint.run.pair import Pair, Plans, Progress, read_pair
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     from tvlint.ir.outline import outline
 
     started = time.perf_counter()
+    if is_capture(pair.parallel):
+        return _prove_captures(pair, progress, started)
     plans = read_pair(pair, progress, known, meanwhile=_load_the_proof)
     from tvlint.equivalence.verdict.prove import prove
 
@@ -52,6 +55,23 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
         for finding in plans.findings
     )
     return Report(findings=findings, verdicts=(verdict,), checked=checked, outlines=outlines)
+
+
+def _prove_captures(pair: Pair, progress: Progress | None, started: float) -> Report:
+    """The report on a captured program and its captured reference."""
+    from tvlint.equivalence.verdict.prove import prove
+    from tvlint.ir.outline import outline
+
+    found = read_captures(pair.parallel, pair.reference)
+    if isinstance(found, Problem):
+        return Report(problems=(found,))
+    parallel, reference = found
+    seconds = pair.solver_seconds
+    verdict = prove(parallel.plan, reference.plan, assume=pair.assume, progress=progress, solver_seconds=seconds)
+    verdict = judged(verdict, parallel, reference)
+    verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
+    outlines = (outline(parallel.plan, _judged(verdict)), outline(reference.plan))
+    return Report(verdicts=(verdict,), checked=(pair.parallel, pair.reference), outlines=outlines)
 
 
 def _load_the_proof() -> None:

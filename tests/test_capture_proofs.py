@@ -1,0 +1,133 @@
+"""Captured programs against their captured reference: right ones are proved, wrong ones never."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shared import ROOT
+
+from tvlint.findings import Outcome, Verdict
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair
+
+RECORDED = ROOT / "fixtures" / "capture" / "recorded"
+Line = dict[str, Any]
+
+
+def path_of(name: str) -> str:
+    return str(RECORDED / f"{name}.capture.jsonl.gz")
+
+
+def proof(parallel: str, reference: str = "mlp") -> Verdict:
+    report = prove_pair(Pair(parallel, path_of(reference)))
+    assert not report.problems, report.problems
+    return report.verdicts[0]
+
+
+def lines_of(name: str) -> list[Line]:
+    return [json.loads(line) for line in gzip.decompress(Path(path_of(name)).read_bytes()).splitlines()]
+
+
+def written(folder: Path, lines: list[Line]) -> str:
+    path = folder / "mutant.capture.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    return str(path)
+
+
+def test_a_tensor_parallel_program_is_proved() -> None:
+    verdict = proof(path_of("tensor_parallel_mlp"))
+    assert verdict.outcome is Outcome.PROVED, verdict.reasons
+    facts = dict(verdict.facts)
+    assert facts["mesh"] == "tp 2"
+    assert facts["gradients"] == "12"
+    assert facts["replay of the parallel plan"].startswith("24 gradients agree with the program")
+    assert facts["replay of the reference plan"].startswith("12 gradients agree with the program")
+    assert facts["recorded gradients"] == "agree with the reference's"
+    assert "the step of the optimizer itself (`SGD`) is not compared" in verdict.assumptions
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "line"),
+    [
+        ("missing_forward_sum", "partial-used-as-complete", "return x + y + self.down_bias"),
+        ("missing_gradient_sum", "incomplete-gradient", ""),
+        ("doubled_gradient", "other-recorded-gradient", "gradient = gradient * 2 if WORLD > 1 else gradient.clone()"),
+    ],
+)
+def test_a_fault_in_the_program_is_refuted_at_its_line(name: str, reason: str, line: str) -> None:
+    verdict = proof(path_of(name))
+    assert verdict.outcome is Outcome.REFUTED
+    first = next(own for own in verdict.reasons if own.refutes)
+    assert (first.name, first.location.text) == (reason, line)
+
+
+def test_a_plan_that_is_not_what_the_program_computed_is_unknown(tmp_path: Path) -> None:
+    lines = lines_of("tensor_parallel_mlp")
+    for line in lines:
+        if line.get("op") == "aten.gelu.default":
+            line["op"] = "aten.silu.default"
+        if line.get("op") == "aten.gelu_backward.default":
+            line["op"] = "aten.silu_backward.default"
+    verdict = proof(written(tmp_path, lines))
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert verdict.reasons[0].name == "replay-differs"
+    assert "gives another gradient of" in verdict.reasons[0].message
+    assert not any(reason.refutes for reason in verdict.reasons)
+
+
+def test_a_plan_without_numbers_is_not_proved(tmp_path: Path) -> None:
+    lines = [{key: own for key, own in line.items() if key != "values"} for line in lines_of("tensor_parallel_mlp")]
+    report = prove_pair(Pair(written(tmp_path, lines), path_of("mlp")))
+    outcomes = [verdict.outcome for verdict in report.verdicts]
+    assert report.problems or outcomes == [Outcome.UNKNOWN]
+
+
+def without(lines: list[Line], at: int) -> list[Line]:
+    """Return the lines without a communication and its wait."""
+    work = lines[at]["work"]
+    end = next(i for i in range(at, len(lines)) if lines[i].get("wait") == work)
+    return [line for i, line in enumerate(lines) if i not in (at, end)]
+
+
+def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:
+    """Yield captures in which one event is another one on every rank, or on one."""
+    for at, line in enumerate(lines):
+        if "communication" in line:
+            yield f"no {line['communication']} {at}", without(lines, at)
+            yield f"a maximum {at}", [{**own, "reduce": "max"} if i == at else own for i, own in enumerate(lines)]
+            yield f"an average {at}", [{**own, "reduce": "avg"} if own.get("work") == line["work"] else own for own in lines]
+            yield f"another group {at}", [{**own, "group": [0]} if i == at else own for i, own in enumerate(lines)]
+        if line.get("op") == "aten.add.Tensor":
+            yield f"a difference {at}", [{**own, "op": "aten.sub.Tensor"} if i == at else own for i, own in enumerate(lines)]
+        if line.get("op") == "aten.sum.dim_IntList":
+            yield f"a mean {at}", [{**own, "op": "aten.mean.dim"} if i == at else own for i, own in enumerate(lines)]
+
+
+def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge by the plans alone, as if the recorded numbers were those of the mutant."""
+    monkeypatch.setattr("tvlint.run.prove.judged", lambda verdict, parallel, reference: verdict)
+
+
+@pytest.mark.parametrize("guard", [lambda monkeypatch: None, prover_alone], ids=["with the numbers", "by the proof alone"])
+def test_no_mutant_of_a_capture_is_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    guard(monkeypatch)
+    count = 0
+    for name, lines in mutants(lines_of("tensor_parallel_mlp")):
+        report = prove_pair(Pair(written(tmp_path, lines), path_of("mlp")))
+        assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts), name
+        count += 1
+    assert count > 40
+
+
+def test_a_reference_must_be_a_capture_of_one_rank() -> None:
+    report = prove_pair(Pair(path_of("tensor_parallel_mlp"), path_of("tensor_parallel_mlp")))
+    assert [problem.message for problem in report.problems] == ["the reference was captured on 2 ranks"]
+    report = prove_pair(Pair(path_of("tensor_parallel_mlp"), "plan.json"))
+    assert [problem.message for problem in report.problems] == ["the reference of a captured program is a capture too"]

@@ -1,0 +1,293 @@
+"""Captures become plans: the programs of all ranks, folded where they are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Mesh
+from tvlint.ir.operators import Operator, Update
+from tvlint.ir.placement import Partial, Placement
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
+from tvlint.readers.capture.emit import CrossingError, Run
+from tvlint.readers.capture.pairing import Found, Whole, alone, paired
+from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
+from tvlint.readers.capture.program import Exchange
+from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
+from tvlint.readers.capture.tape import Capture, Operation
+from tvlint.readers.document import ReadError
+
+
+@dataclass(frozen=True, slots=True)
+class Lifting:
+    """A capture and the plan that it was lifted into, with the names of what each rank was given."""
+
+    capture: Capture
+    prepared: tuple[Prepared, ...]
+    found: Found
+    plan: Plan
+
+
+def lift_reference(capture: Capture) -> Lifting:
+    """Return the plan of a single-device capture. Raises ReadError where there is none."""
+    if capture.ranks != 1:
+        text = f"the reference was captured on {capture.ranks} ranks"
+        raise ReadError(text, Location(capture.path), "capture the single-device program as reference")
+    prepared = (prepare(capture.tapes[0]),)
+    found = alone(prepared[0], capture.path)
+    return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}))
+
+
+def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
+    """Return the plan of a capture whose weights and inputs are pieces of the reference's.
+
+    Raises ReadError where there is none.
+    """
+    prepared = tuple(prepare(tape) for tape in capture.tapes)
+    found = paired(prepared, reference.prepared[0], reference.found, capture.path)
+    mesh, placements = _mesh(capture, prepared, found)
+    return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements))
+
+
+# ---- the mesh ----
+
+
+def _mesh(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple[Mesh, Mapping[str, Mapping[str, Placement]]]:
+    """Return the mesh with the fewest axes by which all groups and placements can be said, and these placements."""
+    groups = {tuple(sorted(own)) for each in prepared for own in _groups(each)}
+    said = [axes for axes, ranks in capture.tapes[0].meshes if ranks == tuple(range(capture.ranks))]
+    candidates = [Mesh(axes) for axes in sorted(said, key=len)] + [mesh_of(sizes) for sizes in meshes(capture.ranks)]
+    for mesh in candidates:
+        if any(axes_of(mesh, group) is None for group in groups):
+            continue
+        placements = {name: _placements(mesh, own) for name, own in found.wholes.items()}
+        known = {name: own for name, own in placements.items() if own is not None}
+        if len(known) == len(placements):
+            return _named(mesh, known, found, groups)
+    odd = next((name for name, own in found.wholes.items() if _placements(candidates[-1], own) is None), "")
+    text = (
+        f"how `{odd}` lies on the ranks cannot be said by axes of a mesh" if odd else "the groups of ranks are those of no mesh"
+    )
+    raise ReadError(text, Location(capture.path), "capture a launch whose ranks form a grid")
+
+
+def _groups(prepared: Prepared) -> Iterable[tuple[int, ...]]:
+    yield from (node.group for node in prepared.lifted.nodes if isinstance(node, Exchange))
+    yield from (own.group for own in prepared.reduced.reducers)
+
+
+def _placements(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
+    """Return how a value lies on the axes of a mesh; None where they do not say it."""
+    if whole.role is Role.INPUT:
+        return _of_input(mesh, whole)
+    boxes = {rank: held.box for rank, by in whole.held.items() for held in by.values()}
+    return placements_of(mesh, boxes, whole.shape)
+
+
+def _of_input(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
+    """Return how an input lies; replicas may read any slices of the batch that are theirs alone."""
+    cut = [dim for dim, (own, size) in enumerate(zip(whole.local, whole.shape, strict=True)) if own != size]
+    if len(cut) > 1:
+        return None
+    if not cut:
+        return {}
+    replicas: dict[tuple[tuple[tuple[int, int], ...], ...], list[int]] = {}
+    for rank, by in whole.held.items():
+        replicas.setdefault(tuple(sorted(held.box for held in by.values())), []).append(rank)
+    if len({box for boxes in replicas for box in boxes}) != sum(map(len, replicas)):
+        return None
+    if len(replicas) == 1:
+        return {}
+    order = sorted(replicas.values(), key=min)
+    boxes = {
+        rank: tuple((place, place + 1) if dim == cut[0] else (0, 1) for dim in range(len(whole.shape)))
+        for place, ranks in enumerate(order)
+        for rank in ranks
+    }
+    wide = tuple(len(order) if dim == cut[0] else 1 for dim in range(len(whole.shape)))
+    return placements_of(mesh, boxes, wide)
+
+
+def _named(
+    mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], found: Found, groups: set[tuple[int, ...]]
+) -> tuple[Mesh, Mapping[str, Mapping[str, Placement]]]:
+    """Return the mesh with the names that people use, where the program gives none."""
+    if not any(axis.name.startswith("axis") for axis in mesh.axes):
+        return mesh, placements
+    data = {axis for name, own in placements.items() for axis in own if found.wholes[name].role is Role.INPUT}
+    talks = {axis for group in groups for axis in axes_of(mesh, group) or ()}
+    names: dict[str, str] = {}
+    for axis in mesh.axes:
+        kind = "dp" if axis.name in data else "tp" if axis.name in talks else "pp"
+        names[axis.name] = kind if kind not in names.values() else axis.name
+    renamed = Mesh(tuple(replace(axis, name=names[axis.name]) for axis in mesh.axes))
+    return renamed, {name: {names[axis]: one for axis, one in own.items()} for name, own in placements.items()}
+
+
+# ---- the plan ----
+
+
+def _plan(
+    capture: Capture,
+    prepared: Sequence[Prepared],
+    found: Found,
+    mesh: Mesh,
+    placements: Mapping[str, Mapping[str, Placement]],
+) -> Plan:
+    try:
+        ranks = [write_rank(own, names) for own, names in zip(prepared, found.names, strict=True)]
+        classes = _classes(ranks)
+        if len(classes) > 1:
+            prefixes = {rank: f"r{same[0]}." for same in classes for rank in same}
+            ranks = [
+                write_rank(own, names, prefixes[rank])
+                for rank, (own, names) in enumerate(zip(prepared, found.names, strict=True))
+            ]
+    except CrossingError as error:
+        text = "a value of one micro-batch is read in another one"
+        raise ReadError(text, error.mark.place or Location(capture.path), "capture fewer micro-batches") from None
+    tensors = _given(found, placements)
+    segments: dict[str, Segment] = {}
+    programs = []
+    for same in classes:
+        own = ranks[same[0]]
+        for name, (shape, dtype) in own.declared.items():
+            tensors.setdefault(name, Tensor(name, shape, dtype, Role.ACTIVATION))
+        prefix = f"r{same[0]}." if len(classes) > 1 else ""
+        programs.append(Program(tuple(same), _steps(own, tensors, segments, prefix)))
+    losses = [root for each in prepared for root in each.lifted.roots if not root.start]
+    if losses:
+        type = prepared[0].lifted.program.types.get(losses[0].value)
+        shape = () if type is None else type.shape
+        tensors[f"grad({LOSS})"] = Tensor(f"grad({LOSS})", (), "float32", Role.GRADIENT, gradient_of=LOSS)
+        declared = tensors.get(LOSS, Tensor(LOSS, shape, "float32", Role.ACTIVATION))
+        tensors[LOSS] = replace(declared, gradient=f"grad({LOSS})", placements=_loss_placements(mesh, placements, found))
+    micro_batches = max((step.micro_batch for program in programs for step in program.steps), default=0) + 1
+    outputs = (LOSS,) if losses else ()
+    return Plan(
+        capture.path, "capture", mesh, tensors, segments, tuple(programs), micro_batches=max(1, micro_batches), outputs=outputs,
+        loss=LOSS if losses else "", name=" ".join(capture.launch), assumed=_assumed(capture, prepared, found),
+    )  # fmt: skip
+
+
+def _loss_placements(
+    mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], found: Found
+) -> Mapping[str, Placement] | None:
+    """Return that the loss is averaged over the axes along which ranks read different data."""
+    axes = {axis for name, own in placements.items() if found.wholes[name].role is Role.INPUT for axis in own}
+    return {axis.name: Partial("avg") for axis in mesh.axes if axis.name in axes} or None
+
+
+def _classes(ranks: Sequence[RankProgram]) -> list[list[int]]:
+    """Return the ranks that run the same program, together."""
+    classes: list[list[int]] = []
+    for rank, own in enumerate(ranks):
+        same = next((one for one in classes if ranks[one[0]] == own), None)
+        if same is None:
+            classes.append([rank])
+        else:
+            same.append(rank)
+    return classes
+
+
+def _given(found: Found, placements: Mapping[str, Mapping[str, Placement]]) -> dict[str, Tensor]:
+    """Return the weights, buffers and inputs, and the gradients of weights."""
+    tensors: dict[str, Tensor] = {}
+    for name, own in found.wholes.items():
+        local = own.local or own.shape
+        lies = placements.get(name, {})
+        whole = own.shape
+        if own.role is Role.INPUT:
+            whole = _whole_of_micro_batch(own, lies)
+        trained = own.role is Role.WEIGHT
+        gradient = f"grad({name})" if trained else ""
+        tensors[name] = Tensor(
+            name, local, own.dtype, own.role, whole=whole, placements=lies, gradient=gradient, requires_grad=trained
+        )
+        if trained:
+            tensors[gradient] = Tensor(gradient, local, own.dtype, Role.GRADIENT, gradient_of=name)
+    return tensors
+
+
+def _whole_of_micro_batch(whole: Whole, placements: Mapping[str, Placement]) -> tuple[int, ...]:
+    """Return the shape of what all replicas read in one micro-batch."""
+    if not placements:
+        return whole.local
+    most = max(len(by) for by in whole.held.values())
+    return tuple(size // most if own != size else size for own, size in zip(whole.local, whole.shape, strict=True))
+
+
+def _steps(own: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, Segment], prefix: str) -> tuple[Step, ...]:
+    """Return the steps of a rank, and add the segments that it runs; runs that do the same are one segment."""
+    steps: list[Step] = []
+    for run, (inputs, outputs) in zip(own.runs, _borders(own, tensors), strict=True):
+        segment = Segment("", Phase(run.phase), inputs, outputs, tuple(run.operators))
+        name = next((name for name, known in segments.items() if replace(known, name="") == segment), "")
+        if not name:
+            name = _free(f"{prefix}{run.phase}", segments)
+            segments[name] = replace(segment, name=name)
+        steps.append(Step(name, run.micro_batch))
+    update: tuple[Operator, ...] = (Update(own.updated),)
+    ends = ((Phase.REDUCE, "reduce", own.reducers), (Phase.OPTIMIZER, "step", update))
+    for phase, word, operators in ends:
+        if operators:
+            name = _free(f"{prefix}{word}", segments)
+            segments[name] = Segment(name, phase, (), (), operators)
+            steps.append(Step(name))
+    return tuple(steps)
+
+
+def _free(name: str, segments: Mapping[str, Segment]) -> str:
+    count = 1
+    while (name if count == 1 else f"{name}{count}") in segments:
+        count += 1
+    return name if count == 1 else f"{name}{count}"
+
+
+def _borders(own: RankProgram, tensors: Mapping[str, Tensor]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return what enters and what leaves each run."""
+    made: dict[tuple[int, str], int] = {}
+    for index, run in enumerate(own.runs):
+        for operator in run.operators:
+            for name in makes_of(operator):
+                made.setdefault((run.micro_batch, name), index)
+    inputs: list[dict[str, None]] = [{} for _ in own.runs]
+    outputs: list[dict[str, None]] = [{} for _ in own.runs]
+    for index, run in enumerate(own.runs):
+        for name in _reads(run):
+            maker = made.get((run.micro_batch, name))
+            known = tensors.get(name)
+            if maker is not None and maker != index:
+                inputs[index][name] = None
+                outputs[maker][name] = None
+            elif known is not None and known.role is Role.INPUT:
+                inputs[index][name] = None
+        for operator in run.operators:
+            for name in makes_of(operator):
+                if name == LOSS or (name in tensors and tensors[name].role is Role.GRADIENT):
+                    outputs[index][name] = None
+    return [(tuple(here), tuple(there)) for here, there in zip(inputs, outputs, strict=True)]
+
+
+def _reads(run: Run) -> Iterable[str]:
+    for operator in run.operators:
+        yield from (name for name in reads_of(operator) if name)
+
+
+def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple[str, ...]:
+    """Return what the capture leaves to trust, in words for a verdict."""
+    said = [f"captured with the {text}" for text in (*capture.replaced, *capture.sized_down)]
+    optimizers = sorted({own for each in prepared for own in each.lifted.program.updated.values()})
+    if optimizers:
+        said.append(f"the step of the optimizer itself (`{'`, `'.join(optimizers)}`) is not compared")
+    reads = [event for tape in capture.tapes for event in tape.events if isinstance(event, Operation)]
+    lines = sorted({_line(event) for event in reads if event.op == "aten._local_scalar_dense.default" and _line(event)})
+    if lines:
+        said.append(f"the path of the program does not depend on the numbers that it reads at {', '.join(lines)}")
+    return (*said, *found.assumed)
+
+
+def _line(event: Operation) -> str:
+    place = event.mark.place
+    return f"{place.path}:{place.line}" if place is not None and event.mark.phase != "optimizer" else ""

@@ -1,0 +1,513 @@
+"""The operators of one rank as a plan writes them, in runs of one phase and micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from tvlint.ir.location import Location
+from tvlint.ir.operators import (
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Group,
+    Literal,
+    Operand,
+    Operator,
+    Peer,
+    Receive,
+    Send,
+    Value,
+    Wait,
+)
+from tvlint.ops.spec import ONE, UnsupportedError
+from tvlint.ops.table import spec_of
+from tvlint.readers.capture.factors import Factors, table_call
+from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode
+from tvlint.readers.capture.program import End, Exchange, Message, Ref
+from tvlint.readers.capture.tape import Mark
+
+Shape = tuple[int, ...]
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LEADING = frozenset({"torch.nn.functional.layer_norm", "torch.nn.functional.rms_norm", "torch.triu", "torch.tril"})
+"""Operators that do the same for each place of the leading dimensions, however many there are."""
+
+_LAST = {"torch.triu": 2, "torch.tril": 2}
+"""Of these, how many dimensions are not leading ones, where the shape of another operand does not say."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Operators that a rank runs in one go: all of one phase and micro-batch (-1: none)."""
+
+    phase: str
+    micro_batch: int
+    operators: list[Operator] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A call as it was written: the names and shapes of its tensor operands and of its results."""
+
+    compute: Compute
+    operands: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+
+
+class Emitter:
+    """Writes the operators of one rank.
+
+    `named` are the names of values that are declared: weights, buffers, inputs, seeds. Every other value is named by its phase
+    and its place among those of the phase in its micro-batch, so that micro-batches that do the same are written the same.
+    """
+
+    def __init__(self, lifted: Lifted, factors: Factors, named: Mapping[str, str]) -> None:
+        self.lifted = lifted
+        self.factors = factors
+        self.types = lifted.program.types
+        self.runs: list[Run] = []
+        self.declared: dict[str, tuple[Shape, str]] = {}
+        self.names: dict[tuple[str, int], str] = {}
+        self.held: dict[tuple[str, int], Shape] = {}
+        self.aliases: dict[str, str] = {}
+        self.counts: dict[tuple[str, int], int] = {}
+        self.views: dict[tuple[str, Shape, str, int], str] = {}
+        self.calls: dict[tuple[str, int], Written] = {}
+        self.makers: dict[str, LiftedNode] = {}
+        self.fixed = dict(named)
+        self.titles: dict[str, str] = {}
+        self.prefix = ""
+        self.inside: Run | None = None
+        self.handles: dict[str, str] = {}
+        self.current = Mark()
+
+    def emit(self, nodes: Sequence[LiftedNode]) -> None:
+        """Write the nodes in order."""
+        for node in nodes:
+            self.current = node.mark
+            self._emit(node)
+
+    def _emit(self, node: LiftedNode) -> None:
+        if isinstance(node, Call):
+            self.makers.update(dict.fromkeys(node.outputs, node))
+            self._call(node)
+        elif isinstance(node, GradientOf):
+            self._gradient(node)
+        elif isinstance(node, Exchange):
+            self._exchange(node)
+        elif isinstance(node, Message):
+            self._message(node)
+        elif isinstance(node, End):
+            self._add(Wait(self._handle(node.handle), source=self._place()))
+
+    # ---- runs and names ----
+
+    def finish_run(self, value: str, name: str, shape: Shape, mark: Mark) -> None:
+        """Give a value another name at the end of what its micro-batch runs in its phase."""
+        self.current = mark
+        runs = [run for run in self.runs if (run.phase, run.micro_batch) == (mark.phase, mark.micro_batch)]
+        self.inside = runs[-1] if runs else None
+        own = self.as_shape(value, shape)
+        self._add(Compute("torch.clone", (own,), (name,), source=self._place()))
+        self.inside = None
+
+    def _run(self) -> Run:
+        if self.inside is not None:
+            return self.inside
+        key = self.current.phase, self.current.micro_batch
+        if not self.runs or (self.runs[-1].phase, self.runs[-1].micro_batch) != key:
+            self.runs.append(Run(*key))
+        return self.runs[-1]
+
+    def _add(self, operator: Operator) -> None:
+        self._run().operators.append(operator)
+
+    def _place(self) -> Location | None:
+        place = self.current.place
+        if place is None:
+            return None
+        return replace(place, pointer=self.current.module) if self.current.module else place
+
+    def _fresh(self, shape: Shape, dtype: str) -> str:
+        key = self.current.phase[:1], self.current.micro_batch
+        self.counts[key] = self.counts.get(key, -1) + 1
+        name = f"{self.prefix}{key[0]}{self.counts[key]}"
+        while self.declared.setdefault(name, (shape, dtype)) != (shape, dtype):
+            name += "'"
+        return name
+
+    def _handle(self, handle: str) -> str:
+        """Return the name of a handle, by its place among those of its micro-batch."""
+        if not handle:
+            return ""
+        if handle not in self.handles:
+            key = "h", self.current.micro_batch
+            self.counts[key] = self.counts.get(key, -1) + 1
+            self.handles[handle] = f"{self.prefix}h{self.counts[key]}"
+        return self.handles[handle]
+
+    def _root(self, value: str) -> str:
+        while value in self.aliases:
+            value = self.aliases[value]
+        return value
+
+    def put(self, value: str, name: str, shape: Shape) -> None:
+        """Say under which name and shape a value is held in the current micro-batch."""
+        self.names[value, self.current.micro_batch] = name
+        self.held[value, self.current.micro_batch] = shape
+
+    def name_of(self, value: str) -> tuple[str, Shape]:
+        """Return the name and the shape under which a value is held; what no data enters is made anew in each micro-batch."""
+        value = self._root(value)
+        if value in self.fixed:
+            return self.fixed[value], self.types[value].shape
+        key = value, self.current.micro_batch
+        if key not in self.names:
+            maker = self.makers.get(value)
+            if not isinstance(maker, Call) or not self._is_free(maker):
+                raise CrossingError(value, self.current)
+            here = self.current
+            self.current = replace(maker.mark, phase=here.phase, micro_batch=here.micro_batch)
+            self._call(maker)
+            self.current = here
+        return self.names[key], self.held[key]
+
+    def _is_free(self, call: Call) -> bool:
+        """Return whether no data enters a call."""
+        for each in call.inputs:
+            if isinstance(each, Ref) and self._root(each.name) not in self.fixed:
+                maker = self.makers.get(self._root(each.name))
+                if not isinstance(maker, Call) or not self._is_free(maker):
+                    return False
+        return True
+
+    def as_shape(self, value: str, shape: Shape) -> str:
+        """Return the name of a value in a shape of as many elements."""
+        name, held = self.name_of(value)
+        if held == shape:
+            return name
+        key = name, shape, self.current.phase, self.current.micro_batch
+        if key not in self.views:
+            self.views[key] = self._fresh(shape, self.types[self._root(value)].dtype)
+            view = Compute("torch.Tensor.view", (name, Literal(shape)), (self.views[key],), source=self._place())
+            self._add(view)
+        return self.views[key]
+
+    def _result(self, value: str, shape: Shape) -> str:
+        name = self.titles.get(value) or self._fresh(shape, self.types[value].dtype)
+        self.declared.setdefault(name, (shape, self.types[value].dtype))
+        self.put(value, name, shape)
+        return name
+
+    # ---- calls ----
+
+    def _call(self, call: Call) -> None:
+        function = _SPECIAL.get(call.op)
+        if function is None:
+            function = (
+                _Emit.leading if call.op in _LEADING else _Emit.elementwise if self._is_elementwise(call) else _Emit.as_called
+            )
+        function(_Emit(self, call))
+
+    def write(self, call: Call, operands: Sequence[Shape], results: Sequence[Shape], **changed: Value) -> None:
+        """Write a call on operands of these shapes, with results of these, and with attributes changed."""
+        shapes, inputs = iter(operands), list[Operand]()
+        for each in call.inputs:
+            inputs.append(self.as_shape(each.name, next(shapes)) if isinstance(each, Ref) else Literal(each.value))
+        outputs = tuple(self._result(value, shape) for value, shape in zip(call.outputs, results, strict=True))
+        attributes = {key: own for key, own in {**call.attributes, **changed}.items() if own is not None}
+        compute = Compute(call.op, tuple(inputs), outputs, attributes, source=self._place())
+        self.finish(call, compute, operands, results)
+
+    def finish(self, call: Call, compute: Compute, operands: Sequence[Shape], results: Sequence[Shape]) -> None:
+        """Add what was written for a call."""
+        self._add(compute)
+        self.calls[call.outputs[0], self.current.micro_batch] = Written(compute, tuple(operands), tuple(results))
+
+    def _is_elementwise(self, call: Call) -> bool:
+        """Return whether each element of the result depends on the elements in its place alone, by the operator table."""
+        spec = spec_of(call.op)
+        values = [each.name for each in call.inputs if isinstance(each, Ref)]
+        if spec is None or not values or len(call.outputs) != 1:
+            return False
+        try:
+            bound = spec.bind(table_call(call, self.types[call.outputs[0]].shape, {n: self.types[n].shape for n in values}))
+        except UnsupportedError:
+            return False
+        if bound.whole or bound.reduced or bound.averaged or bound.indices or bound.draws or bound.sizes:
+            return False
+        (result,) = bound.outputs
+        if not all(_is_broadcast(own, result) for own in bound.operands):
+            return False
+        return ONE not in result
+
+    def _gradient(self, node: GradientOf) -> None:
+        written = self.calls.get((node.forward.outputs[0], node.mark.micro_batch))
+        if written is None:
+            raise CrossingError(node.forward.outputs[0], node.mark)
+        inputs = tuple(
+            self.as_shape(value, shape) if value else "" for value, shape in zip(node.inputs, written.results, strict=False)
+        )
+        outputs = tuple(
+            self._result(value, shape) if value else "" for value, shape in zip(node.outputs, written.operands, strict=False)
+        )
+        self._add(Backward(written.compute, inputs, outputs, source=self._place()))
+
+    # ---- communication ----
+
+    def _exchange(self, node: Exchange) -> None:
+        group, kind = Group(ranks=tuple(sorted(node.group))), Collective(node.kind)
+        if kind is Collective.BARRIER:
+            return self._add(Communicate(kind, (), (), group, source=self._place()))
+        if node.dim is None:
+            shape = self.factors.shape(self.factors.of(node.inputs[0]))
+            inputs, dim = (self.as_shape(node.inputs[0], shape),), None
+            outputs = (self._result(node.outputs[0], shape),)
+        else:
+            before, after = self._around(node.inputs[0], node.dim)
+            sizes = [self.types[value].shape[node.dim] for value in (node.inputs[0], node.outputs[0])]
+            inputs = (self.as_shape(node.inputs[0], (*before, sizes[0], *after)),)
+            outputs, dim = (self._result(node.outputs[0], (*before, sizes[1], *after)),), len(before)
+        concatenated = dim if kind is Collective.ALL_TO_ALL else None
+        reduce = node.reduce if kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE) else ""
+        return self._add(
+            Communicate(
+                kind, inputs, outputs, group, reduce, dim, concatenated, node.root, node.splits, node.receive_splits,
+                handle=self._handle(node.handle), source=self._place(),
+            )
+        )  # fmt: skip
+
+    def _around(self, value: str, dim: int) -> tuple[Shape, Shape]:
+        """Return the factors of the dimensions before and after one."""
+        dims = self.factors.of(value)
+        return self.factors.shape(dims[:dim]), self.factors.shape(dims[dim + 1 :])
+
+    def _message(self, node: Message) -> None:
+        shape, peer = self.types[node.value].shape, Peer(node.peer)
+        batch = f"batch{node.batch}" if node.batch else ""
+        if node.sends:
+            name = self.as_shape(node.value, shape)
+            self._add(Send(name, peer, node.tag, handle=self._handle(node.handle), source=self._place(), batch=batch))
+        else:
+            name = self._result(node.value, shape)
+            self._add(Receive(name, peer, node.tag, handle=self._handle(node.handle), source=self._place(), batch=batch))
+
+
+class CrossingError(Exception):
+    """A value of one micro-batch is read in another one."""
+
+    def __init__(self, value: str, mark: Mark) -> None:
+        super().__init__(value)
+        self.value, self.mark = value, mark
+
+
+class _Emit:
+    """How one call is written."""
+
+    def __init__(self, emitter: Emitter, call: Call) -> None:
+        self.emitter = emitter
+        self.call = call
+        self.factors = emitter.factors
+        self.values = [each.name for each in call.inputs if isinstance(each, Ref)]
+
+    def shape(self, value: str) -> Shape:
+        """Return the local shape of a value."""
+        return self.emitter.types[value].shape
+
+    def flat(self, value: str) -> Shape:
+        """Return the factors of a value's dimensions."""
+        return self.factors.shape(self.factors.of(value))
+
+    def as_called(self) -> None:
+        """Write the call with the shapes that it was made with."""
+        self.emitter.write(self.call, [self.shape(own) for own in self.values], [self.shape(own) for own in self.call.outputs])
+
+    def leading(self) -> None:
+        """Write the call with the leading dimensions as factors."""
+        value = self.values[0]
+        rank = len(self.shape(value))
+        last = _LAST.get(self.call.op) or next(
+            (len(own.value) for own in self.call.inputs if isinstance(own, Literal) and isinstance(own.value, tuple)), 1
+        )
+        own = (*self.factors.shape(self.factors.of(value)[: rank - last]), *self.shape(value)[rank - last :])
+        self.emitter.write(self.call, [own, *(self.shape(other) for other in self.values[1:])], [own])
+
+    def elementwise(self) -> None:
+        """Write the call with all dimensions as factors; a dimension of size 1 is one for each factor of the result's."""
+        (result,) = self.call.outputs
+        wide = self.factors.of(result)
+        self.emitter.write(self.call, [self.spread(own, wide) for own in self.values], [self.flat(result)])
+
+    def spread(self, value: str, wide: list[int]) -> Shape:
+        """Return the shape of an operand that is broadcast to the dimensions `wide`."""
+        dims, sizes = self.factors.of(value), self.shape(value)
+        if prod(sizes) == 1:
+            return ()
+        shape: list[int] = []
+        for at in range(len(dims)):
+            other = wide[len(wide) - len(dims) + at]
+            shape += self.factors.shape([dims[at]]) if sizes[at] != 1 else [1] * len(self.factors.flat([other]))
+        return tuple(shape)
+
+    def permute(self) -> None:
+        """Write a permutation of factors; nothing where the order stays."""
+        (value,), (result,) = self.values, self.call.outputs
+        dims = self.call.attributes["dims"]
+        assert isinstance(dims, tuple)
+        own = self.factors.of(value)
+        order, at = list[list[int]](), 0
+        for dim in own:
+            count = len(self.factors.flat([dim]))
+            order.append(list(range(at, at + count)))
+            at += count
+        wanted = [place for dim in dims if isinstance(dim, int) for place in order[dim]]
+        if wanted == sorted(wanted):
+            self.emitter.aliases[result] = value
+            return
+        shape = self.flat(value)
+        self.emitter.write(self.call, [shape], [tuple(shape[place] for place in wanted)], dims=tuple(wanted))
+
+    def view(self) -> None:
+        """Write nothing where the factors are the same."""
+        (value,), (result,) = self.values, self.call.outputs
+        here, there = (self.factors.flat(self.factors.of(own)) for own in (value, result))
+        if here == there:
+            self.emitter.aliases[result] = value
+            return
+        self.as_called()
+
+    def narrow(self) -> None:
+        """Write a range of one dimension, of its outermost factor where it consists of whole ones."""
+        (value,), (result,) = self.values, self.call.outputs
+        dim, start, length = (own.value for own in self.call.inputs if isinstance(own, Literal))
+        assert isinstance(dim, int)
+        assert isinstance(start, int)
+        assert isinstance(length, int)
+        before, after = self.emitter._around(value, dim)
+        shape = (*before, self.shape(value)[dim], *after)
+        made = (*before, length, *after)
+        name = self.emitter.as_shape(value, shape)
+        output = self.emitter._result(result, made)
+        inputs: tuple[Operand, ...] = (name, Literal(len(before)), Literal(start), Literal(length))
+        compute = Compute(self.call.op, inputs, (output,), source=self.emitter._place())
+        self.emitter.finish(self.call, compute, [shape], [made])
+
+    def cat(self) -> None:
+        """Write a join along one dimension, the others as factors."""
+        (result,) = self.call.outputs
+        dim = self.call.attributes["dim"]
+        assert isinstance(dim, int)
+        before, after = self.emitter._around(result, dim)
+        shapes = [(*before, self.shape(own)[dim], *after) for own in self.values]
+        self.emitter.write(self.call, shapes, [(*before, self.shape(result)[dim], *after)], dim=len(before))
+
+    def expand(self) -> None:
+        """Write the repetition of dimensions of size 1."""
+        (value,), (result,) = self.values, self.call.outputs
+        shape, wide = self.spread(value, self.factors.of(result)), self.flat(result)
+        if shape == wide:
+            self.emitter.aliases[result] = value
+            return
+        self.emitter.write(self.call, [shape], [wide], size=wide)
+
+    def product(self) -> None:
+        """Write a product of matrices as a sum over the factors of the inner dimension."""
+        left, right = self.values
+        letters: dict[tuple[str, int], str] = {}
+
+        def term(value: str, names: str) -> str:
+            text = ""
+            for name, dim in zip(names, self.factors.of(value), strict=True):
+                for at in range(len(self.factors.flat([dim]))):
+                    text += letters.setdefault((name, at), _LETTERS[len(letters)])
+            return text
+
+        batch = "B" if self.call.op == "torch.bmm" else ""
+        one, other = term(left, batch + "MK"), term(right, batch + "KN")
+        kept = [letters[name, at] for name in batch + "MN" for at in range(_MOST) if (name, at) in letters]
+        shapes = [self.flat(left), self.flat(right)]
+        shape = self.flat(self.call.outputs[0])
+        operands = (self.emitter.as_shape(left, shapes[0]), self.emitter.as_shape(right, shapes[1]))
+        output = self.emitter._result(self.call.outputs[0], shape)
+        equation = Literal(f"{one},{other}->{''.join(kept)}")
+        compute = Compute("torch.einsum", (equation, *operands), (output,), source=self.emitter._place())
+        self.emitter.finish(self.call, compute, shapes, [shape])
+
+    def reduction(self) -> None:
+        """Write a reduction over the factors of its dimensions, which does not keep them."""
+        (value,), (result,) = self.values, self.call.outputs
+        dims = self.call.attributes["dim"]
+        assert isinstance(dims, tuple)
+        places, rest, at = list[int](), list[int](), 0
+        for number, dim in enumerate(self.factors.of(value)):
+            for leaf in self.factors.flat([dim]):
+                if number in dims:
+                    places.append(at)
+                else:
+                    rest.append(self.factors.sizes[leaf])
+                at += 1
+        if not places:
+            self.emitter.aliases[result] = value
+            return
+        self.emitter.write(self.call, [self.flat(value)], [tuple(rest)], dim=tuple(places) if rest else None, keepdim=None)
+
+    def along(self) -> None:
+        """Write an operator along one dimension, the others as factors."""
+        (value,) = self.values
+        dim = self.call.attributes["dim"]
+        assert isinstance(dim, int)
+        before, after = self.emitter._around(value, dim)
+        shape = (*before, self.shape(value)[dim], *after)
+        self.emitter.write(self.call, [shape], [shape], dim=len(before))
+
+    def made(self) -> None:
+        """Write a tensor of one number, with its dimensions as factors."""
+        (result,) = self.call.outputs
+        shape = self.flat(result)
+        inputs = (Literal(shape), *self.call.inputs[1:])
+        self.emitter.write(replace(self.call, inputs=inputs), [], [shape])
+
+    def lookup(self) -> None:
+        """Write a lookup, with the dimensions of the indices as factors."""
+        indices, table = self.values
+        shape = self.flat(indices)
+        self.emitter.write(self.call, [shape, self.shape(table)], [(*shape, self.shape(table)[1])])
+
+    def loss(self) -> None:
+        """Write a loss over all elements, or one for each, with all dimensions as factors."""
+        shape = self.flat(self.values[0])
+        each = self.call.attributes.get("reduction") == "none"
+        self.emitter.write(self.call, [shape for _ in self.values], [shape if each else ()])
+
+
+_MOST = 64
+
+_SPECIAL = {
+    "torch.permute": _Emit.permute,
+    "torch.Tensor.view": _Emit.view,
+    "torch.narrow": _Emit.narrow,
+    "torch.cat": _Emit.cat,
+    "torch.Tensor.expand": _Emit.expand,
+    "torch.mm": _Emit.product,
+    "torch.bmm": _Emit.product,
+    "torch.sum": _Emit.reduction,
+    "torch.mean": _Emit.reduction,
+    "torch.amax": _Emit.reduction,
+    "torch.softmax": _Emit.along,
+    "torch.log_softmax": _Emit.along,
+    "torch.ones": _Emit.made,
+    "torch.zeros": _Emit.made,
+    "torch.full": _Emit.made,
+    "torch.nn.functional.embedding": _Emit.lookup,
+    "torch.nn.functional.mse_loss": _Emit.loss,
+}
+"""How calls are written whose dimensions stand in their arguments."""
+
+
+def _is_broadcast(operand: tuple[str, ...], result: tuple[str, ...]) -> bool:
+    """Return whether the names of an operand are the last ones of the result, but for dimensions of size 1."""
+    tail = result[len(result) - len(operand) :] if operand else ()
+    return len(tail) == len(operand) and all(here in (ONE, there) for here, there in zip(operand, tail, strict=True))

@@ -1,0 +1,169 @@
+"""Operators that work element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvlint.readers.capture.lifting import Equation, Lifting, given
+from tvlint.readers.capture.program import Apply, Argument
+
+_UNARY = {
+    "exp": "torch.exp", "log": "torch.log", "sqrt": "torch.sqrt", "rsqrt": "torch.rsqrt", "sin": "torch.sin",
+    "cos": "torch.cos", "tanh": "torch.tanh", "erf": "torch.erf", "sigmoid": "torch.sigmoid", "reciprocal": "torch.reciprocal",
+    "neg": "torch.neg", "abs": "torch.abs", "relu": "torch.relu", "silu": "torch.nn.functional.silu",
+    "logical_not": "torch.logical_not",
+}  # fmt: skip
+
+_BINARY = {
+    "lt": "torch.lt", "le": "torch.le", "gt": "torch.gt", "ge": "torch.ge", "eq": "torch.eq", "ne": "torch.ne",
+    "logical_and": "torch.logical_and", "logical_or": "torch.logical_or", "maximum": "torch.maximum",
+    "minimum": "torch.minimum", "pow": "torch.pow",
+}  # fmt: skip
+
+_FLAGS = {"bitwise_and": "torch.logical_and", "bitwise_or": "torch.logical_or", "__and__": "torch.logical_and",
+          "__or__": "torch.logical_or"}  # fmt: skip
+
+
+def _unary(op: str) -> Callable[[Lifting, Apply], bool]:
+    return lambda lifting, node: lifting.call(node, op, (given(node, "self"),))
+
+
+def _two(node: Apply) -> tuple[Argument, Argument]:
+    other = "exponent" if "exponent" in node.arguments else "other"
+    return given(node, "self"), given(node, other)
+
+
+def _binary(op: str) -> Callable[[Lifting, Apply], bool]:
+    return lambda lifting, node: lifting.call(node, op, _two(node))
+
+
+def _flags(op: str) -> Callable[[Lifting, Apply], bool]:
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        names = [lifting.value(each) for each in _two(node)]
+        if any(name is None or lifting.dtype(name) != "bool" for name in names):
+            return False
+        return lifting.call(node, op, _two(node))
+
+    return lift
+
+
+def _has_type_of_result(lifting: Lifting, node: Apply, argument: Argument) -> bool:
+    """Return whether an operand has the shape and the dtype of the result."""
+    name = lifting.value(argument)
+    return name is not None and lifting.program.types[name] == lifting.program.types[node.outputs[0]]
+
+
+def _alpha(node: Apply) -> float:
+    given = node.arguments.get("alpha", 1)
+    return given if isinstance(given, int | float) else 1
+
+
+def _nothing_added(lifting: Lifting, node: Apply) -> bool:
+    left, right = _two(node)
+    for own, other in ((left, right), (right, left)):
+        if lifting.number(other) == 0 and _has_type_of_result(lifting, node, own) and (own is left or _alpha(node) == 1):
+            return lifting.equate(node.outputs[0], own)
+    return False
+
+
+def _added(lifting: Lifting, node: Apply) -> bool:
+    numbers = [lifting.number(each) for each in _two(node)]
+    if numbers[0] is not None and numbers[1] is not None and isinstance(_two(node)[1], int | float):
+        lifting.numbers[node.outputs[0]] = numbers[0] + _alpha(node) * numbers[1]
+    return lifting.call(node, "torch.add", _two(node), **_unless(1, alpha=_alpha(node)))
+
+
+def _unless(usual: float, **attributes: float) -> dict[str, float]:
+    return {name: value for name, value in attributes.items() if value != usual}
+
+
+def _subtracted(lifting: Lifting, node: Apply) -> bool:
+    return lifting.call(node, "torch.sub", _two(node), **_unless(1, alpha=_alpha(node)))
+
+
+def _subtracted_from(lifting: Lifting, node: Apply) -> bool:
+    if _alpha(node) != 1:
+        return False
+    left, right = _two(node)
+    return lifting.call(node, "torch.sub", (right, left))
+
+
+def _once(lifting: Lifting, node: Apply) -> bool:
+    left, right = _two(node)
+    for own, other in ((left, right), (right, left)):
+        if lifting.number(other) == 1 and _has_type_of_result(lifting, node, own):
+            return lifting.equate(node.outputs[0], own)
+    return False
+
+
+def _multiplied(lifting: Lifting, node: Apply) -> bool:
+    left, right = (_number_for(lifting, each) for each in _two(node))
+    return lifting.call(node, "torch.mul", (left, right) if not isinstance(left, int | float) else (right, left))
+
+
+def _number_for(lifting: Lifting, argument: Argument) -> Argument:
+    """Return the number that a tensor of one element is, else the argument."""
+    name, number = lifting.value(argument), lifting.number(argument)
+    return number if name is not None and number is not None and lifting.shape(name) == () else argument
+
+
+def _divided_by_one(lifting: Lifting, node: Apply) -> bool:
+    left, right = _two(node)
+    if lifting.number(right) != 1 or node.arguments.get("rounding_mode") is not None:
+        return False
+    return _has_type_of_result(lifting, node, left) and lifting.equate(node.outputs[0], left)
+
+
+def _divided(lifting: Lifting, node: Apply) -> bool:
+    left, right = _two(node)
+    mode = node.arguments.get("rounding_mode")
+    if mode is not None and not isinstance(mode, str):
+        return False
+    return lifting.call(node, "torch.div", (left, _number_for(lifting, right)), rounding_mode=mode)
+
+
+def _gelu(lifting: Lifting, node: Apply) -> bool:
+    approximate = node.arguments.get("approximate", "none")
+    wanted = approximate if isinstance(approximate, str) and approximate != "none" else None
+    return lifting.call(node, "torch.nn.functional.gelu", (given(node, "self"),), approximate=wanted)
+
+
+def _filled(lifting: Lifting, node: Apply) -> bool:
+    value = lifting.number(given(node, "value"))
+    if value is None:
+        return False
+    return lifting.call(node, "torch.masked_fill", (given(node, "self"), given(node, "mask"), value))
+
+
+def _chosen(lifting: Lifting, node: Apply) -> bool:
+    if set(node.arguments) != {"condition", "self", "other"}:
+        return False
+    operands = (_number_for(lifting, given(node, name)) for name in ("self", "other"))
+    return lifting.call(node, "torch.where", (given(node, "condition"), *operands))
+
+
+def _cast(lifting: Lifting, node: Apply) -> bool:
+    dtype = node.arguments.get("dtype")
+    name = lifting.value(given(node, "self"))
+    if name is not None and lifting.dtype(name) == lifting.dtype(node.outputs[0]):
+        return lifting.equate(node.outputs[0], given(node, "self"))
+    return isinstance(dtype, str) and lifting.call(node, "torch.Tensor.to", (given(node, "self"),), dtype=dtype)
+
+
+EQUATIONS = (
+    *(Equation(name, f"{name}(x) is {op}(x)", _unary(op)) for name, op in _UNARY.items()),
+    *(Equation(name, f"{name}(a, b) is {op}(a, b)", _binary(op)) for name, op in _BINARY.items()),
+    *(Equation(name, f"{name}(a, b) is {op}(a, b) where both are flags", _flags(op)) for name, op in _FLAGS.items()),
+    Equation("add", "a + alpha 0 = a, and 0 + a = a", _nothing_added),
+    Equation("add", "add(a, b, alpha) = a + alpha b", _added),
+    Equation("sub", "sub(a, b, alpha) = a - alpha b", _subtracted),
+    Equation("rsub", "rsub(a, b) = b - a", _subtracted_from),
+    Equation("mul", "1 a = a", _once),
+    Equation("mul", "mul(a, b) = a b", _multiplied),
+    Equation("div", "a / 1 = a", _divided_by_one),
+    Equation("div", "div(a, b) = a / b", _divided),
+    Equation("gelu", "gelu(x, approximate) is torch.nn.functional.gelu", _gelu),
+    Equation("masked_fill", "masked_fill(x, mask, value) is value where the mask holds, else x", _filled),
+    Equation("where", "where(condition, a, b) is a where the condition holds, else b", _chosen),
+    Equation("_to_copy", "_to_copy(x, dtype) is x in another dtype", _cast),
+)

@@ -1,0 +1,131 @@
+"""Sums, means and greatest elements, their gradients, and softmax."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tvlint.readers.capture.lifting import Call, Equation, Lifting, given, sizes, whole
+from tvlint.readers.capture.program import Apply, Ref
+
+
+def _dims(lifting: Lifting, node: Apply) -> tuple[int, ...]:
+    """Return the dimensions that are reduced: all of them where none is given."""
+    name = lifting.value(given(node, "self"))
+    rank = len(lifting.shape(name)) if name is not None else 0
+    named = node.arguments.get("dim")
+    if named is None or named == ():
+        return tuple(range(rank))
+    return tuple(sorted(dim % rank for dim in sizes(named)))
+
+
+def _reduced(lifting: Lifting, node: Apply, op: str) -> bool:
+    if node.arguments.get("dtype") not in (None, lifting.dtype(node.outputs[0])):
+        return False
+    name = lifting.value(given(node, "self"))
+    dims = _dims(lifting, node)
+    if name is not None and not dims:
+        return lifting.equate(node.outputs[0], Ref(name))
+    return lifting.call(node, op, (given(node, "self"),), dim=dims, keepdim=bool(node.arguments.get("keepdim", False)))
+
+
+def _sum_of_ones(lifting: Lifting, node: Apply) -> bool:
+    """The sum of numbers that are all the same is their count times the number."""
+    name, number = lifting.value(given(node, "self")), lifting.number(given(node, "self"))
+    if name is None or number is None:
+        return False
+    lifting.numbers[node.outputs[0]] = number * prod(lifting.shape(name)[dim] for dim in _dims(lifting, node))
+    return False
+
+
+def _sum(lifting: Lifting, node: Apply) -> bool:
+    return _reduced(lifting, node, "torch.sum")
+
+
+def _mean(lifting: Lifting, node: Apply) -> bool:
+    return _reduced(lifting, node, "torch.mean")
+
+
+def _greatest(lifting: Lifting, node: Apply) -> bool:
+    return _reduced(lifting, node, "torch.amax")
+
+
+def _greatest_with_places(lifting: Lifting, node: Apply) -> bool:
+    if len(node.outputs) == 1:
+        return "other" not in node.arguments and _reduced(lifting, node, "torch.amax")
+    dims, keep = _dims(lifting, node), bool(node.arguments.get("keepdim", False))
+    lifting.emit("torch.amax", (given(node, "self"),), node.outputs[:1], node.mark, {"dim": dims, "keepdim": keep}, node)
+    lifting.emit("aten.argmax", (given(node, "self"),), node.outputs[1:], node.mark, {"dim": dims, "keepdim": keep}, node)
+    return True
+
+
+def _spread(lifting: Lifting, node: Apply) -> bool:
+    """In the node of autograd that computes the gradient of a sum, an expansion is that gradient."""
+    forward = lifting.forward_of(node.mark, "torch.sum")
+    return (
+        forward is not None
+        and _is_gradient_of(lifting, node, forward)
+        and lifting.gradient(forward, (_of_its_shape(lifting, node, forward),), node.outputs, node.mark)
+    )
+
+
+def _is_gradient_of(lifting: Lifting, node: Apply, forward: Call) -> bool:
+    (operand,) = (each for each in forward.inputs if isinstance(each, Ref))
+    return lifting.shape(operand.name) == lifting.shape(node.outputs[0]) and node.mark.node.startswith(("Sum", "Mean"))
+
+
+def _of_its_shape(lifting: Lifting, node: Apply, forward: Call) -> Ref:
+    """Return the gradient that is expanded, in the shape of the call's result."""
+    name = str(lifting.value(given(node, "self")))
+    shape = lifting.shape(forward.outputs[0])
+    if lifting.shape(name) == shape:
+        return Ref(name)
+    return lifting.temporary(node, "torch.Tensor.view", (Ref(name), shape), shape)
+
+
+def _mean_gradient(lifting: Lifting, node: Apply) -> bool:
+    """An expansion divided by the number of elements that were averaged is the gradient of their mean."""
+    forward = lifting.forward_of(node.mark, "torch.mean")
+    expansion = lifting.maker(given(node, "self"))
+    if forward is None or expansion is None or expansion.op != "expand" or not _is_gradient_of(lifting, node, forward):
+        return False
+    count = prod(lifting.shape(node.outputs[0])) / max(1, prod(lifting.shape(forward.outputs[0])))
+    if lifting.number(given(node, "other")) != count:
+        return False
+    return lifting.gradient(forward, (_of_its_shape(lifting, expansion, forward),), node.outputs, node.mark)
+
+
+def _softmax(lifting: Lifting, node: Apply) -> bool:
+    if lifting.dtype(node.outputs[0]) != lifting.dtype(str(lifting.value(given(node, "self")))):
+        return False
+    op = f"torch.{node.op.split('.')[1].lstrip('_')}"
+    return lifting.call(node, op, (given(node, "self"),), dim=whole(given(node, "dim")) % len(lifting.shape(node.outputs[0])))
+
+
+def _softmax_gradient(lifting: Lifting, node: Apply) -> bool:
+    forward = lifting.call_of(str(lifting.value(given(node, "output"))))
+    if forward is None or forward.op not in ("torch.softmax", "torch.log_softmax"):
+        return False
+    if ("log" in node.op) != ("log" in forward.op) or forward.outputs[0] != lifting.value(given(node, "output")):
+        return False
+    return lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
+
+
+EQUATIONS = (
+    Equation("sum", "the sum of n times the same number is n times the number", _sum_of_ones),
+    Equation("sum", "sum(x, dims) is torch.sum, over all dimensions where none is given", _sum),
+    Equation("mean", "mean(x, dims) is torch.mean, over all dimensions where none is given", _mean),
+    Equation("amax", "amax(x, dims) is torch.amax", _greatest),
+    Equation("max", "max(x, dim) is torch.amax, and the places of the greatest", _greatest_with_places),
+    Equation("expand", "the gradient of a sum is its result's gradient, expanded", _spread),
+    Equation("div", "the gradient of a mean is its result's gradient, expanded and divided by the count", _mean_gradient),
+    Equation("_softmax", "_softmax(x, dim) is torch.softmax", _softmax),
+    Equation("_log_softmax", "_log_softmax(x, dim) is torch.log_softmax", _softmax),
+    Equation(
+        "_softmax_backward_data", "_softmax_backward_data(g, y) is the gradient of the softmax that gave y", _softmax_gradient
+    ),
+    Equation(
+        "_log_softmax_backward_data",
+        "_log_softmax_backward_data(g, y) is the gradient of the log-softmax that gave y",
+        _softmax_gradient,
+    ),
+)

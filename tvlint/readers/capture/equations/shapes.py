@@ -1,0 +1,150 @@
+"""Operators that move elements, join tensors, or make them of one number."""
+
+from __future__ import annotations
+
+from tvlint.ir.operators import Value
+from tvlint.readers.capture.lifting import Equation, Lifting, given, sizes, whole
+from tvlint.readers.capture.program import Apply, Argument, Ref
+
+
+def _keeps_number(lifting: Lifting, node: Apply) -> None:
+    number = lifting.number(given(node, "self"))
+    if number is not None:
+        lifting.numbers[node.outputs[0]] = number
+
+
+def _permuted(lifting: Lifting, node: Apply) -> bool:
+    _keeps_number(lifting, node)
+    return lifting.call(node, "torch.permute", (given(node, "self"),), dims=sizes(given(node, "dims")))
+
+
+def _viewed(lifting: Lifting, node: Apply) -> bool:
+    _keeps_number(lifting, node)
+    return lifting.call(node, "torch.Tensor.view", (given(node, "self"), lifting.shape(node.outputs[0])))
+
+
+def _narrowed(lifting: Lifting, node: Apply) -> bool:
+    _keeps_number(lifting, node)
+    dim, start, length = (whole(given(node, name)) for name in ("dim", "start", "length"))
+    name = lifting.value(given(node, "self"))
+    if name is not None and length == lifting.shape(name)[dim]:
+        return lifting.equate(node.outputs[0], Ref(name))
+    return lifting.call(node, "torch.narrow", (given(node, "self"), dim, start, length))
+
+
+def _expanded(lifting: Lifting, node: Apply) -> bool:
+    _keeps_number(lifting, node)
+    return lifting.call(node, "torch.Tensor.expand", (given(node, "self"),), size=lifting.shape(node.outputs[0]))
+
+
+def _joined(lifting: Lifting, node: Apply) -> bool:
+    listed = given(node, "tensors")
+    parts: tuple[Argument, ...] = listed if isinstance(listed, tuple) else ()
+    some = tuple(each for each in parts if isinstance(each, Ref) and 0 not in lifting.shape(each.name))
+    dim = whole(node.arguments.get("dim", 0)) % max(1, len(lifting.shape(node.outputs[0])))
+    if len(some) == 1:
+        return lifting.equate(node.outputs[0], some[0])
+    return bool(some) and lifting.call(node, "torch.cat", some, dim=dim)
+
+
+def _stacked(lifting: Lifting, node: Apply) -> bool:
+    listed = given(node, "tensors")
+    parts = listed if isinstance(listed, tuple) else ()
+    dim = whole(node.arguments.get("dim", 0)) % max(1, len(lifting.shape(node.outputs[0])))
+    return lifting.call(node, "torch.stack", parts, dim=dim)
+
+
+def _seeded(lifting: Lifting, node: Apply) -> bool:
+    name = lifting.value(given(node, "self"))
+    if name not in {lifting.name(root) for root in lifting.roots} or node.mark.phase != "backward":
+        return False
+    lifting.result.seeds[node.outputs[0]] = str(name)
+    return True
+
+
+def _ones(lifting: Lifting, node: Apply) -> bool:
+    return _made_of(lifting, node, 1)
+
+
+def _zeros(lifting: Lifting, node: Apply) -> bool:
+    return _made_of(lifting, node, 0)
+
+
+def _full(lifting: Lifting, node: Apply) -> bool:
+    number = lifting.number(node.arguments.get("fill_value", node.arguments.get("value")))
+    return number is not None and _made_of(lifting, node, number)
+
+
+def _made_of(lifting: Lifting, node: Apply, number: float) -> bool:
+    name = node.outputs[0]
+    lifting.numbers[name] = number
+    shape: Value = lifting.shape(name)
+    if number in (0, 1):
+        return lifting.call(node, "torch.ones" if number else "torch.zeros", (shape,), dtype=lifting.dtype(name))
+    return lifting.call(node, "torch.full", (shape, number), dtype=lifting.dtype(name))
+
+
+def _counted(lifting: Lifting, node: Apply) -> bool:
+    given = tuple(given(node, name) for name in ("start", "end", "step") if name in node.arguments)
+    return lifting.call(node, "torch.arange", given, dtype=lifting.dtype(node.outputs[0]))
+
+
+def _triangle(lifting: Lifting, node: Apply) -> bool:
+    diagonal = node.arguments.get("diagonal", 0)
+    name = f"torch.{node.op.split('.')[1]}"
+    return lifting.call(node, name, (given(node, "self"),), diagonal=whole(diagonal))
+
+
+def _slice_gradient(lifting: Lifting, node: Apply) -> bool:
+    dim, step = whole(given(node, "dim")), whole(given(node, "step"))
+    shape = sizes(given(node, "input_sizes"))
+    start, end, _ = slice(whole(given(node, "start")), whole(given(node, "end")), 1).indices(shape[dim])
+    if step != 1:
+        return False
+    before, after = (_zeros_of(lifting, node, shape, dim, length) for length in (start, shape[dim] - end))
+    parts = (*before, given(node, "grad_output"), *after)
+    if len(parts) == 1:
+        return lifting.equate(node.outputs[0], parts[0])
+    return lifting.call(node, "torch.cat", parts, dim=dim)
+
+
+def _select_gradient(lifting: Lifting, node: Apply) -> bool:
+    dim, index = whole(given(node, "dim")), whole(given(node, "index"))
+    shape = sizes(given(node, "input_sizes"))
+    dim %= len(shape)
+    index %= shape[dim]
+    before, after = (_zeros_of(lifting, node, shape, dim, length) for length in (index, shape[dim] - index - 1))
+    one = (*shape[:dim], 1, *shape[dim + 1 :])
+    middle = lifting.temporary(node, "torch.Tensor.view", (given(node, "grad_output"), one), one)
+    return lifting.call(node, "torch.cat", (*before, middle, *after), dim=dim)
+
+
+def _zeros_of(lifting: Lifting, node: Apply, shape: tuple[int, ...], dim: int, length: int) -> tuple[Argument, ...]:
+    """Return zeros of a shape with another length of one dimension; nothing where that is none."""
+    if not length:
+        return ()
+    own = (*shape[:dim], length, *shape[dim + 1 :])
+    zeros = lifting.temporary(node, "torch.zeros", (own,), own, dtype=lifting.dtype(node.outputs[0]))
+    lifting.numbers[zeros.name] = 0
+    return (zeros,)
+
+
+EQUATIONS = (
+    Equation("permute", "a permutation of dimensions is torch.permute", _permuted),
+    Equation("view", "the same elements in the same order in another shape are torch.Tensor.view", _viewed),
+    Equation("narrow", "a range of a dimension is torch.narrow, and all of it the tensor itself", _narrowed),
+    Equation("expand", "a dimension of size 1 repeated is torch.Tensor.expand", _expanded),
+    Equation("cat", "tensors without elements add nothing to torch.cat", _joined),
+    Equation("stack", "stack is torch.stack", _stacked),
+    Equation("ones_like", "a backward pass begins at its root with ones", _seeded),
+    *(Equation(name, f"{name} is torch.ones of its shape", _ones) for name in ("ones", "ones_like", "new_ones")),
+    *(Equation(name, f"{name} is torch.zeros of its shape", _zeros) for name in ("zeros", "zeros_like", "new_zeros")),
+    *(
+        Equation(name, f"{name} is torch.full of its shape", _full)
+        for name in ("full", "full_like", "new_full", "fill", "scalar_tensor")
+    ),
+    Equation("arange", "arange is torch.arange", _counted),
+    *(Equation(name, f"{name} is torch.{name}", _triangle) for name in ("triu", "tril")),
+    Equation("slice_backward", "the gradient of x[a:b] is the result's gradient with zeros around it", _slice_gradient),
+    Equation("select_backward", "the gradient of x[i] is the result's gradient with zeros around it", _select_gradient),
+)

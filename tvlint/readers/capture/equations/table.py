@@ -1,0 +1,19 @@
+"""All equations, by the function of `aten` that they are about."""
+
+from __future__ import annotations
+
+from tvlint.readers.capture.equations import elementwise, kernels, products, reductions, shapes
+from tvlint.readers.capture.lifting import Equation
+
+ALL: tuple[Equation, ...] = (
+    *reductions.EQUATIONS,
+    *shapes.EQUATIONS,
+    *elementwise.EQUATIONS,
+    *products.EQUATIONS,
+    *kernels.EQUATIONS,
+)
+"""Equations about one function are tried in this order."""
+
+EQUATIONS: dict[str, tuple[Equation, ...]] = {
+    name: tuple(own for own in ALL if own.op == name) for name in dict.fromkeys(each.op for each in ALL)
+}

@@ -1,0 +1,139 @@
+"""Dimensions as products of factors, so that a view of merged dimensions is no operator.
+
+Dimensions that operators relate are the same; a view says that products of dimensions are equal, and splits them until they
+agree. What cannot be split stays a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from tvlint.ir.operators import Literal
+from tvlint.ops.spec import ONE, Family, UnsupportedError
+from tvlint.ops.spec import Call as TableCall
+from tvlint.ops.table import spec_of
+from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode
+from tvlint.readers.capture.program import Exchange, Ref
+
+_ROUNDS = 3
+
+
+class Factors:
+    """The dimensions of all values of one rank, each split into factors."""
+
+    def __init__(self, lifted: Lifted) -> None:
+        self.types = lifted.program.types
+        self.sizes: list[int] = []
+        self.same: dict[int, int] = {}
+        self.split: dict[int, tuple[int, int]] = {}
+        self.dims: dict[str, list[int]] = {}
+        for _ in range(_ROUNDS):
+            for node in lifted.nodes:
+                self._relate(node)
+
+    def of(self, name: str) -> list[int]:
+        """Return the dimensions of a value."""
+        if name not in self.dims:
+            self.dims[name] = [self._new(size) for size in self.types[name].shape]
+        return self.dims[name]
+
+    def flat(self, dims: Iterable[int]) -> list[int]:
+        """Return the factors of dimensions in order, without those of size 1."""
+        return [leaf for dim in dims for leaf in self._leaves(dim) if self.sizes[leaf] != 1]
+
+    def shape(self, dims: Iterable[int]) -> tuple[int, ...]:
+        """Return the sizes of the factors of dimensions."""
+        return tuple(self.sizes[leaf] for leaf in self.flat(dims))
+
+    def _new(self, size: int) -> int:
+        self.sizes.append(size)
+        return len(self.sizes) - 1
+
+    def _find(self, dim: int) -> int:
+        root = dim
+        while root in self.same:
+            root = self.same[root]
+        while dim != root:
+            self.same[dim], dim = root, self.same[dim]
+        return root
+
+    def _leaves(self, dim: int) -> list[int]:
+        dim = self._find(dim)
+        if dim not in self.split:
+            return [dim]
+        return [leaf for part in self.split[dim] for leaf in self._leaves(part)]
+
+    def _cut(self, leaf: int, outer: int) -> None:
+        self.split[leaf] = self._new(outer), self._new(self.sizes[leaf] // outer)
+
+    def equate(self, one: Iterable[int], other: Iterable[int]) -> bool:
+        """Let two products of dimensions be the same; return whether they can be."""
+        left, right = self.flat(one), self.flat(other)
+        if prod(self.sizes[dim] for dim in left) != prod(self.sizes[dim] for dim in right):
+            return False
+        while left and right:
+            here, there = self._find(left[0]), self._find(right[0])
+            if here in self.split or there in self.split:
+                left[:1] = self._leaves(here)
+                right[:1] = self._leaves(there)
+            elif here == there or self.sizes[here] == self.sizes[there]:
+                if here != there:
+                    self.same[here] = there
+                left.pop(0)
+                right.pop(0)
+            else:
+                large, small = (here, there) if self.sizes[here] > self.sizes[there] else (there, here)
+                if self.sizes[large] % self.sizes[small]:
+                    return False
+                self._cut(large, self.sizes[small])
+        return not left and not right
+
+    def _alike(self, one: str, other: str) -> None:
+        if one and other and self.types[one].shape == self.types[other].shape:
+            for here, there in zip(self.of(one), self.of(other), strict=True):
+                self.equate([here], [there])
+
+    def _relate(self, node: LiftedNode) -> None:
+        if isinstance(node, GradientOf):
+            tensors = [each.name for each in node.forward.inputs if isinstance(each, Ref)]
+            for gradient, value in (
+                *zip(node.inputs, node.forward.outputs, strict=False),
+                *zip(node.outputs, tensors, strict=False),
+            ):
+                self._alike(gradient, value)
+        elif isinstance(node, Exchange):
+            self._exchanged(node)
+        elif isinstance(node, Call):
+            self._called(node)
+
+    def _exchanged(self, node: Exchange) -> None:
+        for value, result in zip(node.inputs, node.outputs, strict=False):
+            for at, (here, there) in enumerate(zip(self.of(value), self.of(result), strict=False)):
+                if at != node.dim:
+                    self.equate([here], [there])
+
+    def _called(self, call: Call) -> None:
+        operands = [each.name for each in call.inputs if isinstance(each, Ref)]
+        spec = spec_of(call.op)
+        if spec is None or not operands:
+            return
+        if spec.family is Family.RESHAPE:
+            self.equate(self.of(operands[0]), self.of(call.outputs[0]))
+            return
+        try:
+            bound = spec.bind(table_call(call, self.types[call.outputs[0]].shape, {n: self.types[n].shape for n in operands}))
+        except UnsupportedError:
+            return
+        known: dict[str, int] = {}
+        tensors = zip((*bound.operands, *bound.outputs), (*operands, *call.outputs), strict=False)
+        for names, value in tensors:
+            for name, dim in zip(names, self.of(value), strict=False):
+                if name != ONE and self.sizes[dim] == self.sizes[known.setdefault(name, dim)]:
+                    self.equate([known[name]], [dim])
+
+
+def table_call(call: Call, result: tuple[int, ...], shapes: dict[str, tuple[int, ...]]) -> TableCall:
+    """Return a call as the operator table reads it."""
+    inputs = tuple(each if isinstance(each, Literal) else shapes[each.name] for each in call.inputs)
+    return TableCall(call.op, inputs, call.attributes, (result,))

@@ -1,0 +1,298 @@
+"""Operators of `aten` become operators of the operator table, each by an equation (`equations/`).
+
+What no equation lifts stays what it is: an operator that the table does not know, at its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from tvlint.ir.operators import Literal, Value
+from tvlint.readers.capture.program import (
+    Apply,
+    Argument,
+    Array,
+    End,
+    Exchange,
+    Message,
+    Node,
+    Program,
+    Ref,
+    RootValue,
+    Type,
+    references,
+)
+from tvlint.readers.capture.tape import Mark, Other
+
+Operand: TypeAlias = Ref | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator of the operator table on values."""
+
+    op: str
+    inputs: tuple[Operand, ...]
+    attributes: Mapping[str, Value]
+    outputs: tuple[str, ...]
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class GradientOf:
+    """The gradient of a call: `inputs` are the gradients of its results, `outputs` those of its tensor operands.
+
+    The empty name stands for none.
+    """
+
+    forward: Call
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    mark: Mark
+
+
+LiftedNode: TypeAlias = Call | GradientOf | Exchange | Message | End
+
+
+@dataclass(slots=True)
+class Lifted:
+    """The program of one rank in operators of the operator table.
+
+    `seeds` are the values that stand for the gradient of a root, by their names; `unlifted` the operators that no equation
+    lifts.
+    """
+
+    program: Program
+    nodes: list[LiftedNode] = field(default_factory=list)
+    gradients: dict[str, tuple[str, Array | None]] = field(default_factory=dict)
+    roots: list[RootValue] = field(default_factory=list)
+    seeds: dict[str, str] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+    unlifted: list[Call] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """What stands for an operator of `aten`: in words, and as the function that lifts a use of it.
+
+    The function returns whether it has lifted the use.
+    """
+
+    op: str
+    statement: str
+    lift: Callable[[Lifting, Apply], bool]
+
+
+class NotLiftedError(Exception):
+    """An operator has other arguments than an equation speaks of."""
+
+
+def given(node: Apply, name: str) -> Argument:
+    """Return an argument that an equation needs."""
+    if name not in node.arguments:
+        raise NotLiftedError(f"`{node.op}` without `{name}`")
+    return node.arguments[name]
+
+
+def whole(argument: Argument) -> int:
+    """Return an argument that is a whole number."""
+    if not isinstance(argument, int) or isinstance(argument, bool):
+        raise NotLiftedError(f"{argument} is no whole number")
+    return argument
+
+
+def sizes(argument: Argument) -> tuple[int, ...]:
+    """Return an argument that is a list of whole numbers, or one of them."""
+    return tuple(whole(each) for each in argument) if isinstance(argument, tuple) else (whole(argument),)
+
+
+class Lifting:
+    """A program while it is lifted."""
+
+    def __init__(self, program: Program, equations: Mapping[str, tuple[Equation, ...]]) -> None:
+        self.program = program
+        self.equations = equations
+        self.result = Lifted(program)
+        self.same: dict[str, str] = {}
+        self.made: dict[str, LiftedNode] = {}
+        self.lifted_from: dict[str, Apply] = {}
+        self.numbers: dict[str, float] = {}
+        self.undefined: set[str] = set()
+        self.uses: dict[str, list[Call]] = {}
+        self.roots = {root.value for root in program.roots if not root.start}
+
+    # ---- what is known of a value ----
+
+    def name(self, name: str) -> str:
+        """Return the value that `name` is the same as."""
+        while name in self.same:
+            name = self.same[name]
+        return name
+
+    def value(self, argument: Argument) -> str | None:
+        """Return the value of a tensor argument; None for any other."""
+        return self.name(argument.name) if isinstance(argument, Ref) else None
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the local shape of a value."""
+        return self.program.shape(name)
+
+    def dtype(self, name: str) -> str:
+        """Return the dtype of a value."""
+        return self.program.types[name].dtype
+
+    def number(self, argument: Argument) -> float | None:
+        """Return the number that an argument is, or that a tensor is throughout; None for any other."""
+        if isinstance(argument, Ref):
+            return self.numbers.get(self.name(argument.name))
+        return argument if isinstance(argument, int | float) and not isinstance(argument, bool) else None
+
+    def maker(self, argument: Argument) -> Apply | None:
+        """Return the operator of `aten` that made a value."""
+        name = self.value(argument)
+        return self.lifted_from.get(name) if name is not None else None
+
+    def call_of(self, name: str) -> Call | None:
+        """Return the call that made a value."""
+        found = self.made.get(self.name(name))
+        return found if isinstance(found, Call) else None
+
+    def forward_of(self, mark: Mark, *ops: str) -> Call | None:
+        """Return the call whose gradient a node of autograd computes, where it is one of `ops`."""
+        name = self.program.operations.get(mark.of)
+        call = self.call_of(name) if name is not None else None
+        return call if call is not None and call.op in ops else None
+
+    # ---- what is made ----
+
+    def call(self, node: Apply, op: str, inputs: tuple[Argument, ...], **attributes: Value) -> bool:
+        """Let a call stand for the node, with the same results."""
+        self.emit(op, inputs, node.outputs, node.mark, attributes, node)
+        return True
+
+    def emit(
+        self,
+        op: str,
+        inputs: tuple[Argument, ...],
+        outputs: tuple[str, ...],
+        mark: Mark,
+        attributes: Mapping[str, Value],
+        source: Apply | None = None,
+    ) -> Call:
+        """Add a call."""
+        operands = tuple(self.operand(each) for each in inputs)
+        call = Call(op, operands, {key: own for key, own in attributes.items() if own is not None}, outputs, mark)
+        self.add(call)
+        if source is not None:
+            self.lifted_from.update(dict.fromkeys(outputs, source))
+        for each in operands:
+            if isinstance(each, Ref):
+                self.uses.setdefault(each.name, []).append(call)
+        return call
+
+    def temporary(self, node: Apply, op: str, inputs: tuple[Argument, ...], shape: tuple[int, ...], **attributes: Value) -> Ref:
+        """Add a call with a result that the program has no name for; it has the dtype of the node's first result."""
+        name = self.program.fresh(Type(shape, self.dtype(node.outputs[0])))
+        self.emit(op, inputs, (name,), node.mark, attributes, node)
+        return Ref(name)
+
+    def add(self, node: LiftedNode) -> None:
+        """Add a node."""
+        self.result.nodes.append(node)
+        for name in outputs_of(node):
+            self.made[name] = node
+
+    def equate(self, name: str, other: Argument) -> bool:
+        """Let a value be the same as another."""
+        found = self.value(other)
+        if found is None:
+            return False
+        self.same[name] = found
+        return True
+
+    def gradient(self, forward: Call, inputs: tuple[Argument, ...], outputs: tuple[str, ...], mark: Mark) -> bool:
+        """Add the gradient of a call."""
+        given = tuple(self.value(each) or "" for each in inputs)
+        self.add(GradientOf(forward, given, outputs, mark))
+        return True
+
+    def operand(self, argument: Argument) -> Operand:
+        """Return an argument as an operand of a call."""
+        if isinstance(argument, Ref):
+            return Ref(self.name(argument.name))
+        if isinstance(argument, Other):
+            return Literal(f"a {argument.type}")
+        if isinstance(argument, tuple):
+            return Literal(tuple(_constant(each) for each in argument))
+        return Literal(argument)
+
+
+def _constant(argument: Argument) -> Value:
+    if isinstance(argument, tuple):
+        return tuple(_constant(each) for each in argument)
+    return argument if not isinstance(argument, Ref | Other) else "a tensor" if isinstance(argument, Ref) else argument.type
+
+
+def lift(program: Program, equations: Mapping[str, tuple[Equation, ...]]) -> Lifted:
+    """Return the program in operators of the operator table."""
+    lifting = Lifting(program, equations)
+    for node in program.nodes:
+        _lift(lifting, node)
+    result = lifting.result
+    result.gradients = {name: (lifting.name(value), own) for name, (value, own) in program.gradients.items()}
+    result.roots = [replace(root, value=lifting.name(root.value), start=lifting.name(root.start)) for root in program.roots]
+    return result
+
+
+def _lift(lifting: Lifting, node: Node) -> None:
+    if isinstance(node, Exchange):
+        lifting.add(replace(node, inputs=tuple(map(lifting.name, node.inputs))))
+    elif isinstance(node, Message):
+        lifting.add(replace(node, value=lifting.name(node.value)) if node.sends else node)
+    elif isinstance(node, End):
+        lifting.add(node)
+    else:
+        for equation in lifting.equations.get(function_of(node.op), ()):
+            if _lifts(equation, lifting, node):
+                lifting.result.used[equation.statement] = lifting.result.used.get(equation.statement, 0) + 1
+                return
+        _keep(lifting, node)
+
+
+def _lifts(equation: Equation, lifting: Lifting, node: Apply) -> bool:
+    try:
+        return equation.lift(lifting, node)
+    except NotLiftedError:
+        return False
+
+
+def function_of(op: str) -> str:
+    """Return the function that an operator of `aten` is, without module and overload; other operators in full."""
+    parts = op.split(".")
+    return parts[1] if parts[0] == "aten" and len(parts) > 1 else op
+
+
+def _keep(lifting: Lifting, node: Apply) -> None:
+    """Leave an operator as it is: its tensors are its operands, the rest its attributes."""
+    tensors = tuple(Ref(name) for argument in node.arguments.values() for name in references(argument))
+    attributes = {key: _constant(own) for key, own in node.arguments.items() if not references(own)}
+    call = lifting.emit(node.op, tensors, node.outputs, node.mark, attributes, node)
+    lifting.result.unlifted.append(call)
+
+
+def outputs_of(node: LiftedNode) -> tuple[str, ...]:
+    """Return the names of the values that a node makes."""
+    if isinstance(node, Message):
+        return () if node.sends else (node.value,)
+    return () if isinstance(node, End) else tuple(name for name in node.outputs if name)
+
+
+def inputs_of(node: LiftedNode) -> tuple[str, ...]:
+    """Return the names of the values that a node reads; those that a gradient needs of its call are not among them."""
+    if isinstance(node, Call):
+        return tuple(each.name for each in node.inputs if isinstance(each, Ref))
+    if isinstance(node, Message):
+        return (node.value,) if node.sends else ()
+    return () if isinstance(node, End) else tuple(name for name in node.inputs if name)

@@ -1,0 +1,228 @@
+"""What the values that a step is given are: weights, buffers and inputs, under names that two captures share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tvlint.ir.location import Location
+from tvlint.ir.placement import Replicate, Shard
+from tvlint.ir.plan import Box, Role
+from tvlint.readers.capture.lifting import GradientOf, inputs_of
+from tvlint.readers.capture.placing import boxes_of, whole_box
+from tvlint.readers.capture.program import Array, GivenValue
+from tvlint.readers.capture.rank import Prepared
+from tvlint.readers.capture.tape import Mark
+from tvlint.readers.document import ReadError
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a rank holds of a whole value in one micro-batch; `sure` says that the numbers show it."""
+
+    box: Box
+    sure: bool
+
+
+@dataclass(slots=True)
+class Whole:
+    """A value that the step is given, as all ranks hold it: by rank, and of each by micro-batch (-1: all)."""
+
+    name: str
+    role: Role
+    shape: tuple[int, ...]
+    dtype: str
+    held: dict[int, dict[int, Held]] = field(default_factory=dict)
+    local: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The wholes of a capture by name, and the names of given values on each rank."""
+
+    wholes: dict[str, Whole]
+    names: tuple[dict[str, str], ...]
+    assumed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A given value that a rank reads, and where it does first."""
+
+    value: str
+    given: GivenValue
+    mark: Mark
+
+
+def uses_of(prepared: Prepared) -> list[Use]:
+    """Return the given values that a program reads, in the order of their first use."""
+    found: dict[str, Use] = {}
+    given = prepared.lifted.program.given
+    for node in prepared.lifted.nodes:
+        names = (*inputs_of(node), *(inputs_of(node.forward) if isinstance(node, GradientOf) else ()))
+        for name in names:
+            if name in given:
+                found.setdefault(name, Use(name, given[name], node.mark))
+    return list(found.values())
+
+
+def alone(prepared: Prepared, path: str) -> Found:
+    """Return what the one rank of a reference is given: it holds all of everything."""
+    program = prepared.lifted.program
+    wholes: dict[str, Whole] = {}
+    names: dict[str, str] = {}
+    for use in uses_of(prepared):
+        named = use.given.named
+        role = _role(named.role, named.trained) if named is not None else Role.INPUT
+        name = named.name if named is not None else f"input{sum(own.role is Role.INPUT for own in wholes.values())}"
+        type = program.types[use.value]
+        whole = Whole(name, role, type.shape, type.dtype, local=type.shape)
+        whole.held[0] = {-1: Held(whole_box(type.shape), True)}
+        if name in wholes:
+            raise ReadError(f"two values of the reference are called `{name}`", _at(use.mark, path))
+        wholes[name], names[use.value] = whole, name
+    return Found(wholes, (names,), ())
+
+
+def _role(role: str, trained: bool) -> Role:
+    return {"weight": Role.WEIGHT if trained else Role.BUFFER, "buffer": Role.BUFFER}.get(role, Role.INPUT)
+
+
+def _at(mark: Mark, path: str) -> Location:
+    return mark.place or Location(path)
+
+
+def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: str) -> Found:
+    """Return what the ranks are given, under the names that the reference has for it.
+
+    Weights and buffers go by their names, everything else by its numbers. Raises ReadError where a value cannot be found.
+    """
+    (names,) = found.names
+    numbers = {names[use.value]: use.given.numbers for use in uses_of(reference)}
+    wholes = {name: Whole(name, own.role, own.shape, own.dtype) for name, own in found.wholes.items()}
+    by_rank: list[dict[str, str]] = []
+    assumed: dict[str, None] = {}
+    for rank, prepared in enumerate(ranks):
+        own: dict[str, str] = {}
+        taken: dict[int, set[str]] = {}
+        for use in uses_of(prepared):
+            name, held = _match(use, prepared, wholes, numbers, taken.setdefault(use.mark.micro_batch, set()), path)
+            whole = wholes[name]
+            type = prepared.lifted.program.types[use.value]
+            if whole.local not in ((), type.shape):
+                text = f"ranks hold pieces of different shapes of `{name}`: {whole.local} and {type.shape}"
+                raise ReadError(text, _at(use.mark, path), "capture a launch in which every rank holds as much")
+            whole.local = type.shape
+            micro_batch = use.mark.micro_batch if whole.role is Role.INPUT else -1
+            whole.held.setdefault(rank, {})[micro_batch] = held
+            if not held.sure:
+                assumed[f"`{name}` lies in pieces of {type.shape} in the order of the ranks, which its numbers do not show"] = (
+                    None
+                )
+            own[use.value] = name
+            if whole.role is Role.INPUT:
+                taken[use.mark.micro_batch].add(name)
+        by_rank.append(own)
+    _tell_constants(wholes)
+    return Found({name: own for name, own in wholes.items() if own.held}, tuple(by_rank), tuple(assumed))
+
+
+def _match(
+    use: Use,
+    prepared: Prepared,
+    wholes: Mapping[str, Whole],
+    numbers: Mapping[str, Array | None],
+    taken: set[str],
+    path: str,
+) -> tuple[str, Held]:
+    named, type = use.given.named, prepared.lifted.program.types[use.value]
+    if named is not None and named.role != "input":
+        if named.name not in wholes:
+            text = f"the reference has no {named.role} `{named.name}`"
+            raise ReadError(text, _at(use.mark, path), "capture the same model as the reference, with the same names")
+        return named.name, _piece(use, wholes[named.name], numbers.get(named.name), type.shape, prepared, path)
+    inputs = [name for name, own in wholes.items() if own.role is Role.INPUT and own.dtype == type.dtype]
+    for name in sorted(inputs, key=lambda name: name in taken):
+        whole = numbers.get(name)
+        boxes = [] if whole is None or use.given.numbers is None else boxes_of(use.given.numbers, whole)
+        if boxes:
+            return name, Held(boxes[0], True)
+    text = f"a value of shape {type.shape} that the step is given is no part of what the reference is given"
+    help = "feed the reference the same batch (the same seed, and all of what the ranks read), and make masks in the model"
+    raise ReadError(text, _at(use.mark, path), help)
+
+
+def _piece(use: Use, whole: Whole, numbers: Array | None, shape: tuple[int, ...], prepared: Prepared, path: str) -> Held:
+    """Return the box of a weight or buffer that a rank holds: what its framework says, else what its numbers show."""
+    own = use.given.numbers
+    boxes = [] if numbers is None or own is None else boxes_of(own, numbers)
+    said = _said(use, whole, shape, prepared)
+    if said is not None:
+        if boxes and said not in boxes:
+            text = f"`{whole.name}` is said to be piece {said} of the reference's, and holds the numbers of {boxes[0]}"
+            raise ReadError(text, _at(use.mark, path), "initialise both programs alike, or leave numbers out of the question")
+        return Held(said, True)
+    if len(boxes) == 1:
+        return Held(boxes[0], True)
+    if shape == whole.shape:
+        if own is not None and numbers is not None and not boxes:
+            text = f"`{whole.name}` does not start as in the reference"
+            raise ReadError(
+                text, _at(use.mark, path), "seed both programs alike, so that weights with the same names start equal"
+            )
+        return Held(whole_box(shape), True)
+    return Held(_in_order(whole, shape, prepared.lifted.program.rank, boxes, use, path), False)
+
+
+def _said(use: Use, whole: Whole, shape: tuple[int, ...], prepared: Prepared) -> Box | None:
+    """Return the box that a distributed tensor declares; None where nothing is declared that a box says."""
+    named = use.given.named
+    if named is None or named.placements is None:
+        return None
+    mesh = next((axes for axes, _ in prepared.meshes if {axis.name for axis in axes} >= named.placements.keys()), None)
+    ranks = next((own for axes, own in prepared.meshes if axes == mesh), None)
+    rank = prepared.lifted.program.rank
+    if mesh is None or ranks is None or rank not in ranks:
+        return None
+    place = ranks.index(rank)
+    coordinates: dict[str, int] = {}
+    for axis in reversed(mesh):
+        place, coordinates[axis.name] = divmod(place, axis.size)
+    box = list(whole_box(whole.shape))
+    for axis in mesh:
+        placement = named.placements.get(axis.name, Replicate())
+        if isinstance(placement, Replicate):
+            continue
+        if not isinstance(placement, Shard):
+            return None
+        low, high = box[placement.dim]
+        step, rest = divmod(high - low, axis.size)
+        if rest:
+            return None
+        box[placement.dim] = (low + coordinates[axis.name] * step, low + (coordinates[axis.name] + 1) * step)
+    return tuple(box) if tuple(high - low for low, high in box) == shape else None
+
+
+def _in_order(whole: Whole, shape: tuple[int, ...], rank: int, boxes: Sequence[Box], use: Use, path: str) -> Box:
+    """Return the box that a rank holds if the pieces lie in the order of the ranks, where the numbers do not tell."""
+    cut = [dim for dim, (own, size) in enumerate(zip(shape, whole.shape, strict=False)) if own != size]
+    if len(shape) != len(whole.shape) or len(cut) != 1 or whole.shape[cut[0]] % shape[cut[0]]:
+        text = f"`{whole.name}` of shape {shape} is no piece of the reference's, of shape {whole.shape}"
+        raise ReadError(text, _at(use.mark, path), "capture the same model as the reference, with the same names")
+    dim, pieces = cut[0], whole.shape[cut[0]] // shape[cut[0]]
+    place = rank % pieces
+    box = (*whole_box(shape)[:dim], (place * shape[dim], (place + 1) * shape[dim]), *whole_box(shape)[dim + 1 :])
+    if boxes and box not in boxes:
+        text = f"`{whole.name}` holds the numbers of {boxes[0]} of the reference's on rank {rank}, not those of {box}"
+        raise ReadError(text, _at(use.mark, path), "cut weights in the order of the ranks")
+    return box
+
+
+def _tell_constants(wholes: Mapping[str, Whole]) -> None:
+    """Take what every rank reads whole in every micro-batch for a constant, where other inputs are cut."""
+    inputs = [own for own in wholes.values() if own.role is Role.INPUT and own.held]
+    cut = [own for own in inputs if own.local != own.shape]
+    for own in inputs if cut else ():
+        if own not in cut:
+            own.role = Role.BUFFER
+            own.held = {rank: {-1: held} for rank, by in own.held.items() for held in by.values()}

@@ -1,0 +1,111 @@
+"""Which piece of a whole value each rank holds, found by comparing recorded numbers, and the mesh that says it in axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from math import prod
+
+from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.placement import Placement, Shard
+from tvlint.ir.plan import Box
+from tvlint.readers.capture.program import Array
+
+MOST_TRIES = 4096
+"""So many places of a piece in a whole are compared."""
+
+
+def whole_box(shape: Sequence[int]) -> Box:
+    """Return the box that is all of a shape."""
+    return tuple((0, size) for size in shape)
+
+
+def boxes_of(part: Array, whole: Array) -> list[Box]:
+    """Return the boxes of `whole` that hold the same numbers as `part`, at multiples of its size."""
+    if part.ndim != whole.ndim or part.dtype != whole.dtype:
+        return []
+    counts = []
+    for own, size in zip(part.shape, whole.shape, strict=True):
+        if not own or size % own:
+            return []
+        counts.append(size // own)
+    if prod(counts) > MOST_TRIES:
+        return []
+    found = []
+    for places in product(*map(range, counts)):
+        box = tuple((place * own, (place + 1) * own) for place, own in zip(places, part.shape, strict=True))
+        if (whole[tuple(slice(low, high) for low, high in box)] == part).all():
+            found.append(box)
+    return found
+
+
+def meshes(ranks: int) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to write a number of ranks as sizes of axes, fewest axes first; at most four."""
+    for count in range(1, 5):
+        yield from (sizes for sizes in _factorisations(ranks, count) if count == 1 or 1 not in sizes)
+
+
+def _factorisations(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    if count == 1:
+        yield (number,)
+        return
+    for first in range(2, number // 2 + 1):
+        if number % first == 0:
+            yield from ((first, *rest) for rest in _factorisations(number // first, count - 1))
+
+
+def mesh_of(sizes: Sequence[int], names: Sequence[str] = ()) -> Mesh:
+    """Return the mesh with axes of these sizes."""
+    return Mesh(tuple(Axis(names[i] if names else f"axis{i}", size) for i, size in enumerate(sizes)))
+
+
+def has_group(mesh: Mesh, group: Sequence[int]) -> bool:
+    """Return whether a group of ranks is what some axes of the mesh span."""
+    return axes_of(mesh, group) is not None
+
+
+def axes_of(mesh: Mesh, group: Sequence[int]) -> tuple[str, ...] | None:
+    """Return the axes that a group of ranks spans; None where it is no such group."""
+    names = [axis.name for axis in mesh.axes]
+    ranks = tuple(sorted(group))
+    for count in range(len(names) + 1):
+        for chosen in combinations(names, count):
+            if mesh.along(ranks[0], chosen) == ranks:
+                return chosen
+    return None
+
+
+def placements_of(mesh: Mesh, boxes: Mapping[int, Box], whole: Sequence[int]) -> Mapping[str, Placement] | None:
+    """Return the placements under which each rank holds its box; None where no placements say so."""
+    found: dict[str, Placement] = {}
+    for dim, size in enumerate(whole):
+        own = {rank: box[dim] for rank, box in boxes.items()}
+        if all(part == (0, size) for part in own.values()):
+            continue
+        axes = _cutting(mesh, own, size)
+        if axes is None or found.keys() & set(axes):
+            return None
+        found.update((name, Shard(dim)) for name in axes)
+    return found
+
+
+def _cutting(mesh: Mesh, parts: Mapping[int, tuple[int, int]], size: int) -> tuple[str, ...] | None:
+    """Return the axes that cut a dimension into these parts, one after the other."""
+    names = [axis.name for axis in mesh.axes if axis.size > 1]
+    for count in range(1, len(names) + 1):
+        for chosen in combinations(names, count):
+            if all(_part(mesh, chosen, rank, size) == part for rank, part in parts.items()):
+                return chosen
+    return None
+
+
+def _part(mesh: Mesh, axes: Sequence[str], rank: int, size: int) -> tuple[int, int]:
+    low, high = 0, size
+    coordinates = mesh.coordinates(rank)
+    for name in axes:
+        step, rest = divmod(high - low, mesh.axis_size(name))
+        if rest:
+            return 0, 0
+        low += coordinates[name] * step
+        high = low + step
+    return low, high

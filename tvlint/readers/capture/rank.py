@@ -1,0 +1,154 @@
+"""The program of one rank, as a plan writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tvlint.ir.mesh import Axis
+from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send
+from tvlint.readers.capture.dead import without_dead
+from tvlint.readers.capture.emit import Emitter, Run, Shape
+from tvlint.readers.capture.equations.table import EQUATIONS
+from tvlint.readers.capture.factors import Factors
+from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, lift, outputs_of
+from tvlint.readers.capture.program import Array, End, Exchange, Message
+from tvlint.readers.capture.reducers import Reduced, reducers_of
+from tvlint.readers.capture.regather import with_dimensions
+from tvlint.readers.capture.storages import follow
+from tvlint.readers.capture.tape import Mark, Tape
+
+LOSS = "loss"
+Declared: TypeAlias = Mapping[str, tuple[Shape, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A lifted program without what the plan does not write, and its reducers."""
+
+    lifted: Lifted
+    reduced: Reduced
+    factors: Factors
+    meshes: tuple[tuple[tuple[Axis, ...], tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankProgram:
+    """What one rank runs: runs in order, types of the values made, reducers, the weights that it updates."""
+
+    runs: tuple[Run, ...]
+    declared: Declared
+    reducers: tuple[ReduceGradients, ...]
+    updated: tuple[str, ...]
+    has_loss: bool
+
+
+def prepare(tape: Tape) -> Prepared:
+    """Return what one rank recorded, in operators of the table, up to the optimizer."""
+    program = follow(tape)
+    lifted = _with_data_in_its_micro_batch(with_dimensions(without_dead(lift(program, EQUATIONS))))
+    reduced = reducers_of(lifted)
+    gradients: dict[str, tuple[str, Array | None]] = {
+        f"{weight} {i}": (value, None) for weight, own in reduced.addends.items() for i, value in enumerate(own)
+    }
+    kept = [node for node in lifted.nodes if id(node) not in reduced.gone]
+    rest = without_dead(replace(lifted, nodes=kept, gradients=gradients))
+    rest = replace(rest, gradients=lifted.gradients)
+    return Prepared(rest, reduced, Factors(rest), tape.meshes)
+
+
+def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
+    """Return the program with each message, and what prepares data, in the micro-batch and phase that it is for."""
+    readers: dict[str, list[LiftedNode]] = {}
+    placed: dict[int, LiftedNode] = {}
+    for node in reversed(lifted.nodes):
+        marks = {(own.mark.phase, own.mark.micro_batch): own.mark for name in outputs_of(node) for own in readers.get(name, ())}
+        moved = node
+        receives = isinstance(node, Message) and not node.sends
+        if marks and (receives or (isinstance(node, Call) and node.mark.phase == "forward")):
+            first = min(marks.values(), key=lambda mark: mark.micro_batch)
+            alone = len({mark.micro_batch for mark in marks.values()}) == 1
+            if receives or (alone and first.micro_batch > node.mark.micro_batch):
+                phase = "forward" if any(mark.phase == "forward" for mark in marks.values()) else "backward"
+                moved = replace(node, mark=replace(node.mark, micro_batch=first.micro_batch, phase=phase))
+        placed[id(node)] = moved
+        for name in inputs_of(moved):
+            readers.setdefault(name, []).append(moved)
+    makers: dict[str, LiftedNode] = {}
+    nodes: list[LiftedNode] = []
+    issued: dict[str, Mark] = {}
+    for node in lifted.nodes:
+        own = placed[id(node)]
+        if isinstance(own, Call) and own.mark.micro_batch < 0:
+            before = [makers[name].mark for name in inputs_of(own) if name in makers]
+            own = replace(own, mark=max(before, key=lambda mark: mark.micro_batch, default=replace(own.mark, micro_batch=0)))
+        if isinstance(own, Message) and own.sends and own.value in makers:
+            mark = makers[own.value].mark
+            own = replace(own, mark=replace(own.mark, phase=mark.phase, micro_batch=mark.micro_batch))
+        if isinstance(own, Message | Exchange) and own.handle:
+            issued[own.handle] = own.mark
+        if isinstance(own, End) and own.handle in issued:
+            mark = issued[own.handle]
+            own = replace(own, mark=replace(own.mark, phase=mark.phase, micro_batch=mark.micro_batch))
+        nodes.append(own)
+        makers.update(dict.fromkeys(outputs_of(own), own))
+    return replace(lifted, nodes=nodes)
+
+
+def write_rank(prepared: Prepared, named: Mapping[str, str], prefix: str = "") -> RankProgram:
+    """Write the program; `named` are the names of the values that the step does not make."""
+    lifted = prepared.lifted
+    starts = {root.value: LOSS for root in lifted.roots if not root.start}
+    seeds = dict.fromkeys(lifted.seeds, f"grad({LOSS})")
+    emitter = Emitter(lifted, prepared.factors, {**named, **seeds})
+    emitter.titles.update(starts)
+    emitter.prefix = prefix
+    emitter.emit(lifted.nodes)
+    for weight, addends in prepared.reduced.addends.items():
+        for value in addends:
+            mark = _mark_of(value, lifted)
+            emitter.finish_run(value, f"grad({weight})", lifted.program.shape(lifted.gradients[weight][0]), mark)
+    reducers = _reducers(prepared)
+    updated = tuple(name for name in lifted.program.updated if name in lifted.gradients) or tuple(lifted.gradients)
+    return RankProgram(tuple(emitter.runs), emitter.declared, reducers, updated, bool(starts))
+
+
+def _mark_of(value: str, lifted: Lifted) -> Mark:
+    """Return where a gradient is complete."""
+    for node in lifted.nodes:
+        if value in outputs_of(node):
+            return replace(node.mark, phase="backward")
+    return Mark("backward", 0)
+
+
+def _reducers(prepared: Prepared) -> tuple[ReduceGradients, ...]:
+    """Return the reducers, those of neighbouring weights that do the same as one."""
+    found: list[ReduceGradients] = []
+    for own in prepared.reduced.reducers:
+        group = Group(ranks=own.group)
+        last = found[-1] if found else None
+        alike = last is not None and (last.group, last.reduce, last.divisor) == (group, own.reduce, own.divisor)
+        if last is not None and alike and own.weight not in last.weights:
+            found[-1] = replace(last, weights=(*last.weights, own.weight))
+            continue
+        found.append(ReduceGradients((own.weight,), group, own.reduce, own.divisor, source=own.mark.place))
+    return tuple(found)
+
+
+def reads_of(operator: Operator) -> tuple[str, ...]:
+    """Return the names that an operator reads; those that a gradient needs of its computation are among them."""
+    if isinstance(operator, Compute):
+        return tuple(own for own in operator.inputs if isinstance(own, str))
+    if isinstance(operator, Backward):
+        return (*operator.inputs, *reads_of(operator.forward), *operator.forward.outputs)
+    if isinstance(operator, Communicate):
+        return operator.inputs
+    return (operator.tensor,) if isinstance(operator, Send) else ()
+
+
+def makes_of(operator: Operator) -> tuple[str, ...]:
+    """Return the names that an operator makes."""
+    if isinstance(operator, Compute | Backward | Communicate):
+        return tuple(name for name in operator.outputs if name)
+    return (operator.tensor,) if isinstance(operator, Receive) else ()

@@ -1,0 +1,96 @@
+"""Read captures as plans: a reference by itself, a parallel program with its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tvlint.ir.location import Location
+from tvlint.ir.placement import Partial
+from tvlint.ir.plan import Box, Plan, Role
+from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference
+from tvlint.readers.capture.lines import read_capture
+from tvlint.readers.capture.pairing import uses_of
+from tvlint.readers.capture.program import Array
+from tvlint.readers.capture.tape import Capture, Gradient, Operation
+from tvlint.readers.document import Document, ReadError
+
+_RANDOM = ("dropout", "bernoulli", "rand", "normal", "uniform", "multinomial", "exponential")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A plan that was lifted from a capture, and the numbers that the capture holds.
+
+    `given` are those of weights, buffers and inputs, by rank, name and micro-batch (-1: all); `gradients` those that the
+    optimizer found, by rank and weight; `losses` those of the loss, by rank, in order. `pieces` are the boxes of weights that
+    ranks hold, where the gradients are comparable with a reference's. `random` says that the program draws random numbers.
+    """
+
+    plan: Plan
+    given: Mapping[tuple[int, str, int], Array | None]
+    gradients: Mapping[tuple[int, str], Array | None]
+    losses: Mapping[int, tuple[Array | None, ...]]
+    pieces: Mapping[tuple[int, str], Box]
+    random: bool
+
+
+def read(path: str, data: bytes) -> Document:
+    """Return the plan of a single-device capture. Raises ReadError for one of several ranks."""
+    capture = read_capture(path, data)
+    if capture.ranks > 1:
+        text = f"a capture of {capture.ranks} ranks is read together with the single-device capture of the same program"
+        raise ReadError(text, Location(path), f"tvlint prove {path} --reference REFERENCE")
+    return Document(path, "capture", plan=lift_reference(capture).plan)
+
+
+def read_pair(parallel: tuple[str, bytes], reference: tuple[str, bytes]) -> tuple[Recorded, Recorded]:
+    """Return the plans and numbers of two captures, the parallel one first. Raises ReadError."""
+    alone = lift_reference(read_capture(*reference))
+    return _recorded(lift_parallel(read_capture(*parallel), alone)), _recorded(alone)
+
+
+def read_alone(path: str, data: bytes) -> Recorded:
+    """Return the plan and the numbers of a single-device capture. Raises ReadError."""
+    return _recorded(lift_reference(read_capture(path, data)))
+
+
+def _recorded(lifting: Lifting) -> Recorded:
+    given: dict[tuple[int, str, int], Array | None] = {}
+    gradients: dict[tuple[int, str], Array | None] = {}
+    losses: dict[int, tuple[Array | None, ...]] = {}
+    for rank, (prepared, names) in enumerate(zip(lifting.prepared, lifting.found.names, strict=True)):
+        for use in uses_of(prepared):
+            name = names[use.value]
+            whole = lifting.found.wholes[name]
+            key = use.mark.micro_batch if whole.role is Role.INPUT else -1
+            given[rank, name, key] = use.given.numbers
+        for weight, (_, numbers) in prepared.lifted.gradients.items():
+            gradients[rank, weight] = numbers
+        losses[rank] = tuple(root.number for root in prepared.lifted.roots if not root.start)
+    pieces = {
+        (rank, name): held.box
+        for name, whole in lifting.found.wholes.items()
+        if whole.role is Role.WEIGHT
+        for rank, by in whole.held.items()
+        for held in by.values()
+        if held.sure and not _is_partial(lifting.capture, rank, name)
+    }
+    return Recorded(lifting.plan, given, gradients, losses, pieces, _draws(lifting.capture))
+
+
+def _is_partial(capture: Capture, rank: int, name: str) -> bool:
+    """Return whether a framework says that the gradient of a weight is a partial sum still."""
+    for event in capture.tapes[rank].events:
+        if isinstance(event, Gradient) and event.name == name:
+            return any(isinstance(own, Partial) for own in (event.placements or {}).values())
+    return False
+
+
+def _draws(capture: Capture) -> bool:
+    """Return whether an operator of the step draws random numbers."""
+    return any(
+        isinstance(event, Operation) and any(word in event.op for word in _RANDOM)
+        for tape in capture.tapes
+        for event in tape.events
+    )

@@ -1,0 +1,87 @@
+"""What collectives do with the numbers of their members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvlint.ir.operators import Collective, Communicate
+from tvlint.ops.field import Array
+from tvlint.replay.operators import NotReplayedError
+
+
+def combine(values: Sequence[Array], how: str) -> Array:
+    """Return the reduction of the values of all members."""
+    import numpy as np
+
+    if len({value.shape for value in values}) > 1:
+        raise NotReplayedError("members of a reduction give different shapes")
+    stacked = np.stack(values)
+    match how:
+        case "" | "sum":
+            return np.asarray(stacked.sum(axis=0))
+        case "avg" | "mean":
+            return np.asarray(stacked.mean(axis=0))
+        case "max":
+            return np.asarray(stacked.max(axis=0))
+        case "min":
+            return np.asarray(stacked.min(axis=0))
+        case "product":
+            return np.asarray(stacked.prod(axis=0))
+    raise NotReplayedError(f"a reduction by `{how}`")
+
+
+def exchange(members: Sequence[Communicate], values: Sequence[Array | None], ranks: Sequence[int]) -> list[Array | None]:
+    """Return what each member gets; `values` are what they give, in the order of `ranks`."""
+    first = members[0]
+    if any((own.kind, own.reduce, own.dim, own.root) != (first.kind, first.reduce, first.dim, first.root) for own in members):
+        raise NotReplayedError("members of a collective run different ones")
+    match first.kind:
+        case Collective.BARRIER:
+            return [None for _ in ranks]
+        case Collective.CHUNK:
+            return [_parts(value, first.dim, len(ranks), ())[at] for at, value in enumerate(_all(values))]
+    given = _all(values)
+    at_root = None if first.root is None else list(ranks).index(first.root)
+    match first.kind:
+        case Collective.ALL_REDUCE:
+            return [combine(given, first.reduce) for _ in ranks]
+        case Collective.REDUCE:
+            return [combine(given, first.reduce) if at == at_root else given[at] for at in range(len(ranks))]
+        case Collective.REDUCE_SCATTER:
+            return list(_parts(combine(given, first.reduce), first.dim, len(ranks), first.splits))
+        case Collective.ALL_GATHER:
+            return [_joined(given, first.dim) for _ in ranks]
+        case Collective.GATHER:
+            return [_joined(given, first.dim) if at == at_root else None for at in range(len(ranks))]
+        case Collective.BROADCAST:
+            return [given[0 if at_root is None else at_root] for _ in ranks]
+        case Collective.SCATTER:
+            return list(_parts(given[0 if at_root is None else at_root], first.dim, len(ranks), first.splits))
+        case Collective.ALL_TO_ALL:
+            sent = [_parts(value, own.dim, len(ranks), own.splits) for value, own in zip(given, members, strict=True)]
+            return [_joined([parts[at] for parts in sent], first.concat_dim) for at in range(len(ranks))]
+    raise AssertionError(f"a collective of a kind that is not run: {first.kind}")
+
+
+def _all(values: Sequence[Array | None]) -> list[Array]:
+    found = [value for value in values if value is not None]
+    if len(found) != len(values):
+        raise NotReplayedError("a member of a collective has nothing to give")
+    return found
+
+
+def _parts(value: Array, dim: int | None, count: int, splits: Sequence[int]) -> list[Array]:
+    import numpy as np
+
+    if dim is None or (not splits and value.shape[dim] % count):
+        raise NotReplayedError(f"a cut of shape {value.shape} into {count} parts")
+    places = list(np.cumsum(splits)[:-1]) if splits else count
+    return list(np.split(value, places, axis=dim))
+
+
+def _joined(values: Sequence[Array], dim: int | None) -> Array:
+    import numpy as np
+
+    if dim is None:
+        raise NotReplayedError("a gather along no dimension")
+    return np.concatenate(values, axis=dim)

@@ -1,0 +1,229 @@
+"""One operator, and its gradient, on numbers, from its row of the operator table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+
+from tvlint.ir.operators import Compute, Literal
+from tvlint.ops.field import Array, Floats
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, UnsupportedError
+from tvlint.ops.table import spec_of
+
+_STEP = 1e-40
+MOST_WORK = 1 << 31
+"""A gradient that takes more multiplications than these is not computed."""
+
+Shape = tuple[int, ...]
+
+
+class NotReplayedError(Exception):
+    """The operator table does not say what an operator computes, or it would take too long."""
+
+
+def forward(compute: Compute, operands: Sequence[Array], results: Sequence[Shape]) -> tuple[Array, ...]:
+    """Return the results of a computation on its tensor operands, in the shapes that the plan declares."""
+    spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
+    found = _evaluate(spec, call, operands)
+    return tuple(_in_shape(value, shape) for value, shape in zip(found, results, strict=False))
+
+
+def gradients(
+    compute: Compute, operands: Sequence[Array], results: Sequence[Shape], incoming: Mapping[int, Array], wanted: Sequence[int]
+) -> dict[int, Array]:
+    """Return the vector-Jacobian products for the operands `wanted`; `incoming` are the gradients of results, by position."""
+    spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
+    return {position: _gradient(spec, call, operands, incoming, position) for position in wanted}
+
+
+def _call(
+    op: str, inputs: Sequence[object], attributes: Mapping[str, object], operands: Sequence[Array], results: Sequence[Shape]
+) -> tuple[OpSpec, Call]:
+    spec = spec_of(op)
+    if spec is None:
+        raise NotReplayedError(f"`{op}` is not in the operator table")
+    shapes = iter(operands)
+    given = tuple(each if isinstance(each, Literal) else next(shapes).shape for each in inputs)
+    return spec, Call(op, given, attributes, tuple(results))  # type: ignore[arg-type]
+
+
+def _bind(spec: OpSpec, call: Call) -> Bound:
+    try:
+        bound = spec.bind(call)
+    except UnsupportedError as error:
+        raise NotReplayedError(str(error)) from None
+    if bound.draws is not None:
+        raise NotReplayedError(f"`{call.op}` draws random numbers")
+    return bound
+
+
+def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array]) -> tuple[Array, ...]:
+    import numpy as np
+
+    if spec.family is Family.RESHAPE:
+        return (operands[0].reshape(call.outputs[0]),)
+    bound = _bind(spec, call)
+    if spec.evaluate is None:
+        raise NotReplayedError(f"the operator table has no numbers for `{call.op}`")
+    try:
+        with np.errstate(all="ignore"):
+            return spec.evaluate(bound, operands, Floats())
+    except UnsupportedError as error:
+        raise NotReplayedError(str(error)) from None
+
+
+def _in_shape(value: Array, shape: Shape) -> Array:
+    import numpy as np
+
+    array = np.asarray(value)
+    if array.shape == shape:
+        return array
+    if array.size != prod(shape):
+        raise NotReplayedError(f"a result of shape {array.shape} is declared {shape}")
+    return array.reshape(shape)
+
+
+def _gradient(spec: OpSpec, call: Call, operands: Sequence[Array], incoming: Mapping[int, Array], position: int) -> Array:
+    if spec.family is Family.RESHAPE:
+        return incoming[0].reshape(operands[0].shape)
+    steps = spec.steps(call) if spec.steps is not None else ()
+    if steps:
+        return _through(steps, call, operands, incoming[0], position)
+    bound = _bind(spec, call)
+    if position in bound.zero_gradient or position in bound.shape_only:
+        import numpy as np
+
+        return np.zeros(operands[position].shape)
+    looked_up = _looked_up(bound, operands, incoming, position)
+    if looked_up is not None:
+        return looked_up
+    if _is_sum(bound):
+        return _spread(spec, call, bound, operands, incoming[0])
+    return _by_steps(spec, call, bound, operands, incoming, position)
+
+
+def _through(
+    steps: Sequence[tuple[str, tuple[int, ...]]], call: Call, operands: Sequence[Array], incoming: Array, position: int
+) -> Array:
+    """Return the gradient through operators in sequence."""
+    import numpy as np
+
+    made: list[Array] = []
+    for name, places in steps:
+        own = [made[-1] if place == PREVIOUS else operands[place] for place in places]
+        results: Sequence[Shape] = call.outputs if len(made) + 1 == len(steps) else ()
+        spec, inner = _step(name, own, results)
+        made.append(np.asarray(_evaluate(spec, inner, own)[0]))
+    gradient = incoming.reshape(made[-1].shape)
+    total = np.zeros(operands[position].shape)
+    for index in range(len(steps) - 1, -1, -1):
+        name, places = steps[index]
+        own = [made[index - 1] if place == PREVIOUS else operands[place] for place in places]
+        spec, inner = _step(name, own, (made[index].shape,))
+        for at, place in enumerate(places):
+            if place == position:
+                total = total + _gradient(spec, inner, own, {0: gradient}, at)
+        if PREVIOUS in places:
+            gradient = _gradient(spec, inner, own, {0: gradient}, places.index(PREVIOUS))
+        else:
+            break
+    return total
+
+
+def _step(name: str, operands: Sequence[Array], results: Sequence[Shape]) -> tuple[OpSpec, Call]:
+    spec = spec_of(name)
+    if spec is None:
+        raise NotReplayedError(f"`{name}` is not in the operator table")
+    return spec, Call(name, tuple(own.shape for own in operands), {}, tuple(results))
+
+
+def _looked_up(bound: Bound, operands: Sequence[Array], incoming: Mapping[int, Array], position: int) -> Array | None:
+    """Return the gradient of a table that indices are looked up in: each row gets what came from its uses."""
+    import numpy as np
+
+    tables = {name for name in bound.indices.values() if name in bound.operands[position] and name in bound.reduced}
+    places = [at for at, name in bound.indices.items() if name in tables]
+    if len(places) != 1 or bound.operands[position][:1] != tuple(tables) or len(incoming) != 1:
+        return None
+    rows = bound.operands[places[0]]
+    if bound.outputs[0] != (*rows, *bound.operands[position][1:]):
+        return None
+    (name,) = tables
+    result = np.zeros(tuple(operands[position].shape))
+    indices = operands[places[0]].astype(int) - bound.ranges.get(name, (0, 0))[0]
+    here = (indices >= 0) & (indices < result.shape[0])
+    padding = bound.attributes[0] if bound.attributes else None
+    if isinstance(padding, int):
+        here = here & (operands[places[0]].astype(int) != padding)
+    np.add.at(result, indices[here], incoming[0][here])
+    return result
+
+
+def _is_sum(bound: Bound) -> bool:
+    """Return whether the operator is a sum or mean of its one operand over some of its names."""
+    gone = bound.reduced | bound.averaged
+    one = len(bound.operands) == len(bound.outputs) == 1 and bound.linear == (frozenset({0}),)
+    return one and bool(gone) and not bound.whole and set(bound.operands[0]) - gone >= set(bound.outputs[0]) - {"1"}
+
+
+def _spread(spec: OpSpec, call: Call, bound: Bound, operands: Sequence[Array], incoming: Array) -> Array:
+    """Return the gradient of a sum: each element gets the gradient of the sum that it is in."""
+    import numpy as np
+
+    names, sizes = bound.operands[0], operands[0].shape
+    kept = [name for name in bound.outputs[0] if name != "1"]
+    own = incoming.reshape([sizes[names.index(name)] for name in kept])
+    ordered = own.transpose([kept.index(name) for name in names if name in kept])
+    count = prod(size for name, size in zip(names, sizes, strict=True) if name in bound.averaged)
+    wide = ordered.reshape([size if name in kept else 1 for name, size in zip(names, sizes, strict=True)])
+    return np.array(np.broadcast_to(wide / count, sizes))
+
+
+def _by_steps(
+    spec: OpSpec,
+    call: Call,
+    bound: Bound,
+    operands: Sequence[Array],
+    incoming: Mapping[int, Array],
+    position: int,
+) -> Array:
+    """Return the gradient by tiny imaginary steps; elements that no common result depends on are moved together."""
+    import numpy as np
+
+    own, sizes = bound.operands[position], operands[position].shape
+    common = [name for name in own if _is_separate(name, bound, incoming)]
+    apart = [i for i, name in enumerate(own) if name not in common]
+    places = list(product(*(range(sizes[i]) for i in apart)))
+    work = len(places) * max(prod(operand.shape) for operand in operands)
+    if work > MOST_WORK:
+        raise NotReplayedError(f"the gradient of `{call.op}` at this size takes too long")
+    result = np.zeros(sizes)
+    for place in places:
+        index: list[int | slice] = [slice(None)] * len(sizes)
+        for i, at in zip(apart, place, strict=True):
+            index[i] = at
+        moved = list(operands)
+        moved[position] = operands[position].astype(complex)
+        moved[position][tuple(index)] += 1j * _STEP
+        outputs = _evaluate(spec, call, moved)
+        total = 0
+        for at, gradient in incoming.items():
+            names = bound.outputs[at]
+            slope = np.imag(np.asarray(outputs[at])).reshape(gradient.shape) * gradient / _STEP
+            gone = tuple(i for i, name in enumerate(names) if name not in common)
+            left = [name for name in names if name in common]
+            total = total + slope.sum(axis=gone).transpose([left.index(name) for name in own if name in common])
+        result[tuple(index)] = total
+    return result
+
+
+def _is_separate(name: str, bound: Bound, incoming: Mapping[int, Array]) -> bool:
+    """Return whether a result depends on the operand elements at its own place along a name alone."""
+    return (
+        name != "1"
+        and name not in bound.whole
+        and name not in bound.reduced
+        and name not in bound.averaged
+        and all(name in bound.outputs[at] for at in incoming)
+    )

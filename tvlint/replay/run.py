@@ -1,0 +1,347 @@
+"""Run a plan on numbers: all ranks, all micro-batches, communication, backward passes and gradient reducers.
+
+What a communication gives is there when all members have come to it; whoever reads it waits. Whether a plan waits where it must
+is not asked here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from tvlint.ir.location import Location
+from tvlint.ir.operators import (
+    Await,
+    Backward,
+    Communicate,
+    Compute,
+    Group,
+    Operator,
+    Peer,
+    Receive,
+    Record,
+    ReduceGradients,
+    Send,
+    Update,
+    Wait,
+)
+from tvlint.ir.plan import Plan, Role, Segment, Step
+from tvlint.ops.field import Array
+from tvlint.replay.collectives import combine, exchange
+from tvlint.replay.operators import NotReplayedError, forward, gradients
+
+Given: TypeAlias = Callable[[int, str, int], "Array | None"]
+"""The numbers that a rank is given for a tensor in a micro-batch; None where there are none."""
+
+
+T = TypeVar("T")
+Turns: TypeAlias = Generator[None, None, T]
+"""What a rank does, which gives way to the others while it waits, and what comes of it."""
+
+
+@dataclass(slots=True)
+class Post:
+    """One member's side of a communication."""
+
+    operator: Any
+    values: list[Array | None]
+    results: list[Array | None] | None = None
+
+
+@dataclass(slots=True)
+class Result:
+    """What one training step gives: gradients by rank and weight, returned values by rank, micro-batch and name."""
+
+    gradients: dict[tuple[int, str], Array] = field(default_factory=dict)
+    returned: dict[tuple[int, int, str], Array] = field(default_factory=dict)
+
+
+class UnreplayableError(Exception):
+    """The plan cannot be run on numbers; `location` is the operator that stands in the way."""
+
+    def __init__(self, message: str, location: Location | None) -> None:
+        super().__init__(message)
+        self.location = location
+
+
+def replay(plan: Plan, given: Given) -> Result:
+    """Return what a step of the plan computes. Raises UnreplayableError."""
+    if plan.replication.count > 1:
+        raise UnreplayableError("a plan with folded replicas is not replayed", None)
+    world = _World(plan, given)
+    ranks = {rank: world.run(rank, program.steps) for program in plan.programs for rank in program.ranks}
+    while ranks:
+        before = world.progress
+        for rank in list(ranks):
+            if next(ranks[rank], "end") == "end":
+                del ranks[rank]
+                world.progress += 1
+        if ranks and world.progress == before:
+            raise UnreplayableError(f"ranks {', '.join(map(str, ranks))} wait for each other", None)
+    return world.result
+
+
+class _World:
+    """The ranks of a plan while they run."""
+
+    def __init__(self, plan: Plan, given: Given) -> None:
+        self.plan, self.given = plan, given
+        self.result = Result()
+        self.progress = 0
+        self.queues: dict[object, dict[int, deque[Post]]] = {}
+        self.weight_of = {
+            name: own.gradient_of
+            for name, own in plan.tensors.items()
+            if own.gradient_of in plan.tensors and plan.tensors[own.gradient_of].role is Role.WEIGHT
+        }
+        losses = {plan.loss, *plan.outputs} - {""}
+        self.seeds = {name for name, own in plan.tensors.items() if own.gradient_of in losses}
+
+    def run(self, rank: int, steps: tuple[Step, ...]) -> Iterator[None]:
+        """Run the steps of one rank; yields while it waits."""
+        state = _Rank(self, rank)
+        for step in steps:
+            segment = self.plan.segments[step.segment]
+            yield from state.segment(segment, step)
+        for weight, value in state.accumulated.items():
+            self.result.gradients[rank, weight] = yield from state.settled(value)
+
+    def post(self, channel: object, rank: int, post: Post, members: tuple[int, ...]) -> None:
+        """Add one side of a communication; complete it where all sides are there."""
+        self.progress += 1
+        queues = self.queues.setdefault(channel, {})
+        queues.setdefault(rank, deque()).append(post)
+        while all(queues.get(member) for member in members):
+            posts = [queues[member].popleft() for member in members]
+            _complete(posts, members)
+            self.progress += 1
+
+
+def _complete(posts: list[Post], members: tuple[int, ...]) -> None:
+    first = posts[0].operator
+    if isinstance(first, Send | Receive):
+        send = next(own for own in posts if isinstance(own.operator, Send))
+        for own in posts:
+            own.results = list(send.values)
+    elif isinstance(first, Communicate):
+        operators = [own.operator for own in posts]
+        columns = list(zip(*[own.values for own in posts], strict=True)) or [(None,) * len(posts)]
+        rows = [exchange(operators, column, members) for column in columns]
+        for at, own in enumerate(posts):
+            own.results = [row[at] for row in rows]
+    else:
+        summed = [combine(_there(column), first.reduce) for column in zip(*[own.values for own in posts], strict=True)]
+        for own in posts:
+            own.results = [value / (first.divisor or 1) for value in summed]
+
+
+def _there(values: Iterable[Array | None]) -> list[Array]:
+    return [value for value in values if value is not None]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A value that a communication will give."""
+
+    post: Post
+    index: int
+
+
+class _Rank:
+    """What one rank holds while it runs."""
+
+    def __init__(self, world: _World, rank: int) -> None:
+        self.world, self.rank = world, rank
+        self.plan = world.plan
+        self.outside: dict[object, Array | _Pending] = {}
+        self.saved: dict[int, dict[str, Array | _Pending]] = {}
+        self.kept: dict[str, Array] = {}
+        self.accumulated: dict[str, Any] = {}
+        self.body: dict[str, Array | _Pending] = {}
+        self.micro_batch = 0
+
+    def segment(self, segment: Segment, step: Step) -> Turns[None]:
+        """Run one segment."""
+        self.micro_batch = step.micro_batch
+        names_in = segment.inputs if step.inputs is None else step.inputs
+        names_out = segment.outputs if step.outputs is None else step.outputs
+        keys_in = [name if step.inputs is not None else (step.micro_batch, name) for name in names_in]
+        keys_out = [name if step.outputs is not None else (step.micro_batch, name) for name in names_out]
+        self.body = {own: self.outside[key] for own, key in zip(segment.inputs, keys_in, strict=True) if key in self.outside}
+        entered = dict(self.body)
+        for operator in segment.operators:
+            try:
+                yield from self.operate(operator)
+            except NotReplayedError as error:
+                raise UnreplayableError(str(error), getattr(operator, "source", None)) from None
+        self.saved.setdefault(step.micro_batch, {}).update(self.body)
+        for own, key in zip(segment.outputs, keys_out, strict=True):
+            if own in self.body and self.body[own] is not entered.get(own):
+                yield from self._leave(own, key)
+        for name, weight in self.world.weight_of.items():
+            if name in self.body and self.body[name] is not entered.get(name):
+                value = yield from self.settled(self.body[name])
+                known = self.accumulated.get(weight)
+                self.accumulated[weight] = value if known is None else known + value
+
+    def _leave(self, own: str, key: object) -> Turns[None]:
+        value = yield from self.settled(self.body[own])
+        if key in self.outside and self._is_gradient(own):
+            before = yield from self.settled(self.outside[key])
+            value = before + value
+        self.outside[key] = value
+        name = key if isinstance(key, str) else own
+        if name in self.plan.outputs or name == self.plan.loss:
+            self.world.result.returned[self.rank, max(self.micro_batch, 0), name] = value
+
+    def _is_gradient(self, name: str) -> bool:
+        own = self.plan.tensors.get(name)
+        return own is not None and own.role is Role.GRADIENT
+
+    def settled(self, value: Array | _Pending) -> Turns[Array]:
+        """Wait until a value is there, and return it."""
+        while isinstance(value, _Pending):
+            if value.post.results is not None:
+                found = value.post.results[value.index]
+                if found is None:
+                    raise NotReplayedError("a collective gives this rank nothing that is read")
+                return found
+            yield
+        return value
+
+    def read(self, name: str) -> Turns[Array]:
+        """Return the value of a name once it is there."""
+        if name in self.body:
+            found = yield from self.settled(self.body[name])
+            return found
+        saved = self.saved.get(self.micro_batch, {})
+        if name in saved and name not in self.world.seeds:
+            found = yield from self.settled(saved[name])
+            return found
+        return self._given(name)
+
+    def _given(self, name: str) -> Array:
+        import numpy as np
+
+        own = self.plan.tensors.get(name)
+        if own is not None and name in self.world.seeds:
+            return np.ones(own.shape)
+        if own is not None and own.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT):
+            key = f"{name} {self.micro_batch if own.role is Role.INPUT else -1}"
+            if key not in self.kept:
+                value = self.world.given(self.rank, name, max(self.micro_batch, 0))
+                if value is None:
+                    raise NotReplayedError(f"the numbers of `{name}` are not recorded")
+                self.kept[key] = np.asarray(value).astype(float)
+            return self.kept[key]
+        raise NotReplayedError(f"`{name}` is read and not there")
+
+    def write(self, name: str, value: Array | _Pending) -> Turns[None]:
+        """Put a value under a name; gradients of one name are summed."""
+        if name in self.body and self._is_gradient(name):
+            before = yield from self.settled(self.body[name])
+            after = yield from self.settled(value)
+            value = before + after
+        self.body[name] = value
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the declared shape of a name."""
+        if name not in self.plan.tensors:
+            raise NotReplayedError(f"the shape of `{name}` is not declared")
+        return self.plan.tensors[name].shape
+
+    # ---- operators ----
+
+    def operate(self, operator: Operator) -> Turns[None]:
+        """Run one operator."""
+        if isinstance(operator, Compute):
+            yield from self._compute(operator)
+        elif isinstance(operator, Backward):
+            yield from self._backward(operator)
+        elif isinstance(operator, Communicate):
+            yield from self._communicate(operator)
+        elif isinstance(operator, Send | Receive):
+            yield from self._message(operator)
+        elif isinstance(operator, ReduceGradients):
+            yield from self._reduce(operator)
+        elif isinstance(operator, Wait | Record | Await | Update):
+            return
+        else:
+            raise AssertionError(f"an operator of a kind that is not run: {operator}")
+
+    def _operands(self, compute: Compute) -> Turns[list[Array]]:
+        found = []
+        for each in compute.inputs:
+            if isinstance(each, str):
+                found.append((yield from self.read(each)))
+        return found
+
+    def _compute(self, operator: Compute) -> Turns[None]:
+        operands = yield from self._operands(operator)
+        results = forward(operator, operands, [self.shape(name) for name in operator.outputs])
+        for name, value in zip(operator.outputs, results, strict=True):
+            yield from self.write(name, value)
+
+    def _backward(self, operator: Backward) -> Turns[None]:
+        operands = yield from self._operands(operator.forward)
+        incoming: dict[int, Array] = {}
+        for at, name in enumerate(operator.inputs):
+            if name:
+                value = yield from self.read(name)
+                incoming[at] = value.reshape(self.shape(operator.forward.outputs[at]))
+        wanted = [at for at, name in enumerate(operator.outputs) if name]
+        found = gradients(operator.forward, operands, [self.shape(name) for name in operator.forward.outputs], incoming, wanted)
+        for at in wanted:
+            yield from self.write(operator.outputs[at], found[at].reshape(self.shape(operator.outputs[at])))
+
+    def _members(self, group: Group) -> tuple[int, ...]:
+        if group.name and not group.ranks and not group.axes:
+            group = next((own for own in self.plan.communicators if own.name == group.name), group)
+        return tuple(sorted(group.ranks)) if group.ranks else self.plan.mesh.along(self.rank, group.axes)
+
+    def _communicate(self, operator: Communicate) -> Turns[None]:
+        values: list[Array | None] = []
+        for name in operator.inputs:
+            value = yield from self.read(name)
+            values.append(value)
+        members = self._members(operator.group)
+        post = Post(operator, values)
+        self.world.post(("collective", members), self.rank, post, members)
+        for at, name in enumerate(operator.outputs):
+            yield from self.write(name, _Pending(post, at))
+
+    def _peer(self, peer: Peer) -> int | None:
+        if peer.rank is not None:
+            return peer.rank
+        mesh = self.plan.mesh
+        own = mesh.coordinates(self.rank)
+        at, size = own[peer.axis] + peer.offset, mesh.axis_size(peer.axis)
+        return mesh.rank({**own, peer.axis: at % size}) if peer.wrap or 0 <= at < size else None
+
+    def _message(self, operator: Send | Receive) -> Turns[None]:
+        other = self._peer(operator.peer)
+        if other is None:
+            return
+        sends = isinstance(operator, Send)
+        value = (yield from self.read(operator.tensor)) if sends else None
+        post = Post(operator, [value])
+        ends = (self.rank, other) if sends else (other, self.rank)
+        side = 0 if sends else 1
+        self.world.post(("message", ends, operator.tag), side, post, (0, 1))
+        if not sends:
+            yield from self.write(operator.tensor, _Pending(post, 0))
+
+    def _reduce(self, operator: ReduceGradients) -> Turns[None]:
+        members = self._members(operator.group)
+        if operator.scatter:
+            raise NotReplayedError("gradients that are reduced to shards")
+        held = [weight for weight in operator.weights if weight in self.accumulated]
+        values: list[Array | None] = []
+        for weight in held:
+            values.append((yield from self.settled(self.accumulated[weight])))
+        post = Post(operator, values)
+        self.world.post(("reducer", members, operator.weights), self.rank, post, members)
+        for at, weight in enumerate(held):
+            self.accumulated[weight] = _Pending(post, at)

@@ -1,0 +1,174 @@
+"""Prove a captured program against its captured reference: both plans are replayed on the recorded numbers first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tvlint.findings import Outcome, Problem, Reason, Verdict
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Plan
+from tvlint.readers.document import ReadError
+
+if TYPE_CHECKING:
+    from tvlint.ops.field import Array
+    from tvlint.readers.capture.reader import Recorded
+
+ENDINGS = (".capture.jsonl.gz", ".capture.jsonl")
+_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 0.05, "bfloat16": 0.2}
+"""How far a replayed gradient may be from the recorded one, relative to its largest element."""
+
+_FAR = 10
+"""Gradients of two programs that differ by so many tolerances are not the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How far the replay of a plan is from what its program computed, and where it is too far or could not be run."""
+
+    compared: int
+    worst: float
+    problem: str = ""
+    location: Location | None = None
+
+
+def is_capture(path: str) -> bool:
+    """Return whether the file is named as captures are; that it holds one is seen when it is read."""
+    return path.endswith(ENDINGS)
+
+
+def data_of(path: str) -> bytes:
+    """Return the content of a capture, unpacked. Raises ReadError."""
+    from tvlint.readers.capture.lines import recognise
+    from tvlint.readers.read import unpacked
+
+    data = unpacked(path)
+    if not recognise(data):
+        raise ReadError("not a capture, which its name says", Location(path, 1), "write one with `tvlint capture`")
+    return data
+
+
+def read_captures(parallel: str, reference: str) -> tuple[Recorded, Recorded] | Problem:
+    """Return the plans of a captured program and of its reference, or why there are none."""
+    from tvlint.readers.capture.reader import read_pair
+
+    if not is_capture(reference):
+        help = "capture the single-device program as well: `tvlint capture --name reference -- python ...`"
+        return Problem("the reference of a captured program is a capture too", Location(reference), help)
+    try:
+        return read_pair((parallel, data_of(parallel)), (reference, data_of(reference)))
+    except ReadError as error:
+        return error.problem
+
+
+def replayed(recorded: Recorded) -> Replayed:
+    """Return how far the replay of a plan on the recorded numbers is from the recorded gradients and losses."""
+    from tvlint.replay.run import UnreplayableError, replay
+
+    plan = recorded.plan
+
+    def given(rank: int, name: str, micro_batch: int) -> Array | None:
+        own = recorded.given.get((rank, name, micro_batch))
+        return own if own is not None else recorded.given.get((rank, name, -1))
+
+    try:
+        found = replay(plan, given)
+    except UnreplayableError as error:
+        return Replayed(0, 0.0, f"cannot be replayed: {error}", error.location)
+    worst, compared = 0.0, 0
+    for (rank, weight), numbers in recorded.gradients.items():
+        own = found.gradients.get((rank, weight))
+        far = _distance(own, numbers)
+        if far is None or own is None:
+            return Replayed(compared, worst, f"does not make the recorded gradient of `{weight}` on rank {rank}")
+        if not far <= _TOLERANCE.get(plan.tensors[weight].dtype, 0.0):
+            text = f"replayed, gives another gradient of `{weight}` on rank {rank} than the program: {far:.2g} of its largest"
+            return Replayed(compared, worst, text)
+        worst, compared = max(worst, far), compared + 1
+    for rank, losses in recorded.losses.items():
+        for micro_batch, number in enumerate(losses):
+            far = _distance(found.returned.get((rank, micro_batch, plan.loss)), number)
+            if far is not None and far > max(_TOLERANCE.values()):
+                return Replayed(compared, worst, f"replayed, gives another loss on rank {rank} than the program")
+    return Replayed(compared, worst)
+
+
+def _distance(one: Array | None, other: Array | None) -> float | None:
+    """Return the largest difference, relative to the largest number; None where they cannot be compared."""
+    import numpy as np
+
+    if one is None or other is None or one.shape != other.shape:
+        return None
+    left, right = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+    if not (np.isfinite(left).all() and np.isfinite(right).all()):
+        return None
+    scale = max(float(np.abs(right).max(initial=0)), 1e-12)
+    return float(np.abs(left - right).max(initial=0)) / scale
+
+
+def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tuple[float, list[int]]] | None:
+    """Return the weights whose recorded gradients are not the reference's, with how far and on which ranks.
+
+    None where they cannot be compared: the programs draw random numbers, or start from other numbers.
+    """
+    if parallel.random or reference.random:
+        return None
+    found: dict[str, tuple[float, list[int]]] = {}
+    for (rank, weight), numbers in parallel.gradients.items():
+        box, whole = parallel.pieces.get((rank, weight)), reference.gradients.get((0, weight))
+        if box is None or whole is None or numbers is None:
+            return None
+        far = _distance(numbers, whole[tuple(slice(low, high) for low, high in box)])
+        if far is None:
+            return None
+        if far > _FAR * _TOLERANCE.get(parallel.plan.tensors[weight].dtype, 1.0):
+            most, ranks = found.get(weight, (0.0, []))
+            found[weight] = (max(most, far), [*ranks, rank])
+    return found
+
+
+def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:
+    """Return the verdict on the plans with what the recorded numbers say of it.
+
+    A plan whose replay does not give what its program computed is unknown. Where recorded gradients differ nothing is proved,
+    and what was unknown is refuted.
+    """
+    facts = list(verdict.facts)
+    for recorded, name in ((parallel, "parallel plan"), (reference, "reference plan")):
+        own = replayed(recorded)
+        if own.problem:
+            reason = _reason(
+                "replay-differs", False, f"the {name}, {own.problem}", own.location or Location(recorded.plan.path)
+            )
+            return replace(verdict, outcome=Outcome.UNKNOWN, reasons=(reason, *_open(verdict)))
+        facts.append((f"replay of the {name}", f"{own.compared} gradients agree with the program, to {own.worst:.1g}"))
+    different = different_gradients(parallel, reference)
+    if different is None:
+        return replace(verdict, facts=(*facts, ("recorded gradients", "not comparable with the reference's")))
+    if not different:
+        said = ("recorded gradients", "agree with the reference's")
+        return replace(verdict, facts=(*facts, said))
+    refutes = verdict.outcome is not Outcome.PROVED
+    reason = _difference(different, refutes, parallel.plan, verdict)
+    outcome = Outcome.REFUTED if refutes else Outcome.UNKNOWN
+    reasons = (*verdict.reasons, reason) if verdict.outcome is Outcome.REFUTED else (reason, *verdict.reasons)
+    return replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, ("recorded gradients", "are not the reference's")))
+
+
+def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool, plan: Plan, verdict: Verdict) -> Reason:
+    weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
+    more = f" and of {len(different) - 1} more weights" if len(different) > 1 else ""
+    text = f"the gradient of `{weight}`{more} that the program computed is not the reference's: off by {far:.2g} of its largest"
+    first = verdict.reasons[0].location if verdict.reasons else None
+    location = first if first is not None and first.line is not None else Location(plan.path)
+    return replace(_reason("other-recorded-gradient", refutes, text, location), ranks=tuple(ranks))
+
+
+def _open(verdict: Verdict) -> tuple[Reason, ...]:
+    """Return the reasons of a verdict on a plan that is not the program, which refute nothing."""
+    return tuple(replace(reason, refutes=False) for reason in verdict.reasons)
+
+
+def _reason(name: str, refutes: bool, message: str, location: Location) -> Reason:
+    return Reason(name, refutes, message, location)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tvlint.analyses.communication.calls import Call, Meeting, Site, Traffic
 from tvlint.analyses.dataflow.def_use import stream_of
 from tvlint.ir.operators import Await, Receive, Record, Send, Wait
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(slots=True, eq=False)
@@ -133,59 +137,63 @@ class _Run:
         return call
 
     def _cycles(self, blocked: list[Call]) -> list[tuple[Call, ...]]:
-        """Disjoint cycles of ranks that wait for each other; every blocked call is followed once."""
+        """Return disjoint cycles of the wait-for graph of the blocked calls."""
+        if not blocked:
+            return []
+        import networkx as nx
+
+        graph = self._wait_for_graph(blocked)
+        cycles: list[tuple[Call, ...]] = []
+        for component in [each for each in nx.strongly_connected_components(graph) if len(each) > 1]:
+            part: nx.DiGraph[Call | Meeting] = nx.DiGraph()
+            part.add_nodes_from(node for node in graph if node in component)
+            part.add_edges_from((tail, head) for tail, head in graph.edges if tail in component and head in component)
+            while not nx.is_directed_acyclic_graph(part):
+                cycle = tuple(tail for tail, _ in nx.find_cycle(part) if isinstance(tail, Call))
+                cycles.append(cycle)
+                part.remove_nodes_from(cycle)
+        return cycles
+
+    def _wait_for_graph(self, blocked: list[Call]) -> nx.DiGraph[Call | Meeting]:
+        """Return the graph in which a call leads to the blocked calls that stand before what it needs.
+
+        A collective is a node of its own between the calls that have come to it and those that keep the others from coming, so
+        that the edges are as many as its members and not as many as pairs of them.
+        """
+        import networkx as nx
+
+        graph: nx.DiGraph[Call | Meeting] = nx.DiGraph()
         at_rank: dict[int, list[Call]] = {}
         for call in blocked:
             at_rank.setdefault(call.rank, []).append(call)
-        done: set[Call] = set()
-        cycles: list[tuple[Call, ...]] = []
-        for start in blocked:
-            path: list[Call] = []
-            places: dict[Call, int] = {}
-            stack = [(start, iter(self._next(start, at_rank)))] if start not in done else []
-            if stack:
-                places[start] = 0
-                path.append(start)
-            while stack:
-                call, targets = stack[-1]
-                target = next(targets, None)
-                if target is None:
-                    stack.pop()
-                    done.add(call)
-                    path.pop()
-                    del places[call]
-                elif target in places:
-                    cycles.append(tuple(path[places[target] :]))
-                    done.update(path)
-                    break
-                elif target not in done:
-                    places[target] = len(path)
-                    path.append(target)
-                    stack.append((target, iter(self._next(target, at_rank))))
-        return cycles
+            graph.add_node(call)
+        for call in blocked:
+            for needed in self._needs(call):
+                if isinstance(needed, Meeting) and needed not in graph:
+                    missing = (needed.calls.get(rank) for rank in needed.members)
+                    own = [each for each in missing if each is not None and each not in self.posted]
+                    graph.add_edges_from((needed, at) for each in own for at in _standing_before(each, at_rank))
+                if isinstance(needed, Meeting):
+                    graph.add_edge(call, needed)
+                else:
+                    graph.add_edges_from((call, at) for at in _standing_before(needed, at_rank))
+        return graph
 
-    def _next(self, call: Call, at_rank: dict[int, list[Call]]) -> list[Call]:
-        """The blocked calls that stand before what `call` needs."""
+    def _needs(self, call: Call) -> list[Call | Meeting]:
+        """Return the calls that have to be posted, and the collectives that have to be complete, before `call` goes on."""
         operator = call.operator
         if isinstance(operator, Wait):
-            issues = [issue for issue in call.waits_for if not self._done(issue)]
-            return [target for issue in issues for target in self._next(issue, at_rank)]
+            return [needed for issue in call.waits_for if not self._done(issue) for needed in self._needs(issue)]
         if isinstance(operator, Await):
-            record = self.event_of.get(call)
-            if record is None:
-                return []
-            return [at for at in at_rank.get(call.rank, ()) if _before(at, record)]
+            return [self.event_of[call]] if call in self.event_of else []
         if call.meeting is not None:
-            missing = [
-                (rank, call.meeting.calls.get(rank))
-                for rank in call.meeting.members
-                if call.meeting.calls.get(rank) not in self.posted
-            ]
-            return [at for rank, needed in missing if needed is not None for at in at_rank.get(rank, ()) if _before(at, needed)]
-        if call.partner is None:
-            return []
-        partner = call.partner
-        return [at for at in at_rank.get(partner.rank, ()) if _before(at, partner)]
+            return [call.meeting]
+        return [call.partner] if call.partner is not None else []
+
+
+def _standing_before(needed: Call, at_rank: dict[int, list[Call]]) -> list[Call]:
+    """Return the blocked calls that keep `needed` from being posted."""
+    return [at for at in at_rank.get(needed.rank, ()) if _before(at, needed)]
 
 
 def _in_one_lane(site: Site) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from tvlint.analyses.dataflow.def_use import has, writes
 from tvlint.analyses.dataflow.step_scope import only_ends
+from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.equivalence.side_conditions.aliasing import Renames
 from tvlint.equivalence.side_conditions.gradient_finality import Finals
@@ -47,6 +49,7 @@ def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Troubl
     for step in program.steps:
         steps[step.segment].append(step)
     every = set(range(micro_batches))
+    totals = accumulators(plan)
     for name, own in steps.items():
         if len(own) == micro_batches and {step.micro_batch for step in own} == every:
             continue
@@ -73,7 +76,8 @@ def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Troubl
         elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
             text = f"the {what} on {{ranks}} does not run as often for every micro-batch"
             again = [step for step in own if batches[step.micro_batch] == max(batches.values())]
-            yield Trouble("repeated-micro-batch", True, text, -1, name, source=again[-1].source)
+            adds = any(own in totals for operator in segment.operators for own in writes(operator))
+            yield Trouble("repeated-micro-batch", adds, text, -1, name, source=again[-1].source)
 
 
 def _needed(plan: Plan, segment: Segment) -> bool:
@@ -84,11 +88,11 @@ def _needed(plan: Plan, segment: Segment) -> bool:
 
 
 def _stands_in(plan: Plan, steps: Mapping[str, Sequence[Step]], name: str, lacking: Sequence[int]) -> bool:
-    """Whether the rank has another segment of the phase that runs for what this one lacks, and not for all either."""
+    """Whether another segment computes for what this one lacks, and not for all that this one runs for."""
     batches = {own: {step.micro_batch for step in runs} for own, runs in steps.items()}
     return any(
         other != name
-        and plan.segments[other].phase is plan.segments[name].phase
+        and has(plan.segments[other].operators, {Backward, Compute})
         and not found.isdisjoint(lacking)
         and not found >= batches[name]
         for other, found in batches.items()

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from tvlint.analyses.dataflow.def_use import uses
+from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of
+from tvlint.ir.operators import Backward
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 
 _GIVEN = (Role.INPUT, Role.WEIGHT, Role.BUFFER)
@@ -46,6 +49,8 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
     forward: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
     turns: Counter[tuple[str, int]] = Counter()
     told: set[object] = set()
+    taken: dict[str, frozenset[str]] = {}
+    totals = accumulators(plan)
     for step in program.steps:
         segment, micro_batch = plan.segments[step.segment], step.micro_batch
         turn = turns[segment.name, micro_batch]
@@ -61,7 +66,9 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
                 source=step.source,
             )
             continue
-        pairs = (*zip(segment.inputs, inputs, strict=True), *zip(segment.outputs, outputs, strict=True))
+        used = taken.setdefault(segment.name, _taken(segment))
+        given = (pair for pair in zip(segment.inputs, inputs, strict=True) if pair[0] in used)
+        pairs = (*given, *zip(segment.outputs, outputs, strict=True))
         unlike = next((pair for pair in pairs if pair[0] != pair[1] and not _alike(plan, *pair, known)), None)
         if unlike is not None and unlike not in told:
             told.add(unlike)
@@ -76,6 +83,8 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
         if micro_batch >= 0:
             pattern = patterns.setdefault((segment.name, turn), [None] * len(read))
             for position, key in enumerate(read):
+                if segment.inputs[position] not in used:
+                    continue
                 sources = held.get(key, [])
                 if len(sources) == 1 and sources[0].micro_batch == micro_batch and sources[0].alone == pattern[position]:
                     continue
@@ -100,11 +109,17 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
                 held[key].append(source)
             else:
                 held[key] = [source]
-            owner = owners.setdefault(key, micro_batch)
+            owner = owners.setdefault(key, micro_batch) if name not in totals and _adds_up(plan, inner, name) else micro_batch
             if owner != micro_batch and ("owner", name) not in told:
                 told.add(("owner", name))
                 text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {micro_batch}"
-                yield Trouble("crossed-micro-batches", True, text, -1, segment.name, source=step.source)
+                yield Trouble("crossed-micro-batches", False, text, -1, segment.name, source=step.source)
+
+
+def _taken(segment: Segment) -> frozenset[str]:
+    """Return the names that the segment reads, needs for gradients, or hands on."""
+    needed = (name for own in segment.operators if isinstance(own, Backward) for name in own.forward.outputs)
+    return frozenset((*segment.outputs, *needed, *(name for own in segment.operators for name in uses(own))))
 
 
 def _adds_up(plan: Plan, inner: str, outer: str) -> bool:
@@ -156,7 +171,7 @@ def _stale(
             f"`{segment.name}` on {{ranks}} reads for micro-batch {micro_batch} the value `{name}` that "
             f"`{crossed[0].place[0]}` made for micro-batch {crossed[0].micro_batch}"
         )
-        return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+        return Trouble("crossed-micro-batches", len(crossed) == len(sources), text, -1, segment.name)
     made_by = frozenset(source.place for source in sources)
     if len({source.place[:2] for source in sources}) != len(sources):
         text = f"`{name}` on {{ranks}} is made twice by one segment for micro-batch {micro_batch}"
@@ -167,7 +182,8 @@ def _stale(
         text = (
             f"`{segment.name}` on {{ranks}} reads `{name}` for micro-batch {micro_batch} from other segments than for the first"
         )
-        return Trouble("crossed-micro-batches", True, text, -1, segment.name)
+        same = {place[:2] for place in made_by} == {place[:2] for place in pattern[position] or ()}
+        return Trouble("crossed-micro-batches", not same, text, -1, segment.name)
     return None
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from tvlint.analyses.dataflow.def_use import has
+from tvlint.analyses.dataflow.def_use import has, writes
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import covers, region
+from tvlint.analyses.relations.derivation.trusted_inputs import covers, region, whole_shape
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.relation import Value
@@ -52,15 +52,18 @@ def _wrong(
     """Each weight's full name with what is wrong with it."""
     covered: dict[str, list[Box]] = {}
     open_names: set[str] = set()
+    strangers = False
     for rank, tensor in weights:
         name = tensor.logical or tensor.name
         if name not in expected.shapes:
+            strangers = True
             text = f"the weight `{name}` on {{ranks}} has no counterpart in the reference"
             yield name, Trouble("unknown-weight", False, text, rank)
             continue
-        if tensor.whole is not None and tensor.whole != expected.shapes[name]:
-            text = f"the weight `{name}` is {tensor.whole} where the reference has {expected.shapes[name]}"
-            yield name, Trouble("wrong-weight-shape", True, text, rank)
+        if whole_shape(tensor) != expected.shapes[name]:
+            text = f"the weight `{name}` is {whole_shape(tensor)} where the reference has {expected.shapes[name]}"
+            yield name, Trouble("wrong-weight-shape", False, text, rank)
+            open_names.add(name)
             continue
         try:
             box = region(plan, tensor, rank)
@@ -80,7 +83,7 @@ def _wrong(
             text = f"no rank of the parallel plan holds all of the weight `{name}`, piece by piece"
             if name not in covered:
                 text = f"no rank of the parallel plan uses the weight `{name}`, which the reference trains"
-            yield name, Trouble("uncovered-weight", True, text, plan.programs[0].ranks[0])
+            yield name, Trouble("uncovered-weight", not strangers, text, plan.programs[0].ranks[0])
 
 
 def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
@@ -89,10 +92,14 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Val
         yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
         return
     if isinstance(value, str):
-        yield Trouble("missing-gradient", True, f"{subject} is never computed", rank)
+        made = _made_under_another_name(plan, name, rank)
+        text = f"{subject} is never computed"
+        text += f": `{made}`, a gradient of it, does not become the one that it is updated with" if made else ""
+        yield Trouble("missing-gradient", not made, text, rank)
         return
     if value.box != box:
-        yield Trouble("gradient-of-another-slice", True, f"{subject} is that of another slice than the weight's", rank)
+        lacks = any(low < first or stop > high for (low, stop), (first, high) in zip(box, value.box, strict=True))
+        yield Trouble("gradient-of-another-slice", lacks, f"{subject} is that of another slice than the weight's", rank)
         return
     if value.term != right.term:
         value, right = world.values.bare(value), world.values.bare(right)
@@ -118,6 +125,16 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Val
             expected="1",
             actual=str(factor),
         )
+
+
+def _made_under_another_name(plan: Plan, name: str, rank: int) -> str:
+    """Return what the rank makes that is declared as a gradient of the weight; empty where there is nothing."""
+    weights = [own for own in plan.tensors.values() if own.role is Role.WEIGHT and (own.logical or own.name) == name]
+    known, updated = {own.name for own in weights}, {own.gradient for own in weights}
+    gradients = {own.name for own in plan.tensors.values() if own.gradient_of in known and own.name not in updated}
+    segments = {step.segment for program in plan.programs if rank in program.ranks for step in program.steps}
+    made = (name for own in segments for operator in plan.segments[own].operators for name in writes(operator))
+    return next((name for name in made if name in gradients), "")
 
 
 def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:

@@ -22,6 +22,7 @@ from tvlint.equivalence.explain.counterexample import difference
 from tvlint.equivalence.explain.repair import Repair, repair, with_repair
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.micro_batch_symmetry import check_wiring
+from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_runs
 from tvlint.equivalence.verdict.assumptions import assumptions
 from tvlint.equivalence.verdict.compare_gradients import Expected, judge_gradients, judge_updates
 from tvlint.equivalence.verdict.compare_outputs import judge_returned
@@ -70,15 +71,25 @@ def prove(
     gc.disable()
     try:
         tell = progress or (lambda text, share: None)
-        verdict = _proved(parallel, reference, assume, tell, repairs=True, solver_seconds=solver_seconds)
-        if verdict.outcome is not Outcome.UNKNOWN or not any(reason.name in _EXPRESSIONS for reason in verdict.reasons):
-            return verdict
-        tell("deriving normal forms", 0.9)
-        again = _proved(parallel, reference, assume, tell, repairs=False, solver_seconds=solver_seconds, normal=True)
-        return again if again.outcome is Outcome.PROVED else verdict
+        once = without_repeated_runs(parallel)
+        verdict = _proved(once, reference, assume, tell, repairs=True, solver_seconds=solver_seconds)
+        if verdict.outcome is Outcome.UNKNOWN and any(reason.name in _EXPRESSIONS for reason in verdict.reasons):
+            tell("deriving normal forms", 0.9)
+            again = _proved(once, reference, assume, tell, repairs=False, solver_seconds=solver_seconds, normal=True)
+            verdict = again if again.outcome is Outcome.PROVED else verdict
+        return verdict if once is parallel else _in_order(parallel, verdict)
     finally:
         if collecting:
             gc.enable()
+
+
+def _in_order(plan: Plan, verdict: Verdict) -> Verdict:
+    """Return the verdict on a plan that was derived without the runs that it repeats, whose order is that of the plan."""
+    found = reasons(plan, check_order(plan)) if verdict.outcome is Outcome.PROVED else ()
+    if not found:
+        return verdict
+    outcome = Outcome.REFUTED if any(reason.refutes for reason in found) else Outcome.UNKNOWN
+    return replace(verdict, outcome=outcome, reasons=found)
 
 
 def _proved(
@@ -168,7 +179,9 @@ def _proved(
         return derived, troubles
 
     derived, troubles = attempt(None)
-    wiring = list(check_wiring(parallel, micro_batches)) or list(check_order(parallel if fold is None else fold.written))
+    wiring = list(check_wiring(parallel, micro_batches))
+    if not any(trouble.refutes for trouble in wiring):
+        wiring += check_order(parallel if fold is None else fold.written)
     verdict = replace(
         blank,
         assumptions=assumptions(parallel, reference, told_apart(inner, outer), terms, derived, assume),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -27,11 +26,8 @@ _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 _ROOTED = (*_FROM_ROOT, Collective.REDUCE, Collective.GATHER)
 
 
-class Blocked(Exception):
-    """The rank waits for others."""
-
-
 def communicate(machine: Machine, rank: RankState, operator: Communicate) -> None:
+    """Put in what the rank gives; what it gets is under way from then on."""
     members = members_of(machine.plan, operator.group, rank.number)
     if rounded := sent_as_other_numbers(machine.plan, operator):
         tell(machine, rank, operator, Mismatch("whole-numbers", rounded, refutes=False), fatal=True)
@@ -55,16 +51,27 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
         return
     channel = (members, operator.group.name, spans_replicas(machine.plan, operator.group))
     turn = machine.turns.get((rank.number, channel), 0)
+    machine.turns[rank.number, channel] = turn + 1
     table = machine.waiting.setdefault((channel, turn), {})
-    if rank.number not in table:
-        table[rank.number] = (operator, _given(machine, rank, operator, operator.inputs[0]) if giving else None)
-    if set(table) != set(members):
-        raise Blocked
-    if (channel, turn) not in machine.arrived:
+    table[rank.number] = (operator, _given(machine, rank, operator, operator.inputs[0]) if giving else None)
+    rank.under_way.append((operator, (channel, turn)))
+    if set(table) == set(members):
         _check_absent(machine, rank, operator, table)
         machine.arrived[channel, turn] = together(machine, rank, members, table)
-    machine.turns[rank.number, channel] = turn + 1
-    results = machine.arrived[channel, turn]
+
+
+def complete(machine: Machine, rank: RankState, operator: Communicate | Receive, key: tuple[Any, int]) -> bool:
+    """Give the rank what it gets of what is under way; return whether that has come."""
+    if isinstance(operator, Receive):
+        channel, number = key
+        box = machine.mail.get(channel, ())
+        if number >= len(box):
+            return False
+        _take(machine, rank, operator, box[number])
+        return True
+    if key not in machine.arrived:
+        return False
+    results = machine.arrived[key]
     for name in operator.outputs:
         if results is None:
             assign(machine, rank, operator, name, None, operator.inputs)
@@ -74,6 +81,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
             rank.trail.append("absent")
         elif name in operator.inputs:
             leave_open(machine, rank, name)
+    return True
 
 
 def _check_absent(
@@ -234,7 +242,7 @@ def send(machine: Machine, rank: RankState, operator: Send) -> None:
         return
     _check_peer(machine, rank, operator, peer)
     if is_absent(machine, rank, operator, operator.tensor):
-        machine.mail.setdefault((rank.number, peer, operator.communicator), deque()).append("absent")
+        machine.mail.setdefault((rank.number, peer, operator.communicator), []).append("absent")
         return
     try:
         value = operand_value(machine, rank, operator, operator.tensor)
@@ -242,10 +250,11 @@ def send(machine: Machine, rank: RankState, operator: Send) -> None:
         blame(machine, rank, operator, mismatch)
         value = None
     channel = (rank.number, peer, operator.communicator)
-    machine.mail.setdefault(channel, deque()).append(value)
+    machine.mail.setdefault(channel, []).append(value)
 
 
 def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
+    """Ask for the next message of the peer, which is under way from then on."""
     peer = peer_of(machine.plan, operator.peer, rank.number)
     _check_replica(machine, rank, operator)
     if peer is None:
@@ -254,10 +263,13 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
         _check_peer(machine, rank, operator, peer)
         assign(machine, rank, operator, operator.tensor, None, (operator.tensor,))
         return
-    box = machine.mail.get((peer, rank.number, operator.communicator))
-    if not box:
-        raise Blocked
-    value = box.popleft()
+    channel = (peer, rank.number, operator.communicator)
+    number = machine.turns.get((rank.number, channel), 0)
+    machine.turns[rank.number, channel] = number + 1
+    rank.under_way.append((operator, (channel, number)))
+
+
+def _take(machine: Machine, rank: RankState, operator: Receive, value: Slot | str) -> None:
     if operator.tensor in rank.local or machine.weight_of.get(operator.tensor, "") in rank.gradients:
         text = f"receives into `{operator.tensor}`, which has a value already"
         tell(machine, rank, operator, Mismatch("receives-twice", text, refutes=False), fatal=True)

@@ -7,14 +7,14 @@ all its members have come to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.def_use import handle_of, reads, uses, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of, only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.backward import backward
-from tvlint.analyses.relations.derivation.communicate import Blocked, communicate, receive, send
+from tvlint.analyses.relations.derivation.communicate import communicate, complete, receive, send
 from tvlint.analyses.relations.derivation.environment import accumulated, returned
 from tvlint.analyses.relations.derivation.forward import compute
 from tvlint.analyses.relations.derivation.gradients import finish, reduce_gradients, update
@@ -118,13 +118,13 @@ def _stuck(machine: Machine, rank: RankState) -> None:
     if rank.reducing:
         return
     machine.derived.troubles.append(
-        Trouble("never-completes", True, "{ranks} wait for a communication that never completes", rank.number, name)
+        Trouble("never-completes", False, "{ranks} wait for a communication that never completes", rank.number, name)
     )
 
 
 def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Iterator[bool]:
     """Run the steps; where the rank must wait for others, this says whether it has run an operator since it last waited."""
-    classes, moved = set(), False
+    classes = set()
     for index, step in enumerate(steps):
         segment = machine.plan.segments[step.segment]
         ends = only_ends(segment)
@@ -146,14 +146,14 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
             machine.derived.locals[rank.number, segment.name] = rank.local
         rank.trail = machine.derived.trails[rank.number, index] = []
         for operator in segment.operators:
-            while True:
-                try:
-                    _operate(machine, rank, segment, operator)
-                    break
-                except Blocked:
-                    yield moved
-                    moved = False
-            moved = True
+            while not _may_run(machine, rank, operator):
+                yield from _waiting(rank)
+            _operate(machine, rank, segment, operator)
+            rank.moved = True
+            while not _has_come(machine, rank, lambda own: not handle_of(own) and not getattr(own, "batch", "")):
+                yield from _waiting(rank)
+        while not _has_come(machine, rank, lambda own: True):
+            yield from _waiting(rank)
         for inner, outer in zip(segment.outputs, outer_outputs, strict=True):
             if inner != outer:
                 rank.made_of[outer] = rank.made_of.get(inner, frozenset())
@@ -166,6 +166,45 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         machine.derived.stages += 1
         classes.add((segment.phase, tuple(map(id, rank.trail))))
     machine.derived.classes += len(classes)
+
+
+def _waiting(rank: RankState) -> Iterator[bool]:
+    moved, rank.moved = rank.moved, False
+    yield moved
+
+
+def _may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
+    """Complete what the operator waits for, touches or may touch of what is under way; return whether that has come.
+
+    When a rank may go on is not judged here but by the order analysis: values do not depend on it.
+    """
+    if rank.reducing and not rank.reducing.isdisjoint(_gradients_touched(machine, rank, operator)):
+        return False
+    if not rank.under_way:
+        return True
+    touched = {*uses(operator), *writes(operator)}
+
+    def is_needed(own: Communicate | Receive) -> bool:
+        batch = getattr(own, "batch", "")
+        issued = bool(batch) and getattr(operator, "batch", "") != batch
+        ends = isinstance(operator, ReduceGradients | Update) or _may_change_anything(operator)
+        waits = isinstance(operator, Wait) and operator.handle == own.handle
+        return ends or waits or issued or not touched.isdisjoint(writes(own))
+
+    return _has_come(machine, rank, is_needed)
+
+
+def _has_come(machine: Machine, rank: RankState, is_needed: Callable[[Communicate | Receive], bool]) -> bool:
+    """Complete what is needed of what is under way, in order; return whether all of it has come."""
+    for entry in list(rank.under_way):
+        if is_needed(entry[0]) and complete(machine, rank, *entry):
+            rank.under_way.remove(entry)
+    return not any(is_needed(own) for own, _ in rank.under_way)
+
+
+def _may_change_anything(operator: Operator) -> bool:
+    """Return whether it is a call that may change more than what it gives."""
+    return isinstance(operator, Compute) and (bool(operator.in_place) or not operator.outputs or spec_of(operator.op) is None)
 
 
 def _at_a_root(segment: Segment, name: str, rank: int) -> bool:
@@ -184,8 +223,6 @@ def _export(machine: Machine, rank: RankState, name: str, value: Slot, replaces:
 
 
 def _operate(machine: Machine, rank: RankState, segment: Segment, operator: Operator) -> None:
-    if rank.reducing and not rank.reducing.isdisjoint(_gradients_touched(machine, rank, operator)):
-        raise Blocked
     if isinstance(operator, Compute):
         compute(machine, rank, segment, operator)
     elif isinstance(operator, Backward):
@@ -210,7 +247,7 @@ def _gradients_touched(machine: Machine, rank: RankState, operator: Operator) ->
     """The weights whose gradients the operator reads, adds to, reduces or updates with; all where it may change anything."""
     if isinstance(operator, ReduceGradients | Update):
         yield from operator.weights
-    elif isinstance(operator, Compute) and (operator.in_place or not operator.outputs or spec_of(operator.op) is None):
+    elif _may_change_anything(operator):
         yield from rank.reducing
     else:
         yield from (machine.weight_of[name] for name in (*reads(operator), *writes(operator)) if name in machine.weight_of)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,7 +12,7 @@ from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.memo import Cases
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Communicate, Compute, Operator, ReduceGradients
+from tvlint.ir.operators import Communicate, Compute, Operator, Receive, ReduceGradients
 from tvlint.ir.plan import Box, Plan, Segment
 from tvlint.ops.spec import Bound, Call, Family
 
@@ -138,6 +137,10 @@ class RankState:
     """Whether the segment that is run has the values of the whole step, and not those of one micro-batch."""
     summed: set[str] = field(default_factory=set)
     """Weights whose gradient is the sum over all micro-batches by now."""
+    under_way: list[tuple[Communicate | Receive, tuple[Any, int]]] = field(default_factory=list)
+    """Collectives and messages of the segment whose results the rank does not have yet."""
+    moved: bool = False
+    """Whether the rank has run an operator since it last waited."""
     reducing: set[str] = field(default_factory=set)
     """Weights with a reducer that has not met all of its members yet."""
     scattered: dict[str, tuple[Shard, ...]] = field(default_factory=dict)
@@ -185,7 +188,8 @@ class Machine:
     turns: dict[tuple[int, Any], int] = field(default_factory=dict)
     made: set[tuple[str, ...]] = field(default_factory=set)
     """The outputs of operators that the plan runs; filled where a gradient names another one."""
-    mail: dict[Any, deque[Slot | str]] = field(default_factory=dict)
+    mail: dict[Any, list[Slot | str]] = field(default_factory=dict)
+    """What was sent on each channel, in order."""
     micro_batches: int = 1
     reducers: dict[Any, dict[int, Reducing]] = field(default_factory=dict)
     """Gradient reducers that have not met all of their members yet."""

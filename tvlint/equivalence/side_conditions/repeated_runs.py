@@ -1,0 +1,92 @@
+"""Runs that make again what they have made: activations that are computed anew before their backward.
+
+A segment of operators that only compute makes the same values of the same values. A run of it is left out where the run before,
+of the same micro-batch, read the same values under the same names, and where nothing in between has changed what it reads,
+gives, or keeps for gradients. What is left out communicates nothing, draws nothing and adds to no gradient.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from tvlint.analyses.dataflow.def_use import writes
+from tvlint.analyses.dataflow.step_scope import only_ends
+from tvlint.ir.operators import Compute
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
+from tvlint.ops.table import spec_of
+
+
+def without_repeated_runs(plan: Plan) -> Plan:
+    """Return the plan without runs that make what is there already; the plan itself where it has none."""
+    steps = [step for program in plan.programs for step in program.steps]
+    if any(step.segment not in plan.segments for step in steps) or not any(map(_runs_again, plan.programs)):
+        return plan
+    makers = Counter(
+        name
+        for segment in plan.segments.values()
+        for name in {name for own in segment.operators if isinstance(own, Compute) for name in own.outputs}
+    )
+    pure = {name for name, segment in plan.segments.items() if _only_computes(plan, segment, makers)}
+    programs = tuple(replace(program, steps=_without(plan, program, pure)) for program in plan.programs)
+    return plan if programs == plan.programs else replace(plan, programs=programs)
+
+
+def _runs_again(program: Program) -> bool:
+    runs = Counter((step.segment, step.micro_batch) for step in program.steps)
+    return any(times > 1 for times in runs.values())
+
+
+def _only_computes(plan: Plan, segment: Segment, makers: Counter[str]) -> bool:
+    """Return whether all that the segment does is to make values by pure operators, of names that no other segment makes."""
+    if segment.phase not in (Phase.FORWARD, Phase.BACKWARD):
+        return False
+    for own in segment.operators:
+        spec = spec_of(own.op) if isinstance(own, Compute) else None
+        if spec is None or spec.may_draw or not isinstance(own, Compute) or own.in_place or not own.outputs or own.stream:
+            return False
+        if any(makers[name] > 1 or _is_gradient(plan, name) for name in own.outputs):
+            return False
+    return not any(_is_gradient(plan, name) for name in (*segment.inputs, *segment.outputs))
+
+
+def _is_gradient(plan: Plan, name: str) -> bool:
+    return name in plan.tensors and plan.tensors[name].role is Role.GRADIENT
+
+
+def _without(plan: Plan, program: Program, pure: set[str]) -> tuple[Step, ...]:
+    kept: list[Step] = []
+    ran: dict[tuple[str, int], Step] = {}
+    for step in program.steps:
+        segment = plan.segments[step.segment]
+        before = ran.get((step.segment, step.micro_batch))
+        if before is not None and (before.inputs, before.outputs) == (step.inputs, step.outputs):
+            continue
+        kept.append(step)
+        if step.micro_batch < 0 or _may_change_anything(segment):
+            ran.clear()
+            continue
+        changed = _keys(plan, step, {*segment.outputs, *(name for own in segment.operators for name in writes(own))})
+        ran = {key: own for key, own in ran.items() if changed.isdisjoint(_keys(plan, own))}
+        if step.segment in pure:
+            ran[step.segment, step.micro_batch] = step
+    return tuple(kept)
+
+
+def _may_change_anything(segment: Segment) -> bool:
+    """Return whether the segment updates weights, or calls what may change more than it gives."""
+    calls = (own for own in segment.operators if isinstance(own, Compute))
+    return only_ends(segment) or any(own.in_place or not own.outputs or spec_of(own.op) is None for own in calls)
+
+
+def _keys(plan: Plan, step: Step, chosen: set[str] | None = None) -> set[object]:
+    """Return what tells apart the values of a run, or the `chosen` ones of them, by the names of the segment."""
+    segment = plan.segments[step.segment]
+    inputs, outputs = step.outside(segment)
+    pairs = ((segment.inputs, inputs, step.inputs), (segment.outputs, outputs, step.outputs))
+    return {
+        outer if given is not None else (step.micro_batch, outer)
+        for names, outside, given in pairs
+        for inner, outer in zip(names, outside, strict=False)
+        if chosen is None or inner in chosen
+    }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import linecache
 import math
 import os
 import random
@@ -19,15 +20,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
 ROWS = 2
-"""The rows of a micro-batch."""
+"""The rows of a micro-batch, where a layout does not say."""
+EXPORTED = Path("mgener.pkl")
+"""What the branch of nnScaler that exports plans writes, in the folder that it runs in."""
 TOLERANCE = 1e-4
 """How far gradients may differ, as a share of the largest of a parameter."""
 
@@ -41,6 +45,12 @@ class Layout:
     ranks: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     plan: dict[str, Any] = field(default_factory=dict)
+    rows: int = ROWS
+
+    @property
+    def tensor_parallel(self) -> int:
+        """The ranks of a pipeline stage."""
+        return self.planned // int(self.plan.get("pp_size", self.plan.get("pipeline_nstages", 1)))
 
 
 def _staged(stages: int, micro_batches: int, scheduler: str = "1f1b", **more: Any) -> dict[str, Any]:
@@ -67,6 +77,9 @@ LAYOUTS = {
     "autodist2": Layout("autodist", 2, plan=_ESTIMATED),
     "autodist4": Layout("autodist", 4, plan=_ESTIMATED),
     "inference_tp2": Layout("tp", 2, 2, {"inference_only": True}),
+    "single_2": Layout("dp"),
+    "single_4": Layout("dp", rows=4),
+    "single_8": Layout("dp", rows=8),
     "loop_tp2": Layout("tp", 2, 2, {"use_end2end": False}),
 }
 
@@ -95,43 +108,66 @@ def generate(name: str, model: str, layout: Layout, out: Path) -> None:
     """Let nnScaler write the folder `name` below `out`."""
     import torch
 
-    sys.path.insert(0, str(HERE))
     _suit_torch()
     from nnscaler.parallel import ComputeConfig, parallelize
-    from nnscaler_models import MODELS
 
     torch.manual_seed(0)
     random.seed(0)
     if layout.policy == "autodist":
         _estimate_by_size()
-    config = ComputeConfig(
-        layout.planned,
-        layout.ranks or layout.planned,
-        constant_folding=True,
-        trace_strategy="cpu",
-        pas_config=dict(layout.plan),
-        **{"use_end2end": True, **layout.settings},
-    )
-    told = MODELS[model]
+    chosen: dict[str, Any] = {"use_end2end": True, "constant_folding": True, "trace_strategy": "cpu", **layout.settings}
+    chosen |= {**layout.plan, "use_pipeline": "pipeline_nstages" in layout.plan}
+    chosen["pas_config"] = {**layout.plan, "_tp_size": layout.tensor_parallel}
+    known = ComputeConfig.__dataclass_fields__
+    ranks = layout.ranks or layout.planned
+    config = ComputeConfig(layout.planned, ranks, **{word: value for word, value in chosen.items() if word in known})
+    told = _models()[model]
     made = told.make()
     with tempfile.TemporaryDirectory() as written:
-        sample = {"sample": told.sample(ROWS)}
+        sample = {"sample": told.sample(layout.rows)}
         parallelize(made, sample, layout.policy, config, gen_savedir=written, reuse="override", load_module=False)
         (folder,) = {file.parent for file in Path(written).rglob("gencode0.py")}
         shutil.rmtree(out / name, ignore_errors=True)
         shutil.copytree(folder, out / name)
-    torch.save(made.state_dict(), out / name / "model.state")
+    if EXPORTED.is_file():
+        EXPORTED.replace(out / name / EXPORTED.name)
+
+
+@cache
+def _models() -> dict[str, Any]:
+    """Return the models, whose lines generated code then names as those of a file of this project, wherever it lies."""
+    path = Path(__file__).with_name("nnscaler_models.py")
+    module = types.ModuleType("nnscaler_models")
+    sys.modules[module.__name__] = module
+    named = f"{path.parent.name}/{path.name}"
+    text = path.read_text(encoding="utf-8")
+    linecache.cache[named] = (len(text), None, text.splitlines(keepends=True), named)
+    exec(compile(text, named, "exec"), module.__dict__)
+    found: dict[str, Any] = module.__dict__["MODELS"]
+    return found
 
 
 def _suit_torch() -> None:
     """Leave out what nnScaler 0.8 trips over in a torch newer than those that it names: it changes no generated line."""
-    from nnscaler.graph.tracer import torch_fx_patcher, wrap_utils
+    import torch
 
-    table = wrap_utils.default_autowrap_leaf_function
-    for function in [one for one in table if getattr(one, "__qualname__", "").startswith("pybind11_")]:
-        del table[function]
+    torch.Tensor.cuda = lambda tensor, *_, **__: tensor
+    try:
+        from nnscaler.graph.tracer import torch_fx_patcher, wrap_utils
+    except ImportError:
+        from nnscaler.graph.parser.fx.concrete_trace_utils import concrete_tracer
+
+        known = concrete_tracer.node_is_impure_wrapper
+        concrete_tracer.node_is_impure_wrapper = lambda node, *_: known(node)
+        return
+    _leave_out_unnamed(wrap_utils.default_autowrap_leaf_function)
     is_impure = torch_fx_patcher.TorchFXPatcher.is_impure_new
     torch_fx_patcher.TorchFXPatcher.is_impure_new = staticmethod(lambda node, *_: is_impure(node))
+
+
+def _leave_out_unnamed(table: dict[Any, Any]) -> None:
+    for function in [one for one in table if getattr(one, "__qualname__", "").startswith("pybind11_")]:
+        del table[function]
 
 
 def _estimate_by_size() -> None:
@@ -203,12 +239,10 @@ def _samples(model: str, layout: Layout) -> list[Any]:
     """Return one sample for every replica and micro-batch."""
     import torch
 
-    sys.path.insert(0, str(HERE))
-    from nnscaler_models import MODELS
-
     torch.manual_seed(7)
     replicas, micro_batches = _slots(layout)
-    return [MODELS[model].sample(ROWS) for _ in range(replicas * micro_batches)]
+    models = _models()
+    return [models[model].sample(layout.rows) for _ in range(replicas * micro_batches)]
 
 
 def _expected(model: str, layout: Layout) -> tuple[list[float], dict[str, Any]]:
@@ -216,10 +250,8 @@ def _expected(model: str, layout: Layout) -> tuple[list[float], dict[str, Any]]:
     import torch
 
     samples = _samples(model, layout)
-    from nnscaler_models import MODELS
-
     torch.manual_seed(0)
-    made = MODELS[model].make()
+    made = _models()[model].make()
     losses = []
     for sample in samples:
         found = made(sample)
@@ -239,6 +271,7 @@ def run_rank(name: str, model: str, layout: Layout, out: Path, rank: int, betwee
     torch.set_num_threads(1)
     for function in ("set_device", "current_device", "default_stream", "synchronize", "empty_cache"):
         setattr(torch.cuda, function, lambda *_, **__: "cpu")
+    torch.cuda.get_device_properties = lambda *_: types.SimpleNamespace(total_memory=0)
     torch.distributed.init_process_group("gloo", init_method=f"file://{between}/store", rank=rank, world_size=ranks)
     samples = _samples(model, layout)
     import nnscaler
@@ -250,6 +283,7 @@ def run_rank(name: str, model: str, layout: Layout, out: Path, rank: int, betwee
     generated = importlib.util.module_from_spec(told)
     sys.modules["generated"] = generated
     told.loader.exec_module(generated)
+    generated.GenModel._train_step = getattr(generated, "_train_step", None)
     module = generated.GenModel()
     module.train()
     optimizer = torch.optim.SGD(list(module.parameters_for_optimizer()), lr=1.0)

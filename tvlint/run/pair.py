@@ -91,12 +91,15 @@ def _read_pair(
                 variants, said = document.variants, document.findings
         else:
             found = known.get(path) or (aside[path].value() if path in aside else read_plan(path, pair.operators))
+            if plans and isinstance(found, Plan) and found.format == "nnscaler-graph" and os.path.isdir(pair.parallel):
+                known[path] = found
+                found = _traced(pair, plans[0], Path(path))
         if isinstance(found, Problem):
             problems.append(found)
             continue
         plans.append(found)
         if path:
-            known[path] = found
+            known.setdefault(path, found)
     return tuple(problems) if problems else Plans((plans[0], *variants), plans[1], said)
 
 
@@ -109,15 +112,18 @@ def _size(path: str) -> int:
     return information.st_size if stat.S_ISREG(information.st_mode) else 0
 
 
-def _traced(pair: Pair, parallel: Plan | None) -> Plan | Problem:
-    """The traced graph that lies beside generated code."""
+def _traced(pair: Pair, parallel: Plan | None, graph: Path | None = None) -> Plan | Problem:
+    """Return the traced graph `graph`, else the one that lies beside generated code, with the batch of the whole plan.
+
+    nnScaler traces with the batch of one micro-batch of one replica, whatever the file is called.
+    """
     from tvlint.readers.document import ReadError
     from tvlint.readers.nnscaler.gencode.folder import is_folder, reference_of_folder
 
     folder = pair.parallel
     place = folder if os.path.isdir(folder) else os.path.dirname(folder) or os.curdir
     try:
-        found = reference_of_folder(place, parallel, pair.operators) if is_folder(place) else None
+        found = reference_of_folder(place, parallel, pair.operators, graph) if is_folder(place) else None
     except ReadError as error:
         return error.problem
     if found is None:

@@ -10,10 +10,14 @@ from tvlint.ir.plan import Plan
 def accumulators(plan: Plan) -> dict[str, str]:
     """Return the weight of each name under which a gradient adds up.
 
-    Where the plan makes what a weight names as its gradient, that is the one name; what is else made of gradients of the weight
-    (an addend, a reduced shard, a clipped gradient) is a value of its own.
+    Where a rank makes what a weight names as its gradient, that is the one name there; what is else made of gradients of the
+    weight (an addend, a reduced shard, a clipped gradient) is a value of its own. Other ranks may name theirs otherwise.
     """
     owners = weight_gradients(plan)
-    made = {name for segment in plan.segments.values() for own in segment.operators for name in writes(own)}
     chosen = {owner: plan.tensors[owner].gradient for owner in owners.values()}
-    return {name: owner for name, owner in owners.items() if chosen[owner] in (name, "") or chosen[owner] not in made}
+    others: set[str] = set()
+    for program in plan.programs:
+        segments = {step.segment for step in program.steps}
+        made = {name for segment in segments for own in plan.segments[segment].operators for name in writes(own)}
+        others.update(name for name in made & owners.keys() if name != chosen[owners[name]] and chosen[owners[name]] in made)
+    return {name: owner for name, owner in owners.items() if name not in others}

@@ -64,14 +64,16 @@ def read_folder(path: str, operators: tuple[Declared, ...] = ()) -> Document:
     )
 
 
-def reference_of_folder(path: str, parallel: Plan | None = None, operators: tuple[Declared, ...] = ()) -> Plan | None:
-    """The traced single-device graph in the folder, with the batch of all replicas and micro-batches; None without one.
+def reference_of_folder(
+    path: str, parallel: Plan | None = None, operators: tuple[Declared, ...] = (), graph: Path | None = None
+) -> Plan | None:
+    """Return a traced single-device graph with the batch of all replicas and micro-batches of the folder's plan.
 
-    `parallel` is the folder's plan where the caller already has it.
+    That is `graph`, else the one in the folder; None without one. `parallel` is the folder's plan where the caller has it.
     """
     from tvlint.readers.nnscaler.gencode.traced_graph import read_graph
 
-    graph = Path(path, GRAPH)
+    graph = Path(path, GRAPH) if graph is None else graph
     if not graph.is_file():
         return None
     plan = opened(path, operators).plan if parallel is None else parallel

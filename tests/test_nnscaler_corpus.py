@@ -1,0 +1,86 @@
+"""Plans and generated code that nnScaler wrote of our own models: all are read, and judged as they run.
+
+`benchmarks/nnscaler_examples.py` and `benchmarks/nnscaler_corpus.py` write them; `docs/gencode.md` says how.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from shared import ROOT
+
+from tvlint.findings import Outcome, Verdict
+from tvlint.readers.read import read
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair
+
+CORPUS = ROOT / "fixtures" / "nnscaler"
+PLANS = sorted(path.name.removesuffix(".pkl.xz") for path in (CORPUS / "plans").iterdir())
+SINGLE = {
+    "mlp--tp2": "mlp--single_2",
+    "mlp--data2": "mlp--single_2",
+    "mlp--dp2": "mlp--single_4",
+    "mlp--tp2_dp2": "mlp--single_4",
+    "mlp--pp2": "mlp--single_4",
+    "mlp--hybrid_pp2_tp2": "mlp--single_4",
+    "mlp--hybrid_pp2_tp2_dp2": "mlp--single_8",
+}
+"""The plan of one device for each plan of several, by the rows of the whole batch."""
+REFUTED = {
+    "gpt--pp2": ("missing-value", "uses `blocks_0_dropout_training_225`, which nothing on rank 1", "gencode1.py"),
+    "mlp--hybrid_pp2_tp4": ("pieces-out-of-order", "gathers pieces in rank order that do not lie in that order", "gencode4.py"),
+}
+"""Folders that nnScaler writes wrongly, by the first reason: its words and the file where it stands."""
+FOLDERS = sorted(path.name for path in (CORPUS / "folders").iterdir())
+
+
+def _path(name: str) -> str:
+    return str(CORPUS / "plans" / f"{name}.pkl.xz")
+
+
+def _verdict(parallel: str, reference: str = "") -> Verdict:
+    report = prove_pair(Pair(parallel, reference))
+    assert report.problems == ()
+    (verdict,) = report.verdicts
+    return verdict
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_plan_is_read(name: str) -> None:
+    document = read(_path(name))
+    assert document is not None
+    assert document.plan is not None
+    assert document.findings == ()
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_plans_are_proved_against_the_plan_of_one_device(name: str) -> None:
+    verdict = _verdict(_path(name), _path(SINGLE[name]))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+def test_the_corpus_holds_what_is_judged() -> None:
+    assert {*SINGLE, *SINGLE.values()} == set(PLANS)
+    assert REFUTED.keys() <= set(FOLDERS)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_folders_are_judged_as_they_run(name: str) -> None:
+    verdict = _verdict(str(CORPUS / "folders" / name))
+    if name not in REFUTED:
+        assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+        return
+    reason, words, file = REFUTED[name]
+    assert verdict.outcome is Outcome.REFUTED
+    assert verdict.reasons[0].name == reason
+    assert words in verdict.reasons[0].message
+    assert Path(verdict.reasons[0].location.path).name == file
+
+
+@pytest.mark.parametrize("name", ["gpt--tp2", "mlp--hybrid_pp2_tp2_dp2", "mlp--hybrid_pp2_tp4"])
+def test_the_traced_graph_is_the_same_reference_by_name(name: str) -> None:
+    folder = CORPUS / "folders" / name
+    found, named = _verdict(str(folder)), _verdict(str(folder), str(folder / "graph.ckp"))
+    assert (named.outcome, named.stages, named.assumptions) == (found.outcome, found.stages, found.assumptions)
+    assert [reason.message for reason in named.reasons] == [reason.message for reason in found.reasons]

@@ -11,7 +11,11 @@ from xml.etree import ElementTree
 import pytest
 import reports
 
-from tvlint.findings import Report
+from tvlint.findings import NotEvaluated, Report, Severity
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.outline import Cell, Lane
+from tvlint.ir.plan import Phase
 from tvlint.reporters.forge import junit
 
 ALLOWED = {
@@ -70,17 +74,55 @@ def test_junit_is_as_reviewed(tmp_path: Path, golden: Callable[[str, str], None]
 
 def test_outcomes_are_told_apart(tmp_path: Path) -> None:
     rules, proofs = written(reports.FULL, tmp_path)
-    assert [[child.tag for child in case] for case in proofs] == [
+    whole = [case for case in proofs if not str(case.get("name")).startswith("proof stage: ")]
+    assert [[child.tag for child in case] for case in whole] == [
         ["failure", "system-out"],
         ["error", "system-out"],
         ["system-out"],
     ]
-    assert [case.get("time") for case in proofs] == ["0.420", "0.031", "1.234"]
+    assert [case.get("time") for case in whole] == ["0.420", "0.031", "1.234"]
     by_name = {case.get("name"): [child.tag for child in case] for case in rules}
     assert by_name["layers-not-divisible-by-pp"] == ["failure"]
     assert by_name["missing-allreduce"] == ["system-out"]
-    assert by_name["world-size-not-divisible"] == ["skipped"]
+    assert by_name["rules not evaluated"] == ["skipped"]
     assert by_name["readable"] == ["error"]
+
+
+def test_a_proof_has_a_case_for_each_proof_stage(tmp_path: Path) -> None:
+    lanes = (
+        Lane((0, 1), (Cell(Phase.FORWARD, 0, 0, judged="refuted"), Cell(Phase.FORWARD, 0, 1), Cell(Phase.BACKWARD, 0, 0))),
+        Lane(
+            (2,), (Cell(Phase.FORWARD, 1, 0), Cell(Phase.BACKWARD, 1, 0, judged="unknown"), Cell(Phase.REDUCE, -1, -1, False))
+        ),
+        Lane(
+            (3,), (Cell(Phase.FORWARD, 1, 0), Cell(Phase.BACKWARD, 1, 0, judged="unknown"), Cell(Phase.REDUCE, -1, -1, False))
+        ),
+    )
+    outline = replace(reports.OUTLINE, mesh=Mesh((Axis("pp", 2), Axis("tp", 2))), lanes=lanes)
+    (suite,) = written(Report(verdicts=(reports.REFUTED,), outlines=(outline,)), tmp_path)
+    assert [(case.get("name"), [child.tag for child in case]) for case in suite][1:] == [
+        ("proof stage: forward of pipeline stage 0 on ranks 0,1", ["failure"]),
+        ("proof stage: backward of pipeline stage 0 on ranks 0,1", []),
+        ("proof stage: forward of pipeline stage 1 on ranks 2,3", []),
+        ("proof stage: backward of pipeline stage 1 on ranks 2,3", ["error"]),
+    ]
+    assert "partial sum over tp" in str(suite.find("testcase/failure").attrib["message"])  # type: ignore[union-attr]
+
+
+def test_rules_that_could_not_be_judged_are_one_case_of_a_file(tmp_path: Path) -> None:
+    items = tuple(NotEvaluated(f"rule-{number}", Location(f"{number % 2}.sh"), f"needs {number % 3}") for number in range(60))
+    (suite,) = written(Report(not_evaluated=items, checked=("0.sh", "1.sh")), tmp_path)
+    skipped = [case.find("skipped") for case in suite if case.get("name") == "rules not evaluated"]
+    assert [own.get("message") for own in skipped if own is not None] == ["30 rules not evaluated"] * 2
+    assert all(f"rule-{number}" in ElementTree.tostring(suite, encoding="unicode") for number in range(60))
+
+
+def test_what_fails_the_run_fails_its_case(tmp_path: Path) -> None:
+    report = Report((replace(reports.FULL.findings[0], severity=Severity.NOTE),))
+    reports.write_sources(tmp_path)
+    for fail_on, failures in ((Severity.ERROR, "0"), (Severity.NOTE, "1")):
+        text = junit.write(report, reports.context(tmp_path, fail_on=fail_on)).text
+        assert ElementTree.fromstring(text).attrib["failures"] == failures
 
 
 def test_nothing_to_check_is_skipped_not_passed(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ FORMATS = {
     "sarif": "sarif.report",
     "junit": "forge.junit",
     "github": "forge.github",
+    "gitlab": "forge.gitlab",
+    "rdjson": "forge.rdjson",
     "markdown": "forge.markdown",
     "html": "html.report",
 }

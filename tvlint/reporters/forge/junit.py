@@ -1,8 +1,8 @@
 """`junit`: JUnit XML that Jenkins, GitLab and the strict xUnit schema accept.
 
-Suite `tvlint.rules` has a case for every rule that says something about a file, and one for every file about which none
-does; an error fails its case, warnings and notes are its output. Suite `tvlint.proof` has a case for every proof. What was
-not judged is skipped, never passed.
+Suite `tvlint.rules` has a case for every rule that says something about a file, one for every file about which none does,
+and one for the rules of a file that could not be judged, which is skipped. What fails the run fails its case, other findings
+are its output. Suite `tvlint.proof` has a case for every proof, and one for each of its proof stages.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.escape.xml import xml
+from tvlint.reporters.lanes import proof_stages
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
 from tvlint.reporters.text.totals import by_place, counted, published
@@ -78,15 +79,15 @@ def _finding(finding: Finding, report: Report, context: Context) -> Iterator[str
 
 
 def _skipped(report: Report, context: Context) -> Iterator[TestCase]:
-    """Rules that could not be judged, where no finding of the same rule in the same file says more."""
-    said = {(finding.location.path, finding.rule) for finding in report.findings}
-    reasons: dict[tuple[str, str], list[str]] = {}
+    """The rules that could not be judged, a case for each file, by what they would need."""
+    needs: dict[str, dict[str, dict[str, None]]] = {}
     for item in report.not_evaluated:
-        if (item.location.path, item.rule) not in said:
-            reasons.setdefault((item.location.path, item.rule), []).append(item.reason)
-    for (path, rule), texts in reasons.items():
-        case = _case(relative(path, context.root), rule)
-        case.add_skipped_info(visible("not evaluated: " + "; ".join(dict.fromkeys(texts))))
+        needs.setdefault(item.location.path, {}).setdefault(item.reason, {})[item.rule] = None
+    for path, reasons in needs.items():
+        case = _case(relative(path, context.root), "rules not evaluated")
+        rules = {rule for own in reasons.values() for rule in own}
+        body = _text([f"{reason}: {', '.join(own)}" for reason, own in reasons.items()])
+        case.add_skipped_info(f"{counted(len(rules), 'rule')} not evaluated", body)
         yield case
 
 
@@ -112,6 +113,26 @@ def _proofs(report: Report, context: Context) -> Iterator[TestCase]:
         elif verdict.outcome is Outcome.UNKNOWN:
             case.add_error_info(message, body, "unknown")
         yield case
+        yield from _proof_stages(verdict, report, context)
+
+
+def _proof_stages(verdict: Verdict, report: Report, context: Context) -> Iterator[TestCase]:
+    """A case for each proof stage: what one kind of rank computes in one phase of one pipeline stage."""
+    for outline in report.outlines if verdict.stages.total else ():
+        if outline.path != verdict.parallel:
+            continue
+        for stage in proof_stages(outline):
+            of = f" of pipeline stage {stage.pipeline_stage}" if stage.pipeline_stage >= 0 else ""
+            name = f"proof stage: {stage.phase.value}{of} on {describe(stage.ranks, outline.mesh)}"
+            case = _case(relative(verdict.parallel, context.root), name)
+            reasons = [reason for reason in verdict.reasons if not set(stage.ranks).isdisjoint(reason.ranks)]
+            body = _text([line for reason in reasons for line in _reason(reason, verdict, report, context)])
+            message = visible(reasons[0].message if reasons else f"the proof stage is {stage.judged}")
+            if stage.judged == "refuted":
+                case.add_failure_info(message, body, "refuted")
+            elif stage.judged == "unknown":
+                case.add_error_info(message, body, "unknown")
+            yield case
 
 
 def _facts(verdict: Verdict) -> Iterator[str]:

@@ -11,6 +11,7 @@ from tvlint.ir.outline import Cell, Lane, Outline
 from tvlint.ir.plan import Phase
 from tvlint.reporters.escape.html import Content, Element, tag
 from tvlint.reporters.html.page import svg
+from tvlint.reporters.lanes import merged
 from tvlint.reporters.text.ranks import describe
 
 MAXIMAL_RANKS = 1024
@@ -87,7 +88,7 @@ def _folded(mesh: Mesh, wrong: Collection[int]) -> tuple[Mesh, Collection[int], 
 
 def schedule_drawing(outline: Outline) -> Content:
     """Each kind of rank as a lane, its steps as early as the steps that they wait for allow."""
-    lanes = _merged(outline.lanes)
+    lanes = merged(outline.lanes)
     shown, cut = _first(lanes)
     if not any(lane.cells for lane in shown):
         return ()
@@ -121,14 +122,6 @@ def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: i
             if label and len(label) * 7 <= width:
                 on = "on" if cell.judged else ""
                 yield tag("text", label, kind=on, x=x + width / 2, y=top + 14, text_anchor="middle")
-
-
-def _merged(lanes: tuple[Lane, ...]) -> list[Lane]:
-    """Ranks that do the same, step by step, share a lane."""
-    ranks: dict[tuple[Cell, ...], list[int]] = {}
-    for lane in lanes:
-        ranks.setdefault(lane.cells, []).extend(lane.ranks)
-    return [Lane(tuple(sorted(members)), cells) for cells, members in ranks.items()]
 
 
 def _first(lanes: list[Lane]) -> tuple[list[Lane], bool]:

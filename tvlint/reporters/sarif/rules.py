@@ -37,9 +37,14 @@ def rule_object(name: str, rule: Rule | None, version: str) -> dict[str, Any]:
     if rule is not None:
         text = "\n\n".join(part for part in (_sentence(rule.summary), rule.body.strip()) if part)
         described = _descriptor(name, rule.severity, rule.summary, text, rule.kind.value)
-        return {**described, "helpUri": page(f"rules/{rule.path.rpartition('rules/')[2]}", version)} if rule.path else described
+        return {**described, "helpUri": address(rule, version)} if rule.path else described
     severity, summary, text = _WITHOUT_PAGE.get(name, (Severity.ERROR, name.replace("-", " "), name.replace("-", " ")))
     return _descriptor(name, severity, summary, text, "proof" if name.endswith("-proof") else "input")
+
+
+def address(rule: Rule, version: str) -> str:
+    """Return where the page of the rule is; empty where it has none."""
+    return page(f"rules/{rule.path.rpartition('rules/')[2]}", version) if rule.path else ""
 
 
 def _descriptor(name: str, severity: Severity, summary: str, text: str, kind: str) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def outputs(folder: Path, *names: str) -> list[str]:
 
 REPORTS = (
     "concise:concise.txt", "json:report.json", "sarif:sarif.json", "junit:junit.xml", "github:github.log", "markdown:report.md",
-    "html:report.html",
+    "html:report.html", "gitlab:gitlab.json", "rdjson:rdjson.json", "summary:summary.md",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import reports
 from tvlint.findings import Finding, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters.escape import markdown as escape
-from tvlint.reporters.forge import markdown
+from tvlint.reporters.forge import markdown, summary
 
 TAGS = {
     "h2",
@@ -86,6 +86,27 @@ def test_linted_text_is_read_as_it_stands(tmp_path: Path) -> None:
 def test_nobody_is_notified_and_nothing_is_linked(text: str) -> None:
     html = escape.markdown(escape.Paragraph((f"see {text} now",))).text
     assert not re.search(r"@\w|&#35;\d|GH-\d|https?:|www\.", html)
+
+
+def test_a_summary_counts_by_rule_and_file_and_draws_plans(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    reports.write_sources(tmp_path)
+    golden("reports/full.summary.md", summary.write(reports.FULL, reports.context(tmp_path)).text)
+
+
+def test_a_summary_has_a_table_of_all_that_a_comment_cannot_hold(tmp_path: Path) -> None:
+    findings = tuple(
+        Finding(f"rule-{number % 60}", severity, "é" * 300, Location(f"{number % 7}.sh", number))
+        for number in range(1, 3001)
+        for severity in (Severity.ERROR, Severity.NOTE)
+    )
+    written = summary.write(Report(findings), reports.context(tmp_path)).text
+    assert 900_000 < len(written.encode()) <= 1_000_000
+    page = rendered(written)
+    assert page.tags <= TAGS
+    assert "10 more rules | 500 |  | 500 |" in written
+    rows = re.findall(r"^\| <code>(\d\.sh)</code> \| (\d+) \|  \| (\d+) \|$", written, re.MULTILINE)
+    assert {(int(errors), int(notes)) for _, errors, notes in rows} == {(428, 428), (429, 429)}
+    assert len(rows) == 7
 
 
 def test_it_fits_where_it_goes(tmp_path: Path) -> None:

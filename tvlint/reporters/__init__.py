@@ -10,6 +10,7 @@ FORMATS = {
     "gitlab": "forge.gitlab",
     "rdjson": "forge.rdjson",
     "markdown": "forge.markdown",
+    "summary": "forge.summary",
     "html": "html.report",
 }
 """The formats of `-o`, and the module of each, whose `write(report, context)` gives the text."""

@@ -37,9 +37,14 @@ _OUTCOME = {Outcome.PROVED: "✅", Outcome.REFUTED: "❌", Outcome.UNKNOWN: "❔
 
 def write(report: Report, context: Context) -> Escaped:
     """As many remarks as fit into a comment, the worst first, and a line that counts those left out."""
-    remarks = [tuple(blocks) for blocks in _remarks(report, context)]
-    blocks: list[Block] = [Heading(2, (f"tvlint: {summary(report)}",))]
-    room = COMMENT_BYTES - _size(blocks) - 100
+    head = [Heading(2, (f"tvlint: {summary(report)}",))]
+    return markdown(*fitting(head, list(remarks(report, context)), COMMENT_BYTES))
+
+
+def fitting(head: Sequence[Block], remarks: Sequence[tuple[Block, ...]], most: int) -> Sequence[Block]:
+    """Return the head and as many remarks as fit into so many bytes, and a line that counts those left out."""
+    blocks = list(head)
+    room = most - _size(blocks) - 100
     kept = 0
     for remark in remarks:
         room -= _size(remark)
@@ -49,12 +54,17 @@ def write(report: Report, context: Context) -> Escaped:
         kept += 1
     if kept < len(remarks):
         blocks.append(Paragraph((Italic(f"{counted(len(remarks) - kept, 'remark')} more; the whole report is in the log."),)))
-    return markdown(*blocks)
+    return blocks
 
 
 def _size(blocks: Sequence[Block]) -> int:
     """The bytes that the blocks take, with the empty line that sets them apart."""
     return len(markdown(*blocks).text.encode("utf-8")) + 1
+
+
+def remarks(report: Report, context: Context) -> Iterator[tuple[Block, ...]]:
+    """Yield the blocks of each remark: what cannot be read, proofs that fail, changes, findings from the worst on, proofs."""
+    yield from map(tuple, _remarks(report, context))
 
 
 def _remarks(report: Report, context: Context) -> Iterator[Iterator[Block] | tuple[Block, ...]]:

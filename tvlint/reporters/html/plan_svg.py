@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 from math import prod
 
 from tvlint.ir.mesh import Axis, Mesh
-from tvlint.ir.outline import Cell, Lane, Outline
+from tvlint.ir.outline import Lane, Outline
 from tvlint.ir.plan import Phase
 from tvlint.reporters.escape.html import Content, Element, tag
 from tvlint.reporters.html.page import svg
-from tvlint.reporters.lanes import merged
+from tvlint.reporters.lanes import length, merged, starts
 from tvlint.reporters.text.ranks import describe
 
 MAXIMAL_RANKS = 1024
@@ -19,7 +18,6 @@ MAXIMAL_RANKS = 1024
 MAXIMAL_CELLS = 6000
 """The schedule drawing stops after so many steps, and says so."""
 
-_DURATION = {Phase.FORWARD: 2, Phase.BACKWARD: 4}
 _STYLE = {Phase.FORWARD: "forward", Phase.BACKWARD: "backward"}
 
 
@@ -92,16 +90,16 @@ def schedule_drawing(outline: Outline) -> Content:
     shown, cut = _first(lanes)
     if not any(lane.cells for lane in shown):
         return ()
-    starts = _starts(shown)
+    timeline = starts(shown)
     names = [describe(lane.ranks) for lane in shown]
     left = 7 * max(map(len, names)) + 14
     end = max(
-        start + _length(cell)
-        for lane, row in zip(shown, starts, strict=True)
+        start + length(cell)
+        for lane, row in zip(shown, timeline, strict=True)
         for cell, start in zip(lane.cells, row, strict=True)
     )
     unit = max(3, min(14, 1000 // max(1, end)))
-    boxes = list(_boxes(shown, starts, names, left, unit))
+    boxes = list(_boxes(shown, timeline, names, left, unit))
     drawn = sum(len(lane.cells) for lane in shown)
     more = tag("p", f"The first {drawn:,} steps are drawn.", kind="soft") if cut else ()
     return svg(left + end * unit + 2, len(shown) * 24 + 4, boxes), more
@@ -112,7 +110,7 @@ def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: i
         top = index * 24 + 2
         yield tag("text", names[index], kind="axis", x=0, y=top + 15)
         for cell, start in zip(lane.cells, row, strict=True):
-            x, width = left + start * unit, _length(cell) * unit
+            x, width = left + start * unit, length(cell) * unit
             label = str(cell.micro_batch) if cell.micro_batch >= 0 and cell.computes else ""
             does = cell.phase.value if cell.computes else f"{cell.phase.value}, moves data only"
             title = f"{does}, pipeline stage {cell.pipeline_stage}, micro-batch {cell.micro_batch}"
@@ -130,60 +128,3 @@ def _first(lanes: list[Lane]) -> tuple[list[Lane], bool]:
     room = MAXIMAL_CELLS // max(1, len(lanes_shown))
     cut = len(lanes) > 128 or any(len(lane.cells) > room for lane in lanes_shown)
     return [Lane(lane.ranks, lane.cells[:room]) for lane in lanes_shown], cut
-
-
-def _length(cell: Cell) -> int:
-    return _DURATION.get(cell.phase, 1) if cell.computes else 1
-
-
-def _starts(lanes: list[Lane]) -> list[list[int]]:
-    """When each step can start: after the one before it, and after the neighbour pipeline stage's for the same micro-batch.
-
-    A lane that waits for a step which never comes goes on as if it were there: order is for the rules to judge.
-    """
-    done: dict[tuple[Phase, int, int], int] = {}
-    missing = Counter(_key(cell) for lane in lanes for cell in lane.cells if cell.computes)
-    starts: list[list[int]] = [[] for _ in lanes]
-    free = [0] * len(lanes)
-    while any(len(starts[index]) < len(lane.cells) for index, lane in enumerate(lanes)):
-        moved = False
-        for index, lane in enumerate(lanes):
-            while len(starts[index]) < len(lane.cells):
-                cell = lane.cells[len(starts[index])]
-                needs = _needs(cell)
-                if any(missing[need] > 0 for need in needs):
-                    break
-                _run(lane, index, max([free[index], *(done.get(need, 0) for need in needs)]), starts, free, done)
-                missing[_key(cell)] -= cell.computes
-                moved = True
-        if not moved:
-            stuck = next(index for index, lane in enumerate(lanes) if len(starts[index]) < len(lane.cells))
-            cell = lanes[stuck].cells[len(starts[stuck])]
-            _run(lanes[stuck], stuck, free[stuck], starts, free, done)
-            missing[_key(cell)] -= cell.computes
-    return starts
-
-
-def _run(
-    lane: Lane, index: int, start: int, starts: list[list[int]], free: list[int], done: dict[tuple[Phase, int, int], int]
-) -> None:
-    cell = lane.cells[len(starts[index])]
-    starts[index].append(start)
-    free[index] = start + _length(cell)
-    if cell.computes:
-        done[_key(cell)] = max(done.get(_key(cell), 0), free[index])
-
-
-def _key(cell: Cell) -> tuple[Phase, int, int]:
-    return cell.phase, cell.pipeline_stage, cell.micro_batch
-
-
-def _needs(cell: Cell) -> list[tuple[Phase, int, int]]:
-    """The step of the neighbour pipeline stage that this one gets its input from."""
-    if cell.pipeline_stage < 0 or cell.micro_batch < 0 or not cell.computes:
-        return []
-    if cell.phase is Phase.FORWARD:
-        return [(Phase.FORWARD, cell.pipeline_stage - 1, cell.micro_batch)]
-    if cell.phase is Phase.BACKWARD:
-        return [(Phase.BACKWARD, cell.pipeline_stage + 1, cell.micro_batch)]
-    return []

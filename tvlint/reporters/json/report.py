@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tvlint.findings import Comparison, Difference, Finding, NotEvaluated, Problem, Reason, Related, Report, Verdict
+from tvlint.identity import fingerprint, reason_fingerprint
 from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
 from tvlint.reporters.context import Context
@@ -55,6 +56,7 @@ def _finding(finding: Finding, root: Path) -> dict[str, Any]:
     return {
         "rule": finding.rule,
         "severity": finding.severity.value,
+        "fingerprint": fingerprint(finding),
         "message": finding.message,
         "help": finding.help,
         **_location(finding.location, root),
@@ -88,6 +90,7 @@ def _reason(reason: Reason, root: Path) -> dict[str, Any]:
     return {
         "name": reason.name,
         "refutes": reason.refutes,
+        "fingerprint": reason_fingerprint(reason),
         "message": reason.message,
         **_location(reason.location, root),
         "ranks": list(reason.ranks),

@@ -52,6 +52,36 @@ def test_a_tensor_parallel_program_is_proved() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "reference", "mesh", "micro_batches"),
+    [
+        ("data_parallel", "data_parallel_reference", "dp 2", "1"),
+        ("data_parallel_2_micro_batches", "data_parallel_reference", "dp 2", "2"),
+        ("dtensor_mlp", "dtensor_mlp_reference", "tp 2", "1"),
+    ],
+)
+def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
+    verdict = proof(path_of(name), reference)
+    assert verdict.outcome is Outcome.PROVED, verdict.reasons
+    facts = dict(verdict.facts)
+    assert (facts["mesh"], facts["micro-batches"]) == (mesh, micro_batches)
+    assert facts["recorded gradients"] == "agree with the reference's"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "message"),
+    [
+        ("missing_gradient_reduction", "incomplete-gradient", "is a partial sum over dp"),
+        ("undivided_loss", "scaled-gradient", "is 2 times the reference's"),
+    ],
+)
+def test_a_fault_in_data_parallelism_is_refuted(name: str, reason: str, message: str) -> None:
+    verdict = proof(path_of(name), "data_parallel_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert [own.name for own in verdict.reasons if own.refutes][:1] == [reason]
+    assert message in verdict.reasons[0].message
+
+
+@pytest.mark.parametrize(
     ("name", "reason", "line"),
     [
         ("missing_forward_sum", "partial-used-as-complete", "return x + y + self.down_bias"),

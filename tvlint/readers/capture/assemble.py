@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.operators import Operator, Update
+from tvlint.ir.operators import Backward, Operator, Update
 from tvlint.ir.placement import Partial, Placement
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.capture.emit import CrossingError, Run
@@ -221,12 +221,14 @@ def _whole_of_micro_batch(whole: Whole, placements: Mapping[str, Placement]) -> 
 def _steps(own: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, Segment], prefix: str) -> tuple[Step, ...]:
     """Return the steps of a rank, and add the segments that it runs; runs that do the same are one segment."""
     steps: list[Step] = []
+    written: dict[str, object] = {}
     for run, (inputs, outputs) in zip(own.runs, _borders(own, tensors), strict=True):
-        segment = Segment("", Phase(run.phase), inputs, outputs, tuple(run.operators))
-        name = next((name for name, known in segments.items() if replace(known, name="") == segment), "")
+        key = run.phase, inputs, outputs, _without_places(run.operators)
+        name = next((name for name, known in written.items() if known == key), "")
         if not name:
             name = _free(f"{prefix}{run.phase}", segments)
-            segments[name] = replace(segment, name=name)
+            segments[name] = Segment(name, Phase(run.phase), inputs, outputs, tuple(run.operators))
+            written[name] = key
         steps.append(Step(name, run.micro_batch))
     update: tuple[Operator, ...] = (Update(own.updated),)
     ends = ((Phase.REDUCE, "reduce", own.reducers), (Phase.OPTIMIZER, "step", update))
@@ -236,6 +238,15 @@ def _steps(own: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, 
             segments[name] = Segment(name, phase, (), (), operators)
             steps.append(Step(name))
     return tuple(steps)
+
+
+def _without_places(operators: Sequence[Operator]) -> tuple[Operator, ...]:
+    """Return operators without the lines that they stand at, which micro-batches in a loop written out do not share."""
+    found: list[Operator] = []
+    for own in operators:
+        bare = replace(own, source=None)
+        found.append(replace(bare, forward=replace(bare.forward, source=None)) if isinstance(bare, Backward) else bare)
+    return tuple(found)
 
 
 def _free(name: str, segments: Mapping[str, Segment]) -> str:

@@ -85,6 +85,10 @@ class Equation:
     lift: Callable[[Lifting, Apply], bool]
 
 
+MOVES = frozenset({"torch.permute", "torch.Tensor.view", "torch.narrow", "torch.Tensor.expand"})
+"""Operators that move elements: two of the same value that move them alike are one."""
+
+
 class NotLiftedError(Exception):
     """An operator has other arguments than an equation speaks of."""
 
@@ -121,6 +125,7 @@ class Lifting:
         self.numbers: dict[str, float] = {}
         self.undefined: set[str] = set()
         self.uses: dict[str, list[Call]] = {}
+        self.moved: dict[object, str] = {}
         self.roots = {root.value for root in program.roots if not root.start}
 
     # ---- what is known of a value ----
@@ -169,6 +174,12 @@ class Lifting:
 
     def call(self, node: Apply, op: str, inputs: tuple[Argument, ...], **attributes: Value) -> bool:
         """Let a call stand for the node, with the same results."""
+        if op in MOVES:
+            key = (op, tuple(map(self.operand, inputs)), tuple(sorted(attributes.items())), node.mark.micro_batch)
+            known = self.moved.setdefault(key, node.outputs[0])
+            if known != node.outputs[0]:
+                self.same[node.outputs[0]] = known
+                return True
         self.emit(op, inputs, node.outputs, node.mark, attributes, node)
         return True
 

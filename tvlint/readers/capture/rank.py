@@ -12,10 +12,11 @@ from tvlint.readers.capture.dead import without_dead
 from tvlint.readers.capture.emit import Emitter, Run, Shape
 from tvlint.readers.capture.equations.table import EQUATIONS
 from tvlint.readers.capture.factors import Factors
-from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, lift, outputs_of
+from tvlint.readers.capture.lifting import MOVES, Call, Lifted, LiftedNode, inputs_of, lift, outputs_of
 from tvlint.readers.capture.program import Array, End, Exchange, Message
 from tvlint.readers.capture.reducers import Reduced, reducers_of
 from tvlint.readers.capture.regather import with_dimensions
+from tvlint.readers.capture.shared_bias import with_whole_biases
 from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tape import Mark, Tape
 
@@ -47,7 +48,9 @@ class RankProgram:
 def prepare(tape: Tape) -> Prepared:
     """Return what one rank recorded, in operators of the table, up to the optimizer."""
     program = follow(tape)
-    lifted = _with_data_in_its_micro_batch(with_dimensions(without_dead(lift(program, EQUATIONS))))
+    lifted = _with_data_in_its_micro_batch(
+        without_dead(with_whole_biases(with_dimensions(without_dead(lift(program, EQUATIONS)))))
+    )
     reduced = reducers_of(lifted)
     gradients: dict[str, tuple[str, Array | None]] = {
         f"{weight} {i}": (value, None) for weight, own in reduced.addends.items() for i, value in enumerate(own)
@@ -91,7 +94,12 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
         if isinstance(own, End) and own.handle in issued:
             mark = issued[own.handle]
             own = replace(own, mark=replace(own.mark, phase=mark.phase, micro_batch=mark.micro_batch))
-        nodes.append(own)
+        source = makers.get(inputs_of(own)[0]) if isinstance(own, Call) and own.op in MOVES else None
+        if source is not None and 0 <= source.mark.micro_batch < own.mark.micro_batch:
+            own = replace(own, mark=source.mark)
+            nodes.insert(nodes.index(source) + 1, own)
+        else:
+            nodes.append(own)
         makers.update(dict.fromkeys(outputs_of(own), own))
     return replace(lifted, nodes=nodes)
 

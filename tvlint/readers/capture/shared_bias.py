@@ -1,0 +1,68 @@
+"""Biases that every rank of a sum adds a share of.
+
+Where n ranks hold the same b, `all-reduce(a + b / n)` is `all-reduce(a) + b`: the sum over the ranks adds n shares. It is how
+DTensor writes a row-parallel layer with a bias. That ranks hold the same b is not seen on one rank; the replay of all ranks is
+what holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvlint.ir.operators import Literal
+from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.program import Exchange, Ref
+from tvlint.readers.capture.tape import Mark
+
+
+def with_whole_biases(lifted: Lifted) -> Lifted:
+    """Return the program with weights added after the sums that they were added to in shares."""
+    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+    readers: dict[str, int] = {}
+    for node in lifted.nodes:
+        for name in inputs_of(node):
+            readers[name] = readers.get(name, 0) + 1
+    nodes: list[LiftedNode] = []
+    for node in lifted.nodes:
+        found = _shared(lifted, node, makers, readers) if isinstance(node, Exchange) else None
+        if not isinstance(node, Exchange) or found is None:
+            nodes.append(node)
+            continue
+        rest, bias, mark = found
+        type = lifted.program.types[node.inputs[0]]
+        if lifted.program.types[rest] != type:
+            viewed = lifted.program.fresh(type)
+            nodes.append(Call("torch.Tensor.view", (Ref(rest), Literal(type.shape)), {}, (viewed,), mark))
+            rest = viewed
+        summed = lifted.program.fresh(type)
+        nodes.append(replace(node, inputs=(rest,), outputs=(summed,)))
+        nodes.append(Call("torch.add", (Ref(summed), Ref(bias)), {}, node.outputs, mark))
+    return replace(lifted, nodes=nodes)
+
+
+def _added(lifted: Lifted, node: Exchange, makers: dict[str, LiftedNode]) -> Call | None:
+    """Return the addition whose result is summed, also where it is viewed before with the same last dimension."""
+    own = makers.get(node.inputs[0]) if node.inputs else None
+    if isinstance(own, Call) and own.op == "torch.Tensor.view" and isinstance(own.inputs[0], Ref):
+        here, there = lifted.program.shape(own.inputs[0].name), lifted.program.shape(own.outputs[0])
+        if here and there and here[-1] == there[-1]:
+            own = makers.get(own.inputs[0].name)
+    return own if isinstance(own, Call) and own.op == "torch.add" and not own.attributes else None
+
+
+def _shared(
+    lifted: Lifted, node: Exchange, makers: dict[str, LiftedNode], readers: dict[str, int]
+) -> tuple[str, str, Mark] | None:
+    """Return the addend that is summed, the weight of which each rank adds its share, and where; None where that is not so."""
+    added = _added(lifted, node, makers)
+    if added is None or node.kind != "all-reduce" or node.reduce != "sum" or node.handle or readers[added.outputs[0]] != 1:
+        return None
+    for one, other in (added.inputs, added.inputs[::-1]):
+        share = makers.get(other.name) if isinstance(other, Ref) else None
+        if not isinstance(one, Ref) or not isinstance(share, Call) or share.op != "torch.div":
+            continue
+        bias, count = share.inputs
+        given = lifted.program.given.get(bias.name) if isinstance(bias, Ref) else None
+        if isinstance(bias, Ref) and given is not None and given.named is not None and count == Literal(len(node.group)):
+            return one.name, bias.name, added.mark
+    return None

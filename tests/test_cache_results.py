@@ -22,6 +22,7 @@ from tvlint.readers.plan_files import files_of
 from tvlint.run import check as check_module
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair, prove_pairs
+from tvlint.run.session import Session
 
 TOUR = ROOT / "fixtures" / "tour"
 GENERATED = ROOT / "fixtures" / "clean" / "generated-code"
@@ -94,7 +95,7 @@ def test_what_is_unknown_is_remembered_too(proofs: list[str], capsys: pytest.Cap
 def test_a_remembered_report_is_equal_to_a_new_one(proofs: list[str]) -> None:
     assert prove(plan="dp2-tp2-broken.plan") == 1
     pair = Pair("dp2-tp2-broken.plan", "single.plan")
-    [kept] = prove_pairs((pair,), 1, cache=Cache(Path.cwd()))
+    [kept] = prove_pairs((pair,), session=Session(cache=Cache(Path.cwd())))
     fresh = prove_pair(pair)
     assert fresh.outlines
     [verdict], [new] = kept.verdicts, fresh.verdicts

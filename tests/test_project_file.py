@@ -70,6 +70,8 @@ def test_the_documented_file_uses_every_key_but_select_and_follows_the_schema() 
         ("\nworld-size = 0", "`world-size` must be a positive number, not 0", 2, 1, ""),
         ("world-size = true", "`world-size` must be a positive number, not True", 1, 1, ""),
         ("paths = 'a'", "`paths` must be a list of strings, not 'a'", 1, 1, ""),
+        ("[budget]\nfile-cpu = 0", "`file-cpu` must be a number above 0, up to 10,000,000, not 0", 2, 1, ""),
+        ("[budget]\nfile = 3", "unknown key `file`", 2, 1, "did you mean `file-cpu`?"),
         ("severity = 3", "`severity` must be a table of rule and severity, not 3", 1, 1, ""),
         ("[severity]\n\nx = 'bad'", "`x` must be `error`, `warning` or `note`, not 'bad'", 3, 1, ""),
         ("[proof]\nreference = 'a'", "`proof` must be tables, each written as `[[proof]]`, not a dict", 1, 2, ""),
@@ -88,6 +90,26 @@ def test_what_is_no_toml_is_a_problem_with_a_line(tmp_path: Path, text: str) -> 
     [(message, line, _, _)] = problems(tmp_path, text)
     assert message.startswith("not TOML: ")
     assert line is None if "deeply" in message else line == text.count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "column"),
+    [
+        ("\n" + ".".join("a" * 500) + " = 1", "not TOML: a key of more than 64 parts", 2, 1),
+        ("x = {" + " . ".join(["'a b'"] * 500) + " = 1}", "not TOML: a key of more than 64 parts", 1, 6),
+        ("[" + ".".join(["a"] * 500) + "]", "not TOML: a key of more than 64 parts", 1, 2),
+        ("\nworld-size = " + "9" * 5000, "not TOML: a number is too large", 2, 14),
+        ("world-size = 0x" + "F" * 5000, "not TOML: a number is too large", None, None),
+    ],
+)
+def test_what_a_parser_would_take_for_ever_to_read_is_a_problem(
+    tmp_path: Path, text: str, message: str, line: int | None, column: int | None
+) -> None:
+    assert problems(tmp_path, text) == [(message, line, column, "")]
+
+
+def test_keys_of_many_parts_in_a_text_are_no_keys(tmp_path: Path) -> None:
+    assert project(tmp_path, f"paths = ['{'.'.join('a' * 500)}']").paths == (".".join("a" * 500),)
 
 
 def test_bytes_that_are_no_text_and_huge_files_are_problems(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import gzip
 import resource
 import sys
 
-import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from nnscaler_pickles import dumps, small
@@ -14,7 +13,6 @@ from nnscaler_pickles import dumps, small
 from tvlint.findings import Problem
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.pickle.reader import FORMAT, read
-from tvlint.readers.sources import inert_pickle
 from tvlint.readers.sources.decompress import decompress
 from tvlint.readers.sources.inert_pickle import load
 from tvlint.readers.sources.unsafe_pickle import unsafe_calls
@@ -36,12 +34,6 @@ PIECES = st.one_of(
     st.integers(0, 9).map(lambda number: b"h" + bytes([number])),
 )
 FEW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the trial run: forking for every example is slow."""
-    monkeypatch.setattr(inert_pickle, "_TRIAL_BYTES", -1)
 
 
 def problem_of(data: bytes) -> Problem | None:

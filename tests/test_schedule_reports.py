@@ -92,7 +92,7 @@ def test_the_command_writes_all_formats_and_exits_as_the_check_does(tmp_path: Pa
     assert main(["schedule", str(good), "-o", "json", "-o", f"html:{page}"]) == 0
     assert json.loads(capsys.readouterr().out)["family"] == "ZB-H1"
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert main(["schedule", str(good), "--budget", "1"]) == 1
+    assert main(["schedule", str(good), "--activation-budget", "1"]) == 1
     assert "ZB-H1" in capsys.readouterr().out
     assert main(["schedule", str(bad)]) == 1
     assert "1 error in 1 file" in capsys.readouterr().err

@@ -23,29 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if argv in (["--version"], ["-V"]):
         print(f"tvlint {__version__}")
         return 0
-    try:
-        from tvlint.cli.arguments import parse
+    from tvlint.cli.command import run
 
-        options = parse(argv)
-        code: int = options.run(options)
+    code = run(argv, in_worker=arguments is None)
+    if arguments is None:
         sys.stdout.flush()
-        if arguments is None:
-            sys.stderr.flush()
-            os._exit(code)
-        return code
-    except KeyboardInterrupt:
-        from tvlint.run.exit_code import INTERRUPTED
-
-        return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except Exception as error:
-        from tvlint.run.outputs import OutputError
-
-        if isinstance(error, OutputError):
-            return _unwritten(error)
-        return _internal(error, "--traceback" in argv or bool(os.environ.get("TVLINT_DEBUG")))
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _open_closed_streams() -> None:
@@ -54,27 +39,3 @@ def _open_closed_streams() -> None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-
-
-def _unwritten(error: Exception) -> int:
-    """Say which output cannot be had."""
-    from tvlint.run.exit_code import INPUT
-    from tvlint.run.outputs import say
-
-    say(f"tvlint: error: {error}")
-    return INPUT
-
-
-def _internal(error: Exception, traceback: bool) -> int:
-    """Say that tvlint is at fault, and how to tell us."""
-    from tvlint.run.exit_code import INTERNAL
-    from tvlint.run.outputs import say
-
-    if traceback:
-        import traceback as module
-
-        say(*(line for part in module.format_exception(error) for line in part.rstrip("\n").split("\n")))
-    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    help = "  help: tvlint is at fault; please report it, with what the same command says under `--traceback`"
-    say(f"tvlint: internal error: {text}", help)
-    return INTERNAL

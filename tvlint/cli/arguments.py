@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from tvlint import __version__
 from tvlint.cli.options import (
+    budget,
     choice,
     color,
     judging,
@@ -42,6 +43,10 @@ exit codes:
   0  clean                         3  internal error
   1  findings, or a refuted proof  4  nothing to check
   2  usage or input problem        5  a proof is unknown, none is refuted"""
+
+
+_READ_NOTHING = frozenset({"rules", "explain"})
+"""Commands that open no file of the user, so that nothing in one takes long."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -89,7 +94,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     _diff(commands)
     _rules(commands)
     _config(commands)
-    for command in commands.choices.values():
+    for name, command in commands.choices.items():
+        if name not in _READ_NOTHING:
+            budget(command)
         command.add_argument("--traceback", action="store_true", help="show where tvlint itself failed")
     _refuse_unknown_command(argv, commands.choices)
     options: argparse.Namespace = parser.parse_args(argv)
@@ -198,7 +205,9 @@ def _schedule(commands: Any) -> None:
         "  tvlint schedule 1f1b.csv\n  tvlint schedule 1f1b.csv -o html:1f1b.html",
     )  # fmt: skip
     parser.add_argument("file", type=path, metavar="FILE", help="a CSV of torch.distributed.pipelining")
-    parser.add_argument("--budget", type=positive, metavar="N", help="micro-batches that a rank may hold activations of")
+    parser.add_argument(
+        "--activation-budget", type=positive, metavar="N", help="micro-batches that a rank may hold activations of"
+    )
     outputs(parser, ("text", "json", "html"))
     color(parser)
     project_file(parser)

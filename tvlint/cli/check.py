@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import replace
+from functools import partial
 
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import applying, cache, deliver, note, outputs, project
-from tvlint.findings import Report, Severity
+from tvlint.cli.session import applying, deliver, note, outputs, project, session
+from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import check
-from tvlint.run.discovery import changed, discover
+from tvlint.run.discovery import Candidates, changed, discover
 from tvlint.run.exit_code import CLEAN, INPUT, NOTHING, exit_code
 from tvlint.run.project import ProjectError
 from tvlint.run.proofs import joined, prove_project
@@ -32,17 +33,20 @@ def run(options: argparse.Namespace) -> int:
     rules = applying(options, settings, known)
     if options.world_size is not None:
         settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
-    candidates = (changed if options.changed else discover)(tuple(options.paths), settings)
+    search = partial(changed if options.changed else discover, tuple(options.paths), settings)
+    candidates = options.steps.do(os.curdir, search, "the search for files")
+    if isinstance(candidates, Problem):
+        candidates = Candidates((), problems=(candidates,))
     elsewhere = 0
     with Progress() as progress:
         plans: dict[str, Plan] = {}
-        remembered = cache(options)
-        report, skipped = check(candidates, rules, known, settings, progress, plans, remembered)
+        shared = session(options, settings, progress)
+        report, skipped = check(candidates, rules, known, settings, shared, plans)
         if not options.no_prove and settings.proofs:
-            proved, elsewhere = prove_project(settings, progress, plans, remembered, tuple(options.paths))
+            proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))
             report = joined(report, proved)
     fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
-    deliver(report, wanted, options, known, fail_on)
+    report = deliver(report, wanted, options, known, fail_on)
     for path in skipped:
         note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")
     if elsewhere:

@@ -17,13 +17,20 @@ from tvlint.run.reading import read_plan
 def run(options: argparse.Namespace) -> int:
     """Write the plan in another format; exit 2 where the file holds none."""
     wanted = outputs(options)
-    plan = read_plan(options.plan)
+    found = options.steps.do(options.plan, lambda: _converted(options.plan, wanted))
+    if isinstance(found, Problem):
+        return unreadable(found)
+    write(found)
+    return CLEAN
+
+
+def _converted(path: str, wanted: tuple[Output, ...]) -> dict[Output, Escaped] | Problem:
+    plan = read_plan(path)
     if isinstance(plan, Problem):
-        return unreadable(plan)
+        return plan
 
     def written(output: Output) -> Escaped:
         text: str = import_module(f"tvlint.reporters.plan.{output.format}").write(plan)
         return terminal(text.removesuffix("\n").split("\n"))
 
-    write(wanted, written)
-    return CLEAN
+    return {output: written(output) for output in wanted}

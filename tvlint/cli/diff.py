@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from tvlint.cli.arguments import fail
-from tvlint.cli.session import applying, deliver, note, outputs, project
-from tvlint.findings import Report, Severity
+from tvlint.cli.session import applying, deliver, note, outputs, project, unreadable
+from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.diff import FilePair, diff, same_named
@@ -33,14 +34,18 @@ def run(options: argparse.Namespace) -> int:
     if options.world_size is not None:
         settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
     rules = applying(options, settings, known)
-    with tempfile.TemporaryDirectory(prefix="tvlint-diff-") as folder:
-        try:
-            pairs = _pairs(options.what, Path(folder), settings)
-        except RevisionError as error:
-            fail(str(error), error.help)
-        report, notes = diff(pairs, rules, known, settings)
-        fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
-        deliver(report, wanted, options, known, fail_on)
+    fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
+    folder = options.steps.do(os.curdir, lambda: tempfile.mkdtemp(prefix="tvlint-diff-"))
+    try:
+        pairs = options.steps.do(os.curdir, lambda: _pairs(options.what, Path(folder), settings), "the search for files")
+        if isinstance(pairs, Problem):
+            return unreadable(pairs)
+        report, notes = diff(pairs, rules, known, settings, options.steps)
+        report = deliver(report, wanted, options, known, fail_on)
+    except RevisionError as error:
+        fail(str(error), error.help)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     for text in notes:
         note(text)
     code = exit_code(report, fail_on)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from tvlint.findings import Severity
 from tvlint.reporters import FORMATS
+from tvlint.run.budget import MOST, NAMES
 
 
 def outputs(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
@@ -64,6 +67,29 @@ def reporting(parser: argparse.ArgumentParser) -> None:
 def remembering(parser: argparse.ArgumentParser) -> None:
     """`--no-cache`."""
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep earlier results (`.tvlint_cache`)")
+
+
+class _Limits(argparse.Action):
+    """Collects `NAME=VALUE`."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest), values[0]: values[1]})
+
+
+def budget(parser: argparse.ArgumentParser) -> None:
+    """`--budget`: what the run and each file of it may take."""
+    help = f"what a file and the run may take, in seconds and MiB; repeatable; NAME is {', '.join(NAMES)}"
+    parser.add_argument("--budget", type=limit, action=_Limits, default={}, metavar="NAME=VALUE", help=help)
+
+
+def limit(text: str) -> tuple[str, float]:
+    """A part of the budget and how much it is."""
+    name, _, value = text.partition("=")
+    if name not in NAMES:
+        raise argparse.ArgumentTypeError(f"`{name}` is none of {', '.join(f'`{known}`' for known in NAMES)}")
+    if not re.fullmatch(r"[0-9]{1,8}(\.[0-9]{1,3})?", value) or not 0 < float(value) <= MOST:
+        raise argparse.ArgumentTypeError(f"`{value}` is no amount: a number above 0, up to {MOST:,}")
+    return name, float(value)
 
 
 def path(text: str) -> str:

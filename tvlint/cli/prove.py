@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import assumptions, cache, deliver, outputs, project
+from tvlint.cli.session import assumptions, deliver, outputs, project, session
 from tvlint.findings import Report, Severity
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.exit_code import INPUT, exit_code
 from tvlint.run.pair import Pair
 from tvlint.run.project import ProjectError
-from tvlint.run.proofs import joined, pairings
+from tvlint.run.proofs import joined, pairings, with_sources
 from tvlint.run.prove import prove_pairs
-from tvlint.run.sources import at_sources
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,10 +32,10 @@ def run(options: argparse.Namespace) -> int:
     seconds = float(options.solver_timeout) if options.solver == "all" else None
     rest = (options.reference, assume, seconds, settings.operators)
     pairs = tuple(Pair(parallel, *rest) for parallel in options.parallel)
-    report = Report()
     options.plans = {}
     with Progress() as progress:
-        for proved in prove_pairs(pairs, options.jobs, progress, options.plans, cache(options)):
-            report = joined(report, at_sources(replace(proved, pairings=pairings(settings)), settings))
-    deliver(report, wanted, options, known)
+        shared = session(options, settings, progress)
+        report = joined(Report(pairings=pairings(settings)), *prove_pairs(pairs, options.jobs, shared, options.plans))
+        report = with_sources(report, settings, shared)
+    report = deliver(report, wanted, options, known)
     return exit_code(report, Severity.ERROR)

@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     """List every rule: a line each, or JSON."""
     wanted = outputs(options)
     rules = load_rules().values()
-    write(wanted, lambda output: _json(rules) if output.format == "json" else _text(rules))
+    write({output: _json(rules) if output.format == "json" else _text(rules) for output in wanted})
     if sys.stdout.isatty():
         say("", f"{len(rules)} rules; `tvlint explain RULE` says more")
     return CLEAN

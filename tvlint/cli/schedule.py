@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tvlint import __version__
@@ -17,12 +18,13 @@ from tvlint.reporters.html import schedule as schedule_html
 from tvlint.reporters.json import schedule as schedule_json
 from tvlint.reporters.text import schedule as schedule_text
 from tvlint.reporters.text import totals as tally
+from tvlint.rule import Rule
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import check
 from tvlint.run.discovery import Candidates
 from tvlint.run.exit_code import exit_code
 from tvlint.run.outputs import Output
-from tvlint.run.project import ProjectError
+from tvlint.run.project import Project, ProjectError
 from tvlint.run.reading import read_document
 
 
@@ -34,16 +36,27 @@ def run(options: argparse.Namespace) -> int:
         settings = project(options, rules)
     except ProjectError as error:
         return unreadable(*error.problems)
-    if options.budget is not None:
-        settings = replace(settings, activation_budget=options.budget)
-    schedule = _read(options.file)
-    if isinstance(schedule, Problem):
-        return unreadable(schedule)
-    report, _ = check(Candidates((options.file,), frozenset({options.file})), rules, rules, settings)
-    drawn = summary(ScheduleFacts(schedule, settings.activation_budget))
-    write(wanted, lambda output: _written(drawn, report, output, options))
+    if options.activation_budget is not None:
+        settings = replace(settings, activation_budget=options.activation_budget)
+    found = options.steps.do(options.file, lambda: _judged(options, settings, rules, wanted))
+    if isinstance(found, Problem):
+        return unreadable(found)
+    report, text = found
+    write(text)
     _mention(report, options)
     return exit_code(report, settings.fail_on)
+
+
+def _judged(
+    options: argparse.Namespace, settings: Project, rules: Mapping[str, Rule], wanted: tuple[Output, ...]
+) -> tuple[Report, dict[Output, Escaped]] | Problem:
+    """Return the report on the schedule, and its drawing as each output has it."""
+    schedule = _read(options.file)
+    if isinstance(schedule, Problem):
+        return schedule
+    report, _ = check(Candidates((options.file,), frozenset({options.file})), rules, rules, settings)
+    drawn = summary(ScheduleFacts(schedule, settings.activation_budget))
+    return report, {output: _written(drawn, report, output, options) for output in wanted}
 
 
 def _read(path: str) -> Schedule | Problem:
@@ -68,6 +81,6 @@ def _mention(report: Report, options: argparse.Namespace) -> None:
     if not report.findings:
         return
     note(f"{tally.summary(report)}; `tvlint check {options.file}` shows them")
-    for finding in report.findings if options.budget is not None else ():
+    for finding in report.findings if options.activation_budget is not None else ():
         if finding.rule == "schedule-over-activation-budget":
             note(f"{finding.severity.value}: {finding.message} [{finding.rule}]")

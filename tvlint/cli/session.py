@@ -15,12 +15,17 @@ from tvlint.findings import Problem, Report, Severity
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.paths import place
 from tvlint.rule import Rule
+from tvlint.run.budget import Budget
 from tvlint.run.discovery import shown
 from tvlint.run.exit_code import INPUT
 from tvlint.run.outputs import Output, OutputError, parse_outputs, say, write_all
 from tvlint.run.project import Project, ProjectError, find, load
-from tvlint.run.report import write_report
+from tvlint.run.report import rendered
+from tvlint.run.session import Progress, Session
 from tvlint.run.suggest import did_you_mean
+
+_MOST_PROBLEMS = 1000
+"""Of a report that the budget has no room for, so many problems are told."""
 
 
 def note(message: str) -> None:
@@ -44,10 +49,10 @@ def outputs(options: argparse.Namespace) -> tuple[Output, ...]:
         fail(str(error), error.help)
 
 
-def write(wanted: tuple[Output, ...], written: Callable[[Output], Escaped]) -> None:
+def write(written: Mapping[Output, Escaped]) -> None:
     """Write each output; ends the process where one cannot be written."""
     try:
-        write_all(wanted, written)
+        write_all(written)
     except OutputError as error:
         fail(str(error), error.help)
 
@@ -60,13 +65,33 @@ def project_path(options: argparse.Namespace) -> Path | None:
 
 
 def project(options: argparse.Namespace, rules: Mapping[str, Rule]) -> Project:
-    """The project file that applies, its rule names known; raises `ProjectError` where it is wrong."""
-    path = project_path(options)
+    """Return the project file that applies, its rule names known; raises `ProjectError` where it is wrong.
+
+    From here on the run has the budget that the file gives it.
+    """
+    return _within_budget(options, lambda path: _known(load(path, shown(path)), rules))
+
+
+def bare_project(options: argparse.Namespace) -> Project:
+    """Return the project file that applies, whatever rules it names; raises `ProjectError` where it is wrong."""
+    return _within_budget(options, lambda path: load(path, shown(path)))
+
+
+def _within_budget(options: argparse.Namespace, read: Callable[[Path], Project]) -> Project:
+    path = options.steps.do(os.curdir, lambda: project_path(options), "the search for the project file")
     if path is None:
         return Project(Path.cwd())
+    found: Project | Problem = path if isinstance(path, Problem) else options.steps.do(shown(path), lambda: read(path))
+    if isinstance(found, Problem):
+        raise ProjectError((found,))
+    options.steps.set_budget(Budget().with_limits({**found.budget, **options.budget}))
+    return found
+
+
+def _known(found: Project, rules: Mapping[str, Rule]) -> Project:
+    """Return the project, or raise `ProjectError` where it names what does not exist."""
     from tvlint.rulebook.judge import ANY_FRAMEWORK
 
-    found = load(path, shown(path))
     unknown = [(name, location) for name, location in found.names if name not in rules]
     if unknown:
         raise ProjectError(tuple(Problem(f"unknown rule `{name}`", at, did_you_mean(name, rules)) for name, at in unknown))
@@ -81,12 +106,9 @@ def project(options: argparse.Namespace, rules: Mapping[str, Rule]) -> Project:
     return found
 
 
-def cache(options: argparse.Namespace) -> Cache | None:
-    """What earlier runs have found, kept beside the project file, else in the current folder; None where it is not wanted."""
-    if options.no_cache:
-        return None
-    path = project_path(options)
-    return Cache(path.parent if path is not None else Path.cwd())
+def session(options: argparse.Namespace, project: Project, progress: Progress) -> Session:
+    """Return what the parts of the run share; what earlier runs have found is kept beside the project file."""
+    return Session(options.steps, progress, None if options.no_cache else Cache(project.folder))
 
 
 def assumptions(options: argparse.Namespace) -> frozenset[str]:
@@ -137,14 +159,28 @@ def deliver(
     options: argparse.Namespace,
     rules: Mapping[str, Rule],
     fail_on: Severity = Severity.ERROR,
-) -> None:
-    """Write the report everywhere; ends the process where a file cannot be written."""
-    unknown = getattr(options, "show_unknown", False)
-    try:
-        shows = (colored(options.color), width(40, 140), unknown, fail_on)
-        write_report(report, wanted, rules, *shows, named=_named(options))
-    except OutputError as error:
-        fail(str(error), error.help)
+) -> Report:
+    """Write the report everywhere, and return what was written: only problems where the budget has no room for all of it.
+
+    Ends the process where a file cannot be written.
+    """
+    shows = (colored(options.color), width(40, 140), getattr(options, "show_unknown", False), fail_on)
+
+    def text_of(report: Report) -> dict[Output, Escaped] | Problem:
+        named = _named(options)
+        found: dict[Output, Escaped] | Problem = options.steps.do(
+            os.curdir, lambda: rendered(report, wanted, rules, *shows, named=named), "the report"
+        )
+        return found
+
+    text = text_of(report)
+    if isinstance(text, Problem):
+        report = Report(problems=(text, *report.problems[:_MOST_PROBLEMS]))
+        text = text_of(report)
+    if isinstance(text, Problem):
+        raise SystemExit(unreadable(text))
+    write(text)
+    return report
 
 
 def _named(options: argparse.Namespace) -> list[str]:

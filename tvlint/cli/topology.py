@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from tvlint import __version__
-from tvlint.cli.session import colored, note, outputs, project_path, unreadable, width, write
+from tvlint.cli.session import bare_project, colored, note, outputs, unreadable, width, write
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.topology import write as write_text
-from tvlint.run.discovery import shown
 from tvlint.run.exit_code import CLEAN, NOTHING
 from tvlint.run.outputs import Output
-from tvlint.run.project import Project, ProjectError, load
+from tvlint.run.project import Project, ProjectError
 from tvlint.run.reading import read_document
 from tvlint.run.topology import topologies
 from tvlint.topology.of_plan import PlanTopology
@@ -24,26 +22,29 @@ from tvlint.topology.topology import Topology
 def run(options: argparse.Namespace) -> int:
     """Say what follows from every configuration of a file."""
     wanted = outputs(options)
-    document = read_document(options.file)
-    if isinstance(document, Problem):
-        return unreadable(document)
-    if document is None:
-        return unreadable(Problem("nothing that tvlint reads", Location(options.file)))
     try:
-        found = topologies(document, options.world_size, _project(options))
+        settings = bare_project(options)
     except ProjectError as error:
         return unreadable(*error.problems)
+    found = options.steps.do(options.file, lambda: _found(options, settings, wanted))
+    if isinstance(found, Problem):
+        return unreadable(found)
     if not found:
         note(f"{options.file}: no parallel configuration or plan in it")
         return NOTHING
-    write(wanted, lambda output: _written(found, output, options))
+    write(found)
     return CLEAN
 
 
-def _project(options: argparse.Namespace) -> Project:
-    """The project file that applies; only what it says of the world and of frameworks matters here, not its rules."""
-    path = project_path(options)
-    return Project(Path.cwd()) if path is None else load(path, shown(path))
+def _found(options: argparse.Namespace, settings: Project, wanted: tuple[Output, ...]) -> dict[Output, Escaped] | Problem:
+    """Return what follows, as each output has it; nothing where the file holds no configuration and no plan."""
+    document = read_document(options.file)
+    if isinstance(document, Problem):
+        return document
+    if document is None:
+        return Problem("nothing that tvlint reads", Location(options.file))
+    found = topologies(document, options.world_size, settings)
+    return {output: _written(found, output, options) for output in wanted} if found else {}
 
 
 def _written(found: tuple[Topology | PlanTopology, ...], output: Output, options: argparse.Namespace) -> Escaped:

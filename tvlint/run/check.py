@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tvlint.checks import load_check
-from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity, Verdict
+from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
@@ -19,9 +20,9 @@ from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.rule import Rule, RuleKind
 from tvlint.run.discovery import Candidates, matches
 from tvlint.run.ignores import silence
-from tvlint.run.pair import Progress
 from tvlint.run.project import Project
 from tvlint.run.proofs import pairings, pairs
+from tvlint.run.session import Session
 from tvlint.run.sources import at_sources
 from tvlint.run.world_size import Stated, lacks_world_size, nearest, stated
 
@@ -46,10 +47,21 @@ class _Said:
     findings: list[Finding] = field(default_factory=list)
     not_evaluated: list[NotEvaluated] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
     outlines: list[Outline] = field(default_factory=list)
     checked: dict[str, set[RuleKind]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+    errors: int = 0
+    """How many errors of configurations are among the findings, of all files so far."""
+
+    def add(self, other: _Said) -> None:
+        """Add what was said of the next file."""
+        self.findings += other.findings
+        self.not_evaluated += other.not_evaluated
+        self.problems += other.problems
+        self.outlines += other.outlines
+        self.checked |= other.checked
+        self.skipped += other.skipped
+        self.errors = other.errors
 
 
 def check(
@@ -57,32 +69,50 @@ def check(
     rules: Mapping[str, Rule],
     known: Mapping[str, Rule],
     project: Project,
-    progress: Progress | None = None,
+    session: Session | None = None,
     plans: dict[str, Plan] | None = None,
-    cache: Cache | None = None,
 ) -> tuple[Report, tuple[str, ...]]:
     """The report of the rules over the files, and the named files that hold nothing that tvlint reads.
 
     `rules` are those that apply, `known` all that exist. Plans that the project's proofs need are left in `plans`, where
     they were read; what is found in large plans is kept in the cache.
     """
+    session = session or Session()
     said = _Said(problems=list(candidates.problems))
     needed = {path for pair in pairs(project) for path in (pair.parallel, pair.reference)}
-    for index, path in enumerate(candidates.files):
-        if progress is not None:
-            progress(f"checking {path}", index / len(candidates.files))
-        if cache is not None and path in needed:
-            cache.look(path)
-        plan = _check_once(path, path in candidates.named, rules, project, said, cache)
+
+    def check_one(path: str) -> _Said:
+        own = _Said(errors=said.errors)
+        if session.cache is not None and path in needed:
+            session.cache.look(path)
+        plan = _check_once(path, path in candidates.named, rules, project, own, session.cache)
         if plan is not None and plans is not None and path in needed:
             plans[path] = plan
+        return own
+
+    for index, path in enumerate(candidates.files):
+        if session.progress is not None:
+            session.progress(f"checking {path}", index / len(candidates.files))
+        found = session.steps.do(path, partial(check_one, path))
+        if isinstance(found, Problem):
+            said.problems.append(found)
+        else:
+            said.add(found)
+    report = session.steps.do(project.path or os.curdir, lambda: _reported(said, rules, known, project), "the report")
+    if isinstance(report, Problem):
+        report = Report(problems=(*said.problems, report), checked=tuple(said.checked))
+    return report, tuple(said.skipped)
+
+
+def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule], project: Project) -> Report:
+    """Return what was said without what comments and the project silence."""
 
     def judged(path: str, rule: str) -> bool:
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
 
     findings = silence(at_sources(tuple(_once(said.findings, known)), project), said.checked, judged, known)
     kept = tuple(severe for finding in findings if (severe := _as_configured(finding, rules, project)) is not None)
-    report = Report(
+    return Report(
         findings=kept,
         not_evaluated=tuple(said.not_evaluated),
         problems=tuple(said.problems),
@@ -90,7 +120,6 @@ def check(
         outlines=tuple(said.outlines),
         pairings=pairings(project),
     )
-    return report, tuple(said.skipped)
 
 
 def _once(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
@@ -194,10 +223,10 @@ def _kinds(document: Document) -> set[RuleKind]:
 def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule], said: _Said) -> None:
     from tvlint.rulebook.evaluate import evaluate
 
-    repairs = sum(finding.severity is Severity.ERROR for finding in said.findings) < MOST_REPAIRED
-    for result in evaluate(configuration, rules, repairs=repairs):
+    for result in evaluate(configuration, rules, repairs=said.errors < MOST_REPAIRED):
         if isinstance(result, Finding):
             said.findings.append(result)
+            said.errors += result.severity is Severity.ERROR
         else:
             said.not_evaluated.append(result)
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from tvlint.checkout.following import content_listed
@@ -20,6 +21,7 @@ from tvlint.run.check import as_project_says, as_stated
 from tvlint.run.comparison import compared
 from tvlint.run.ignores import RULE, silence
 from tvlint.run.project import Project
+from tvlint.run.worker import Steps
 from tvlint.run.world_size import stated
 
 LINE = re.compile(r"line \d+")
@@ -47,14 +49,32 @@ class _Said:
     checked: dict[str, set[RuleKind]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    def add(self, other: _Said) -> None:
+        """Add what was said of the next pair."""
+        self.findings += other.findings
+        self.not_evaluated += other.not_evaluated
+        self.problems += other.problems
+        self.comparisons += other.comparisons
+        self.checked |= other.checked
+        self.notes += other.notes
+
 
 def diff(
-    pairs: tuple[FilePair, ...], rules: Mapping[str, Rule], known: Mapping[str, Rule], project: Project
+    pairs: tuple[FilePair, ...],
+    rules: Mapping[str, Rule],
+    known: Mapping[str, Rule],
+    project: Project,
+    steps: Steps | None = None,
 ) -> tuple[Report, tuple[str, ...]]:
     """The report of what each pair of files changes, and remarks on what could not be compared."""
     said = _Said()
+    steps = steps or Steps()
     for pair in pairs:
-        _compare(pair, rules, project, said)
+        found = steps.do(pair.name, partial(_compared, pair, rules, project))
+        if isinstance(found, Problem):
+            said.problems.append(found)
+        else:
+            said.add(found)
 
     kept = silence(dict.fromkeys(said.findings), said.checked, lambda path, rule: False, known)
     report = Report(
@@ -65,6 +85,12 @@ def diff(
         comparisons=tuple(said.comparisons),
     )
     return report, tuple(dict.fromkeys(said.notes))
+
+
+def _compared(pair: FilePair, rules: Mapping[str, Rule], project: Project) -> _Said:
+    said = _Said()
+    _compare(pair, rules, project, said)
+    return said
 
 
 def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:

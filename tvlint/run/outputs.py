@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,16 +49,16 @@ def parse_outputs(texts: list[str], known: tuple[str, ...]) -> tuple[Output, ...
     return tuple(outputs)
 
 
-def write_all(outputs: tuple[Output, ...], written: Callable[[Output], Escaped]) -> None:
+def write_all(written: Mapping[Output, Escaped]) -> None:
     """Write each output; files first, so that they are there when the standard output's reader goes away.
 
     Raises `OutputError` where one cannot be written.
     """
-    for output in sorted(outputs, key=lambda output: not output.path):
+    for output in sorted(written, key=lambda output: not output.path):
         if output.path:
-            write_file(output.path, written(output))
+            write_file(output.path, written[output])
         else:
-            write_stdout(written(output))
+            write_stdout(written[output])
 
 
 def write_file(path: str, escaped: Escaped) -> None:

@@ -9,20 +9,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, Problem
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
-from tvlint.run.aside import Aside, pays_off, saves_a_trial
+from tvlint.run.aside import Aside, pays_off
 from tvlint.run.reading import plan_of, read_document, read_plan
+from tvlint.run.session import Progress
 
 if TYPE_CHECKING:
     from tvlint.ops.declared import Declared
-
-Progress: TypeAlias = Callable[[str, float], None]
-"""What is being done, and which share of it is done (0 to 1)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -64,8 +61,7 @@ def read_pair(
     with ExitStack() as stack:
         aside: dict[str, Aside[Plan | Problem]] = {}
         if pair.reference not in known and pair.parallel not in known and pays_off(_size(pair.reference)):
-            for path in (pair.parallel, pair.reference) if saves_a_trial(_size(pair.parallel)) else (pair.reference,):
-                aside[path] = stack.enter_context(Aside(partial(read_plan, path, pair.operators)))
+            aside[pair.reference] = stack.enter_context(Aside(partial(read_plan, pair.reference, pair.operators)))
         if meanwhile is not None:
             meanwhile()
         return _read_pair(pair, progress, known, aside)

@@ -53,6 +53,8 @@ class Project:
     """Folders in which the files lie that plans were traced from."""
     operators: tuple[Declared, ...] = ()
     """The operators that the project declares, in order."""
+    budget: Mapping[str, float] = field(default_factory=dict)
+    """What a run and each file of it may take, by name."""
     names: tuple[tuple[str, Location], ...] = ()
 
 

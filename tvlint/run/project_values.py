@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
+from tvlint.run.budget import MOST, NAMES
 from tvlint.run.suggest import did_you_mean
 from tvlint.run.toml_places import KeyPath, Places
 
@@ -171,6 +172,21 @@ def _operands(reading: Reading, path: KeyPath, value: Any) -> tuple[tuple[int | 
     return tuple(found)
 
 
+def _amount(reading: Reading, path: KeyPath, value: Any) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST:
+        return float(value)
+    reading.expected(path, f"a number above 0, up to {MOST:,}", value)
+    return None
+
+
+def _budget(reading: Reading, path: KeyPath, value: Any) -> dict[str, float] | None:
+    if not isinstance(value, dict):
+        reading.expected(path, "a table of seconds and MiB", value)
+        return None
+    found = reading.table(value, path, dict.fromkeys(NAMES, _amount))
+    return {name.replace("_", "-"): amount for name, amount in found.items()}
+
+
 KEYS: Mapping[str, Key] = {
     "paths": _strings,
     "exclude": _strings,
@@ -186,4 +202,5 @@ KEYS: Mapping[str, Key] = {
     "source-roots": _strings,
     "proof": _proofs,
     "operator": _operators,
+    "budget": _budget,
 }

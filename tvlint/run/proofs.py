@@ -5,41 +5,37 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tvlint.findings import Pairing, Problem, Report
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.run.discovery import shown, why_not_in_project
-from tvlint.run.pair import Pair, Progress
+from tvlint.run.pair import Pair
 from tvlint.run.project import Project
 from tvlint.run.prove import prove_pairs
+from tvlint.run.session import Session
 from tvlint.run.sources import at_sources
 
-if TYPE_CHECKING:
-    from tvlint.cache.remember import Cache
 
-
-def joined(one: Report, two: Report) -> Report:
-    """Both reports in one; what was checked or drawn twice stands once, drawn with what the second found in it."""
-    outlines = {outline.path: outline for outline in (*one.outlines, *two.outlines)}
+def joined(*reports: Report) -> Report:
+    """Return all reports in one; what was checked or drawn twice stands once, drawn with what the last one found in it."""
+    outlines = {outline.path: outline for report in reports for outline in report.outlines}
     return Report(
-        findings=one.findings + two.findings,
-        verdicts=one.verdicts + two.verdicts,
-        not_evaluated=one.not_evaluated + two.not_evaluated,
-        problems=tuple(dict.fromkeys(one.problems + two.problems)),
-        checked=tuple(dict.fromkeys(one.checked + two.checked)),
+        findings=tuple(finding for report in reports for finding in report.findings),
+        verdicts=tuple(verdict for report in reports for verdict in report.verdicts),
+        not_evaluated=tuple(unknown for report in reports for unknown in report.not_evaluated),
+        problems=tuple(dict.fromkeys(problem for report in reports for problem in report.problems)),
+        checked=tuple(dict.fromkeys(path for report in reports for path in report.checked)),
         outlines=tuple(outlines.values()),
-        comparisons=one.comparisons + two.comparisons,
-        pairings=tuple(dict.fromkeys(one.pairings + two.pairings)),
+        comparisons=tuple(comparison for report in reports for comparison in report.comparisons),
+        pairings=tuple(dict.fromkeys(pairing for report in reports for pairing in report.pairings)),
     )
 
 
 def prove_project(
     project: Project,
-    progress: Progress | None,
+    session: Session,
     plans: Mapping[str, Plan],
-    cache: Cache | None = None,
     within: tuple[str, ...] = (),
 ) -> tuple[Report, int]:
     """The verdicts of the project's `[[proof]]` pairs, and how many were left out.
@@ -48,13 +44,20 @@ def prove_project(
     plan there are proved; all where the project file is one of them, which says what is proved and under which assumptions.
     """
     stated = tuple(pairs(project))
-    within = () if _lies_in(project.path, within) else within
-    asked = tuple(pair for pair in stated if not within or _lies_in(pair.parallel, within) or _lies_in(pair.reference, within))
+    given = tuple(Path(os.path.realpath(path)) for path in within)
+    if given and not _lies_in(project.path, given):
+        asked = tuple(pair for pair in stated if _lies_in(pair.parallel, given) or _lies_in(pair.reference, given))
+    else:
+        asked = stated
     problems = tuple(_not_in_project(asked, project))
-    report = Report(problems=problems)
-    for proved in prove_pairs(() if problems else asked, 1, progress, dict(plans), cache):
-        report = joined(report, at_sources(proved, project))
-    return report, len(stated) - len(asked)
+    proved = prove_pairs(() if problems else asked, 1, session, dict(plans))
+    return with_sources(joined(Report(problems=problems), *proved), project, session), len(stated) - len(asked)
+
+
+def with_sources(report: Report, project: Project, session: Session) -> Report:
+    """Return the report with places in the project's sources, or what keeps it from that."""
+    found = session.steps.do(project.path or os.curdir, lambda: at_sources(report, project), "the report")
+    return Report(problems=(found,)) if isinstance(found, Problem) else found
 
 
 def pairings(project: Project) -> tuple[Pairing, ...]:
@@ -73,12 +76,11 @@ def _not_in_project(asked: tuple[Pair, ...], project: Project) -> Iterator[Probl
             yield Problem(f"not looked at: {reason}", Location(path), "prove it with `tvlint prove`")
 
 
-def _lies_in(path: str, folders: tuple[str, ...]) -> bool:
+def _lies_in(path: str, given: tuple[Path, ...]) -> bool:
     """Whether the path is one of the files and folders, lies in one of them, or is a folder of generated code around one."""
     if not path:
         return False
     here = Path(os.path.realpath(path))
-    given = tuple(Path(os.path.realpath(folder)) for folder in folders)
     return any(here.is_relative_to(folder) or folder.is_relative_to(here) for folder in given)
 
 

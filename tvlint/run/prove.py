@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tvlint.findings import Outcome, Problem, Report, Verdict
 from tvlint.ir.plan import Plan
 from tvlint.readers.sources.resource_limits import without_collection
+from tvlint.run.aside import Aside
 from tvlint.run.captures import is_capture, judged, read_captures
-from tvlint.run.pair import Pair, Plans, Progress, read_pair
+from tvlint.run.pair import Pair, Plans, read_pair
+from tvlint.run.session import Progress, Session
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
@@ -114,27 +117,48 @@ def peak_bytes() -> int:
 
 
 def prove_pairs(
-    pairs: tuple[Pair, ...],
-    jobs: int,
-    progress: Progress | None = None,
-    plans: dict[str, Plan] | None = None,
-    cache: Cache | None = None,
+    pairs: tuple[Pair, ...], jobs: int = 1, session: Session | None = None, plans: dict[str, Plan] | None = None
 ) -> Iterator[Report]:
-    """The report of each pair, in order, from the cache where one knows it; what is proved here is kept there."""
-    questions, known = [], []
-    for pair in pairs:
-        started = time.perf_counter()
-        questions.append(_question(cache, pair))
-        known.append(_recalled(cache, questions[-1], started))
-    proved = _prove_each(tuple(pair for pair, found in zip(pairs, known, strict=True) if found is None), jobs, progress, plans)
-    for question, found in zip(questions, known, strict=True):
-        if found is not None:
-            yield found
-            continue
-        report = next(proved)
-        if cache is not None and _lasting(report):
-            cache.keep(question, report, Report)
-        yield report
+    """Yield the report of each pair, in order, from the cache where one knows it; what is proved here is kept there.
+
+    With more than one job, that many pairs are proved at a time, in processes of their own. `plans` holds what was read, by
+    path: a reference is read once for all its pairs, and whoever owns the mapping decides when the last plans are let go of,
+    which takes seconds for large ones.
+    """
+    session = session or Session()
+    held: dict[str, Plan] = {} if plans is None else plans
+    with ExitStack() as stack:
+        aside: dict[Pair, Aside[Report]] = {}
+
+        def prove_one(index: int) -> Report:
+            pair = pairs[index]
+            if jobs == 1 or len(pairs) == 1 or not hasattr(os, "fork"):
+                return _prove_once(pair, session, held)
+            for other in pairs[index : index + jobs]:
+                if other not in aside:
+                    aside[other] = stack.enter_context(Aside(partial(_prove_once, other, Session(cache=session.cache), {})))
+            return aside[pair].value()
+
+        for index, pair in enumerate(pairs):
+            if session.progress is not None and jobs > 1:
+                session.progress(f"proving {len(pairs)} plans, {index} done", index / len(pairs))
+            for path in [path for path in held if path not in (pair.parallel, pair.reference)]:
+                del held[path]
+            report = session.steps.do(pair.parallel, partial(prove_one, index), "the proof")
+            yield Report(problems=(report,)) if isinstance(report, Problem) else report
+
+
+def _prove_once(pair: Pair, session: Session, plans: dict[str, Plan]) -> Report:
+    """Return the report of one pair, or what was kept of it."""
+    started = time.perf_counter()
+    question = _question(session.cache, pair)
+    found = _recalled(session.cache, question, started)
+    if found is not None:
+        return found
+    report = prove_pair(pair, session.progress, plans)
+    if session.cache is not None and _lasting(report):
+        session.cache.keep(question, report, Report)
+    return report
 
 
 def _question(cache: Cache | None, pair: Pair) -> Question | None:
@@ -164,41 +188,3 @@ def _lasting(report: Report) -> bool:
     """Whether proving again would give the same: a plan was read, and the solver did not run out of time."""
     facts = [name for verdict in report.verdicts for name, _ in verdict.facts]
     return bool(report.verdicts) and not report.problems and LATE not in facts
-
-
-def _prove_each(
-    pairs: tuple[Pair, ...], jobs: int, progress: Progress | None, plans: dict[str, Plan] | None
-) -> Iterator[Report]:
-    """The report of each pair, in order; with more than one job, that many at a time in processes of their own.
-
-    `plans` holds what was read, by path: a reference is read once for all its pairs, and whoever owns the mapping decides
-    when the last plans are let go of, which takes seconds for large ones.
-    """
-    if jobs == 1 or len(pairs) <= 1:
-        held: dict[str, Plan] = {} if plans is None else plans
-        for pair in pairs:
-            for path in [path for path in held if path not in (pair.parallel, pair.reference)]:
-                del held[path]
-            yield prove_pair(pair, progress, held)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import active_children, get_context
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with ProcessPoolExecutor(min(jobs, len(pairs)), get_context("spawn"), _leave_interrupts_to_the_parent) as pool:
-        try:
-            tell = progress or (lambda what, share: None)
-            tell(f"proving {len(pairs)} plans", 0.0)
-            for done, report in enumerate(pool.map(prove_pair, pairs), 1):
-                tell(f"proving {len(pairs)} plans, {done} done", done / len(pairs))
-                yield report
-        except BaseException:
-            for child in active_children():
-                child.kill()
-            raise
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -17,13 +17,13 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.rule import Rule
 from tvlint.run.json_places import with_lines
-from tvlint.run.outputs import Output, write_all
+from tvlint.run.outputs import Output
 
 _FOR_PEOPLE = ("text", "concise")
 """Formats whose paths are read where tvlint runs; the others are read where the repository starts."""
 
 
-def write_report(
+def rendered(
     report: Report,
     outputs: tuple[Output, ...],
     rules: Mapping[str, Rule],
@@ -32,11 +32,8 @@ def write_report(
     show_unknown: bool,
     fail_on: Severity,
     named: Iterable[str] = (),
-) -> None:
-    """Write the report to every output; raises `OutputError` where one cannot be written.
-
-    `named` are the paths that a person asked for by name.
-    """
+) -> dict[Output, Escaped]:
+    """Return the report as each output has it; `named` are the paths that a person asked for by name."""
     here = Path.cwd()
     root = Path(top_of(here) or here)
     report = with_lines(report)
@@ -56,7 +53,7 @@ def write_report(
         )
         return render(report if people else _seen_from(root, report), output.format, context)
 
-    write_all(outputs, written)
+    return {output: written(output) for output in outputs}
 
 
 def render(report: Report, format: str, context: Context) -> Escaped:

@@ -6,8 +6,8 @@ file is imported, looked up or evaluated (`inert_objects`). What a normal load w
 
 Hostile input ends in a `ReadError`. Memory is bounded by an address space limit around the load (where the system has one; a
 scan of the opcodes elsewhere). Hashing nested tuples recurses in C and takes time that doubles with every level, out of reach
-of any check: the load runs on a stack large enough for the deepest tuple that the file can hold, and a file of up to 16 MiB is
-first loaded by a child process with limited time, unless this process is such a child itself.
+of any check: the load runs on a stack large enough for the deepest tuple that the file can hold, and its time is what the run's
+budget gives a file (`tvlint.run.worker`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ from typing import Any
 from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
 from tvlint.readers.sources.inert_objects import printable, said, stand_in
-from tvlint.readers.sources.resource_limits import bounded_memory, limits_memory, on_stack, trial, without_collection
+from tvlint.readers.sources.resource_limits import bounded_memory, limits_memory, on_stack, without_collection
 
 _TUPLE_OPCODES = (b"\x85", b"\x86", b"\x87", b"t")
 _FRAME_BYTES = 256
 _SMALLEST_STACK = 16 << 20
 _LARGEST_STACK = 2 << 30
-_TRIAL_BYTES = 16 << 20
-_TRIAL_SECONDS = 5
 _SMALLEST_BUDGET = 1 << 30
 _BUDGET_PER_BYTE = 40
 
@@ -103,8 +101,6 @@ def load(data: bytes, path: str, records: tuple[str, ...] = ()) -> Loaded:
         _scan_sizes(data, path)
     unpickler = _InertUnpickler(io.BytesIO(data), records)
     with without_collection(), _without_extensions(), bounded_memory(stack + _budget(data)):
-        if len(data) <= _TRIAL_BYTES and (trouble := trial(lambda: _abandoned(data, records, stack), _TRIAL_SECONDS)):
-            raise ReadError(f"not a readable pickle: loading it {trouble}", Location(path))
         outcome = on_stack(unpickler.load, stack)
     if isinstance(outcome, MemoryError):
         raise ReadError(
@@ -121,10 +117,6 @@ def load(data: bytes, path: str, records: tuple[str, ...] = ()) -> Loaded:
         raise ReadError(f"{rest} bytes follow the end of the pickle", Location(path, pointer=f"byte {unpickler.position()}"))
     calls = tuple(Call(name, how) for name, how in unpickler.noted)
     return Loaded(outcome[0], tuple(unpickler.classes), calls)
-
-
-def _abandoned(data: bytes, records: tuple[str, ...], stack: int) -> None:
-    on_stack(_InertUnpickler(io.BytesIO(data), records).load, stack)
 
 
 class _InertUnpickler(pickle.Unpickler):

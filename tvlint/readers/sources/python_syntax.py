@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +10,11 @@ from tvlint.checkout.following import content_listed
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
 from tvlint.readers.document import ReadError
-from tvlint.readers.sources.resource_limits import bounded_memory, trial, without_collection
+from tvlint.readers.sources.resource_limits import bounded_memory, without_collection
 
 LARGEST = 16 << 20
 """Bytes of the largest file that is parsed."""
 _MEMORY = 2 << 30
-_TRIAL_SECONDS = 20
 _DEEPEST = 16
 _MOST_PARTS = 1 << 16
 _LONGEST_INTEGER = 128
@@ -71,8 +69,6 @@ def parse(path: str, data: bytes) -> Source:
         raise ReadError("generated code is not valid UTF-8", Location(path, pointer=f"byte {error.start}")) from None
     if "\0" in text:
         raise ReadError("generated code holds a NUL character", Location(path))
-    if sys.version_info < (3, 11) and (trouble := trial(lambda: ast.parse(text), _TRIAL_SECONDS)):
-        raise ReadError(f"not readable as Python: parsing it {trouble}", Location(path))
     try:
         with without_collection(), bounded_memory(_MEMORY):
             tree = ast.parse(text)

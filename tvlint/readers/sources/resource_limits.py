@@ -1,13 +1,10 @@
-"""Bounds within which a reader runs code that is written in C and cannot be interrupted: memory, stack and time."""
+"""Bounds within which a reader runs code that is written in C and cannot be interrupted: memory and stack."""
 
 from __future__ import annotations
 
 import gc
-import os
-import signal
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -73,62 +70,6 @@ def bounded_memory(growth: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def trial(run: Callable[[], object], seconds: int) -> str:
-    """Run `run` in a child process first; empty when it comes to an end, otherwise what became of the child.
-
-    Exceptions are an end. Where a process cannot be forked nothing is tried. In an `expendable` process nothing is tried
-    either: it dies itself when it takes longer.
-    """
-    if not hasattr(os, "fork"):
-        return ""
-    if _expendable:
-        _limit_time(seconds)
-        return ""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if child == 0:
-        try:
-            expendable()
-            _limit_time(seconds)
-            run()
-        except BaseException:
-            os._exit(0)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if not os.WIFSIGNALED(status):
-        return ""
-    signalled = os.WTERMSIG(status)
-    if signalled in (signal.SIGXCPU, signal.SIGKILL):
-        return f"takes more than {seconds} seconds"
-    return f"overflows the stack ({signal.Signals(signalled).name})"
-
-
-_expendable = False
-
-
-def expendable() -> None:
-    """Let this process die quietly of what it reads, because another one waits for it and then reads with more care."""
-    import resource
-
-    global _expendable
-    _expendable = True
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGXCPU):
-        signal.signal(number, signal.SIG_DFL)
-
-
-def _limit_time(seconds: int) -> None:
-    import resource
-
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    bound = int(used.ru_utime + used.ru_stime) + seconds + 1
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    if hard != resource.RLIM_INFINITY:
-        bound = min(bound, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (bound, hard))
 
 
 def _address_space() -> int | None:

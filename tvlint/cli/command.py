@@ -1,0 +1,52 @@
+"""One command, from its arguments to its exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+
+from tvlint.cli.arguments import parse
+from tvlint.run.budget import Budget
+from tvlint.run.exit_code import INPUT, INTERNAL, INTERRUPTED
+from tvlint.run.outputs import OutputError, say
+from tvlint.run.worker import Steps, supervise
+
+
+def run(arguments: Sequence[str], in_worker: bool) -> int:
+    """Run the command and return its exit code; in a worker, which is ended at its budget, where it opens files of the user."""
+    options = parse(list(arguments))
+    if in_worker and hasattr(options, "budget"):
+        return supervise(lambda steps: _run(options, steps), Budget().with_limits(options.budget))
+    return _run(options, Steps())
+
+
+def _run(options: Namespace, steps: Steps) -> int:
+    options.steps = steps
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OutputError as error:
+        say(f"tvlint: error: {error}")
+        return INPUT
+    except Exception as error:
+        return _internal(error, options.traceback or bool(os.environ.get("TVLINT_DEBUG")))
+
+
+def _internal(error: Exception, with_traceback: bool) -> int:
+    """Say that tvlint is at fault, and how to tell us."""
+    if with_traceback:
+        import traceback
+
+        say(*(line for part in traceback.format_exception(error) for line in part.rstrip("\n").split("\n")))
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    help = "  help: tvlint is at fault; please report it, with what the same command says under `--traceback`"
+    say(f"tvlint: internal error: {text}", help)
+    return INTERNAL

@@ -1,0 +1,24 @@
+"""What the parts of a run share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from tvlint.run.worker import Steps
+
+if TYPE_CHECKING:
+    from tvlint.cache.remember import Cache
+
+Progress: TypeAlias = Callable[[str, float], None]
+"""What is being done, and which share of it is done (0 to 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The steps in which a run goes, each within its budget, who is told of its progress, and what earlier runs found."""
+
+    steps: Steps = field(default_factory=Steps)
+    progress: Progress | None = None
+    cache: Cache | None = None

@@ -24,6 +24,7 @@ class Facts:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._derived: dict[str, Any] = {}
+        self._described: dict[tuple[int, ...], str] = {}
 
     def derived(self, name: str, compute: Callable[[], Derived]) -> Derived:
         """The value of `compute`, kept under `name` for whoever asks next."""
@@ -78,7 +79,9 @@ class Facts:
 
     def who(self, ranks: tuple[int, ...]) -> str:
         """The ranks that the walked `ranks` stand for, in words."""
-        return describe(self.fold.everywhere(ranks), self.plan.mesh)
+        if ranks not in self._described:
+            self._described[ranks] = describe(self.fold.everywhere(ranks), self.plan.mesh)
+        return self._described[ranks]
 
     def ranks_running(self, segment: str) -> tuple[int, ...]:
         """The walked ranks that run `segment`, ascending."""
@@ -86,8 +89,10 @@ class Facts:
 
     @cached_property
     def _running(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, set[int]] = {}
-        for program in self.plan.programs:
-            for name in {step.segment for step in program.steps}:
-                found.setdefault(name, set()).update(program.ranks)
-        return {name: tuple(sorted(ranks)) for name, ranks in found.items()}
+        runs = [{step.segment for step in program.steps} for program in self.plan.programs]
+        found: dict[str, list[int]] = {}
+        for rank in self.fold.present:
+            index = self.fold.program_of(rank)
+            for name in runs[index] if index is not None else ():
+                found.setdefault(name, []).append(rank)
+        return {name: tuple(ranks) for name, ranks in found.items()}

@@ -34,6 +34,7 @@ class Fold:
             if name not in self.alike and self.mesh.axis_size(name) > _LONGEST_AXIS
         }
         self._lines: dict[tuple[tuple[str, ...], int], tuple[int, ...]] = {}
+        self._everywhere: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.present = self._representatives()
         self._communicators = {group.name: group for group in plan.communicators if group.name}
 
@@ -62,16 +63,25 @@ class Fold:
             return None
         if not self.alike or rank >= self.mesh.size:
             return rank
+        return self._first_alike(rank)
+
+    def _first_alike(self, rank: int) -> int:
         own = self.mesh.coordinates(rank)
         return self.mesh.rank({name: 0 if name in self.alike else at for name, at in own.items()})
 
     def everywhere(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
         """All ranks that the representatives `ranks` stand for, ascending."""
+        if ranks not in self._everywhere:
+            self._everywhere[ranks] = self._stood_for(ranks)
+        return self._everywhere[ranks]
+
+    def _stood_for(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
         found = set(ranks)
         if self._shortened and found.issuperset(self.present):
             return tuple(sorted(self._program_of))
         if self.alike:
-            found = {other for rank in found if rank < self.mesh.size for other in self.mesh.along(rank, tuple(self.alike))}
+            first = {self._first_alike(rank) for rank in found if rank < self.mesh.size}
+            found = {other for rank in first for other in self.mesh.along(rank, tuple(self.alike))}
         replication = self.plan.replication
         if replication.count > 1 and replication.stride > 0:
             shifts = range(min(replication.count, _LARGEST_GROUP // max(1, len(found)) + 1))

@@ -151,6 +151,7 @@ def _events(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
             continue
         process, call, arguments, result, opened = match.groups()
         for kind, path in _event(call, arguments, result.startswith("-"), opened):
+            path = path.replace(f"/proc/{process}/", "/proc/self/", 1)
             if kind == "exec":
                 programs[process] = path
             if not (kind == "read" and Path(programs.get(process, "")).name == "git"):

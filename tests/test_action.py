@@ -29,20 +29,23 @@ class Step:
     summary: str
 
 
+def shim(python: Path) -> None:
+    """Put a Python there in which tvlint is installed."""
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+
+
 @pytest.fixture
 def runner(tmp_path: Path) -> Path:
     """A runner's folders: the workspace, and the place where the step before installed tvlint."""
     (tmp_path / "workspace").mkdir()
-    commands = tmp_path / "temp" / "tvlint" / "bin"
-    commands.mkdir(parents=True)
-    shim = commands / "tvlint"
-    shim.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m tvlint "$@"\n')
-    shim.chmod(0o755)
+    shim(tmp_path / "temp" / "tvlint" / "bin" / "python")
     (tmp_path / "workspace" / "train.sh").write_text((ROOT / "fixtures" / "tour" / "train.sh").read_text())
     return tmp_path
 
 
-def run(runner: Path, **inputs: str) -> Step:
+def run(runner: Path, extra: dict[str, str] | None = None, **inputs: str) -> Step:
     defaults = {name: str(entry.get("default", "")) for name, entry in ACTION["inputs"].items()}
     values = defaults | {name.replace("_", "-"): value for name, value in inputs.items()}
     passed = {
@@ -59,6 +62,7 @@ def run(runner: Path, **inputs: str) -> Step:
         "RUNNER_TEMP": str(runner / "temp"),
         **{name: str(file) for name, file in files.items()},
         **passed,
+        **(extra or {}),
     }
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", RUN["run"]],
@@ -116,6 +120,69 @@ def test_what_a_change_alters_is_annotated_and_summed_up(runner: Path) -> None:
     assert step.outputs["exit-code"] == "0"
     assert run(runner, compare="main", fail_on="warning").outputs["exit-code"] == "1"
     assert run(runner, compare="$(touch ran)").outputs["exit-code"] == "2"
+    assert not list(runner.rglob("ran"))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"prove": "yes"}, "prove: `true` or `false`, not `yes`"),
+        ({"prove": "True"}, "prove: `true` or `false`, not `True`"),
+        ({"prove": ""}, "prove: `true` or `false`, not ``"),
+        ({"fail_on": "errors"}, "fail-on: `error`, `warning` or `note`, not `errors`"),
+        ({"sarif": ""}, "sarif: the path of a file, not ``"),
+        ({"sarif": "a\n::error::b"}, "sarif: the path of a file, not `a%0A::error::b`"),
+        ({"compare": "--output=x"}, "compare: a git revision, not `--output=x`"),
+        ({"compare": "no-such-branch"}, "`no-such-branch` is neither a file nor a revision"),
+        ({"working_directory": "nowhere"}, "working-directory: no folder `nowhere`"),
+        ({"working_directory": ".."}, "working-directory: `..` lies outside of the workspace"),
+        ({"working_directory": "out"}, "working-directory: `out` lies outside of the workspace"),
+        ({"sarif": "nowhere/x.sarif"}, "cannot write `nowhere/x.sarif`"),
+        ({"sarif": "out.sarif"}, "`out.sarif` is not written: a link that leads out of the checkout"),
+    ],
+)
+def test_what_stops_it_is_an_annotation_and_stands_in_the_summary(runner: Path, inputs: dict[str, str], message: str) -> None:
+    workspace = runner / "workspace"
+    subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
+    (workspace / "out").symlink_to(runner)
+    (workspace / "out.sarif").symlink_to(runner / "victim")
+    (runner / "victim").write_text("as it was")
+    step = run(runner, **inputs)
+    assert step.code == 0, step.log
+    assert step.outputs["exit-code"] == "2"
+    (annotation,) = re.findall(r"^::error title=tvlint(?: diff)?::(.*)$", step.log, re.MULTILINE)
+    assert message in annotation
+    assert "did not complete (exit code 2)" in step.summary
+    assert (runner / "victim").read_text() == "as it was"
+    if "compare" not in inputs:
+        assert step.outputs["sarif"] == ""
+
+
+def test_a_comparison_that_fails_fails_the_job_though_nothing_else_is_wrong(runner: Path) -> None:
+    (runner / "workspace" / "train.sh").write_text("echo nothing\n")
+    assert run(runner).outputs["exit-code"] == "4"
+    assert run(runner, compare="origin/main").outputs["exit-code"] == "2"
+
+
+def test_a_report_of_the_commit_is_never_taken_for_one_of_this_run(runner: Path) -> None:
+    (runner / "workspace" / "tvlint.sarif").write_text("forged")
+    assert run(runner, fail_on="no").outputs["sarif"] == ""
+    assert run(runner).outputs["sarif"] == "./tvlint.sarif"
+    assert "forged" not in (runner / "workspace" / "tvlint.sarif").read_text()
+
+
+def test_the_python_of_windows_is_found(runner: Path) -> None:
+    shutil.rmtree(runner / "temp" / "tvlint")
+    shim(runner / "temp" / "tvlint" / "Scripts" / "python.exe")
+    assert run(runner).outputs["exit-code"] == "1"
+
+
+@pytest.mark.parametrize("extra", [{}, {"PYTHONPATH": "."}, {"PYTHONSTARTUP": "evil.py", "PYTHONHOME": "."}])
+def test_modules_of_the_workspace_are_not_imported(runner: Path, extra: dict[str, str]) -> None:
+    for name in ("logging", "json", "venv", "pip", "yaml", "tvlint", "sitecustomize", "__future__", "importlib"):
+        (runner / "workspace" / f"{name}.py").write_text("import os\nos.mkdir('ran')\nraise SystemExit(0)\n")
+    step = run(runner, extra, paths="train.sh")
+    assert step.outputs["exit-code"] == "1", step.log
     assert not list(runner.rglob("ran"))
 
 

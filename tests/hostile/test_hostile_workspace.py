@@ -101,7 +101,7 @@ def test_a_command_touches_nothing_but_the_checkout(space: Workspace, traces: di
 def test_the_audit_sees_what_is_not_allowed(space: Workspace) -> None:
     """The auditor itself: a person may point tvlint at what lies outside, and it is seen to be read and written."""
     report = space.folder / "report.json"
-    outside = Call("outside", ".", ("check", str(space.outside / "launch.sh"), "-o", f"json:{report}"), frozenset({1}))
+    outside = Call("outside", ".", ("check", "-o", f"json:{report}", "--", str(space.outside / "launch.sh")), frozenset({1}))
     (found,) = audited([(outside.name, space.top, outside.arguments)], environment(space)).values()
     broken = set(broken_promises(space, found, outside))
     assert {f"read {space.outside / 'launch.sh'}", f"changed {report}"} <= broken

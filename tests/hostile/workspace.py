@@ -67,6 +67,13 @@ class Workspace:
 
 def build(folder: Path) -> Workspace:
     """Fill `folder` with a checkout in which everything that a name, a link or a configuration can do is tried."""
+    space = fill(folder)
+    _arm_repository(space)
+    return space
+
+
+def fill(folder: Path) -> Workspace:
+    """Do what `build` does, but for the configuration of the checkout's own repository."""
     space = Workspace(folder)
     for place in (space.top, space.outside, space.ran, space.home):
         place.mkdir(parents=True)
@@ -79,7 +86,6 @@ def build(folder: Path) -> Workspace:
     _write_embedded_repository(space)
     _commit(space)
     _write_untracked(space)
-    _arm_repository(space)
     return space
 
 
@@ -163,7 +169,7 @@ def _write_modules(space: Workspace) -> None:
 
 def _write_option_names(space: Workspace) -> None:
     names = ("--config=evil.toml", "-ohtml:pwned.html", "-o", "--output=json:pwned.json", "--no-prove", "--help", "-V", "-x.sh",
-             "--select=missing-wait", "--", "-", "@args.sh", "--policy=HEAD", "--fail-on=note")  # fmt: skip
+             "--select=missing-wait", "-", "@args.sh", "--policy=HEAD", "--fail-on=note")  # fmt: skip
     for name in names:
         (space.top / name).write_text(_launch("47"))
 
@@ -400,7 +406,7 @@ def calls() -> tuple[Call, ...]:
     return (
         call("check", 2, "check"),
         call("check-here", 2, "check", "."),
-        call("check-no-cache", 2, "check", "--no-cache", "--no-prove"),
+        call("check-no-cache", 2, "check", "--no-cache", "--no-prove", "--"),
         call("check-launch", 1, "check", ".", folder="launch"),
         call("check-launch2", 1, "check", ".", folder="launch2"),
         call("check-links", 1, "check", ".", folder="links"),
@@ -428,14 +434,14 @@ def calls() -> tuple[Call, ...]:
         call("explain-path", 2, "explain", "../../outside/secret.txt"),
         call("config", 0, "config", "verify"),
         call("version", 0, "--version"),
-        *(call(f"check-{format}", 2, "check", "-o", format, "plans", "scripts", "conf") for format in FORMATS),
+        *(call(f"check-{format}", 2, "check", "-o", format, "--", "plans", "scripts", "conf") for format in FORMATS),
         *(call(f"paths-{name}", code, "check", "--config", f"paths-{name}.toml") for name, (_, code) in PATHS.items()),
         *(
-            call(f"output-{name}", 2, "check", "train.sh", "-o", f"sarif:links/{name}")
+            call(f"output-{name}", 2, "check", "-o", f"sarif:links/{name}", "--", "train.sh")
             for name in ("report.sarif", "new.sarif", "folder/made.sarif", "hook.sarif", "etc/made.sarif")
         ),
-        call("output", 1, "check", "train.sh", "-o", "sarif:fine.sarif", outputs=("fine.sarif",)),
-        call("output-link-inside", 1, "check", "train.sh", "-o", "sarif:links/honest.sarif", outputs=("fine.sarif",)),
-        call("convert-output", 2, "convert", "single.plan", "-o", "json:links/report.sarif"),
-        call("topology-output", 2, "topology", "train.sh", "-o", "html:links/new.sarif"),
+        call("output", 1, "check", "-o", "sarif:fine.sarif", "--", "train.sh", outputs=("fine.sarif",)),
+        call("output-link-inside", 1, "check", "-o", "sarif:links/honest.sarif", "--", "train.sh", outputs=("fine.sarif",)),
+        call("convert-output", 2, "convert", "-o", "json:links/report.sarif", "--", "single.plan"),
+        call("topology-output", 2, "topology", "-o", "html:links/new.sarif", "--", "train.sh"),
     )

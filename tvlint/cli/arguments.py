@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -99,11 +100,34 @@ def parse(argv: list[str]) -> argparse.Namespace:
             budget(command)
         command.add_argument("--traceback", action="store_true", help="show where tvlint itself failed")
     _refuse_unknown_command(argv, commands.choices)
-    options: argparse.Namespace = parser.parse_args(argv)
+    actions = commands.choices[argv[0]]._actions if argv and argv[0] in commands.choices else []
+    known = {name for action in actions for name in action.option_strings}
+    options: argparse.Namespace = parser.parse_args([*argv[:1], *_as_files(argv[1:], known)])
     if not hasattr(options, "run"):
         parser.print_help()
         raise SystemExit(0 if not argv else INPUT)
     return options
+
+
+def _as_files(words: list[str], options: set[str]) -> Iterator[str]:
+    """Yield the arguments, files whose names begin with `-` as paths that cannot be taken for options.
+
+    Names of files come from whoever writes a commit: by `tvlint check *`, or from pre-commit, which puts them behind the
+    options of a hook. One that would be read as an option ends the process, since nobody knows which of the two is meant,
+    unless a `--` that is no file's name tells them apart.
+    """
+    trusted = "--" in words and not os.path.lexists("--")
+    separated = False
+    for word in words:
+        if word == "--" and not separated:
+            separated = True
+            yield word
+        elif not word.startswith("-") or word == "-" or not os.path.lexists(word) or (not separated and trusted):
+            yield word
+        elif not separated and (word in options or word.partition("=")[0] in options or word[:2] in options):
+            fail(f"`{word}` is an option and the name of a file here", f"rename the file, or write `./{word}` for it")
+        else:
+            yield os.path.join(os.curdir, word)
 
 
 def _refuse_unknown_command(argv: list[str], commands: Any) -> None:
@@ -142,6 +166,7 @@ def _check(commands: Any) -> None:
     )
     parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
     judging(parser)
+    parser.add_argument("--may-be-empty", action="store_true", help="nothing to check is clean (hooks), not exit code 4")
     parser.add_argument(
         "--changed", action="store_true",
         help="PATH are what changed (pre-commit): skip what is excluded or no configuration, add files that name one of them",

@@ -54,9 +54,9 @@ def run(options: argparse.Namespace) -> int:
     for text in candidates.notes:
         note(text)
     code = exit_code(report, fail_on)
-    if code == NOTHING and options.changed:
-        return CLEAN
     if code == NOTHING:
+        if options.changed or options.may_be_empty:
+            return CLEAN
         where = ", ".join(f"`{path}`" for path in options.paths or settings.paths or (os.curdir,))
         note(f"nothing to check in {where}: no launch script, configuration or plan was found")
     return code

@@ -254,7 +254,7 @@ def _topology(commands: Any) -> None:
 
 def _diff(commands: Any) -> None:
     parser = _command(
-        commands, "diff", "diff", "say what a change of configurations alters that nobody wrote",
+        commands, "diff", "diff", "show the derived settings that a change of configurations alters",
         "  tvlint diff old.sh new.sh\n  tvlint diff main -- configs/\n"
         "  tvlint diff v1.2 HEAD -o text -o markdown:summary.md",
     )  # fmt: skip

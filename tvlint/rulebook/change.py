@@ -1,4 +1,4 @@
-"""A change of a configuration to findings: what it alters that nobody wrote.
+"""A change of a configuration to findings: the derived settings that it alters.
 
 A change rule requires something of two configurations at once: `before.NAME` and `after.NAME` are the same names as in a rule
 about one configuration, derived ones included.

@@ -1,4 +1,4 @@
-"""schedule-missing-wait: a send or gradient reduction that nobody waits for."""
+"""schedule-missing-wait: a send or gradient reduction without a wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""unmatched-receive: a receive that nobody sends to."""
+"""unmatched-receive: a receive without a matching send."""
 
 from __future__ import annotations
 

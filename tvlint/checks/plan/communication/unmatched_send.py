@@ -1,4 +1,4 @@
-"""unmatched-send: a send that nobody receives."""
+"""unmatched-send: a send without a matching receive."""
 
 from __future__ import annotations
 

@@ -1,0 +1,63 @@
+"""The words of the glossary are the words of the code: private ones only become fewer, and field words stand there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from tests.shared import ROOT
+
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+COUNTED = ROOT / "tests" / "data" / "private-words.json"
+"""How often each private word stands in names and strings of the code; `pytest --update-golden` writes lower numbers."""
+
+PRIVATE = ("told", "trouble", "rescued", "misbound", "standstill", "witness", "wiring", "nobody", "mended", "untold", "walked")
+
+
+def words_of_the_code() -> Counter[str]:
+    """Return how often each private word stands in identifiers, docstrings and messages."""
+    found: Counter[str] = Counter()
+    for path in sorted((ROOT / "tvlint").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            texts = []
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                texts = [node.name]
+            elif isinstance(node, ast.Name):
+                texts = [node.id] if isinstance(node.ctx, ast.Store) else []
+            elif isinstance(node, ast.arg):
+                texts = [node.arg]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts = [node.value]
+            for text in texts:
+                found.update(word for word in re.split(r"[^a-z]+", text.lower()) if word in PRIVATE)
+    return found
+
+
+def test_private_words_only_become_fewer(request: pytest.FixtureRequest) -> None:
+    known = json.loads(COUNTED.read_text(encoding="utf-8"))
+    found = words_of_the_code()
+    if request.config.getoption("--update-golden"):
+        fewer = {word: min(known.get(word, found[word]), found[word]) for word in PRIVATE}
+        COUNTED.write_text(json.dumps(fewer, indent=1) + "\n", encoding="utf-8")
+    more = {word: f"{found[word]} instead of {known[word]}" for word in PRIVATE if found[word] > known[word]}
+    assert not more, f"use the word of docs/glossary.md: {more}"
+
+
+@pytest.mark.parametrize("phrase", ["nobody wrote", "as they stand", "is passed over", "nothing here tells"])
+def test_documents_and_pages_are_without_private_phrases(phrase: str) -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "rules").rglob("*.md")]
+    assert [page.name for page in pages if phrase in page.read_text(encoding="utf-8")] == ["glossary.md"] * (
+        phrase == "nobody wrote"
+    )
+
+
+def test_every_word_of_the_glossary_has_a_meaning() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]*) \|([^|]*)\|$", GLOSSARY, re.MULTILINE)
+    words = [word for word, meaning, _ in rows if word not in ("word", "---")]
+    assert len(words) >= 60
+    assert len(words) == len(set(words))
+    assert all(meaning.strip() for word, meaning, _ in rows)

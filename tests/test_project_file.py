@@ -47,7 +47,7 @@ def test_the_documented_file_is_read_wholly(tmp_path: Path) -> None:
     assert found.fail_on is Severity.WARNING
     assert found.world_size == 64
     assert found.world_size_location is not None
-    assert found.world_size_location.line == 5
+    assert found.world_size_location.line == 6
     assert found.proofs[0].parallel == ("plans/tp8.pkl.xz", "plans/tp8-pp4.pkl.xz")
     assert found.proofs[0].assume == {"declared-piece-order"}
     assert [name for name, _ in found.names] == ["query-groups-ignored", "global-batch-not-divisible", "missing-wait"]

@@ -199,5 +199,7 @@ class Report:
     """Mesh and schedule of each plan that was read; lets reporters name ranks by coordinates and draw the plan."""
     comparisons: tuple[Comparison, ...] = ()
     """What changed, where two versions were compared."""
+    known: int = 0
+    """Findings that the project's baseline holds, and that are not told."""
     pairings: tuple[Pairing, ...] = ()
     """Where the project names the plans that it wants proved."""

@@ -87,6 +87,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("-V", "--version", action="version", version=f"tvlint {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
     _check(commands)
+    _baseline(commands)
     _prove(commands)
     _convert(commands)
     _capture(commands)
@@ -171,7 +172,28 @@ def _check(commands: Any) -> None:
         "--changed", action="store_true",
         help="PATH are what changed (pre-commit): skip what is excluded or no configuration, add files that name one of them",
     )  # fmt: skip
+    parser.add_argument("--baseline", default="", metavar="FILE", help="tell only what it lacks (default: the project's)")
+    parser.add_argument("--statistics", action="store_true", help="count findings by rule and file in text, do not list them")
     remembering(parser)
+    reporting(parser)
+
+
+def _baseline(commands: Any) -> None:
+    parser = _command(
+        commands, "baseline", "baseline", "keep the findings that are there, so that only new ones fail",
+        "  tvlint baseline write\n  tvlint baseline prune\n  tvlint baseline verify",
+    )  # fmt: skip
+    choices = ("write", "prune", "verify")
+    parser.add_argument(
+        "action", choices=choices, metavar="{write,prune,verify}",
+        help="`write` all findings (in CI it only shrinks), `prune` those that are no more, or `verify` that none is",
+    )  # fmt: skip
+    parser.add_argument("paths", nargs="*", type=path, metavar="PATH", help="files or folders (default: the project's paths)")
+    parser.add_argument(
+        "--baseline", default="", metavar="FILE", help="the baseline (default: the project's, else tvlint-baseline.json)"
+    )
+    remembering(parser)
+    judging(parser)
     reporting(parser)
 
 

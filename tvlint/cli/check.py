@@ -14,6 +14,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
+from tvlint.run.baseline import compare, load, path_of
 from tvlint.run.check import check
 from tvlint.run.discovery import Candidates, changed, discover
 from tvlint.run.exit_code import CLEAN, INPUT, NOTHING, exit_code
@@ -27,6 +28,8 @@ def run(options: argparse.Namespace) -> int:
     known = load_rules()
     try:
         settings = project(options, known)
+        baseline = path_of(settings, options.baseline)
+        entries = load(baseline) if baseline is not None else ()
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
@@ -45,10 +48,17 @@ def run(options: argparse.Namespace) -> int:
         if not options.no_prove and settings.proofs:
             proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))
             report = joined(report, proved)
+    stale = 0
+    if baseline is not None:
+        found = compare(report, entries, baseline.parent)
+        report = replace(report, findings=found.new, known=len(found.known))
+        stale = sum(entry.count for entry in found.stale)
     fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
     report = deliver(report, wanted, options, known, fail_on)
     for path in skipped:
         note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")
+    if stale:
+        note(f"{counted(stale, 'finding')} of the baseline is no more: `tvlint baseline prune` takes out what is mended")
     if elsewhere:
         note(f"{counted(elsewhere, 'pair')} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
     for text in candidates.notes:

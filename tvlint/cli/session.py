@@ -164,7 +164,8 @@ def deliver(
 
     Ends the process where a file cannot be written.
     """
-    shows = (colored(options.color), width(40, 140), getattr(options, "show_unknown", False), fail_on)
+    asked = (getattr(options, "show_unknown", False), fail_on, getattr(options, "statistics", False))
+    shows = (colored(options.color), width(40, 140), *asked)
 
     def text_of(report: Report) -> dict[Output, Escaped] | Problem:
         named = _named(options)

@@ -18,7 +18,8 @@ class Context:
     `color` and `width` describe the terminal; only `text` reads them. `show_unknown` lists the rules that could not be
     judged. `fail_on` is the mildest severity that fails the run; formats for services, which know no such choice, call all
     that is as bad an error. `named` are the real paths of what a person asked for by name, whose lines may be shown.
-    `environment` is the process environment as far as a format depends on it (`GITHUB_ACTIONS`, `GITHUB_SHA`).
+    `environment` is the process environment as far as a format depends on it (`GITHUB_ACTIONS`, `GITHUB_SHA`). `statistics`
+    counts findings instead of listing them; only `text` reads it.
     """
 
     rules: Mapping[str, Rule]
@@ -30,3 +31,4 @@ class Context:
     show_unknown: bool = False
     named: frozenset[Path] = frozenset()
     fail_on: Severity = Severity.ERROR
+    statistics: bool = False

@@ -41,6 +41,8 @@ class Project:
     severity: Mapping[str, Severity] = field(default_factory=dict)
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fail_on: Severity = Severity.ERROR
+    baseline: str = ""
+    """The file with the findings that are known, from `folder`."""
     world_size: int | None = None
     world_size_location: Location | None = None
     activation_budget: int | None = None

@@ -195,6 +195,7 @@ KEYS: Mapping[str, Key] = {
     "severity": _severities,
     "per-file-ignores": _per_file_ignores,
     "fail-on": _severity,
+    "baseline": _string,
     "world-size": _positive,
     "activation-budget": _positive,
     "framework": _string,

@@ -31,6 +31,7 @@ def rendered(
     width: int,
     show_unknown: bool,
     fail_on: Severity,
+    statistics: bool,
     named: Iterable[str] = (),
 ) -> dict[Output, Escaped]:
     """Return the report as each output has it; `named` are the paths that a person asked for by name."""
@@ -49,6 +50,7 @@ def rendered(
             environment=dict(os.environ),
             show_unknown=show_unknown,
             fail_on=fail_on,
+            statistics=statistics,
             named=frozenset(Path(os.path.realpath(path)) for path in named),
         )
         return render(report if people else _seen_from(root, report), output.format, context)

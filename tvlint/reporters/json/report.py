@@ -28,6 +28,7 @@ def write(report: Report, context: Context) -> Escaped:
         "findings": [_finding(finding, root) for finding in by_place(report.findings)],
         "verdicts": [_verdict(verdict, root) for verdict in report.verdicts],
         "not_evaluated": [_not_evaluated(item, root) for item in report.not_evaluated],
+        "known": report.known,
         "problems": [_problem(problem, root) for problem in report.problems],
         "checked": [relative(path, root) for path in report.checked],
         "plans": [_plan(outline, root) for outline in report.outlines],

@@ -18,7 +18,7 @@ from tvlint.reporters.text.comparisons import text_of
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_place, bytes_text, counted, seconds_text, summary
+from tvlint.reporters.text.totals import SEVERITIES, by_place, bytes_text, counted, seconds_text, summary
 
 _SEVERITY = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.NOTE: Style.CYAN}
 _NOTE = Span("note:", Style.CYAN)
@@ -43,14 +43,27 @@ def write(report: Report, context: Context) -> Escaped:
     screen = _Screen(context, excerpts(report, context, max(20, context.width - 10)), meshes(report))
     blocks: list[list[Line]] = [_problem(problem, screen) for problem in report.problems]
     blocks += [text_of(comparison, context) for comparison in report.comparisons]
-    shown, more = _without_many_notes(by_place(report.findings))
-    blocks += [_finding(finding, screen) for finding in shown]
-    blocks += [[line(_NOTE, f" and {counted(number, 'more note')} `{rule}`")] for rule, number in more.items()]
+    if context.statistics:
+        blocks += _statistics(report, context)
+    else:
+        shown, more = _without_many_notes(by_place(report.findings))
+        blocks += [_finding(finding, screen) for finding in shown]
+        blocks += [[line(_NOTE, f" and {counted(number, 'more note')} `{rule}`")] for rule, number in more.items()]
     blocks += [_verdict(verdict, screen) for verdict in report.verdicts]
     if context.show_unknown and report.not_evaluated:
         blocks.append(_not_evaluated(report.not_evaluated, screen))
     apart = [each for block in blocks for each in (*block, line())]
     return terminal([*apart, _summary(report, screen)], context.color)
+
+
+def _statistics(report: Report, context: Context) -> Iterator[list[Line]]:
+    """How many findings there are of each rule, the worst first, and in each file."""
+    rules = Counter((finding.severity, finding.rule) for finding in report.findings)
+    files = Counter(relative(finding.location.path, context.root) for finding in report.findings)
+    if rules:
+        order = sorted(rules, key=lambda own: (SEVERITIES.index(own[0]), -rules[own], own[1]))
+        yield [line(f"{rules[own]:>6,}  ", Span(f"{own[0].value:<7}", _SEVERITY[own[0]]), f"  {own[1]}") for own in order]
+        yield [line(f"{files[path]:>6,}  {path}") for path in sorted(files, key=lambda path: (-files[path], path))]
 
 
 def _without_many_notes(findings: Sequence[Finding]) -> tuple[list[Finding], Counter[str]]:

@@ -46,6 +46,8 @@ def summary(report: Report) -> str:
         parts.append(f"{found or 'no findings'}{where}")
     outcomes = Counter(verdict.outcome for verdict in report.verdicts)
     parts += [f"{counted(outcomes[outcome], 'proof')} {outcome.value}" for outcome in Outcome if outcomes[outcome]]
+    if report.known:
+        parts.append(f"{report.known:,} known by the baseline")
     if report.not_evaluated:
         parts.append(f"{counted(len({item.rule for item in report.not_evaluated}), 'rule')} not evaluated")
     return "; ".join(parts) or "nothing was checked"

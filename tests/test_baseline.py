@@ -1,0 +1,155 @@
+"""`tvlint baseline`: what was there before stays known, what is new is told, and it never grows unseen."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tvlint.cli import main
+from tvlint.findings import Finding, Report, Severity
+from tvlint.ir.location import Location
+from tvlint.run.baseline import compare, entries_of, grown, load, pruned
+from tvlint.run.project import ProjectError
+
+SCRIPT = """\
+#!/bin/bash
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 47 --pipeline-model-parallel-size 2 \\
+    --num-attention-heads 32 --tensor-model-parallel-size 3 --hidden-size 4096
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CI", raising=False)
+    (tmp_path / "train.sh").write_text(SCRIPT)
+    (tmp_path / "tvlint.toml").write_text('baseline = "tvlint-baseline.json"\n')
+    assert main(["baseline", "write"]) == 0
+    return tmp_path
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str], int]:
+    capsys.readouterr()
+    code = main(["check", "-o", "json", "--no-cache", "--fail-on", "note", *arguments])
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return code, sorted(finding["rule"] for finding in report["findings"]), report["known"]
+
+
+def test_what_was_there_is_not_told_and_what_is_new_is(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, rules, known = told(capsys)
+    assert (code, rules) == (0, [])
+    assert known >= 2
+    (project / "train.sh").write_text("# a note\n\n" + SCRIPT.replace("47", "45"))
+    assert told(capsys) == (0, [], known)
+    (project / "other.sh").write_text(SCRIPT.replace("-size 3", "-size 4"))
+    code, rules, _ = told(capsys)
+    assert code == 1
+    assert "layers-not-divisible-by-pp" in rules
+    assert told(capsys, "--baseline", "none.json")[0] == 2
+
+
+def test_a_renamed_file_keeps_its_entries_and_a_copy_has_none(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = told(capsys)[2]
+    (project / "train.sh").rename(project / "renamed.sh")
+    assert told(capsys) == (0, [], known)
+    (project / "train.sh").write_text(SCRIPT)
+    code, rules, again = told(capsys)
+    assert (code, again) == (1, known)
+    assert "layers-not-divisible-by-pp" in rules
+
+
+def test_what_is_mended_is_said_and_pruned_and_then_new_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["baseline", "verify"]) == 0
+    (project / "train.sh").write_text(SCRIPT.replace("47", "48"))
+    capsys.readouterr()
+    assert main(["check", "--no-cache"]) == 0
+    assert "1 finding of the baseline is no more" in capsys.readouterr().err
+    assert main(["baseline", "verify"]) == 1
+    assert "layers-not-divisible-by-pp" in capsys.readouterr().err
+    assert main(["baseline", "prune"]) == 0
+    assert main(["baseline", "verify"]) == 0
+    (project / "train.sh").write_text(SCRIPT)
+    assert told(capsys)[1] == ["layers-not-divisible-by-pp"]
+
+
+def test_in_ci_it_only_shrinks(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CI", "true")
+    before = (project / "tvlint-baseline.json").read_bytes()
+    (project / "more.sh").write_text(SCRIPT)
+    with pytest.raises(SystemExit) as ended:
+        main(["baseline", "write"])
+    assert ended.value.code == 2
+    assert "in CI it only shrinks" in capsys.readouterr().err
+    assert (project / "tvlint-baseline.json").read_bytes() == before
+    (project / "more.sh").unlink()
+    (project / "train.sh").write_text(SCRIPT.replace("47", "48"))
+    assert main(["baseline", "write"]) == 0
+    assert len((project / "tvlint-baseline.json").read_bytes()) < len(before)
+
+
+def test_part_of_the_files_says_nothing_of_the_others(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "good.sh").write_text("#!/bin/bash\ntorchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 48\n")
+    capsys.readouterr()
+    main(["check", "good.sh", "--no-cache"])
+    assert "no more" not in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_leaves_it_as_it_is(project: Path) -> None:
+    before = (project / "tvlint-baseline.json").read_bytes()
+    (project / "broken.yaml").write_text("MODEL_ARGS: [\n")
+    assert main(["baseline", "write", ".", "broken.yaml", "nosuch.sh"]) == 2
+    assert (project / "tvlint-baseline.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 2, "findings": []}', '{"format": 1, "findings": [1]}', "[" * 100_000,
+             '{"format": 1, "findings": [{"path": "a", "rule": "b", "fingerprint": "c", "count": -1}]}'],
+)  # fmt: skip
+def test_a_broken_baseline_is_a_problem_at_its_file(text: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "tvlint-baseline.json").write_text(text)
+    with pytest.raises(ProjectError):
+        load(project / "tvlint-baseline.json")
+    capsys.readouterr()
+    assert main(["check", "-o", "concise", "--no-cache"]) == 2
+    assert capsys.readouterr().out.startswith("tvlint-baseline.json:1:1: error: the baseline")
+
+
+def test_statistics_count_by_rule_and_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "tvlint.toml").write_text("")
+    (project / "other.sh").write_text(SCRIPT)
+    capsys.readouterr()
+    assert main(["check", "--statistics", "--no-cache", "--select", "layers-not-divisible-by-pp"]) == 1
+    assert capsys.readouterr().out == (
+        "     2  error    layers-not-divisible-by-pp\n\n     1  other.sh\n     1  train.sh\n\n2 errors in 2 files\n"
+    )
+
+
+FINDINGS = st.lists(
+    st.builds(
+        lambda path, rule, name: Finding(rule, Severity.ERROR, f"`{name}` is wrong", Location(path, 1)),
+        st.sampled_from(["a.sh", "b.sh", "c/d.sh"]), st.sampled_from(["one", "two"]), st.sampled_from(["w", "v"]),
+    ),
+    max_size=8,
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(FINDINGS, FINDINGS)
+def test_a_baseline_holds_what_it_was_made_of_and_no_more(old: list[Finding], new: list[Finding]) -> None:
+    folder = Path.cwd()
+    entries = entries_of(tuple(old), folder)
+    same = compare(Report(tuple(old), checked=("a.sh", "b.sh", "c/d.sh")), entries, folder)
+    assert (same.new, len(same.known), same.stale) == ((), len(old), ())
+    found = compare(Report(tuple(new), checked=("a.sh", "b.sh", "c/d.sh")), entries, folder)
+    assert len(found.new) + len(found.known) == len(new)
+    assert len(found.new) >= grown(entries, entries_of(tuple(new), folder))
+    left = pruned(entries, found.stale)
+    assert sum(entry.count for entry in left) == len(found.known)
+    assert grown(entries, left) == 0
+    assert os.fspath(folder)

@@ -1,0 +1,87 @@
+"""`tvlint baseline`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tvlint.cli.arguments import fail
+from tvlint.cli.progress import Progress
+from tvlint.cli.session import applying, deliver, note, outputs, project, session
+from tvlint.findings import Problem, Report
+from tvlint.ir.location import Location
+from tvlint.reporters.text.totals import counted
+from tvlint.rulebook.pages import load_rules
+from tvlint.run.baseline import NAME, Compared, Entry, compare, entries_of, grown, load, path_of, pruned, save
+from tvlint.run.check import check
+from tvlint.run.discovery import Candidates, discover, shown
+from tvlint.run.exit_code import CLEAN, FOUND, INPUT
+from tvlint.run.outputs import OutputError
+from tvlint.run.project import Project, ProjectError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write a baseline, take out of it what is no more, or hold that nothing of it is; give the exit code."""
+    wanted = outputs(options)
+    known = load_rules()
+    try:
+        settings = project(options, known)
+        path = path_of(settings, options.baseline) or settings.folder / NAME
+        old = load(path) if options.action != "write" or os.path.lexists(path) else ()
+    except ProjectError as error:
+        deliver(Report(problems=error.problems), wanted, options, known)
+        return INPUT
+    if options.world_size is not None:
+        settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
+    rules = applying(options, settings, known)
+    candidates = options.steps.do(os.curdir, partial(discover, tuple(options.paths), settings), "the search for files")
+    if isinstance(candidates, Problem):
+        candidates = Candidates((), problems=(candidates,))
+    with Progress() as progress:
+        report, _ = check(candidates, rules, known, settings, session(options, settings, progress))
+    if report.problems:
+        deliver(Report(problems=report.problems), wanted, options, known)
+        note(f"`{shown(path)}` is left as it is: what could not be read was not judged")
+        return INPUT
+    if options.action == "write":
+        return _write(path, old, entries_of(report.findings, path.parent), options, settings)
+    found = compare(report, old, path.parent)
+    return _prune(path, old, found) if options.action == "prune" else _verify(path, found)
+
+
+def _write(path: Path, old: tuple[Entry, ...], new: tuple[Entry, ...], options: argparse.Namespace, settings: Project) -> int:
+    more = grown(old, new)
+    if os.path.lexists(path) and more and os.environ.get("CI"):
+        fail(f"`{shown(path)}` would grow by {counted(more, 'finding')}; in CI it only shrinks", "mend what is new")
+    _save(path, new)
+    note(f"`{shown(path)}` holds {counted(sum(entry.count for entry in new), 'finding')}")
+    if not options.baseline and not settings.baseline:
+        note(f'write `baseline = "{NAME}"` into the project file, and `tvlint check` tells only what is new')
+    return CLEAN
+
+
+def _prune(path: Path, old: tuple[Entry, ...], found: Compared) -> int:
+    kept = pruned(old, found.stale)
+    _save(path, kept)
+    less, left = sum(entry.count for entry in found.stale), sum(entry.count for entry in kept)
+    note(f"`{shown(path)}`: {counted(less, 'finding')} taken out, {left:,} left")
+    return CLEAN
+
+
+def _verify(path: Path, found: Compared) -> int:
+    """Whether every entry still matches; new findings are for `tvlint check` to tell."""
+    for entry in found.stale:
+        note(f"`{shown(path)}`: no more: {entry.path}: {entry.message} [{entry.rule}]")
+    if found.stale:
+        note("`tvlint baseline prune` takes them out")
+    return FOUND if found.stale else CLEAN
+
+
+def _save(path: Path, entries: tuple[Entry, ...]) -> None:
+    try:
+        save(path, entries)
+    except OutputError as error:
+        fail(str(error), error.help)

@@ -1,0 +1,167 @@
+"""The baseline of a project: the findings that were there when tvlint came, so that only new ones fail.
+
+An entry is what a finding is (`tvlint.identity`) in a file, and how often. A file that was renamed keeps its entries: those of
+a file that is gone count for equal findings in a file that has none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tvlint.checkout.opening import content
+from tvlint.findings import Finding, Problem, Report
+from tvlint.identity import fingerprint
+from tvlint.ir.location import Location
+from tvlint.reporters.escape.data import data
+from tvlint.reporters.text.totals import by_place
+from tvlint.run.discovery import shown
+from tvlint.run.outputs import write_file
+from tvlint.run.project import Project, ProjectError
+
+NAME = "tvlint-baseline.json"
+FORMAT = 1
+LARGEST = 64 << 20
+"""Bytes of the largest baseline that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """So many equal findings of a file, by its path from the folder of the baseline; `message` is that of the first."""
+
+    path: str
+    rule: str
+    fingerprint: str
+    count: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The findings that a baseline lacks and those that it holds, and the entries that match nothing of what was checked."""
+
+    new: tuple[Finding, ...]
+    known: tuple[Finding, ...]
+    stale: tuple[Entry, ...]
+
+
+def path_of(project: Project, named: str) -> Path | None:
+    """Return the baseline that was named, else that of the project; None where there is none."""
+    if named:
+        return Path(named)
+    return project.folder / project.baseline if project.baseline else None
+
+
+def load(path: Path) -> tuple[Entry, ...]:
+    """Return the entries of a baseline. Raises `ProjectError` where it cannot be read."""
+    try:
+        document = json.loads(content(path, LARGEST).decode("utf-8"))
+    except OSError as error:
+        raise _wrong(path, f"the baseline cannot be read: {(error.strerror or 'unknown reason').lower()}") from None
+    except (ValueError, RecursionError):
+        raise _wrong(path, "the baseline is no JSON") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT or not isinstance(document.get("findings"), list):
+        raise _wrong(path, f"the baseline is not of format {FORMAT}")
+    found = [_entry(item) for item in document["findings"]]
+    if any(entry is None for entry in found):
+        raise _wrong(path, "the baseline holds an entry that is none")
+    return tuple(entry for entry in found if entry is not None)
+
+
+def _entry(item: Any) -> Entry | None:
+    if not isinstance(item, dict):
+        return None
+    texts = [item.get(key, "") for key in ("path", "rule", "fingerprint", "message")]
+    count = item.get("count")
+    if not all(isinstance(text, str) for text in texts) or type(count) is not int or count < 1:
+        return None
+    return Entry(texts[0], texts[1], texts[2], count, texts[3])
+
+
+def _wrong(path: Path, message: str) -> ProjectError:
+    return ProjectError((Problem(message, Location(shown(path)), "`tvlint baseline write` writes it anew"),))
+
+
+def save(path: Path, entries: Iterable[Entry]) -> None:
+    """Write the entries, in order. Raises `OutputError` where they cannot be written."""
+    ordered = sorted(entries, key=lambda entry: (entry.path, entry.rule, entry.fingerprint))
+    listed = [
+        {"path": own.path, "rule": own.rule, "fingerprint": own.fingerprint, "count": own.count, "message": own.message}
+        for own in ordered
+    ]
+    write_file(str(path), data({"format": FORMAT, "findings": listed}))
+
+
+def entries_of(findings: tuple[Finding, ...], folder: Path) -> tuple[Entry, ...]:
+    """Return the entries of a baseline in the folder that holds exactly the findings."""
+    found: dict[tuple[str, str], Entry] = {}
+    for finding in by_place(findings):
+        key = (_from(folder, finding.location.path), fingerprint(finding))
+        old = found.get(key, Entry(*key[:1], finding.rule, key[1], 0, finding.message))
+        found[key] = replace(old, count=old.count + 1)
+    return tuple(found.values())
+
+
+def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compared:
+    """Return what the baseline, in the folder, lacks and holds of the report, and what of it is no more."""
+    left = Counter[tuple[str, str]]()
+    for entry in entries:
+        left[entry.path, entry.fingerprint] += entry.count
+    ordered = by_place(report.findings)
+    paths = {finding.location.path: _from(folder, finding.location.path) for finding in ordered}
+    places = {entry.path for entry in entries}
+    gone = {place for place in places if not os.path.lexists(folder / place)}
+    known: set[int] = set()
+    for number, finding in enumerate(ordered):
+        key = (paths[finding.location.path], fingerprint(finding))
+        if left[key] > 0:
+            left[key] -= 1
+            known.add(number)
+    moved: dict[str, list[tuple[str, str]]] = {}
+    for key, count in left.items():
+        if key[0] in gone:
+            moved.setdefault(key[1], []).extend([key] * count)
+    for number, finding in enumerate(ordered):
+        from_gone = moved.get(fingerprint(finding))
+        if number not in known and from_gone and paths[finding.location.path] not in places:
+            left[from_gone.pop()] -= 1
+            known.add(number)
+    checked = {_from(folder, path) for path in report.checked}
+    stale = tuple(
+        replace(entry, count=count)
+        for entry in {(entry.path, entry.fingerprint): entry for entry in entries}.values()
+        if (count := left[entry.path, entry.fingerprint]) > 0 and (entry.path in checked or entry.path in gone)
+    )
+    return Compared(
+        tuple(finding for number, finding in enumerate(ordered) if number not in known),
+        tuple(finding for number, finding in enumerate(ordered) if number in known),
+        stale,
+    )
+
+
+def pruned(entries: tuple[Entry, ...], stale: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Return the entries without what matches nothing."""
+    less = Counter({(entry.path, entry.fingerprint): entry.count for entry in stale})
+    return tuple(
+        replace(entry, count=count) for entry in entries if (count := entry.count - less[entry.path, entry.fingerprint]) > 0
+    )
+
+
+def grown(old: tuple[Entry, ...], new: tuple[Entry, ...]) -> int:
+    """Return how many findings the new entries hold that the old ones do not, wherever they stand."""
+    before, after = Counter[str](), Counter[str]()
+    for entry in old:
+        before[entry.fingerprint] += entry.count
+    for entry in new:
+        after[entry.fingerprint] += entry.count
+    return (after - before).total()
+
+
+def _from(folder: Path, path: str) -> str:
+    """The path from the folder, as it is written on every system."""
+    return os.path.relpath(os.path.abspath(path), folder.absolute()).replace(os.sep, "/")

@@ -1,0 +1,40 @@
+"""ARCHITECTURE.md names every room, and no room that is not there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.shared import ROOT
+
+TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+PACKAGE = ROOT / "tvlint"
+
+
+def packages(room: str) -> list[str]:
+    """Return the packages right below a folder of tvlint/."""
+    return sorted(path.parent.name for path in (PACKAGE / room).glob("*/__init__.py"))
+
+
+def test_every_room_has_its_row() -> None:
+    table = TEXT[TEXT.index("## Where things are") : TEXT.index("Imports point one way")]
+    assert sorted(set(re.findall(r"`tvlint/(\w+)/", table))) == packages(".")
+
+
+@pytest.mark.parametrize("room", ["analyses", "analyses/relations", "equivalence"])
+def test_the_rooms_of_the_proof_are_named(room: str) -> None:
+    assert [name for name in packages(room) if f"`{name}`" not in TEXT and f"`{room}/{name}`" not in TEXT] == []
+
+
+def test_every_path_that_is_named_is_there() -> None:
+    named = set(re.findall(r"`((?:tvlint|tests|rules|docs|benchmarks)/[\w/.]+)`", TEXT))
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_the_order_of_rooms_is_that_of_the_contract() -> None:
+    [line] = re.findall(r"`(cli > run > [^`]+)`", TEXT)
+    contract = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    layers = contract[contract.index("Imports point one way") :]
+    layers = re.findall(r'^    "([^"]+)",$', layers[: layers.index("\n]")], re.MULTILINE)
+    assert [layer.replace("tvlint.", "") for layer in layers] == line.split(" > ")

@@ -40,6 +40,10 @@ def choice(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], h
 def project_file(parser: argparse.ArgumentParser) -> None:
     """`--config`: the project file."""
     parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
+    parser.add_argument(
+        "--policy", default="", metavar="REV[:PATH]",
+        help="the project file of a git revision, such as the base branch of a pull request, with the paths of the checkout",
+    )  # fmt: skip
 
 
 def world_size(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +57,9 @@ def judging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
     parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="without these rules")
     choice(parser, "--fail-on", severities, "the mildest finding that exits 1 (default: error)")
+    parser.add_argument(
+        "--no-ignore-comments", action="store_true", help="report what comments in checked files (`tvlint: ignore`) silence"
+    )
     parser.add_argument("--show-unknown", action="store_true", help="list what could not be judged, and what it would need")
     world_size(parser)
 

@@ -19,6 +19,7 @@ from tvlint.run.budget import Budget
 from tvlint.run.discovery import shown
 from tvlint.run.exit_code import INPUT
 from tvlint.run.outputs import Output, OutputError, parse_outputs, say, write_all
+from tvlint.run.policy import load_policy
 from tvlint.run.project import Project, ProjectError, find, load
 from tvlint.run.report import rendered
 from tvlint.run.session import Progress, Session
@@ -69,23 +70,33 @@ def project(options: argparse.Namespace, rules: Mapping[str, Rule]) -> Project:
 
     From here on the run has the budget that the file gives it.
     """
-    return _within_budget(options, lambda path: _known(load(path, shown(path)), rules))
+    return _within_budget(options, lambda found: _known(found, rules))
 
 
 def bare_project(options: argparse.Namespace) -> Project:
     """Return the project file that applies, whatever rules it names; raises `ProjectError` where it is wrong."""
-    return _within_budget(options, lambda path: load(path, shown(path)))
+    return _within_budget(options, lambda found: found)
 
 
-def _within_budget(options: argparse.Namespace, read: Callable[[Path], Project]) -> Project:
-    path = options.steps.do(os.curdir, lambda: project_path(options), "the search for the project file")
-    if path is None:
-        return Project(Path.cwd())
-    found: Project | Problem = path if isinstance(path, Problem) else options.steps.do(shown(path), lambda: read(path))
+def _within_budget(options: argparse.Namespace, verified: Callable[[Project], Project]) -> Project:
+    if options.policy and options.config:
+        fail("`--policy` and `--config` both name the project file", "give one of them")
+    found: Project | Problem
+    if options.policy:
+        found = options.steps.do(os.curdir, lambda: verified(load_policy(options.policy)), "the policy")
+    else:
+        path = options.steps.do(os.curdir, lambda: project_path(options), "the search for the project file")
+        if path is None:
+            return Project(Path.cwd(), heeds_comments=_heeds_comments(options))
+        found = path if isinstance(path, Problem) else options.steps.do(shown(path), lambda: verified(load(path, shown(path))))
     if isinstance(found, Problem):
         raise ProjectError((found,))
     options.steps.set_budget(Budget().with_limits({**found.budget, **options.budget}))
-    return found
+    return replace(found, heeds_comments=_heeds_comments(options))
+
+
+def _heeds_comments(options: argparse.Namespace) -> bool:
+    return not getattr(options, "no_ignore_comments", False)
 
 
 def _known(found: Project, rules: Mapping[str, Rule]) -> Project:

@@ -110,7 +110,9 @@ def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule],
     def judged(path: str, rule: str) -> bool:
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
 
-    findings = silence(at_sources(tuple(_once(said.findings, known)), project), said.checked, judged, known)
+    findings = at_sources(tuple(_once(said.findings, known)), project)
+    if project.heeds_comments:
+        findings = silence(findings, said.checked, judged, known)
     kept = tuple(severe for finding in findings if (severe := _as_configured(finding, rules, project)) is not None)
     return Report(
         findings=kept,

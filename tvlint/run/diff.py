@@ -76,7 +76,9 @@ def diff(
         else:
             said.add(found)
 
-    kept = silence(dict.fromkeys(said.findings), said.checked, lambda path, rule: False, known)
+    kept = tuple(dict.fromkeys(said.findings))
+    if project.heeds_comments:
+        kept = silence(kept, said.checked, lambda path, rule: False, known)
     report = Report(
         findings=tuple(finding for finding in kept if finding.rule != RULE),
         not_evaluated=tuple(said.not_evaluated),

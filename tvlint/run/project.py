@@ -58,6 +58,8 @@ class Project:
     budget: Mapping[str, float] = field(default_factory=dict)
     """What a run and each file of it may take, by name."""
     names: tuple[tuple[str, Location], ...] = ()
+    heeds_comments: bool = True
+    """Whether comments in checked files silence findings."""
 
 
 class ProjectError(Exception):
@@ -83,9 +85,13 @@ def find(start: Path) -> Path | None:
 
 def _mentions_tvlint(path: Path) -> bool:
     try:
-        data = content(path, MAXIMAL_SIZE)
+        return mentions_tvlint(content(path, MAXIMAL_SIZE))
     except OSError:
         return False
+
+
+def mentions_tvlint(data: bytes) -> bool:
+    """Return whether the content of a `pyproject.toml` has a table for tvlint."""
     return _TABLE.search(data) is not None
 
 
@@ -94,12 +100,19 @@ def load(path: Path, shown: str) -> Project:
     try:
         if reason := why_not_followed(str(path)):
             raise _failed(shown, f"the project file is not read: {reason}")
-        text = content(path, MAXIMAL_SIZE).decode("utf-8")
-    except UnicodeDecodeError:
-        raise _failed(shown, "the project file is not UTF-8 text") from None
+        data = content(path, MAXIMAL_SIZE)
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise _failed(shown, f"the project file cannot be read: {reason}") from None
+    return project_in(data, path, shown)
+
+
+def project_in(data: bytes, path: Path, shown: str) -> Project:
+    """Return the project that the content of the file at `path` describes; raises `ProjectError`."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _failed(shown, "the project file is not UTF-8 text") from None
     document = _parsed(shown, text)
     prefix: KeyPath = ()
     if path.name == "pyproject.toml":

@@ -1,0 +1,86 @@
+"""A gate: the project file of a trusted revision, and comments that silence nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from shared import ROOT
+
+from hostile.workspace import git
+from tvlint.cli import main
+
+WRONG = (ROOT / "fixtures" / "tour" / "train.sh").read_text()
+ERRORS = ("layers-not-divisible-by-pp", "global-batch-not-divisible")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose `main` has a project file, and whose work tree has another one that switches rules off."""
+    monkeypatch.chdir(tmp_path)
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "train.sh").write_text("echo nothing\n")
+    (tmp_path / "tvlint.toml").write_text('paths = ["train.sh"]\nignore = ["unknown-world-size"]\n')
+    (tmp_path / "other.toml").write_text('paths = ["sub"]\n')
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "trusted")
+    comment = "# tvlint: ignore[layers-not-divisible-by-pp]"
+    (tmp_path / "train.sh").write_text(WRONG.replace("--num-layers 47", f"--num-layers 47 {comment}"))
+    (tmp_path / "tvlint.toml").write_text('paths = ["sub"]\nselect = ["missing-wait"]\n')
+    return tmp_path
+
+
+def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, set[str]]:
+    code = main(["check", "--no-cache", "-o", "concise", *arguments])
+    out = capsys.readouterr().out
+    return code, {rule for rule in ERRORS if f"[{rule}]" in out}
+
+
+def test_the_project_file_of_the_revision_decides(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert found(capsys, "train.sh") == (0, set())
+    assert found(capsys, "--policy", "main") == (1, {"global-batch-not-divisible"})
+    assert found(capsys, "--policy", "main", "--no-ignore-comments") == (1, set(ERRORS))
+    assert found(capsys, "--policy", "main:tvlint.toml", "--no-ignore-comments") == (1, set(ERRORS))
+    assert found(capsys, "--policy=main:other.toml")[0] == 4
+
+
+def test_it_is_found_from_a_folder_inside(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkout / "sub")
+    assert found(capsys, "--policy", "main", "--no-ignore-comments") == (1, set(ERRORS))
+
+
+def test_a_revision_without_a_project_file_leaves_the_defaults(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git(checkout, "rm", "-q", "--cached", "tvlint.toml")
+    git(checkout, "commit", "-q", "-m", "no project file")
+    assert found(capsys, "--policy", "HEAD", "--no-ignore-comments") == (1, set(ERRORS))
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("nope", "the policy cannot be read: no revision `nope`"),
+        ("main:gone.toml", "`main` has no file `gone.toml`"),
+        ("main:../outside.toml", "`main` has no file `../outside.toml`"),
+        ("main:sub", "`main` has no file `sub`"),
+        ("main:", "`main` has no file ``"),
+        ("", "nothing to check in `sub`"),
+    ],
+)
+def test_a_policy_that_is_not_there_is_exit_code_2(
+    checkout: Path, capsys: pytest.CaptureFixture[str], policy: str, message: str
+) -> None:
+    code = main(["check", "--policy", policy])
+    said = capsys.readouterr()
+    assert code == (2 if policy else 4)
+    assert message in said.out + said.err
+
+
+def test_a_policy_outside_of_a_checkout_is_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "--policy", "main"]) == 2
+    assert "not in a git repository" in capsys.readouterr().out

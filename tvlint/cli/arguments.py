@@ -201,9 +201,21 @@ def _prove(commands: Any) -> None:
     parser = _command(
         commands, "prove", "prove", "prove that parallel plans train the same model as their reference plan",
         "  tvlint prove plan.pkl --reference single.pkl\n  tvlint prove a.pkl b.pkl --reference single.pkl --jobs 2 -o json\n"
-        "  tvlint prove .nnscaler/_parallel_modules/my_model/_",
+        "  tvlint prove .nnscaler/_parallel_modules/my_model/_\n"
+        "  tvlint prove --captured -- torchrun --nproc-per-node 2 train.py",
     )  # fmt: skip
     parser.add_argument("parallel", nargs="+", type=path, metavar="PARALLEL", help="the plan to prove")
+    parser.add_argument(
+        "--captured", action="store_true",
+        help="what follows `--` is the command that starts the program: run it on CPU processes, capture and prove it; "
+        "`--reference` is then the command (or capture) of the reference (default: the same program on one process)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--captures", default="", metavar="FOLDER", help="with `--captured`: keep the captures there (default: nowhere)"
+    )
+    parser.add_argument(
+        "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--captured`: so long at most (default: 600)"
+    )
     parser.add_argument(
         "--reference", default="", metavar="PLAN",
         help="the plan that says what is right, on one device (default: `graph.ckp` beside generated code)",
@@ -242,6 +254,9 @@ def _capture(commands: Any) -> None:
     parser.add_argument("--name", default="parallel", metavar="NAME", help="it is NAME.capture.jsonl.gz (default: parallel)")
     parser.add_argument(
         "--timeout", type=positive, default=600, metavar="SECONDS", help="how long the program may take (default: 600)"
+    )
+    parser.add_argument(
+        "--reference", default="", metavar="CAPTURE", help="the single-device capture, to write NAME.plan.json of several ranks"
     )
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command that starts the program")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
+from collections.abc import Sequence
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import assumptions, deliver, outputs, project, session
-from tvlint.findings import Report, Severity
+from tvlint.cli.session import assumptions, deliver, outputs, project, session, unreadable
+from tvlint.findings import Problem, Report, Severity
 from tvlint.rulebook.pages import load_rules
+from tvlint.run.captures import is_capture
 from tvlint.run.exit_code import INPUT, exit_code
 from tvlint.run.pair import Pair
 from tvlint.run.project import ProjectError
@@ -19,9 +22,20 @@ from tvlint.run.prove import prove_pairs
 
 def run(options: argparse.Namespace) -> int:
     """Prove each parallel plan against the reference, report, and give the exit code."""
+    from tempfile import TemporaryDirectory
+
+    if not options.captured:
+        if not options.reference and not all(map(os.path.isdir, options.parallel)):
+            fail("--reference is missing", "name the plan that says what is right; a folder of generated code brings its own")
+        return _prove(options, tuple(options.parallel), options.reference)
+    with TemporaryDirectory(prefix="tvlint-captures-") as temporary:
+        made = _captured(options, options.captures or temporary)
+        return unreadable(made) if isinstance(made, Problem) else _prove(options, made[:1], made[1])
+
+
+def _prove(options: argparse.Namespace, parallel: tuple[str, ...], reference: str) -> int:
+    """Prove the plans, report, and give the exit code."""
     wanted = outputs(options)
-    if not options.reference and not all(map(os.path.isdir, options.parallel)):
-        fail("--reference is missing", "name the plan that says what is right; a folder of generated code brings its own")
     known = load_rules()
     try:
         settings = project(options, known)
@@ -30,8 +44,7 @@ def run(options: argparse.Namespace) -> int:
         return INPUT
     assume = assumptions(options)
     seconds = float(options.solver_timeout) if options.solver == "all" else None
-    rest = (options.reference, assume, seconds, settings.operators)
-    pairs = tuple(Pair(parallel, *rest) for parallel in options.parallel)
+    pairs = tuple(Pair(each, reference, assume, seconds, settings.operators) for each in parallel)
     options.plans = {}
     with Progress() as progress:
         shared = session(options, settings, progress)
@@ -39,3 +52,28 @@ def run(options: argparse.Namespace) -> int:
         report = with_sources(report, settings, shared)
     report = deliver(report, wanted, options, known)
     return exit_code(report, Severity.ERROR)
+
+
+def _captured(options: argparse.Namespace, folder: str) -> tuple[str, str] | Problem:
+    """Capture a program and its reference; return their captures, or why there are none."""
+    from tvlint.cli.capture import capture_to
+
+    parallel = capture_to(options.parallel, folder, "parallel", float(options.timeout))
+    if isinstance(parallel, Problem):
+        return parallel
+    if is_capture(options.reference):
+        return parallel, options.reference
+    words = shlex.split(options.reference) or single_process(options.parallel)
+    reference = capture_to(words, folder, "reference", float(options.timeout))
+    return reference if isinstance(reference, Problem) else (parallel, reference)
+
+
+def single_process(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the command that runs the same program on one process."""
+    from tvlint.capture.launch import LaunchError, parse_launch
+
+    try:
+        launch = parse_launch(words)
+    except LaunchError as error:
+        fail(str(error), error.help)
+    return (*(f"{name}={value}" for name, value in launch.environment), "python", *launch.words)

@@ -62,6 +62,16 @@ def read_captures(parallel: str, reference: str) -> tuple[Recorded, Recorded] | 
         return error.problem
 
 
+def read_single(path: str) -> Recorded | Problem | None:
+    """Return the plan of a single-device capture, or why there is none; None for a capture of several ranks."""
+    from tvlint.readers.capture.reader import read_alone
+
+    try:
+        return read_alone(path, data_of(path))
+    except ReadError as error:
+        return error.problem
+
+
 def replayed(recorded: Recorded) -> Replayed:
     """Return how far the replay of a plan on the recorded numbers is from the recorded gradients and losses."""
     from tvlint.replay.run import UnreplayableError, replay

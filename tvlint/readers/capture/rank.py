@@ -48,9 +48,8 @@ class RankProgram:
 def prepare(tape: Tape) -> Prepared:
     """Return what one rank recorded, in operators of the table, up to the optimizer."""
     program = follow(tape)
-    lifted = _with_data_in_its_micro_batch(
-        without_dead(with_whole_biases(with_dimensions(without_dead(lift(program, EQUATIONS)))))
-    )
+    lifted = with_whole_biases(with_dimensions(without_dead(lift(program, EQUATIONS))))
+    lifted = _with_data_in_its_micro_batch(without_dead(lifted))
     reduced = reducers_of(lifted)
     gradients: dict[str, tuple[str, Array | None]] = {
         f"{weight} {i}": (value, None) for weight, own in reduced.addends.items() for i, value in enumerate(own)

@@ -50,9 +50,10 @@ def read_pair(parallel: tuple[str, bytes], reference: tuple[str, bytes]) -> tupl
     return _recorded(lift_parallel(read_capture(*parallel), alone)), _recorded(alone)
 
 
-def read_alone(path: str, data: bytes) -> Recorded:
-    """Return the plan and the numbers of a single-device capture. Raises ReadError."""
-    return _recorded(lift_reference(read_capture(path, data)))
+def read_alone(path: str, data: bytes) -> Recorded | None:
+    """Return the plan and the numbers of a single-device capture; None for one of several ranks. Raises ReadError."""
+    capture = read_capture(path, data)
+    return _recorded(lift_reference(capture)) if capture.ranks == 1 else None
 
 
 def _recorded(lifting: Lifting) -> Recorded:

@@ -42,7 +42,7 @@ def build(path: str, document: dict[str, Any]) -> Plan:
     own = [_own_types(builder, each.get("tensors", {}), tensors, index) for index, each in enumerate(document["programs"])]
     plan = Plan(
         path, "plan-json", mesh, tensors, segments, programs, replication, int(document.get("micro_batches", max(last + 1, 1))),
-        *_returned(document), communicators, document.get("name", ""),
+        *_returned(document), communicators, document.get("name", ""), assumed=tuple(document.get("assumed", ())),
     )  # fmt: skip
     return with_reducers(with_own_types(plan, dict(enumerate(own))))
 

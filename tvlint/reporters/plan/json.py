@@ -42,6 +42,8 @@ def _members(plan: Plan) -> Iterator[str]:
         yield f'"outputs": {dumped(plan.outputs)}'
     if plan.loss:
         yield f'"loss": {dumped(plan.loss)}'
+    if plan.assumed:
+        yield f'"assumed": {dumped(plan.assumed)}'
 
 
 def _lines(items: Iterator[str]) -> str:

@@ -11,7 +11,6 @@ from tvlint.cli.arguments import fail
 from tvlint.cli.session import note, unreadable, write
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
-from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.run.exit_code import CLEAN
 from tvlint.run.outputs import Output
@@ -71,10 +70,6 @@ def _write_plan(path: str, reference: str) -> int:
     if own.problem:
         return unreadable(Problem(f"the plan {own.problem}", own.location or Location(path), "the capture is kept; no plan is"))
     target = path.removesuffix(".capture.jsonl.gz") + ".plan.json"
-
-    def written(output: Output) -> Escaped:
-        return terminal(plan_json.write(recorded.plan).removesuffix("\n").split("\n"))
-
-    write((Output("json", target),), written)
+    write({Output("json", target): terminal(plan_json.write(recorded.plan).removesuffix("\n").split("\n"))})
     note(f"its plan is `{target}`: {own.compared} gradients agree with the program")
     return CLEAN

@@ -1,0 +1,86 @@
+"""Programs of torch, captured and proved from the command line; where torch is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shared import ROOT
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None, reason="torch is not installed: pip install 'tvlint[capture]'"
+    ),
+]
+PROGRAMS = ROOT / "fixtures" / "capture"
+
+
+def tvlint(*arguments: str, cwd: Path = PROGRAMS) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tvlint", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=900)
+
+
+def blocks_of(page: str) -> list[tuple[str, str]]:
+    return re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
+
+
+def test_the_page_runs_as_it_is_written() -> None:
+    blocks = blocks_of((ROOT / "docs" / "capture.md").read_text())
+    commands = [line for kind, text in blocks if kind == "sh" for line in text.splitlines() if line.startswith("tvlint ")]
+    outputs = [text for kind, text in blocks if kind == "text"]
+    assert len(commands) == 3
+    for number, command in enumerate(commands):
+        done = (
+            tvlint(*shlex.split(command)[1:], "--no-cache")
+            if "--" not in command.split()
+            else tvlint(*shlex.split(command)[1:])
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        if number == 0:
+            assert re.sub(r"\S*/", "", done.stdout.splitlines()[0]) == outputs[0].strip()
+
+
+FAULTS = {
+    "no sum in the forward pass": ("tensor_parallel_mlp.py", "            dist.all_reduce(x)", "            pass"),
+    "no sum of gradients": ("tensor_parallel_mlp.py", "            dist.all_reduce(gradient)", "            pass"),
+    "a bias on every rank": ("tensor_parallel_mlp.py", "linear(h, self.down))", "linear(h, self.down, self.down_bias))"),
+    "another activation": ("tensor_parallel_mlp.py", "gelu(nn", "silu(nn"),
+    "gradients that are not reduced": ("data_parallel.py", "index == MICRO_BATCHES - 1", "False"),
+    "a loss that is not divided": ("data_parallel.py", ".mean() / MICRO_BATCHES", ".mean()"),
+    "a partial sum left by DTensor": ("dtensor_mlp.py", '"down": RowwiseParallel()', '"down": Partial()'),
+}
+PARTIAL = """
+class Partial(RowwiseParallel):
+    @staticmethod
+    def _prepare_output_fn(output_layouts, use_local_output, mod, outputs, device_mesh):
+        return outputs.to_local()
+"""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_a_program_is_refuted(fault: str, tmp_path: Path) -> None:
+    name, right, wrong = FAULTS[fault]
+    text = (PROGRAMS / name).read_text()
+    assert text.count(right) == 1
+    changed = text.replace(right, wrong).replace("\n\nclass MLP", f"\n{PARTIAL}\n\nclass MLP")
+    (tmp_path / "program.py").write_text(changed)
+    (tmp_path / "reference.py").write_text(text)
+    arguments = ["2"] if name == "data_parallel.py" else []
+    launch = ["torchrun", "--nproc-per-node", "2", "program.py", *arguments]
+    done = tvlint("prove", "--captured", "--reference", "python reference.py", "--", *launch, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.startswith("refuted:")
+
+
+def test_a_program_that_fails_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import torch\n\nraise ValueError('no data')\n")
+    done = tvlint("capture", "-o", "plans", "--", "python", "program.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("program.py:3: error: rank 0: ValueError: no data")
+    assert not (tmp_path / "plans").exists()

@@ -200,6 +200,6 @@ class Report:
     comparisons: tuple[Comparison, ...] = ()
     """What changed, where two versions were compared."""
     known: int = 0
-    """Findings that the project's baseline holds, and that are not told."""
+    """Findings that a baseline or an earlier commit has, and that are not told."""
     pairings: tuple[Pairing, ...] = ()
     """Where the project names the plans that it wants proved."""

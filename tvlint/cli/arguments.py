@@ -173,6 +173,9 @@ def _check(commands: Any) -> None:
         help="PATH are what changed (pre-commit): skip what is excluded or no configuration, add files that name one of them",
     )  # fmt: skip
     parser.add_argument("--baseline", default="", metavar="FILE", help="tell only what it lacks (default: the project's)")
+    parser.add_argument(
+        "--new-from", default="", metavar="REV", help="tell only what was not there where this change leaves REV (origin/main)"
+    )
     parser.add_argument("--statistics", action="store_true", help="count findings by rule and file in text, do not list them")
     remembering(parser)
     reporting(parser)

@@ -53,6 +53,11 @@ def run(options: argparse.Namespace) -> int:
         found = compare(report, entries, baseline.parent)
         report = replace(report, findings=found.new, known=len(found.known))
         stale = sum(entry.count for entry in found.stale)
+    if options.new_from:
+        from tvlint.cli.new_from import before_change
+
+        before = before_change(options, report, rules, known, settings)
+        report = replace(report, findings=before.new, known=report.known + len(before.known))
     fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
     report = deliver(report, wanted, options, known, fail_on)
     for path in skipped:

@@ -101,7 +101,7 @@ def entries_of(findings: tuple[Finding, ...], folder: Path) -> tuple[Entry, ...]
     """Return the entries of a baseline in the folder that holds exactly the findings."""
     found: dict[tuple[str, str], Entry] = {}
     for finding in by_place(findings):
-        key = (_from(folder, finding.location.path), fingerprint(finding))
+        key = (_from(folder, place_of(finding)), fingerprint(finding))
         old = found.get(key, Entry(*key[:1], finding.rule, key[1], 0, finding.message))
         found[key] = replace(old, count=old.count + 1)
     return tuple(found.values())
@@ -113,12 +113,12 @@ def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compare
     for entry in entries:
         left[entry.path, entry.fingerprint] += entry.count
     ordered = by_place(report.findings)
-    paths = {finding.location.path: _from(folder, finding.location.path) for finding in ordered}
+    paths = {place: _from(folder, place) for place in map(place_of, ordered)}
     places = {entry.path for entry in entries}
     gone = {place for place in places if not os.path.lexists(folder / place)}
     known: set[int] = set()
     for number, finding in enumerate(ordered):
-        key = (paths[finding.location.path], fingerprint(finding))
+        key = (paths[place_of(finding)], fingerprint(finding))
         if left[key] > 0:
             left[key] -= 1
             known.add(number)
@@ -128,7 +128,7 @@ def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compare
             moved.setdefault(key[1], []).extend([key] * count)
     for number, finding in enumerate(ordered):
         from_gone = moved.get(fingerprint(finding))
-        if number not in known and from_gone and paths[finding.location.path] not in places:
+        if number not in known and from_gone and paths[place_of(finding)] not in places:
             left[from_gone.pop()] -= 1
             known.add(number)
     checked = {_from(folder, path) for path in report.checked}
@@ -142,6 +142,11 @@ def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compare
         tuple(finding for number, finding in enumerate(ordered) if number in known),
         stale,
     )
+
+
+def place_of(finding: Finding) -> str:
+    """Return the file that an entry names: of what is found in a plan the plan, wherever its source lies."""
+    return finding.found_in if finding.ranks and finding.found_in else finding.location.path
 
 
 def pruned(entries: tuple[Entry, ...], stale: tuple[Entry, ...]) -> tuple[Entry, ...]:

@@ -47,7 +47,7 @@ def summary(report: Report) -> str:
     outcomes = Counter(verdict.outcome for verdict in report.verdicts)
     parts += [f"{counted(outcomes[outcome], 'proof')} {outcome.value}" for outcome in Outcome if outcomes[outcome]]
     if report.known:
-        parts.append(f"{report.known:,} known by the baseline")
+        parts.append(f"{report.known:,} already known")
     if report.not_evaluated:
         parts.append(f"{counted(len({item.rule for item in report.not_evaluated}), 'rule')} not evaluated")
     return "; ".join(parts) or "nothing was checked"

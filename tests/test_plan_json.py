@@ -249,3 +249,11 @@ def test_gradients_that_say_nothing_of_their_owner_are_those_of_the_operand_that
     assert backward.outputs == ("", "g")
     assert plan.tensors["g"].gradient_of == "w"
     assert plan.tensors["w"].gradient == "g"
+
+
+def test_all_places_that_the_schema_does_not_allow_are_named() -> None:
+    document = {"tvlint_plan": 1, "mesh": [{"axis": "tp", "size": "2"}], "tensors": {"w": {"rol": "weight"}}, "segments": 3}
+    with pytest.raises(plan_json.ReadError) as raised:
+        plan_json.read("here.json", json.dumps(document, indent=1))
+    assert raised.value.problem.location.line == 6
+    assert "2 more places that the schema does not allow: lines 10, 14" in raised.value.problem.help

@@ -12,10 +12,13 @@ from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.plan_json import positions as places
 from tvlint.readers.plan_json.lower import build
-from tvlint.readers.plan_json.schema_checker import FormError, form
+from tvlint.readers.plan_json.schema_checker import FormError, form, further_errors
 
 _KEY = re.compile(r'"tvlint_plan"\s*:')
 _MOST_DIGITS = 310
+_SHORT = 1 << 18
+"""Documents of so many characters are looked at again after the first error, for all others."""
+_MOST_OTHERS = 20
 
 
 class _NotStrictError(ValueError):
@@ -33,15 +36,29 @@ def read(path: str, text: str) -> Document:
     Operators without a `source` have their JSON pointer as location; `locate` gives it a line.
     """
     text = text.removeprefix("\ufeff")
+    document: Any = None
     try:
         document = _load(path, text)
         form()(document, None)
         return Document(path, "plan-json", plan=build(path, document))
     except FormError as error:
         place = places.place_of(path, text, error.path, error.of_key)
-        raise ReadError(error.message, place, error.help) from None
+        help = "; ".join(filter(None, (error.help, _others(path, text, document, error))))
+        raise ReadError(error.message, place, help) from None
     except RecursionError:
         raise ReadError("the JSON nests too deeply", Location(path, 1, 1)) from None
+
+
+def _others(path: str, text: str, document: Any, first: FormError) -> str:
+    """Return where else a short document does not fit the schema, as the end of a help line."""
+    if len(text) > _SHORT:
+        return ""
+    paths = further_errors(document, first, _MOST_OTHERS)
+    if not paths:
+        return ""
+    lines = sorted({line for each in paths if (line := places.place_of(path, text, each, False).line) is not None})
+    where = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
+    return f"{len(paths)} more place{'s' if len(paths) > 1 else ''} that the schema does not allow: {where}"
 
 
 def locate(text: str, locations: Collection[Location]) -> dict[str, Location]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 MINDSPEED = re.compile(r"\bmindspeed(?:_|\b)|\bASCEND_\w+|\bHCCL_\w+|\btorch_npu\b", re.IGNORECASE)
 MINDSPEED_FLAGS = frozenset(
@@ -37,6 +38,14 @@ second, the heads and tokens of ranks. No rule about sizes holds, so each counts
 FURTHER = "override_transformer_config"
 """Where verl keeps, in a section, what it sets of Megatron core besides the settings that have a name of their own."""
 
+NAMED = {
+    "ms-swift": SWIFT_COMMAND,
+    "mindspeed": MINDSPEED,
+    "megatron-deepspeed": re.compile(r"^[^#\n]*\bdeepspeed\b", re.IGNORECASE | re.MULTILINE),
+    "primus": re.compile(r"\bprimus\b", re.IGNORECASE),
+    "megatron-bridge": re.compile(r"\bmegatron[-./_]bridge\b", re.IGNORECASE),
+    "nemo": re.compile(r"\bimport nemo\b|\bnemo[./](?:collections|lightning|run)\b|\bnemo_run\b", re.IGNORECASE),
+}
 SNAPSHOT = re.compile(r"\bMegatron-LM-(2[3-9](?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))\b")
 RELEASES = (
     ("230101", "0.2"),
@@ -60,6 +69,7 @@ RELEASES = (
 """When a version of Megatron core came out."""
 
 
+@lru_cache(maxsize=4)
 def version_of_script(text: str) -> str:
     """The version of the one dated snapshot that a script names (`Megatron-LM-250624`); empty if it names none or several."""
     dates = set(SNAPSHOT.findall(text))
@@ -70,22 +80,23 @@ def version_of_script(text: str) -> str:
 def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
     """The framework that a launch of `program` with `flags` runs; Megatron-LM unless the script says otherwise."""
     written = set(flags)
-    if program in SWIFT or SWIFT_COMMAND.search(text):
+    named = _frameworks_named_in(text)
+    if program in SWIFT or "ms-swift" in named:
         return "ms-swift"
     for option, framework in UNLIKE_MINDSPEED.items():
         if option in written or option.replace("-", "_").replace("__", "--", 1) in written:
             return framework
-    if MINDSPEED.search(text) or written & MINDSPEED_FLAGS:
+    if "mindspeed" in named or written & MINDSPEED_FLAGS:
         return "mindspeed"
-    if "--deepspeed" in written or re.search(r"^[^#\n]*\bdeepspeed\b", text, re.IGNORECASE | re.MULTILINE):
+    if "--deepspeed" in written:
         return "megatron-deepspeed"
-    if re.search(r"\bprimus\b", text, re.IGNORECASE):
-        return "primus"
-    if re.search(r"\bmegatron[-./_]bridge\b", text, re.IGNORECASE):
-        return "megatron-bridge"
-    if re.search(r"\bimport nemo\b|\bnemo[./](?:collections|lightning|run)\b|\bnemo_run\b", text, re.IGNORECASE):
-        return "nemo"
-    return "megatron-lm"
+    return named[0] if named else "megatron-lm"
+
+
+@lru_cache(maxsize=4)
+def _frameworks_named_in(text: str) -> tuple[str, ...]:
+    """Return the frameworks that a script names, those first that decide; searched once for all launches of a script."""
+    return tuple(name for name, pattern in NAMED.items() if pattern.search(text))
 
 
 def framework_of_sections(keys: Iterable[str]) -> str:

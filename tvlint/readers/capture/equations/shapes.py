@@ -85,8 +85,8 @@ def _made_of(lifting: Lifting, node: Apply, number: float) -> bool:
 
 
 def _counted(lifting: Lifting, node: Apply) -> bool:
-    given = tuple(given(node, name) for name in ("start", "end", "step") if name in node.arguments)
-    return lifting.call(node, "torch.arange", given, dtype=lifting.dtype(node.outputs[0]))
+    bounds = tuple(node.arguments[name] for name in ("start", "end", "step") if name in node.arguments)
+    return lifting.call(node, "torch.arange", bounds, dtype=lifting.dtype(node.outputs[0]))
 
 
 def _triangle(lifting: Lifting, node: Apply) -> bool:

@@ -1,0 +1,235 @@
+"""Every equation that lifts an operator of `aten`, held to numbers: the lifted calls compute what the statement says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import erf
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvlint.ir.operators import Compute, Literal
+from tvlint.readers.capture.equations.table import ALL, EQUATIONS
+from tvlint.readers.capture.lifting import Call, GradientOf, lift
+from tvlint.readers.capture.program import Apply, Argument, GivenValue, Program, Ref, RootValue, Type
+from tvlint.readers.capture.tape import Mark
+from tvlint.replay.operators import forward, gradients
+
+Array = Any
+RANDOM = np.random.default_rng(0)
+X, Y = RANDOM.uniform(0.2, 1.5, (3, 4)), RANDOM.uniform(0.2, 1.5, (3, 4))
+A, B, C = RANDOM.normal(size=(3, 4)), RANDOM.normal(size=(4, 5)), RANDOM.normal(size=(5,))
+BATCH_A, BATCH_B = RANDOM.normal(size=(2, 3, 4)), RANDOM.normal(size=(2, 4, 5))
+MASK, OTHER = RANDOM.integers(0, 2, (3, 4)), RANDOM.integers(0, 2, (3, 4))
+TABLE, IDS = RANDOM.normal(size=(6, 4)), RANDOM.integers(0, 6, (2, 3))
+GELU = np.vectorize(lambda x: 0.5 * x * (1 + erf(x / 2**0.5)))
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x: Array) -> Array:
+    return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+
+
+def norm(x: Array, w: Array, b: Array) -> Array:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * w + b
+
+
+def chances(x: Array, t: Array) -> Array:
+    return -np.take_along_axis(x, t[:, None], 1)[:, 0]
+
+
+CASES: dict[str, tuple[dict[str, Any], Array]] = {
+    **{
+        name: ({"self": X}, value(X))
+        for name, value in {
+            "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: x**-0.5, "sin": np.sin, "cos": np.cos,
+            "tanh": np.tanh, "erf": np.vectorize(erf), "sigmoid": sigmoid, "reciprocal": lambda x: 1 / x, "neg": np.negative,
+            "abs": np.abs, "silu": lambda x: x * sigmoid(x), "gelu": GELU,
+        }.items()
+    },
+    "relu": ({"self": A}, np.maximum(A, 0)),
+    "logical_not": ({"self": MASK}, 1 - MASK),
+    **{
+        name: ({"self": X, "other": Y}, value(X, Y))
+        for name, value in {
+            "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+            "maximum": np.maximum, "minimum": np.minimum, "mul": np.multiply, "div": np.divide, "rsub": lambda a, b: b - a,
+        }.items()
+    },
+    **{name: ({"self": MASK, "other": OTHER}, MASK & OTHER) for name in ("logical_and", "bitwise_and", "__and__")},
+    **{name: ({"self": MASK, "other": OTHER}, MASK | OTHER) for name in ("logical_or", "bitwise_or", "__or__")},
+    "add": ({"self": X, "other": Y, "alpha": 0.5}, X + 0.5 * Y),
+    "sub": ({"self": X, "other": Y, "alpha": 0.5}, X - 0.5 * Y),
+    "pow": ({"self": X, "exponent": 3}, X**3),
+    "masked_fill": ({"self": X, "mask": MASK, "value": -7.0}, np.where(MASK, -7.0, X)),
+    "where": ({"condition": MASK, "self": X, "other": Y}, np.where(MASK, X, Y)),
+    "_to_copy": ({"self": X, "dtype": "float64"}, X),
+    "mm": ({"self": A, "mat2": B}, A @ B),
+    "bmm": ({"self": BATCH_A, "mat2": BATCH_B}, BATCH_A @ BATCH_B),
+    "addmm": ({"self": C, "mat1": A, "mat2": B, "beta": 0.5, "alpha": 2.0}, 0.5 * C + 2 * (A @ B)),
+    "baddbmm": ({"self": np.full((2, 3, 5), np.nan), "batch1": BATCH_A, "batch2": BATCH_B, "beta": 0, "alpha": 3.0},
+                3 * (BATCH_A @ BATCH_B)),
+    "sum": ({"self": X, "dim": (0,), "keepdim": True}, X.sum(0, keepdims=True)),
+    "mean": ({"self": X}, X.mean()),
+    "amax": ({"self": X, "dim": (1,)}, X.max(1)),
+    "max": ({"self": X}, X.max()),
+    "_softmax": ({"self": X, "dim": -1, "half_to_float": False}, softmax(X)),
+    "_log_softmax": ({"self": X, "dim": 1, "half_to_float": False}, np.log(softmax(X))),
+    "permute": ({"self": X, "dims": (1, 0)}, X.T),
+    "view": ({"self": X, "size": (2, 6)}, X.reshape(2, 6)),
+    "narrow": ({"self": X, "dim": 1, "start": 1, "length": 2}, X[:, 1:3]),
+    "expand": ({"self": X[:1], "size": (3, 4)}, np.broadcast_to(X[:1], (3, 4))),
+    "cat": ({"tensors": (X, Y), "dim": -1}, np.concatenate([X, Y], -1)),
+    "stack": ({"tensors": (X, Y), "dim": 1}, np.stack([X, Y], 1)),
+    **{name: ({"size": (2, 3)}, np.ones((2, 3))) for name in ("ones", "new_ones")},
+    **{name: ({"size": (2, 3)}, np.zeros((2, 3))) for name in ("zeros", "new_zeros")},
+    "ones_like": ({"self": X}, np.ones((3, 4))),
+    "zeros_like": ({"self": X}, np.zeros((3, 4))),
+    **{name: ({"size": (2, 3), "fill_value": 2.5}, np.full((2, 3), 2.5)) for name in ("full", "full_like", "new_full")},
+    "fill": ({"self": X, "value": 2.5}, np.full((3, 4), 2.5)),
+    "scalar_tensor": ({"fill_value": 2.5}, np.full((), 2.5)),
+    "arange": ({"start": 2, "end": 7}, np.arange(2, 7)),
+    "triu": ({"self": X, "diagonal": 1}, np.triu(X, 1)),
+    "tril": ({"self": X}, np.tril(X)),
+    "slice_backward": ({"grad_output": X, "input_sizes": (3, 9), "dim": 1, "start": 2, "end": 6, "step": 1},
+                       np.pad(X, ((0, 0), (2, 3)))),
+    "select_backward": ({"grad_output": C, "input_sizes": (3, 5), "dim": 0, "index": -2}, np.stack([0 * C, C, 0 * C])),
+    "native_layer_norm": ({"input": X, "normalized_shape": (4,), "weight": Y[0], "bias": Y[1], "eps": 1e-5},
+                          norm(X, Y[0], Y[1])),
+    "mse_loss": ({"self": X, "target": Y, "reduction": 2}, ((X - Y) ** 2).sum()),
+    "nll_loss_forward": ({"self": A, "target": np.array([0, 3, 1]), "weight": None, "reduction": 1, "ignore_index": -100},
+                         chances(A, np.array([0, 3, 1])).mean()),
+    "embedding": ({"weight": TABLE, "indices": IDS}, TABLE[IDS]),
+}  # fmt: skip
+"""Uses of operators with what they give, by the statement and not by the operator table."""
+
+FORWARD: dict[str, tuple[str, dict[str, Any], Callable[..., Array], tuple[str, ...], dict[str, str]]] = {
+    "gelu_backward": ("gelu", {"self": X}, lambda self: GELU(self), ("self",), {"self": "self"}),
+    "silu_backward": ("silu", {"self": X}, lambda self: self * sigmoid(self), ("self",), {"self": "self"}),
+    "sigmoid_backward": ("sigmoid", {"self": X}, sigmoid, ("self",), {"output": "result"}),
+    "tanh_backward": ("tanh", {"self": X}, np.tanh, ("self",), {"output": "result"}),
+    "threshold_backward": ("relu", {"self": A}, lambda self: np.maximum(self, 0), ("self",), {"self": "result"}),
+    "_softmax_backward_data": ("_softmax", {"self": X, "dim": 1}, softmax, ("self",), {"output": "result"}),
+    "_log_softmax_backward_data": (
+        "_log_softmax", {"self": X, "dim": 1}, lambda self: np.log(softmax(self)), ("self",), {"output": "result"}
+    ),
+    "mse_loss_backward": (
+        "mse_loss", {"self": X, "target": Y, "reduction": 1}, lambda self: np.asarray(((self - Y) ** 2).mean()), ("self",),
+        {"self": "self", "target": "target", "reduction": "reduction"},
+    ),
+    "embedding_dense_backward": (
+        "embedding", {"weight": TABLE, "indices": IDS}, lambda weight: weight[IDS], ("weight",), {"indices": "indices"}
+    ),
+}  # fmt: skip
+"""Gradient kernels: the forward operator, its arguments, what it computes, of which argument it is the gradient, and where the
+kernel's arguments come from."""
+
+EXTRA = {"threshold_backward": {"threshold": 0}, "embedding_dense_backward": {"num_weights": 6, "padding_idx": -1}}
+WITH_PAIRS = {"native_layer_norm_backward", "nll_loss_backward"}
+"""Kernels that need what their forward kernel gives beside its result: the recorded programs hold them."""
+
+
+def dtype_of(name: str, value: Array) -> str:
+    if name in ("mask", "condition") or value is MASK or value is OTHER:
+        return "bool"
+    return "int64" if value.dtype.kind == "i" else "float64"
+
+
+class Bench:
+    """A program of a few operators on given numbers."""
+
+    def __init__(self) -> None:
+        self.program = Program(0)
+        self.values: dict[str, Array] = {}
+
+    def give(self, name: str, value: Any) -> Argument:
+        if isinstance(value, tuple) and value and isinstance(value[0], np.ndarray):
+            return tuple(self.give(name, each) for each in value)
+        if not isinstance(value, np.ndarray):
+            known: Argument = value
+            return known
+        made = self.program.fresh(Type(value.shape, dtype_of(name, value)))
+        self.program.given[made] = GivenValue(None, None)
+        self.values[made] = value.astype(float)
+        return Ref(made)
+
+    def apply(self, op: str, arguments: dict[str, Any], result: Array, mark: Mark | None = None) -> str:
+        given = {name: own if isinstance(own, Ref) else self.give(name, own) for name, own in arguments.items()}
+        dtype = "bool" if op in ("bitwise_and", "bitwise_or", "__and__", "__or__") else "float64"
+        made = self.program.fresh(Type(np.shape(result), dtype))
+        moves = ("permute", "view", "narrow", "expand", "cat")
+        name = op if op in moves else f"aten.{op}.default"
+        self.program.nodes.append(Apply(name, given, (made,), mark or Mark(micro_batch=0)))
+        return made
+
+    def run(self, wanted: str) -> Array:
+        """Lift, and compute a value from the lifted nodes."""
+        self.program.roots.append(RootValue(wanted, "x", Mark()))
+        lifted = lift(self.program, EQUATIONS)
+        assert not lifted.unlifted, [call.op for call in lifted.unlifted]
+        shape = self.program.shape
+        for node in lifted.nodes:
+            if isinstance(node, Call):
+                inputs = tuple(each if isinstance(each, Literal) else each.name for each in node.inputs)
+                operands = [self.values[each.name] for each in node.inputs if isinstance(each, Ref)]
+                compute = Compute(node.op, inputs, node.outputs, node.attributes)
+                self.values.update(
+                    zip(node.outputs, forward(compute, operands, [shape(own) for own in node.outputs]), strict=True)
+                )
+            elif isinstance(node, GradientOf):
+                call = node.forward
+                inputs = tuple(each if isinstance(each, Literal) else each.name for each in call.inputs)
+                operands = [self.values[each.name] for each in call.inputs if isinstance(each, Ref)]
+                compute = Compute(call.op, inputs, call.outputs, call.attributes)
+                incoming = {at: self.values[name] for at, name in enumerate(node.inputs) if name}
+                places = [at for at, name in enumerate(node.outputs) if name]
+                found = gradients(compute, operands, [shape(own) for own in call.outputs], incoming, places)
+                self.values.update({node.outputs[at]: found[at] for at in places})
+        return self.values[lifted.roots[-1].value]
+
+
+@pytest.mark.parametrize("op", CASES)
+def test_what_is_lifted_computes_what_the_statement_says(op: str) -> None:
+    arguments, expected = CASES[op]
+    bench = Bench()
+    made = bench.apply(op, arguments, expected)
+    np.testing.assert_allclose(bench.run(made), np.asarray(expected, dtype=float), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", FORWARD)
+def test_a_gradient_kernel_is_the_gradient_of_its_forward_operator(kernel: str) -> None:
+    op, arguments, value, (argument,), sources = FORWARD[kernel]
+    operand = arguments[argument]
+    result = np.asarray(value(operand))
+    bench = Bench()
+    given = {name: bench.give(name, own) for name, own in arguments.items()}
+    made = bench.apply(op, given, result)
+    known: dict[str, Any] = {**given, "result": Ref(made)}
+    incoming = RANDOM.normal(size=result.shape)
+    own = {"grad_output": incoming, **{name: known[source] for name, source in sources.items()}, **EXTRA.get(kernel, {})}
+    gradient = bench.run(bench.apply(kernel, own, operand, Mark("backward", 0)))
+    step, expected = 1e-6, np.zeros(operand.shape)
+    for place in np.ndindex(*operand.shape):
+        moved = operand.copy()
+        moved[place] += step
+        back = operand.copy()
+        back[place] -= step
+        expected[place] = ((np.asarray(value(moved)) - np.asarray(value(back))) / (2 * step) * incoming).sum()
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_every_equation_is_about_an_operator_that_is_tested() -> None:
+    assert {own.op for own in ALL} == CASES.keys() | FORWARD.keys() | WITH_PAIRS
+    assert len({(own.op, own.statement) for own in ALL}) == len(ALL)
+
+
+def test_an_operator_of_other_arguments_is_left_as_it_is() -> None:
+    bench = Bench()
+    bench.apply("sort", {"self": X, "dim": 0}, X)
+    bench.apply("div", {"self": X, "rounding_mode": 3}, X)
+    lifted = lift(bench.program, EQUATIONS)
+    assert [call.op for call in lifted.unlifted] == ["aten.sort.default", "aten.div.default"]

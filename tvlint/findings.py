@@ -159,6 +159,14 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Silenced:
+    """A finding that is not reported as one: a comment beside it or the project file silences it."""
+
+    finding: Finding
+    by_comment: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Pairing:
     """A place of the project file that names a plan."""
 
@@ -203,3 +211,5 @@ class Report:
     """Findings that a baseline or an earlier commit has, and that are not told."""
     pairings: tuple[Pairing, ...] = ()
     """Where the project names the plans that it wants proved."""
+    silenced: tuple[Silenced, ...] = ()
+    """What comments and the project file silence."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import applying, deliver, note, outputs, project, session
+from tvlint.cli.session import deliver, looked_for, note, outputs, project, session
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
@@ -33,7 +33,8 @@ def run(options: argparse.Namespace) -> int:
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
-    rules = applying(options, settings, known)
+    rules = looked_for(options, settings, known)
+    settings = replace(settings, select=() if options.select else settings.select)
     if options.world_size is not None:
         settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
     search = partial(changed if options.changed else discover, tuple(options.paths), settings)

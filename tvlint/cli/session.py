@@ -156,6 +156,11 @@ def applying(options: argparse.Namespace, project: Project, rules: Mapping[str, 
     }
 
 
+def looked_for(options: argparse.Namespace, project: Project, rules: Mapping[str, Rule]) -> dict[str, Rule]:
+    """Return the rules that the command line asks for, also those that the project file ignores: what they find is counted."""
+    return applying(options, replace(project, select=(), ignore=()), rules)
+
+
 def _names(texts: Iterable[str], rules: Mapping[str, Rule]) -> tuple[str, ...]:
     names = tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
     for name in names:

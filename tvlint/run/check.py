@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tvlint.checks import load_check
-from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity
+from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity, Silenced
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
@@ -110,13 +110,22 @@ def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule],
     def judged(path: str, rule: str) -> bool:
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
 
+    hidden: tuple[Finding, ...] = ()
     findings = at_sources(tuple(_once(said.findings, known)), project)
     if project.heeds_comments:
-        findings = silence(findings, said.checked, judged, known)
-    kept = tuple(severe for finding in findings if (severe := _as_configured(finding, rules, project)) is not None)
+        findings, hidden = silence(findings, said.checked, judged, known)
+    silenced = [Silenced(finding, by_comment=True) for finding in hidden if finding.rule in rules]
+    kept: list[Finding] = []
+    for finding in findings:
+        if finding.rule in rules and _is_ignored(finding, project):
+            silenced.append(Silenced(finding, by_comment=False))
+        elif finding.rule in rules:
+            severity = project.severity.get(finding.rule)
+            kept.append(finding if severity is None else replace(finding, severity=severity))
     return Report(
-        findings=kept,
-        not_evaluated=tuple(said.not_evaluated),
+        findings=tuple(kept),
+        silenced=tuple(silenced),
+        not_evaluated=tuple(each for each in said.not_evaluated if _applies(each.rule, project)),
         problems=tuple(said.problems),
         checked=tuple(said.checked),
         outlines=tuple(said.outlines),
@@ -294,12 +303,11 @@ def as_project_says(configuration: Configuration, project: Project) -> Configura
     return replace(configuration, framework=framework, version=version, settings=settings)
 
 
-def _as_configured(finding: Finding, rules: Mapping[str, Rule], project: Project) -> Finding | None:
-    """The finding with the severity that the project gives its rule; None where the rule does not apply to the file."""
-    if finding.rule not in rules:
-        return None
-    for pattern, ignored in project.per_file_ignores.items():
-        if finding.rule in ignored and matches(finding.location.path, project, (pattern,)):
-            return None
-    severity: Severity | None = project.severity.get(finding.rule)
-    return finding if severity is None else replace(finding, severity=severity)
+def _is_ignored(finding: Finding, project: Project) -> bool:
+    """Return whether the project file says that the rule does not apply, or not to the file."""
+    patterns = [pattern for pattern, ignored in project.per_file_ignores.items() if finding.rule in ignored]
+    return not _applies(finding.rule, project) or matches(finding.location.path, project, patterns)
+
+
+def _applies(rule: str, project: Project) -> bool:
+    return rule not in project.ignore and (not project.select or rule in project.select)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from tvlint.checkout.following import content_listed
-from tvlint.findings import Comparison, Finding, NotEvaluated, Problem, Report
+from tvlint.findings import Comparison, Finding, NotEvaluated, Problem, Report, Silenced
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
@@ -76,15 +76,17 @@ def diff(
         else:
             said.add(found)
 
+    hidden: tuple[Finding, ...] = ()
     kept = tuple(dict.fromkeys(said.findings))
     if project.heeds_comments:
-        kept = silence(kept, said.checked, lambda path, rule: False, known)
+        kept, hidden = silence(kept, said.checked, lambda path, rule: False, known)
     report = Report(
         findings=tuple(finding for finding in kept if finding.rule != RULE),
         not_evaluated=tuple(said.not_evaluated),
         problems=tuple(said.problems),
         checked=tuple(said.checked),
         comparisons=tuple(said.comparisons),
+        silenced=tuple(Silenced(finding, by_comment=True) for finding in hidden),
     )
     return report, tuple(dict.fromkeys(said.notes))
 

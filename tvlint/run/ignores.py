@@ -75,14 +75,15 @@ def _statements(lines: list[str]) -> list[tuple[int, int]]:
 
 def silence(
     findings: Iterable[Finding], checked: Iterable[str], judged: Callable[[str, str], bool], known: Iterable[str]
-) -> tuple[Finding, ...]:
-    """The findings that no comment silences, and one for each comment that silences nothing.
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Return the findings that no comment silences, with one for each comment that silences nothing, and the silenced ones.
 
     A comment counts where the finding or a related place stands, in a file that was checked or whose lines may be shown.
     `judged(path, rule)` says whether the rule had the chance to speak on the file in this run; a comment about one that had
     not is left alone.
     """
     kept: list[Finding] = []
+    hidden: list[Finding] = []
     comments = {path: _Comments(ignores(path)) for path in checked}
     folders = {os.path.realpath(os.curdir), *map(folder_around, comments)}
     silenced: dict[tuple[str, str], list[Lines]] = {}
@@ -94,8 +95,7 @@ def silence(
         hit = [place for place in places if comments[place.path].reach(finding.rule, _lines(place))]
         for place in hit:
             silenced.setdefault((place.path, finding.rule), []).append(_lines(place))
-        if not hit:
-            kept.append(finding)
+        (hidden if hit else kept).append(finding)
     names = frozenset(known)
     for path, own in comments.items():
         used = {rule: Intervals(silenced.get((path, rule), ())) for rule in {ignore.rule for ignore in own.all}}
@@ -103,7 +103,7 @@ def silence(
             hits = used[ignore.rule].meet((ignore.first, ignore.last))
             if not hits and (ignore.rule not in names or judged(path, ignore.rule)):
                 kept.append(_unused(ignore, names))
-    return tuple(kept)
+    return tuple(kept), tuple(hidden)
 
 
 class _Comments:

@@ -28,6 +28,7 @@ def joined(*reports: Report) -> Report:
         checked=tuple(dict.fromkeys(path for report in reports for path in report.checked)),
         outlines=tuple(outlines.values()),
         comparisons=tuple(comparison for report in reports for comparison in report.comparisons),
+        silenced=tuple(silenced for report in reports for silenced in report.silenced),
         known=sum(report.known for report in reports),
         pairings=tuple(dict.fromkeys(pairing for report in reports for pairing in report.pairings)),
     )

@@ -8,6 +8,7 @@ are its output. Suite `tvlint.proof` has a case for every proof, and one for eac
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from junit_xml import TestCase, TestSuite, to_xml_report_string
@@ -20,7 +21,7 @@ from tvlint.reporters.escape.xml import xml
 from tvlint.reporters.lanes import proof_stages
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_place, counted, published
+from tvlint.reporters.text.totals import by_place, counted, published, silenced_text
 
 _CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
 
@@ -28,7 +29,8 @@ _CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
 def write(report: Report, context: Context) -> Escaped:
     """At least one case, each name once a file, and nothing that `junit-10.xsd` does not know."""
     rules = _unique(
-        [*_problems(report, context), *_rules(report, context), *_skipped(report, context), *_clean(report, context)]
+        [*_problems(report, context), *_rules(report, context), *_skipped(report, context), *_silenced(report, context),
+         *_clean(report, context)]
     )
     proofs = _unique(list(_proofs(report, context)))
     if not rules and not proofs:
@@ -88,6 +90,16 @@ def _skipped(report: Report, context: Context) -> Iterator[TestCase]:
         rules = {rule for own in reasons.values() for rule in own}
         body = _text([f"{reason}: {', '.join(own)}" for reason, own in reasons.items()])
         case.add_skipped_info(f"{counted(len(rules), 'rule')} not evaluated", body)
+        yield case
+
+
+def _silenced(report: Report, context: Context) -> Iterator[TestCase]:
+    """The findings that are silenced, a skipped case for each file."""
+    for path in dict.fromkeys(each.finding.location.path for each in report.silenced):
+        own = replace(report, silenced=tuple(each for each in report.silenced if each.finding.location.path == path))
+        case = _case(relative(path, context.root), "findings silenced")
+        body = _text([line for each in own.silenced for line in _finding(each.finding, report, context)])
+        case.add_skipped_info(silenced_text(own), body)
         yield case
 
 

@@ -28,6 +28,10 @@ def write(report: Report, context: Context) -> Escaped:
         "findings": [_finding(finding, root) for finding in by_place(report.findings)],
         "verdicts": [_verdict(verdict, root) for verdict in report.verdicts],
         "not_evaluated": [_not_evaluated(item, root) for item in report.not_evaluated],
+        "silenced": {
+            name: [_finding(each.finding, root) for each in report.silenced if each.by_comment is by_comment]
+            for name, by_comment in (("by_comments", True), ("by_project", False))
+        },
         "known": report.known,
         "problems": [_problem(problem, root) for problem in report.problems],
         "checked": [relative(path, root) for path in report.checked],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvlint.findings import Problem, Related, Report, Severity
@@ -39,6 +40,10 @@ HASHED_BYTES = 1 << 20
 def write(report: Report, context: Context) -> Escaped:
     """One run; every result has a line of a file that exists in the repository, as GitHub demands."""
     found = list(remarks(report, context))
+    reported = len(found)
+    found += [remark for kind in (True, False) for remark in remarks(_silenced(report, kind), context)]
+    by_comment = sum(each.by_comment for each in report.silenced)
+    kinds = [None] * reported + ["inSource"] * by_comment + ["external"] * (len(report.silenced) - by_comment)
     left_out = max(0, len(found) - MAXIMAL_RESULTS)
     found = found[:MAXIMAL_RESULTS]
     rules = {name: index for index, name in enumerate(dict.fromkeys(remark.rule for remark in found))}
@@ -55,9 +60,18 @@ def write(report: Report, context: Context) -> Escaped:
         },
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report, context, left_out)],
-        "results": [_result(remark, rules[remark.rule], own, context) for remark, own in zip(found, prints, strict=True)],
+        "results": [
+            {**_result(remark, rules[remark.rule], own, context), **({"suppressions": [{"kind": kind}]} if kind else {})}
+            for remark, own, kind in zip(found, prints, kinds[:MAXIMAL_RESULTS], strict=True)
+        ],
     }
     return data({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _silenced(report: Report, by_comment: bool) -> Report:
+    """Return the report with nothing to say but what comments, or the project file, silence."""
+    findings = tuple(each.finding for each in report.silenced if each.by_comment is by_comment)
+    return replace(report, findings=findings, verdicts=(), problems=())
 
 
 def _result(remark: Remark, index: int, fingerprints: dict[str, str], context: Context) -> dict[str, Any]:

@@ -46,11 +46,21 @@ def summary(report: Report) -> str:
         parts.append(f"{found or 'no findings'}{where}")
     outcomes = Counter(verdict.outcome for verdict in report.verdicts)
     parts += [f"{counted(outcomes[outcome], 'proof')} {outcome.value}" for outcome in Outcome if outcomes[outcome]]
+    if report.silenced:
+        parts.append(silenced_text(report))
     if report.known:
         parts.append(f"{report.known:,} already known")
     if report.not_evaluated:
         parts.append(f"{counted(len({item.rule for item in report.not_evaluated}), 'rule')} not evaluated")
     return "; ".join(parts) or "nothing was checked"
+
+
+def silenced_text(report: Report) -> str:
+    """`3 findings silenced (2 by comments, 1 by the project file)`."""
+    by_comment = sum(each.by_comment for each in report.silenced)
+    ways = [(by_comment, "by comments"), (len(report.silenced) - by_comment, "by the project file")]
+    told = ", ".join(f"{number:,} {way}" for number, way in ways if number)
+    return f"{counted(len(report.silenced), 'finding')} silenced ({told})"
 
 
 def assumed(verdict: Verdict) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.plan_findings import findings_of_plan
@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("identity")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.integers(0, len(SCRIPT) - 1), st.sampled_from(["", "# a note", "    # another"])), max_size=4),
     st.sampled_from(["train.sh", "other.sh", "sub/train.sh"]),
@@ -86,7 +86,7 @@ def plan_prints(text: str) -> Counter[tuple[str, str]]:
     return Counter((finding.rule, fingerprint(finding)) for finding in findings_of_plan(plan))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(7, 11), max_size=4), st.integers(0, 500))
 def test_operators_put_in_between_do_not_change_what_a_finding_is(at: list[int], shift: int) -> None:
     lines = PLAN.split("\n")

@@ -20,6 +20,7 @@ from typing import BinaryIO, TypeVar
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.run.budget import Budget, words
+from tvlint.run.outputs import say
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ def supervise(command: Callable[[Steps], int], budget: Budget) -> int:
             os.kill(os.getpid(), -ended.code)
         death, spent, before, size = ended.code, spent + ended.seconds, size, journal.size()
         if size <= before or not journal.is_open():
-            print(f"tvlint: error: the run needs more {_what_of(death)} than there is", file=sys.stderr)
+            say(f"tvlint: error: the run needs more {_what_of(death)} than there is")
             return 2
 
 

@@ -156,6 +156,20 @@ def test_no_mutant_of_a_capture_is_proved(
     assert count > 40
 
 
+@pytest.mark.parametrize("name", ["tensor_parallel_mlp", "dtensor_mlp"])
+def test_a_missing_wait_is_refuted(name: str, tmp_path: Path) -> None:
+    reference = {"tensor_parallel_mlp": "mlp"}.get(name, f"{name}_reference")
+    verdict = proof(written(tmp_path, [line for line in lines_of(name) if "wait" not in line]), reference)
+    assert verdict.outcome is Outcome.REFUTED
+    assert verdict.reasons[0].name == "read-in-flight"
+
+
+def test_waits_that_nothing_shows_are_assumed() -> None:
+    said = "torch waits for the collectives that its own code issues outside of Python, as in its reducer"
+    assert said in proof(path_of("data_parallel"), "data_parallel_reference").assumptions
+    assert said not in proof(path_of("tensor_parallel_mlp")).assumptions
+
+
 def test_a_reference_must_be_a_capture_of_one_rank() -> None:
     report = prove_pair(Pair(path_of("tensor_parallel_mlp"), path_of("tensor_parallel_mlp")))
     assert [problem.message for problem in report.problems] == ["the reference was captured on 2 ranks"]

@@ -15,7 +15,7 @@ from tvlint.readers.capture.pairing import Found, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
 from tvlint.readers.capture.program import Exchange
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
-from tvlint.readers.capture.tape import Capture, Operation
+from tvlint.readers.capture.tape import Capture, Communication, Operation
 from tvlint.readers.document import ReadError
 
 
@@ -296,6 +296,8 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     lines = sorted({_line(event) for event in reads if event.op == "aten._local_scalar_dense.default" and _line(event)})
     if lines:
         said.append(f"the path of the program does not depend on the numbers that it reads at {', '.join(lines)}")
+    if any(isinstance(event, Communication) and event.completes for tape in capture.tapes for event in tape.events):
+        said.append("torch waits for the collectives that its own code issues outside of Python, as in its reducer")
     return (*said, *found.assumed)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tvlint.ir.configuration import SettingValue, Unknown
+from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
 
 TOML = """\
@@ -47,3 +48,9 @@ def test_the_settings_are_found_at_their_places(text: str, place: tuple[int, int
 )
 def test_what_is_not_surely_one_is_passed_over(text: str) -> None:
     assert read("job", text.encode()) is None
+
+
+def test_a_file_with_a_key_that_is_too_long_to_read_is_not_passed_over() -> None:
+    text = "[parallelism]\ntensor_parallel_degree = 4\n" + ".".join("a" * 500) + " = 1\n"
+    with pytest.raises(ReadError, match="a key of more than 64 parts"):
+        read("a.toml", text.encode())

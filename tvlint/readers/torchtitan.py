@@ -7,10 +7,10 @@ import re
 from tvlint.frameworks.torchtitan import SECTIONS
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
-from tvlint.readers.document import Document
+from tvlint.readers.document import Document, ReadError
 from tvlint.readers.sources.json_nodes import NotJson, parse
 from tvlint.readers.sources.scalar_values import yaml_typed
-from tvlint.readers.sources.toml_text import NotToml
+from tvlint.readers.sources.toml_text import NotToml, TooLarge
 from tvlint.readers.sources.toml_text import parse as parse_toml
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlScalar
 
@@ -47,6 +47,8 @@ def read(path: str, data: bytes) -> Document | None:
 def _toml(path: str, text: str) -> dict[str, Setting]:
     try:
         tables = parse_toml(text)
+    except TooLarge as error:
+        raise ReadError(f"not read as TOML: {error.message}", Location(path, error.line, error.column)) from None
     except NotToml:
         return {}
     places = _places(path, text)

@@ -23,6 +23,10 @@ class NotToml(Exception):
         self.message, self.line, self.column = message, line, column
 
 
+class TooLarge(NotToml):
+    """The text may be TOML, and is beyond the bounds within which it is read."""
+
+
 def parse(text: str) -> dict[str, Any]:
     """Return the document. Raises NotToml."""
     if sys.version_info >= (3, 11):
@@ -30,7 +34,7 @@ def parse(text: str) -> dict[str, Any]:
     else:
         import tomli as tomllib
     if long := _LONG_KEY.search(text):
-        raise NotToml(f"a key of more than {MOST_PARTS} parts", *_place(text, long.start()))
+        raise TooLarge(f"a key of more than {MOST_PARTS} parts", *_place(text, long.start()))
     try:
         document: dict[str, Any] = tomllib.loads(text)
         too_large = _has_too_large_number(document)
@@ -43,9 +47,9 @@ def parse(text: str) -> dict[str, Any]:
         raise NotToml("nested too deeply") from None
     except ValueError:
         number = _LONG_NUMBER.search(text)
-        raise NotToml("a number is too large", *(_place(text, number.start()) if number else ())) from None
+        raise TooLarge("a number is too large", *(_place(text, number.start()) if number else ())) from None
     if too_large:
-        raise NotToml("a number is too large")
+        raise TooLarge("a number is too large")
     return document
 
 

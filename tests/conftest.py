@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.skip_budget import over_budget, reason_of
+from tests.skip_budget import report as lines_of
 
 os.environ["TVLINT_CACHE_KEY"] = "off"
 """No test remembers what another has found, or leaves files in the tree; those of the cache bring a key of their own."""
@@ -16,6 +21,40 @@ GOLDEN = Path(__file__).parent / "data"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing with them")
+    parser.addoption("--record-torch", action="store_true", help="record what torch computes, which must be installed")
+
+
+class SkipBudget:
+    """Counts the tests that skip, and fails a run in which more do than `tests/skip_budget.py` lists."""
+
+    def __init__(self) -> None:
+        self.skipped: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.count(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.count(report)
+
+    def count(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self.skipped[reason_of(report.longrepr[2])] += 1
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if over_budget(self.skipped) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self.skipped:
+            terminalreporter.section("skipped tests")
+            for line in lines_of(self.skipped):
+                terminalreporter.write_line(line)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipBudget(), "skip-budget")
 
 
 @pytest.fixture

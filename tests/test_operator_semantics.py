@@ -1,4 +1,4 @@
-"""What operators compute, by the table, is what NumPy formulas and torch compute, over every kind of number."""
+"""What operators compute, by the table, is what NumPy formulas compute, over every kind of number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from tests.operator_cases import CASES, Case, operands_of
 from tvlint.ir.operators import Literal
-from tvlint.ops.derivatives import gradient
 from tvlint.ops.field import Floats, Residues
 from tvlint.ops.registered import SPECS as REGISTERED
 from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
@@ -52,37 +51,6 @@ def test_semantics_is_the_numpy_formula(case: Case) -> None:
     for own, other in zip(found, expected, strict=True):
         assert own.shape == np.shape(other)
         np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-12)
-
-
-@every_case
-def test_semantics_is_what_torch_computes(case: Case) -> None:
-    torch = pytest.importorskip("torch")
-    operands = operands_of(case, spec_for(case).bind(case.call), seed=1)
-    found = outputs_of(case, operands, Floats())
-    expected = listed(case.torch(torch, *map(torch.tensor, operands)))
-    assert len(found) == len(expected)
-    for own, other in zip(found, expected, strict=True):
-        assert own.shape == tuple(other.shape)
-        np.testing.assert_allclose(own, other.numpy(), rtol=1e-9, atol=1e-9)
-
-
-@every_case
-def test_the_derived_gradient_is_the_one_of_torch(case: Case) -> None:
-    torch = pytest.importorskip("torch")
-    spec, bound = spec_for(case), spec_for(case).bind(case.call)
-    assert spec.evaluate is not None
-    operands = operands_of(case, bound, seed=2)
-    tensors = [torch.tensor(x, requires_grad=x.dtype == float) for x in operands]
-    results = [y for y in listed(case.torch(torch, *tensors)) if y.dtype == torch.float64 and y.requires_grad]
-    seeds = [np.random.default_rng(i).uniform(-1, 1, tuple(y.shape)) for i, y in enumerate(results)]
-    if results:
-        torch.autograd.backward(results, [torch.tensor(seed) for seed in seeds])
-    for i, (operand, tensor) in enumerate(zip(operands, tensors, strict=True)):
-        if i in bound.zero_gradient:
-            assert tensor.grad is None or not tensor.grad.any()
-        elif operand.dtype == float:
-            own = gradient(spec.evaluate, bound, operands, i, dict(enumerate(seeds)))
-            np.testing.assert_allclose(own, tensor.grad.numpy(), rtol=1e-9, atol=1e-9)
 
 
 @every_case

@@ -16,6 +16,7 @@ import linecache
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from typing import Any
 
 ROWS = 2
 """The rows of a micro-batch, where a layout does not say."""
+_RAISED = re.compile(r"^(?:\[rank\d+\]: )?(\w*Error: .*)$", re.MULTILINE)
 EXPORTED = Path("mgener.pkl")
 """What the branch of nnScaler that exports plans writes, in the folder that it runs in."""
 TOLERANCE = 1e-4
@@ -213,19 +215,21 @@ def run(name: str, model: str, layout: Layout, out: Path) -> str:
         started = [subprocess.Popen([*command, str(rank)], stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
         said = [one.communicate(timeout=600)[1] for one in started]
         if any(one.returncode for one in started):
-            last = [text.strip().splitlines()[-1] for one, text in zip(started, said, strict=True) if one.returncode]
-            return "fails    " + max(last, key=lambda line: "Error" in line and "Distributed" not in line)
+            return "fails    " + "; ".join(dict.fromkeys(found[1] for text in said if (found := _RAISED.search(text))))
         results = [torch.load(Path(between, f"{rank}.out")) for rank in range(ranks)]
     losses, gradients = _expected(model, layout)
     worst, of = 0.0, ""
+    least = 1e-3 * max(float(one.abs().max()) for one in gradients.values())
     for rank, result in enumerate(results):
-        for key, (slices, delta) in result["gradients"].items():
-            whole = gradients[key][slices]
-            error = float((whole - delta).abs().max() / max(float(gradients[key].abs().max()), 1e-12))
+        for key, (bounds, delta) in result["gradients"].items():
+            whole = gradients[key][tuple(slice(*pair) for pair in bounds)]
+            error = float((whole - delta).abs().max() / max(float(gradients[key].abs().max()), least))
             if not error <= worst:
                 worst, of = error, f"`{key}` on rank {rank}"
-    wrong = [result["losses"] for result in results if result["losses"] is not None]
-    apart = max((abs(a - b) for own in wrong for a, b in zip(sorted(own), sorted(losses), strict=False)), default=0.0)
+    count = _slots(layout)[1]
+    expected = {rank: losses[rank // layout.planned * count :][:count] for rank in range(ranks)}
+    held = {rank: result["losses"] for rank, result in enumerate(results) if result["losses"] is not None}
+    apart = max((abs(a - b) for rank, own in held.items() for a, b in zip(own, expected[rank], strict=True)), default=0.0)
     word = "differs" if worst > TOLERANCE else "agrees"
     return f"{word:8} gradients by {worst:.1e}{' of ' + of if of else ''}; losses by {apart:.1e}"
 
@@ -296,7 +300,7 @@ def run_rank(name: str, model: str, layout: Layout, out: Path, rank: int, betwee
     module.gather_params()
     after = dict(module.named_parameters())
     gradients = {
-        told.orig_name: (told.slicers, before[key] - after[key].detach())
+        told.orig_name: ([(own.start, own.stop) for own in told.slicers], before[key] - after[key].detach())
         for key, told in module.fullmap.items()
         if key in before
     }

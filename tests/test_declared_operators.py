@@ -10,7 +10,8 @@ import pytest
 from shared import ROOT
 
 from tvlint.findings import Outcome
-from tvlint.ir.operators import Literal
+from tvlint.ir.operators import Compute, Literal
+from tvlint.ops.bracketed import without_bracketed
 from tvlint.ops.declared import Declared
 from tvlint.ops.spec import Call, UnsupportedError
 from tvlint.ops.table import meant, spec_of
@@ -84,13 +85,11 @@ def test_dimensions_in_brackets_have_the_size_of_their_product(
         ('name = "f"\nannotation = "a -> b"', 3, "the dimension `b` of a result is in no operand"),
         ('name = "f"\nannotation = "a b -> a"', 3, "mark it `b+`"),
         ('name = "f"\nannotation = "a+ -> a"', 3, "summed over and is in a result"),
-        ('name = "f"\nannotation = "a (b c) -> a"', 3, "the dimension `(b c)` is in no result"),
-        ('name = "f"\nannotation = "(b c^) -> (b c)"', 3, "marked differently"),
-        ('name = "f"\nannotation = "(2 b) -> (2 b)"', 3, "a number counts as marked `^`"),
-        ('name = "f"\nannotation = "(b c) -> b c"', 3, "stands in `(b c)` and elsewhere"),
-        ('name = "f"\nannotation = "(b c -> b"', 3, "`(b` is not understood"),
-        ('name = "f"\nannotation = "(b-c) -> (b-c)"', 3, "in brackets stand dimensions and numbers"),
-        ('name = "f"\nannotation = "a * -> a *"', 3, "comes first"),
+        ('name = "f"\nannotation = "a (b c) -> a"', 3, "the dimension `b` is in no result"),
+        ('name = "f"\nannotation = "(b c -> b"', 3, "`(` is not understood"),
+        ('name = "f"\nannotation = "(b-c) -> (b-c)"', 3, "in brackets stand names and numbers"),
+        ('name = "f"\nannotation = "(b *) -> (b *)"', 3, "in brackets stand names and numbers"),
+        ('name = "f"\nannotation = "* a * -> *"', 3, "once in a tensor"),
         ('name = "f"\nannotation = "a a -> a"', 3, "twice"),
         ('name = "f"\nannotation = "a, -> a"', 3, "without dimensions"),
         ('name = "f"\nannotation = "a -> a"\nlinear-in = [1]', 4, "no operand 1"),
@@ -159,7 +158,7 @@ def verdict(folder: Path, *operators: Declared) -> tuple[Outcome, str]:
 def test_without_a_declaration_nothing_is_decided_and_the_lines_to_add_are_told(folder: Path) -> None:
     outcome, said = verdict(folder)
     assert outcome is Outcome.UNKNOWN
-    assert "`[[operator]]` `name = 'my.silu'`" in said
+    assert "`[[operator]]` `name = 'silu'`" in said
 
 
 def test_a_declared_operator_is_proved_under_that_assumption(folder: Path) -> None:
@@ -188,3 +187,69 @@ def test_no_file_declares_its_own_operators(folder: Path) -> None:
     path.write_text(text.replace("my.silu", '"declared(* -> *|).my.silu"'))
     with pytest.raises(ReadError):
         read(str(path))
+
+
+LANGUAGE = {
+    "a number": ("b 64 -> b 64", ((4, 64),), (("b", "64#0.1"),), ()),
+    "a marked number": ("b 3^ -> b", ((4, 3),), (("b", "3#0.1"),), ()),
+    "any tensor": ("a, ? -> a", ((4,), (2, 3)), (("a",), ("?1.0", "?1.1")), ()),
+    "a constant": ("a, ? -> a", ((4,), Literal(None)), (("a",),), ()),
+    "the middle": ("a * b^ -> a *", ((4, 2, 3, 5),), (("a", "*0", "*1", "b"),), ()),
+    "twice": ("o k^ k^ -> o", ((4, 3, 3),), (("o", "k", "k~1"),), ()),
+    "results": ("a b -> a, b, a b", ((4, 2),), (("a", "b"),), ()),
+    "a size by name": ("(a b^) -> a b^", ((12,),), (("(a b)",),), (("b", 3),)),
+}
+
+
+@pytest.mark.parametrize("name", list(LANGUAGE))
+def test_what_an_annotation_of_nnscaler_may_say_is_taken(name: str) -> None:
+    annotation, inputs, operands, words = LANGUAGE[name]
+    spec = spec_of(meant("m.f", (Declared("f", annotation),)))
+    assert spec is not None
+    bound = spec.bind(Call("f", inputs, dict(words)))
+    assert bound.operands == operands
+    split = {own for names in operands for own in names if (own[0] in "ab*" and own != "b") or own == "o"}
+    assert bound.whole >= {own for names in operands for own in names} - split - {"b"}
+    assert not bound.whole & (split - {"(a b)"})
+
+
+@pytest.mark.parametrize("shapes", [((4, 63),), ((4, 3, 64),)])
+def test_a_number_is_a_size(shapes: tuple[tuple[int, ...], ...]) -> None:
+    spec = spec_of(meant("m.f", (Declared("f", "b 64 -> b 64"),)))
+    assert spec is not None
+    with pytest.raises(UnsupportedError):
+        spec.bind(Call("f", shapes, {}))
+
+
+def test_dimensions_in_brackets_are_dimensions_of_views() -> None:
+    declared = Declared("f", "b (h+ d^ 3), h+ -> b (2 d^)")
+    call = Compute(meant("m.f", (declared,)), ("x", "w"), ("y",), {"d": 4, "eps": 1.0})
+    first, own, last = without_bracketed(call, {"x": (5, 24), "w": (2,)})
+    assert (first.op, first.inputs, first.attributes) == ("torch.Tensor.view", ("x",), {"size": (5, 2, 4, 3)})
+    assert own.op == meant("m.f", (Declared("f", "b h+ d^ 3, h+ -> b 2 d^"),))
+    assert (own.inputs, own.outputs, own.attributes) == ((*first.outputs, "w"), ("y.as",), {"eps": 1.0})
+    assert (last.inputs, last.outputs, last.attributes) == (("y.as",), ("y",), {"size": (5, 8)})
+    assert without_bracketed(call, {"x": (5, 25), "w": (2,)}) == (call,)
+    assert without_bracketed(call, {"x": (5, 24)}) == (call,)
+
+
+def test_a_bracket_is_split_only_where_it_can_be_followed() -> None:
+    for annotation, whole in (
+        ("(a b) -> (a b)", set()),
+        ("(a b) c, b -> (a b) c", {"(a b)", "a", "b"}),
+        ("(a 2) -> (a 2)", {"(a 2)", "a"}),
+    ):
+        spec = spec_of(meant("m.f", (Declared("f", annotation),)))
+        assert spec is not None
+        shapes = ((4, 3), (2,)) if "," in annotation else ((4,),)
+        assert spec.bind(Call("f", shapes, {})).whole == whole
+
+
+def test_what_draws_random_numbers_draws_them_for_its_first_operand() -> None:
+    spec = spec_of(meant("m.f", (Declared("f", "b *, b -> b *", random=True),)))
+    assert spec is not None
+    assert spec.may_draw
+    assert "with random numbers" in spec.assumption
+    draws = spec.bind(Call("f", ((4, 2), (4,)), {})).draws
+    assert draws is not None
+    assert (draws.names, draws.of) == (("b", "*0"), (0,))

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from shared import ROOT
 
 from tvlint.findings import Outcome, Verdict
+from tvlint.ops.declared import Declared
 from tvlint.readers.read import read
 from tvlint.run.pair import Pair
+from tvlint.run.project import load
 from tvlint.run.prove import prove_pair
 
 CORPUS = ROOT / "fixtures" / "nnscaler"
@@ -32,6 +35,7 @@ REFUTED = {
     "mlp--hybrid_pp2_tp4": ("pieces-out-of-order", "gathers pieces in rank order that do not lie in that order", "gencode4.py"),
 }
 """Folders that nnScaler writes wrongly, by the first reason: its words and the file where it stands."""
+OPERATORS = load(CORPUS / "tvlint.toml", "tvlint.toml").operators
 FOLDERS = sorted(path.name for path in (CORPUS / "folders").iterdir())
 
 
@@ -39,8 +43,8 @@ def _path(name: str) -> str:
     return str(CORPUS / "plans" / f"{name}.pkl.xz")
 
 
-def _verdict(parallel: str, reference: str = "") -> Verdict:
-    report = prove_pair(Pair(parallel, reference))
+def _verdict(parallel: str, reference: str = "", operators: tuple[Declared, ...] = OPERATORS) -> Verdict:
+    report = prove_pair(Pair(parallel, reference, operators=operators))
     assert report.problems == ()
     (verdict,) = report.verdicts
     return verdict
@@ -84,3 +88,33 @@ def test_the_traced_graph_is_the_same_reference_by_name(name: str) -> None:
     found, named = _verdict(str(folder)), _verdict(str(folder), str(folder / "graph.ckp"))
     assert (named.outcome, named.stages, named.assumptions) == (found.outcome, found.stages, found.assumptions)
     assert [reason.message for reason in named.reasons] == [reason.message for reason in found.reasons]
+
+
+def test_an_operator_that_nobody_declares_is_one_reason_with_the_lines_that_declare_it() -> None:
+    verdict = _verdict(str(CORPUS / "folders" / "swin_drop--tp2"), operators=())
+    assert verdict.outcome is Outcome.UNKNOWN
+    said = [reason.message for reason in verdict.reasons if "is not in the operator table" in reason.message]
+    assert len(said) == len({text.partition(" on ")[0] for text in said}) == len(OPERATORS)
+    for own in OPERATORS:
+        (text,) = (one for one in said if one.startswith(f"`{own.name}`"))
+        drawn = " `random = true`, since" if own.random else ""
+        assert f"`[[operator]]` `name = {own.name!r}` `annotation = {own.annotation!r}`{drawn}" in text
+
+
+WRONG = {
+    "other heads": ("h=2, scale", "h=4, scale"),
+    "another scale": ("scale=0.5)", "scale=0.25)"),
+    "dimensions exchanged the other way": ("idim=0, odim=1", "idim=1, odim=0"),
+    "other windows": ("ws=4, nh=2, nw=2", "ws=2, nh=4, nw=4"),
+}
+
+
+@pytest.mark.parametrize("name", list(WRONG))
+def test_declared_operators_are_not_proved_where_they_are_used_otherwise(name: str, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(CORPUS / "folders" / "swin_drop--tp2", tmp_path / "code"))
+    before, after = WRONG[name]
+    for path in folder.glob("gencode*.py"):
+        text = path.read_text()
+        assert before in text
+        path.write_text(text.replace(before, after, 1))
+    assert _verdict(str(folder)).outcome is not Outcome.PROVED

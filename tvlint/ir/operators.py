@@ -16,6 +16,10 @@ Value: TypeAlias = "int | float | str | bool | None | tuple[Value, ...]"
 """An attribute of an operator: a number, a string, a flag, nothing, or a tuple of those."""
 
 
+NOT_UNDERSTOOD = "not understood"
+"""The attribute of a computation that stands for code which its reader gives no meaning: why."""
+
+
 class Collective(Enum):
     """The collectives, by their field names."""
 

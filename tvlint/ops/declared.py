@@ -8,19 +8,25 @@ assumption, which every verdict that uses it lists.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
+from typing import TypeAlias
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.ops.spec import ONE, Bound, Call, Family, Names, OpSpec, Shape, UnsupportedError
+from tvlint.ops.spec import DRAWS, ONE, Bound, Call, Drawn, Family, Names, OpSpec, Shape, UnsupportedError
 
 PREFIX = "declared("
-_NAME = re.compile(r"(?:[A-Za-z_]\w*|1|\*)(?:[+^]?)", re.ASCII)
-_FACTOR = re.compile(r"[A-Za-z_]\w*[+^]?|[1-9]\d{0,8}", re.ASCII)
-_TOKEN = re.compile(r"\([^()]*\)|\S+")
-_STAR = "*"
+_FACTOR = re.compile(r"(?:[A-Za-z_]\w*|[1-9]\d{0,8})[+^]?", re.ASCII)
+_TOKEN = re.compile(r"\([^()]*\)|[^\s()]+|[()]")
+STAR = "*"
+_ANY = "?"
+_RANDOM = "random"
 _MOST_DIMENSIONS = 64
+
+Sizes: TypeAlias = tuple[Names, ...]
+"""The dimensions of a tensor, each as what its size is the product of: names and numbers; one of both but in brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +34,15 @@ class Declared:
     """One `[[operator]]`: the function's name, with or without its module, and what it means.
 
     `annotation` names the dimensions of its tensors as nnScaler does (`b l^ h, h -> b l^ h`). `linear` are sets of operands,
-    by position among the tensors, in each of which it is linear. `same_as` is an operator of the table instead.
+    by position among the tensors, in each of which it is linear. `random` says that it draws random numbers. `same_as` is an
+    operator of the table instead.
     """
 
     name: str
     annotation: str = ""
     linear: tuple[tuple[int, ...], ...] = ()
     same_as: str = ""
+    random: bool = False
 
 
 class AnnotationError(Exception):
@@ -43,16 +51,20 @@ class AnnotationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """An annotation, taken apart: the dimensions of operands and results, `*` for any number of leading ones.
+    """An annotation, taken apart: the dimensions of operands and results; None for one that is `?`, which is never split.
 
-    A dimension that is several in brackets has the name `(h d)`, and `factors` has what its size is the product of.
+    `reduced` are the names that are summed over, `whole` those that are never split. A name is marked wherever it stands.
     """
 
-    operands: tuple[Names, ...]
-    outputs: tuple[Names, ...]
+    operands: tuple[Sizes | None, ...]
+    outputs: tuple[Sizes | None, ...]
     reduced: frozenset[str]
     whole: frozenset[str]
-    factors: Mapping[str, Names] = field(default_factory=dict)
+
+    @property
+    def has_brackets(self) -> bool:
+        """Whether some dimension is several in one."""
+        return any(len(own) > 1 for tensor in (*self.operands, *self.outputs) for own in tensor or ())
 
 
 def parse(text: str) -> Annotation:
@@ -60,108 +72,116 @@ def parse(text: str) -> Annotation:
     left, arrow, right = text.partition("->")
     if not arrow or "->" in right:
         raise AnnotationError("an annotation has one `->` between operands and results")
-    reduced, whole, factors = set[str](), set[str](), dict[str, Names]()
-    sides = [tuple(_tensor(part, reduced, whole, factors) for part in side.split(",")) for side in (left, right)]
-    operands, outputs = sides
-    _brackets_apart({name for side in sides for names in side for name in names}, whole, factors)
-    made = {name for names in outputs for name in names}
-    given = {name for names in operands for name in names}
-    single = given | {factor for name in given for factor in factors.get(name, ())}
-    for name in sorted(made - {ONE} - single - {name for name, own in factors.items() if _names_in(own) <= single}):
+    marks: dict[str, set[str]] = {}
+    operands, outputs = (tuple(_tensor(part, marks) for part in side.split(",")) for side in (left, right))
+    made, given = _names_of(outputs), _names_of(operands)
+    for name in sorted(made - given):
         raise AnnotationError(f"the dimension `{name}` of a result is in no operand, so its size is not known")
-    for names in operands:
-        for name in names:
-            if name not in made and name not in reduced | whole | {ONE}:
-                raise AnnotationError(
-                    f"the dimension `{name}` is in no result: mark it `{name}+` if it is summed over, else `{name}^`"
-                )
+    for name in sorted(given - made):
+        if not marks[name]:
+            raise AnnotationError(
+                f"the dimension `{name}` is in no result: mark it `{name}+` if it is summed over, else `{name}^`"
+            )
+    reduced = frozenset(name for name, own in marks.items() if own == {"+"})
     if reduced & made:
         raise AnnotationError(f"the dimension `{min(reduced & made)}` is summed over and is in a result")
-    return Annotation(operands, outputs, frozenset(reduced), frozenset(whole), factors)
+    whole = frozenset(name for name, own in marks.items() if "^" in own)
+    for tensor in (*operands, *outputs):
+        names = [name for own in tensor or () for name in own if not name.isdecimal()]
+        twice = next((name for name in names if names.count(name) > 1 and name not in whole), None)
+        if twice is not None:
+            raise AnnotationError(f"the dimension `{twice}` stands twice in a tensor: mark it `{twice}^`, and it is not split")
+    return Annotation(operands, outputs, reduced, whole)
 
 
-def _names_in(factors: Names) -> set[str]:
-    return {factor for factor in factors if not factor.isdecimal()}
+def _names_of(tensors: Sequence[Sizes | None]) -> set[str]:
+    """Return the names in tensors; numbers are none."""
+    return {name for tensor in tensors for own in tensor or () for name in own if not name.isdecimal()}
 
 
-def _brackets_apart(names: set[str], whole: set[str], factors: Mapping[str, Names]) -> None:
-    """Raises AnnotationError where a dimension stands in brackets and elsewhere too, and may be split."""
-    for bracket, own in factors.items():
-        for factor in sorted(_names_in(own)):
-            places = {name for name in names if name == factor or factor in factors.get(name, ())}
-            if len(places) > 1 and not places <= whole:
-                raise AnnotationError(
-                    f"`{factor}` stands in `{bracket}` and elsewhere, where tvlint cannot follow a split: mark it `{factor}^`"
-                )
+def _tensor(text: str, marks: dict[str, set[str]]) -> Sizes | None:
+    """Return the dimensions of one tensor, and note how their names are marked."""
+    tokens = _TOKEN.findall(text)
+    if [token.rstrip("^") for token in tokens] == [_ANY]:
+        return None
+    found: list[Names] = []
+    for token in tokens:
+        parts = token[1:-1].split() if token.startswith("(") and token.endswith(")") else [token]
+        if not parts or (len(parts) > 1 and STAR in "".join(parts)) or not all(map(_is_factor, parts)):
+            help = "in brackets stand names and numbers" if token.startswith("(") else "a dimension is a name, a number or `*`"
+            raise AnnotationError(f"`{token[:40]}` is not understood; {help}, with `+` or `^` after it")
+        for part in parts:
+            name = part.rstrip("+^")
+            marks.setdefault(name, set()).update(part[len(name) :])
+        found.append(tuple(part.rstrip("+^") for part in parts))
+    if not found or len(found) > _MOST_DIMENSIONS:
+        raise AnnotationError("a tensor without dimensions" if not found else f"a tensor of {len(found)} dimensions")
+    if found.count((STAR,)) > 1:
+        raise AnnotationError("`*` stands for any number of dimensions, and once in a tensor")
+    return tuple(found)
 
 
-def _bracket(text: str, reduced: set[str], whole: set[str], factors: dict[str, Names]) -> str:
-    """The name of a dimension that is several in one, as in `(h d)`."""
-    parts = text[1:-1].split()
-    if not parts or not all(_FACTOR.fullmatch(part) for part in parts):
-        raise AnnotationError(f"`{text[:40]}` is not understood; in brackets stand dimensions and numbers")
-    marks = {"^" if part.isdecimal() else part[len(part.rstrip("+^")) :] for part in parts}
-    if len(marks) != 1:
-        raise AnnotationError(
-            f"the dimensions in `{text[:40]}` are marked differently, where tvlint cannot follow a split: mark all of them, "
-            "or none; a number counts as marked `^`"
-        )
-    own = tuple(part.rstrip("+^") for part in parts)
-    name = f"({' '.join(own)})"
-    factors[name] = own
-    reduced.update({name} if marks == {"+"} else ())
-    whole.update({name} if marks == {"^"} else ())
-    return name
+def _is_factor(part: str) -> bool:
+    return _FACTOR.fullmatch(part) is not None or part.rstrip("+^") == STAR
 
 
-def _tensor(text: str, reduced: set[str], whole: set[str], factors: dict[str, Names]) -> Names:
-    names = []
-    for token in _TOKEN.findall(text):
-        if token.startswith("(") and token.endswith(")"):
-            names.append(_bracket(token, reduced, whole, factors))
-            continue
-        if not _NAME.fullmatch(token):
-            raise AnnotationError(
-                f"`{token[:40]}` is not understood; a dimension is a name, `*` or `1`, with `+` or `^` after it"
-            )
-        name = token.rstrip("+^")
-        if token.endswith("+"):
-            reduced.add(name)
-        if token.endswith("^"):
-            whole.add(name)
-        names.append(name)
-    if not names or len(names) > _MOST_DIMENSIONS:
-        raise AnnotationError("a tensor without dimensions" if not names else f"a tensor of {len(names)} dimensions")
-    if _STAR in names[1:]:
-        raise AnnotationError("`*` stands for leading dimensions and comes first")
-    if len(set(names) - {ONE}) != len([name for name in names if name != ONE]):
-        raise AnnotationError(f"a dimension stands twice in `{text.strip()[:60]}`")
-    return tuple(names)
+def without_brackets(annotation: Annotation) -> str:
+    """Return the annotation of the same function on tensors in which each name in brackets is a dimension of its own."""
+
+    def told(tensor: Sizes | None) -> str:
+        if tensor is None:
+            return _ANY
+        return " ".join(name + _mark(name, annotation) for name in chain(*tensor))
+
+    return f"{', '.join(map(told, annotation.operands))} -> {', '.join(map(told, annotation.outputs))}"
+
+
+def _mark(name: str, annotation: Annotation) -> str:
+    return "+" if name in annotation.reduced else "^" if name in annotation.whole else ""
 
 
 def declared_name(op: str, declared: Declared) -> str:
     """The name of the function `op` that carries its declaration."""
     linear = ";".join(",".join(map(str, positions)) for positions in declared.linear)
-    said = f"={declared.same_as}" if declared.same_as else f"{declared.annotation}|{linear}"
+    drawn = f"|{_RANDOM}" if declared.random else ""
+    said = f"={declared.same_as}" if declared.same_as else f"{declared.annotation}|{linear}{drawn}"
     return f"{PREFIX}{said}).{op}"
+
+
+def redeclared(op: str, annotation: str) -> str:
+    """Return the name of a declared operator with another annotation."""
+    said, name = apart(op)
+    _, *rest = said.split("|")
+    return f"{PREFIX}{'|'.join((annotation, *rest))}).{name}"
 
 
 def spec_of_declared(op: str, known: Callable[[str], OpSpec | None]) -> OpSpec | None:
     """The meaning that the name of a declared operator carries; `known` is the operator table."""
-    said, closed, name = op.removeprefix(PREFIX).partition(").")
-    if not closed or not name or op == said:
+    said, name = apart(op)
+    if not name or op == said:
         return None
     if said.startswith("="):
         spec = known(said[1:])
         return None if spec is None else _same(spec, name, said[1:])
-    annotation, _, linear = said.partition("|")
+    annotation, linear, random = (*said.split("|"), "", "")[:3]
     try:
         parsed = parse(annotation)
         sets = tuple(frozenset(map(int, part.split(","))) for part in linear.split(";") if part)
     except (AnnotationError, ValueError):
         return None
     assumption = f"`{name}` is the function its declaration describes: {annotation.strip()}{_told(sets)}"
-    return OpSpec(name, (op,), _binding(parsed, sets), assumption=assumption)
+    if random:
+        assumption = f"{assumption}, with random numbers; {DRAWS}"
+    return OpSpec(name, (op,), _binding(parsed, sets, bool(random)), assumption=assumption, may_draw=bool(random))
+
+
+def apart(op: str) -> tuple[str, str]:
+    """Return what the name of a declared operator says, and the function that it is about; nothing for other names."""
+    said, closed, name = op.removeprefix(PREFIX).partition(").") if op.startswith(PREFIX) else ("", "", "")
+    while closed and said.count("(") > said.count(")"):
+        more, closed, name = name.partition(").")
+        said = f"{said}).{more}"
+    return (said, name) if closed else ("", "")
 
 
 def _told(linear: Sequence[frozenset[int]]) -> str:
@@ -182,70 +202,183 @@ def _same(spec: OpSpec, name: str, other: str) -> OpSpec:
     return replace(spec, bind=bind)
 
 
-def _binding(annotation: Annotation, linear: tuple[frozenset[int], ...]) -> Callable[[Call], Bound]:
+def _binding(annotation: Annotation, linear: tuple[frozenset[int], ...], random: bool) -> Callable[[Call], Bound]:
+    unsplit = annotation.whole | _joined(annotation)
+
     def bind(call: Call) -> Bound:
-        shapes = [operand for operand in call.inputs if not isinstance(operand, Literal)]
-        if len(shapes) != len(annotation.operands):
-            raise UnsupportedError(
-                f"`{_own(call.op)}` is used with {len(shapes)} tensors and declared with {len(annotation.operands)}"
-            )
-        leading: int | None = None
-        for position, (names, shape) in enumerate(zip(annotation.operands, shapes, strict=True)):
-            extra = len(shape) - len(names) + 1 if names[0] == _STAR else 0
-            fits = extra >= 0 if names[0] == _STAR else len(shape) == len(names)
-            if not fits or (names[0] == _STAR and leading not in (None, extra)):
-                raise UnsupportedError(
-                    f"operand {position} of `{_own(call.op)}` has shape {shape}, which is not the declared `{' '.join(names)}`"
-                )
-            leading = extra if names[0] == _STAR else leading
-            for name, size in zip(reversed(names), reversed(shape), strict=False):
+        given = operands_of(annotation, call)
+        stars = _stars(annotation, given, call)
+        operands, outputs, sizes = [], [], dict[str, int]()
+        whole = {name for name in annotation.whole | unsplit if name != STAR}
+        for position, (tensor, shape) in enumerate(given):
+            names = _dimensions(tensor, stars, f"{position}", len(shape))
+            whole.update(name for name, own in names if own is None or _is_whole(own, annotation, unsplit))
+            for (name, _), size in zip(names, shape, strict=True):
                 if name == ONE and size != 1:
                     raise UnsupportedError(f"operand {position} of `{_own(call.op)}` has shape {shape}, and 1 is declared")
-        stars = tuple(f"*{number}" for number in range(leading or 0))
-
-        def full(names: Names) -> Names:
-            return (*stars, *names[1:]) if names[0] == _STAR else names
-
-        def all_of(marked: frozenset[str]) -> frozenset[str]:
-            return (marked - {_STAR}) | (frozenset(stars) if _STAR in marked else frozenset())
-
-        sizes = _sizes(annotation, shapes, call)
+                same = sizes.setdefault(name.partition("~")[0], size)
+                if sizes.setdefault(name, size) != size or ("~" in name and same != size):
+                    raise UnsupportedError(f"`{_own(call.op)}` has `{name}` of {size} and of {same}")
+            operands.append(tuple(name for name, _ in names))
+        known = solved(annotation, given, call)
+        for position, tensor in enumerate(annotation.outputs):
+            if tensor is None:
+                raise UnsupportedError(f"a result of `{_own(call.op)}` is `?`: its size does not follow from its operands")
+            names = _dimensions(tensor, stars, f"o{position}", len(tensor) - 1 + len(stars))
+            whole.update(name for name, own in names if own is None or _is_whole(own, annotation, unsplit))
+            for name, own in names:
+                if own is not None and own != (ONE,) and name not in sizes:
+                    sizes[name] = size_of(own, known, call)
+            outputs.append(tuple(name for name, _ in names))
+        made = {name for names in outputs for name in names if name != ONE}
         literals = tuple((i, _exact(operand.value)) for i, operand in enumerate(call.inputs) if isinstance(operand, Literal))
+        pairs = zip((own for own, _ in given), operands, strict=True)
+        reduced = frozenset(name for tensor, names in pairs for name in _reduced(tensor, names, annotation))
+        numbers = Drawn(operands[0], (0,), linear) if random and operands else None
         return Bound(
-            tuple(map(full, annotation.operands)),
-            tuple(map(full, annotation.outputs)),
-            all_of(annotation.reduced),
-            whole=all_of(annotation.whole),
-            linear=linear,
+            tuple(operands),
+            tuple(outputs),
+            reduced - whole,
+            whole=frozenset(whole) | (frozenset(stars) if STAR in annotation.whole else frozenset()),
+            linear=() if random else linear,
             attributes=(literals, tuple((key, _exact(value)) for key, value in sorted(call.attributes.items()))),
-            sizes=sizes,
+            sizes={name: sizes[name] for name in made - {name for names in operands for name in names} if name in sizes},
+            draws=numbers,
         )
 
     return bind
 
 
-def _sizes(annotation: Annotation, shapes: Sequence[Shape], call: Call) -> dict[str, int]:
-    """The sizes of dimensions that only results have: those that stand in brackets elsewhere, or whose parts do."""
-    if not annotation.factors:
-        return {}
+def operands_of(annotation: Annotation, call: Call) -> list[tuple[Sizes | None, Shape]]:
+    """Return the dimensions of each tensor of a call, with its shape; a constant may stand where an annotation has `?`.
+
+    Raises UnsupportedError.
+    """
+    places = list(call.inputs)
+    if len(places) != len(annotation.operands):
+        places = [own for own in places if not isinstance(own, Literal)]
+    if len(places) != len(annotation.operands):
+        said = f"`{_own(call.op)}` is used with {len(places)} tensors and declared with {len(annotation.operands)}"
+        raise UnsupportedError(said)
+    found: list[tuple[Sizes | None, Shape]] = []
+    for position, (tensor, own) in enumerate(zip(annotation.operands, places, strict=True)):
+        if isinstance(own, Literal):
+            if tensor is not None:
+                raise UnsupportedError(f"operand {position} of `{_own(call.op)}` is a constant, and a tensor is declared")
+            continue
+        found.append((tensor, own))
+    return found
+
+
+def _stars(annotation: Annotation, given: Sequence[tuple[Sizes | None, Shape]], call: Call) -> Names:
+    """Return the names of the dimensions that `*` stands for; raises UnsupportedError where shapes do not fit."""
+    count: int | None = None
+    for position, (tensor, shape) in enumerate(given):
+        if tensor is None:
+            continue
+        starred = (STAR,) in tensor
+        extra = len(shape) - len(tensor) + starred
+        if extra < 0 or (not starred and extra) or (starred and count not in (None, extra)):
+            told = " ".join("(" + " ".join(own) + ")" if len(own) > 1 else own[0] for own in tensor)
+            said = f"operand {position} of `{_own(call.op)}` has shape {shape}, which is not the declared `{told}`"
+            raise UnsupportedError(said)
+        count = extra if starred else count
+    return tuple(f"*{number}" for number in range(count or 0))
+
+
+def _dimensions(tensor: Sizes | None, stars: Names, place: str, rank: int) -> list[tuple[str, Names | None]]:
+    """Return a name for each dimension of a tensor, and what it is declared as; None for one that is never split.
+
+    A dimension that stands twice, or is a number, has a name of its own.
+    """
+    if tensor is None:
+        return [(f"?{place}.{number}", None) for number in range(rank)]
+    found: list[tuple[str, Names | None]] = []
+    for own in tensor:
+        if own == (STAR,):
+            found += [(star, own) for star in stars]
+            continue
+        name = own[0] if len(own) == 1 else f"({' '.join(own)})"
+        if name != ONE and all(part.isdecimal() for part in own):
+            name = f"{name}#{place}.{len(found)}"
+        times = sum(told.partition("~")[0] == name for told, _ in found)
+        found.append((f"{name}~{times}" if times and name != ONE else name, own))
+    return found
+
+
+def _is_whole(own: Names, annotation: Annotation, unsplit: frozenset[str]) -> bool:
+    """Return whether a dimension may not be split: a number, or one with a name in it that may not be."""
+    if own in ((STAR,), (ONE,)):
+        return False
+    return all(part.isdecimal() for part in own) or any(part in unsplit or part.isdecimal() for part in own)
+
+
+def _reduced(tensor: Sizes | None, names: Names, annotation: Annotation) -> Iterator[str]:
+    """Yield the names of dimensions of a tensor that are summed over."""
+    if tensor is None or (STAR,) in tensor:
+        yield from (name for name in names if name in annotation.reduced)
+        return
+    for own, name in zip(tensor, names, strict=True):
+        if all(part in annotation.reduced for part in own):
+            yield name
+
+
+def _joined(annotation: Annotation) -> frozenset[str]:
+    """Return the names in brackets that a split would not follow: those that are marked unlike, or stand elsewhere."""
+    tensors = [tensor for tensor in (*annotation.operands, *annotation.outputs) if tensor is not None]
+    dims = {own for tensor in tensors for own in tensor}
+    found: set[str] = set()
+    for own in dims:
+        names = [name for name in own if not name.isdecimal()]
+        marks = {_mark(name, annotation) for name in names} | ({"^"} if len(names) < len(own) else set())
+        if len(own) > 1 and (len(marks) > 1 or any(name in other for name in names for other in dims - {own})):
+            found.update(names)
+    return frozenset(found)
+
+
+def solved(annotation: Annotation, given: Sequence[tuple[Sizes | None, Shape]], call: Call) -> dict[str, int]:
+    """Return the sizes of the names of an annotation, as far as the shapes of tensors and constants of those names say them.
+
+    Raises UnsupportedError where they do not fit.
+    """
     known: dict[str, int] = {}
-    for names, shape in zip(annotation.operands, shapes, strict=True):
-        known.update((name, size) for name, size in zip(reversed(names), reversed(shape), strict=False) if name != _STAR)
-    for name, own in annotation.factors.items():
-        size = known.get(name)
-        told = prod(int(factor) if factor.isdecimal() else known.get(factor, 1) for factor in own)
-        open_ = [factor for factor in own if not factor.isdecimal() and factor not in known]
-        if size is not None and (size % told or (not open_ and size != told)):
-            raise UnsupportedError(f"`{_own(call.op)}` has a dimension of {size}, which is not the declared `{name}`")
-        if size is not None and len(open_) == 1:
-            known[open_[0]] = size // told
-        elif size is None and not open_:
-            known[name] = told
-    made = {name for names in annotation.outputs for name in names if name not in (_STAR, ONE)}
-    unknown = sorted(made - known.keys())
-    if unknown:
-        raise UnsupportedError(f"the size of `{unknown[0]}` in a result of `{_own(call.op)}` does not follow from its operands")
-    return {name: known[name] for name in made - {name for names in annotation.operands for name in names}}
+    brackets: list[tuple[Names, int]] = []
+    for tensor, shape in given:
+        if tensor is None or (STAR,) in tensor:
+            head = tensor.index((STAR,)) if tensor is not None else 0
+            ends = [] if tensor is None else [*zip(tensor[:head], shape, strict=False)]
+            ends += [] if tensor is None else [*zip(reversed(tensor[head + 1 :]), reversed(shape), strict=False)]
+        else:
+            ends = [*zip(tensor, shape, strict=True)]
+        for own, size in ends:
+            if len(own) > 1:
+                brackets.append((own, size))
+            elif own[0].isdecimal() and int(own[0]) != size:
+                raise UnsupportedError(f"`{_own(call.op)}` has a dimension of {size}, which is not the declared `{own[0]}`")
+            elif not own[0].isdecimal():
+                known.setdefault(own[0], size)
+    names = {name for own, _ in brackets for name in own} | _names_of(annotation.outputs)
+    for name, value in call.attributes.items():
+        if name in names and isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            known.setdefault(name, value)
+    for _ in brackets:
+        for own, size in brackets:
+            told = prod(int(name) if name.isdecimal() else known.get(name, 1) for name in own)
+            open_ = [name for name in own if not name.isdecimal() and name not in known]
+            if size % told or (not open_ and size != told):
+                text = " ".join(own)
+                raise UnsupportedError(f"`{_own(call.op)}` has a dimension of {size}, which is not the declared `({text})`")
+            if len(set(open_)) == 1 and len(open_) == 1:
+                known[open_[0]] = size // told
+    return known
+
+
+def size_of(own: Names, known: Mapping[str, int], call: Call) -> int:
+    """Return the size of a dimension of a result. Raises UnsupportedError where it does not follow."""
+    unknown = next((name for name in own if not name.isdecimal() and name not in known), None)
+    if unknown is not None:
+        raise UnsupportedError(f"the size of `{unknown}` in a result of `{_own(call.op)}` does not follow from its operands")
+    return prod(int(name) if name.isdecimal() else known[name] for name in own)
 
 
 def _exact(value: Value) -> Value:
@@ -256,4 +389,4 @@ def _exact(value: Value) -> Value:
 
 
 def _own(op: str) -> str:
-    return op.partition(").")[2] or op
+    return apart(op)[1] or op

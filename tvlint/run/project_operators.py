@@ -59,8 +59,9 @@ def _declared(
         wrong(place("name"), f"`{name}` is an operator that tvlint knows", f"leave the declaration out; it is `{known}`")
         return None
     if same_as:
-        if annotation or linear or values.get("arguments"):
-            wrong(place("same-as"), "`same-as` says everything: leave `annotation`, `arguments` and `linear-in` out", "")
+        if annotation or linear or values.get("arguments") or values.get("random"):
+            said = "`same-as` says everything: leave `annotation`, `arguments`, `linear-in` and `random` out"
+            wrong(place("same-as"), said, "")
             return None
         if not _known(same_as):
             wrong(place("same-as"), f"`{same_as[:80]}` is no operator that tvlint knows", did_you_mean(same_as, _names()))
@@ -87,7 +88,7 @@ def _declared(
             said = f"there is no operand `{beyond[:80]}` in `arguments`" if arguments else f"`{beyond[:80]}` needs `arguments`"
         wrong(place("linear-in"), said, 'such as `arguments = ["x", "weight"]`' if isinstance(beyond, str) else "")
         return None
-    return Declared(name, annotation, positions)
+    return Declared(name, annotation, positions, random=values.get("random", False))
 
 
 def _position(operand: int | str, arguments: Sequence[str]) -> int:

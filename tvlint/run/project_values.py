@@ -151,6 +151,7 @@ def _operators(reading: Reading, path: KeyPath, value: Any) -> tuple[Declared, .
         "annotation": _string,
         "arguments": _strings,
         "linear-in": _operands,
+        "random": _flag,
         "same-as": _string,
     }
     tables = [reading.table(item, (*path, index), keys) for index, item in enumerate(value)]
@@ -159,6 +160,13 @@ def _operators(reading: Reading, path: KeyPath, value: Any) -> tuple[Declared, .
         return reading.places.key((*reading.prefix, *path, index, *((key,) if key else ())))
 
     return declared_operators(value, tables, place, reading.wrong)
+
+
+def _flag(reading: Reading, path: KeyPath, value: Any) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    reading.expected(path, "true or false", value)
+    return None
 
 
 def _operands(reading: Reading, path: KeyPath, value: Any) -> tuple[tuple[int | str, ...], ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from tvlint.analyses.relations.derivation.unknown_operators import forget_what_i
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Backward, Compute, Literal
+from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute, Literal
 from tvlint.ir.plan import Phase, Role, Segment
 from tvlint.ops.spec import Family, UnsupportedError
 from tvlint.ops.table import spec_of
@@ -36,11 +36,19 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         rank.poisoned.add(operator.outputs)
         results = (None,) * len(operator.outputs)
     except UnsupportedError as error:
-        tell(machine, rank, operator, Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False))
+        unsupported = Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False)
+        tell(machine, rank, operator, unsupported, cause=_one_function(operator))
         rank.poisoned.add(operator.outputs)
         results = (None,) * len(operator.outputs)
     for name, value in zip(operator.outputs, results, strict=False):
         assign(machine, rank, operator, name, value, operator.inputs)
+
+
+def _one_function(operator: Compute) -> Hashable:
+    """Return what all calls of a function have in common that nobody knows: one reason, not one for each layer."""
+    if spec_of(operator.op) is not None or operator.in_place:
+        return None
+    return ("unknown function", operator.op, operator.source if NOT_UNDERSTOOD in operator.attributes else None)
 
 
 def load(machine: Machine, rank: RankState, operator: Compute) -> None:

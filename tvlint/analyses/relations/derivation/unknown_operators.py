@@ -6,19 +6,25 @@ anything that its rank holds: all weights, values, gradients and random streams.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tvlint.analyses.relations.derivation.state import Machine, RankState
-from tvlint.ir.operators import Compute
+from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
 from tvlint.ir.plan import Role
+from tvlint.ops.declared import AnnotationError, parse
 from tvlint.ops.table import spec_of
 
+_RANDOM = re.compile(r"(?i)drop|noise|rand|sampl|bernoulli|gumbel|jitter|stochastic")
+"""Names of functions that draw random numbers."""
 _FRAMEWORKS = ("torch", "nnscaler", "_operator", "builtins")
 """Modules whose functions a project does not declare."""
 
 
 def why_unknown(operator: Compute) -> str:
     """Return why nobody knows what a call does, with the declaration of it for a function of the project's own code."""
+    if NOT_UNDERSTOOD in operator.attributes:
+        return str(operator.attributes[NOT_UNDERSTOOD])
     if operator.in_place:
         return f"`{operator.op}` overwrites its operand"
     if spec_of(operator.op) is not None:
@@ -26,11 +32,21 @@ def why_unknown(operator: Compute) -> str:
     lacks = f"`{operator.op}` is not in the operator table"
     if not operator.outputs:
         lacks += ", and its effect is not known"
-    module, _, _ = operator.op.rpartition(".")
+    module, _, name = operator.op.rpartition(".")
     if not module or module.split(".")[0] in _FRAMEWORKS:
         return lacks
-    meaning = f"`annotation = {operator.annotation or '...'!r}`" if operator.outputs else "`same-as = 'print'` if it has none"
-    return f"{lacks}; if it is your own, declare it: `[[operator]]` `name = {operator.op!r}` {meaning}"
+    meaning = f"`annotation = {_claimed(operator)!r}`" if operator.outputs else "`same-as = 'print'` if it has none"
+    drawn = " `random = true`, since its name says that it draws random numbers" if _RANDOM.search(name) else ""
+    return f"{lacks}; if it is your own, declare it: `[[operator]]` `name = {name!r}` {meaning}{drawn}"
+
+
+def _claimed(operator: Compute) -> str:
+    """Return the annotation that the exporter gives an operator, where the project file accepts it."""
+    try:
+        parse(operator.annotation)
+    except AnnotationError:
+        return "..."
+    return operator.annotation
 
 
 def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute) -> None:

@@ -15,14 +15,13 @@ from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import Compute, Literal, Operator
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.ops.declared import PREFIX, Declared
-from tvlint.ops.shaping import AS_WIDE
 from tvlint.ops.table import meant
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.nnscaler.gencode.lower.autograd import differentiated, gradient
 from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import makers, widened
 from tvlint.readers.nnscaler.gencode.lower.methods import GETATTR
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Gradual
-from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, as_view, bound_of, results
+from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, bound_of, in_its_dimensions, results
 from tvlint.readers.nnscaler.gencode.syntax.containers import Field
 from tvlint.readers.nnscaler.gencode.traced_containers import Traced, taken_apart
 from tvlint.readers.nnscaler.gencode.traced_views import reshaped
@@ -259,12 +258,12 @@ class _Graph:
                 kinds[name] = (shape[0] * self.slots, *shape[1:]), dtype
         changed: list[Compute] = []
         made = makers((operator, operator.label not in self.untracked) for operator in forward)
-        for own in (one for given in forward for one in widened(given, made, traced, self.scalar)):
-            operator = as_view(reshaped(own, traced, kinds), kinds)
+        wide = (one for given in forward for one in widened(given, made, traced, self.scalar))
+        for operator in (one for own in wide for one in in_its_dimensions(reshaped(own, traced, kinds), kinds)):
+            assert isinstance(operator, Compute)
             changed.append(operator)
-            if operator.op == AS_WIDE:
-                (name,) = operator.outputs
-                self.tensors.declared[name] = Tensor(name, (), "", Role.ACTIVATION)
+            for name in operator.outputs:
+                self.tensors.declared.setdefault(name, Tensor(name, (), "", Role.ACTIVATION))
             try:
                 found = results(operator, kinds, self.scalar)
             except Contradiction:

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Collective, Communicate, Compute
+from tvlint.ir.operators import NOT_UNDERSTOOD, Collective, Communicate, Compute
 from tvlint.readers.nnscaler.gencode.lint.parameter_slices import of_the_graph, slices
 from tvlint.readers.nnscaler.gencode.lint.reductions import error, flags, reducer_groups, reducers, unreduced, waits
 from tvlint.readers.nnscaler.gencode.lint.replicated_operators import replicated
 from tvlint.readers.nnscaler.gencode.lower.folder import Folder
-from tvlint.readers.nnscaler.gencode.lower.methods import WHY
 from tvlint.readers.nnscaler.gencode.lower.replica import Built
 from tvlint.readers.nnscaler.gencode.syntax.records import ClearGradients, Execute, Load, RankFile, RunBackward
 
@@ -227,13 +226,14 @@ def _cleared(file: RankFile) -> Iterator[Finding]:
 def _not_understood(built: Built) -> Iterator[Finding]:
     for name, segment in built.segments.items():
         rank = int(name.split("/", 1)[0].removeprefix("device "))
-        for operator in segment.operators:
-            if isinstance(operator, Compute) and WHY in operator.attributes and operator.source is not None:
+        said = {own.source: own for own in segment.operators if isinstance(own, Compute) and NOT_UNDERSTOOD in own.attributes}
+        for source, operator in said.items():
+            if source is not None:
                 yield Finding(
                     "statement-not-understood",
                     Severity.WARNING,
-                    f"{operator.attributes[WHY]}: what it does on rank {rank} is unknown",
-                    operator.source,
+                    f"{operator.attributes[NOT_UNDERSTOOD]}: what it does on rank {rank} is unknown",
+                    source,
                     "generate the code again if it was edited; whatever depends on this line is not checked",
                     ranks=(rank,),
                 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Communicate, Compute, Literal, Operand, Operator, Value
+from tvlint.ir.operators import NOT_UNDERSTOOD, Communicate, Compute, Literal, Operand, Operator, Value
 from tvlint.ops.table import meant, spec_of
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.collectives import ADAPTER, Communications
@@ -22,8 +22,6 @@ from tvlint.readers.sources.python_syntax import dotted
 GETATTR = "builtins.getattr"
 _OWN = "generated"
 """The module of functions that generated code has of its own."""
-WHY = "not understood"
-"""The attribute that says why a statement is not understood."""
 EMBEDDING = "nnscaler.runtime.function.embedding"
 
 
@@ -57,12 +55,15 @@ class _Lowering(Communications):
             self._statement(statement)
         except NotUnderstood as error:
             inputs, _ = names_in(statement.call)
-            self._opaque(Opaque(inputs, statement.outputs, opaque_op(statement.call), str(error), statement.source))
+            self._opaque(Opaque(inputs, statement.outputs, opaque_op(statement.call), str(error), statement.source, True))
 
     def _opaque(self, entry: Opaque) -> None:
         inputs = tuple(self.current.get(name, name) for name in entry.inputs if name in self.current or name in self.parameters)
         outputs = tuple(self.write(name, entry.source) for name in entry.outputs)
-        self.append(Compute(entry.op, inputs, outputs, {WHY: entry.why}, source=entry.source))
+        if entry.acts:
+            self.append(Compute(entry.op, (), (), {NOT_UNDERSTOOD: entry.why}, source=entry.source))
+        if outputs:
+            self.append(Compute(entry.op, inputs, outputs, {NOT_UNDERSTOOD: entry.why}, source=entry.source))
 
     def _statement(self, statement: Statement) -> None:
         callee = dotted(statement.call.func)

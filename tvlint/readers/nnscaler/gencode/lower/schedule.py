@@ -7,14 +7,13 @@ from dataclasses import replace
 from itertools import compress
 
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operator, ReduceGradients
+from tvlint.ir.operators import NOT_UNDERSTOOD, Collective, Communicate, Compute, Group, Operator, ReduceGradients
 from tvlint.ir.plan import Phase, Role, Segment, Step
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import makers, widened, widened_in_place
-from tvlint.readers.nnscaler.gencode.lower.methods import WHY
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Body, Gradual
 from tvlint.readers.nnscaler.gencode.lower.replica import Built, made_by
-from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, as_view, results
+from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, in_its_dimensions, results
 from tvlint.readers.nnscaler.gencode.syntax.names import cell_name
 from tvlint.readers.nnscaler.gencode.syntax.records import Execute, Load, Method, Opaque, RankFile, Reducer, RunBackward
 
@@ -128,8 +127,11 @@ class Steps:
         """Add a step of its own for a statement that is not understood."""
         name = f"device {self.rank}/statement {action.source.line}"
         taken = tuple(dict.fromkeys(self.known(one) for one in action.inputs if one in self.live))
-        operator = Compute(action.op, taken, action.outputs, {WHY: action.why}, source=action.source)
-        self.built.segments[name] = Segment(name, Phase.FORWARD, taken, action.outputs, (operator,))
+        why = {NOT_UNDERSTOOD: action.why}
+        operators = [Compute(action.op, (), (), why, source=action.source)]
+        if action.outputs:
+            operators.append(Compute(action.op, taken, action.outputs, why, source=action.source))
+        self.built.segments[name] = Segment(name, Phase.FORWARD, taken, action.outputs, tuple(operators))
         self.write(action.outputs, 0)
         self.step(Step(name, source=action.source))
 
@@ -162,13 +164,16 @@ class Steps:
                 built.declare(inner, known[inner], built.roles.get(given, role))
                 if built.roles.get(given) is Role.INPUT and inner != given:
                     built.logical.setdefault(inner, built.logical.get(given, given))
-        for position, plain in enumerate(body.operators):
-            entry = body.operators[position] = replace(plain, operator=as_view(plain.operator, known))
-            self._derive(entry.operator, known, body, role)
-            if isinstance(entry.operator, Communicate) and entry.operator.kind is not Collective.BROADCAST:
-                built.groups[self.rank].add(entry.operator.group.ranks)
-            if isinstance(entry.reverse, Communicate):
-                built.groups[self.rank].add(entry.reverse.group.ranks)
+        plain, body.operators = body.operators, []
+        for given_entry in plain:
+            for operator in in_its_dimensions(given_entry.operator, known):
+                entry = replace(given_entry, operator=operator)
+                body.operators.append(entry)
+                self._derive(operator, known, body, role)
+                if isinstance(operator, Communicate) and operator.kind is not Collective.BROADCAST:
+                    built.groups[self.rank].add(operator.group.ranks)
+                if isinstance(entry.reverse, Communicate):
+                    built.groups[self.rank].add(entry.reverse.group.ranks)
         self._widen(body, known, role)
         if action.forward:
             built.forward_cells[self.rank].append(action.method)

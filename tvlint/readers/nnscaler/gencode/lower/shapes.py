@@ -8,6 +8,7 @@ from math import prod
 from typing import TypeAlias, TypeVar
 
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator, Receive
+from tvlint.ops.bracketed import without_bracketed
 from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
@@ -97,6 +98,17 @@ def as_view(operator: _Operator, known: Mapping[str, Kind]) -> _Operator:
         return operator
     size = (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])
     return replace(operator, op="torch.Tensor.view", inputs=(tensor,), attributes={"size": size})
+
+
+def in_its_dimensions(operator: Operator, known: Mapping[str, Kind]) -> tuple[Operator, ...]:
+    """Return the operator as the view that it is, or between views where it is declared with several dimensions in one."""
+    if not isinstance(operator, Compute):
+        return (operator,)
+    return without_bracketed(as_view(operator, known), {name: shape for name, (shape, _) in _of(operator, known)})
+
+
+def _of(operator: Compute, known: Mapping[str, Kind]) -> list[tuple[str, Kind]]:
+    return [(name, known[name]) for name in operator.inputs if isinstance(name, str) and name in known]
 
 
 def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> dict[str, Kind]:

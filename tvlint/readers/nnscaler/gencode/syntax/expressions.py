@@ -118,3 +118,14 @@ def names_in(node: ast.AST) -> tuple[tuple[str, ...], tuple[str, ...]]:
         elif isinstance(own, ast.Attribute) and dotted(own.value) == "self":
             read[own.attr] = None
     return tuple(read), tuple(bound)
+
+
+def may_act(node: ast.AST) -> bool:
+    """Return whether a statement may do something else than bind names to values of expressions."""
+    if not isinstance(node, (ast.Assign, ast.Return)):
+        return True
+    acting = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
+    stores = (ast.Attribute, ast.Subscript)
+    return any(
+        isinstance(own, acting) or (isinstance(own, stores) and isinstance(own.ctx, ast.Store)) for own in ast.walk(node)
+    )

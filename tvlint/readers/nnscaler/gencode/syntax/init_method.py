@@ -55,7 +55,7 @@ class _Init:
             try:
                 self._statement(node)
             except NotUnderstood as error:
-                self.found.opaque.append(Opaque((), (), opaque_op(node), str(error), self.nodes.source.at(node)))
+                self.found.opaque.append(Opaque((), (), opaque_op(node), str(error), self.nodes.source.at(node), True))
 
     def _statement(self, node: ast.stmt) -> None:
         match node:

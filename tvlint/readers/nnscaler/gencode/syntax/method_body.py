@@ -14,6 +14,7 @@ from tvlint.readers.nnscaler.gencode.syntax.expressions import (
     filled_in,
     folded,
     is_constant,
+    may_act,
     names_in,
     opaque_op,
 )
@@ -148,7 +149,7 @@ class _Body:
         inputs, outputs = names_in(node)
         for name in outputs:
             self.constants.pop(name, None)
-        return Opaque(inputs, outputs, opaque_op(node), str(error), self.nodes.at(node))
+        return Opaque(inputs, outputs, opaque_op(node), str(error), self.nodes.at(node), may_act(node))
 
     def _returned(self, node: ast.Return, function: ast.FunctionDef) -> tuple[list[Entry], tuple[str, ...]]:
         """Return the statements that make what has no name of what a method gives, and the names of all."""

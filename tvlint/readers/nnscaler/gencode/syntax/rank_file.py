@@ -92,7 +92,7 @@ class _Reader:
     def _opaque(self, node: ast.stmt, where: str) -> None:
         """Note a statement that is not understood: what it does is unknown before the step begins."""
         why = str(self.nodes.unknown(node, where))
-        self.found.opaque.append(Opaque((), (), opaque_op(node), why, self.nodes.source.at(node)))
+        self.found.opaque.append(Opaque((), (), opaque_op(node), why, self.nodes.source.at(node), True))
 
     def _model(self, model: ast.ClassDef) -> None:
         own: set[str] = set()

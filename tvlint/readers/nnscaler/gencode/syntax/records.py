@@ -76,6 +76,8 @@ class Opaque:
     """What it is, as an operator that no table has."""
     why: str
     source: Location
+    acts: bool
+    """Whether it may do something else than give those names values."""
 
 
 @dataclass(frozen=True, slots=True)

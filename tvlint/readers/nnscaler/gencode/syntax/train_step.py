@@ -87,7 +87,8 @@ class _Train:
                 inputs, outputs = names_in(node)
                 if not {model, *loaders, "nnscaler"}.isdisjoint(inputs):
                     raise
-                self.found.actions.append(Opaque(inputs, outputs, opaque_op(node), str(error), self.nodes.source.at(node)))
+                place = self.nodes.source.at(node)
+                self.found.actions.append(Opaque(inputs, outputs, opaque_op(node), str(error), place, True))
 
     def _statement(self, function: ast.FunctionDef, index: int, node: ast.stmt, skips: dict[str, Location | None]) -> None:
         model, *loaders = (argument.arg for argument in function.args.args)

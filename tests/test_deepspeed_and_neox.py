@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration, SettingValue, Unknown
+from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
 from tvlint.readers.sources.json_nodes import NotJson, parse
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence
@@ -143,9 +144,18 @@ def test_what_json_refuses_is_refused(text: str) -> None:
 def test_hostile_json_ends(text: str) -> None:
     try:
         parse("file", text)
-    except NotJson:
+    except (NotJson, ReadError):
         return
     assert text[0] == "9"
+
+
+def test_a_configuration_that_is_cut_off_is_a_problem_at_its_place() -> None:
+    text = '{\n  "train_batch_size": 64,\n  "zero_optimization": {"stage": 7},\n'
+    with pytest.raises(ReadError, match="not JSON") as raised:
+        read("ds.json", text.encode())
+    assert raised.value.problem.location.line == 4
+    assert read("ds.json", (text.replace("64", "{{ batch }}")).encode()) is None
+    assert read("log.json", b'{"train_batch_size": 64}\n{"train_batch_size": 64}\n') is None
 
 
 def test_aliases_of_aliases_end() -> None:

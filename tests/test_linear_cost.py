@@ -14,7 +14,7 @@ import pytest
 from operation_counts import operations
 
 from tvlint.cli import main
-from tvlint.readers.megatron.detect_framework import _frameworks_named_in
+from tvlint.readers.megatron.program import framework_of_tree
 from tvlint.readers.read import read
 
 MOST_GROWTH = 2.5
@@ -121,11 +121,11 @@ def test_the_count_sees_what_grows_with_the_square() -> None:
     assert four - two > MOST_GROWTH * (two - one)
 
 
-def test_a_script_is_searched_once_for_all_its_launches(tmp_path: Path) -> None:
+def test_the_tree_around_a_script_is_searched_once_for_all_its_launches(tmp_path: Path) -> None:
     path = tmp_path / "a.sh"
     path.write_text(launches(f"{LAUNCH}#N\n")(20))
-    before = _frameworks_named_in.cache_info().misses
+    before = framework_of_tree.cache_info().misses
     document = read(str(path))
     assert document is not None
     assert len(document.configurations) == 20
-    assert _frameworks_named_in.cache_info().misses == before + 1
+    assert framework_of_tree.cache_info().misses == before + 1

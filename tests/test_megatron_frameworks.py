@@ -2,37 +2,103 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tvlint.findings import Finding
 from tvlint.frameworks.defaults import KEPT
-from tvlint.frameworks.megatron import default
-from tvlint.ir.configuration import Configuration, Unknown
-from tvlint.readers.megatron.detect_framework import framework_of_script, framework_of_sections
+from tvlint.frameworks.kin import FRAMEWORKS
+from tvlint.frameworks.megatron import default, names
+from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.ir.location import Location
+from tvlint.readers.megatron.detect_framework import framework_of_sections
 from tvlint.readers.read import read
 from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.judge import is_applicable
 from tvlint.rulebook.pages import load_rules
+
+PROGRAMS = {
+    "pretrain_gpt.py": "from megatron.training import pretrain\n",
+    "ds/pretrain_gpt.py": "import deepspeed\nfrom megatron.training import pretrain\n",
+    "tools/train.py": "import torch\nfrom slime.ray import placement_group\n",
+    "own.py": "import torch\nfrom megatron.core import parallel_state\n",
+}
 
 
 @pytest.mark.parametrize(
-    ("text", "flags", "framework"),
+    ("command", "framework"),
     [
-        ("torchrun pretrain_gpt.py", (), "megatron-lm"),
-        ("NPROC_PER_NODE=8 \\\nmegatron rlhf --external_plugins a.py", (), "ms-swift"),
-        ("# megatron sft\ntorchrun pretrain_gpt.py", (), "megatron-lm"),
-        ("python scripts/run.py # Megatron-Bridge", (), "megatron-bridge"),
-        ("torchrun posttrain.py", ("--use-mc2",), "mindspeed"),
-        (
-            "torchrun p.py --layerwise-disaggregated-training",
-            ("--layerwise-disaggregated-training",),
-            "mindspeed-disaggregated",
-        ),
-        ("torchrun p.py --unaligned_linear", ("--unaligned_linear", "--use-mc2"), "mindspeed-unaligned"),
-        ("deepspeed pretrain_gpt.py", (), "megatron-deepspeed"),
+        ("torchrun pretrain_gpt.py", "megatron-lm"),
+        ("torchrun ds/pretrain_gpt.py", "megatron-deepspeed"),
+        ("ray job submit -- python3 tools/train.py", "slime"),
+        ("python own.py", "megatron-lm"),
+        ("python gone.py --data-path /data/deepspeed/nemo/mindspeed", "megatron-lm"),
+        ("python gone.py # primus", "megatron-lm"),
+        ("python -m nemo.collections.llm.train", "nemo"),
+        ("python /opt/MindSpeed-LLM/pretrain_gpt.py", "mindspeed"),
+        ("python $HOME/Megatron-DeepSpeed/pretrain_gpt.py", "megatron-deepspeed"),
+        ("python $REPOSITORY/pretrain_gpt.py", "megatron-lm"),
+        ("deepspeed gone.py", "megatron-deepspeed"),
+        ("torchrun gone.py --zero-stage 1", "megatron-deepspeed"),
+        ("torchrun gone.py --use-mc2", "mindspeed"),
+        ("torchrun gone.py --spec mindspeed_llm.tasks.models.spec.gemma2_spec layer_spec", "mindspeed"),
+        ("ASCEND_RT_VISIBLE_DEVICES=0 torchrun gone.py", "mindspeed"),
+        ("torchrun gone.py --layerwise-disaggregated-training", "mindspeed-disaggregated"),
+        ("torchrun gone.py --unaligned_linear --use-mc2", "mindspeed-unaligned"),
+        ("NPROC_PER_NODE=8 megatron rlhf --external_plugins a.py", "ms-swift"),
     ],
 )
-def test_the_framework_of_a_script(text: str, flags: tuple[str, ...], framework: str) -> None:
-    assert framework_of_script(text, "", flags) == framework
+def test_the_framework_is_that_of_the_program_that_runs(tmp_path: Path, command: str, framework: str) -> None:
+    (tmp_path / ".git").mkdir()
+    for name, text in PROGRAMS.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    command, _, comment = command.partition(" #")
+    script = tmp_path / "scripts" / "run.sh"
+    script.parent.mkdir()
+    script.write_text(f"#{comment}\n{command} --tensor-model-parallel-size 3\n")
+    document = read(str(script))
+    assert document is not None
+    assert [each.framework for each in document.configurations] == [framework]
+
+
+@pytest.mark.parametrize(
+    ("folder", "framework"), [("nemo", "nemo"), ("src/megatron/bridge", "megatron-bridge"), ("docs", "megatron-lm")]
+)
+def test_a_program_that_is_not_there_is_of_the_repository_around_it(tmp_path: Path, folder: str, framework: str) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    script = tmp_path / "scripts" / "deep" / "run.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text("torchrun train.py --tensor-model-parallel-size 3 --num-layers 2\n")
+    document = read(str(script))
+    assert document is not None
+    assert document.configurations[0].framework == framework
+
+
+def test_what_holds_for_megatron_core_holds_for_what_runs_it_but_for_what_that_replaces() -> None:
+    rules = load_rules()
+
+    def holds(rule: str, framework: str, *settings: str) -> bool:
+        given = {name: Setting(name, 1, name, Location("a"), Location("a")) for name in settings}
+        return is_applicable(rules[rule], Configuration("a", "", framework, given))
+
+    assert holds("heads-not-divisible-by-tp", "megatron-deepspeed")
+    assert holds("balancing-lists-differ", "verl")
+    assert not holds("async-save-ignored", "verl")
+    assert not holds("layers-not-divisible-by-pp", "megatron-deepspeed")
+    assert holds("layers-not-divisible-by-pp", "mindspeed")
+    assert not holds("layers-not-divisible-by-pp", "mindspeed", "num_layer_list")
+
+
+def test_the_table_of_frameworks_names_rules_and_settings_that_exist() -> None:
+    rules = load_rules()
+    for framework in FRAMEWORKS.values():
+        named = {*framework.replaces, *(rule for own in framework.replaces_with.values() for rule in own)}
+        assert named <= rules.keys()
+        assert set(framework.runs) <= FRAMEWORKS.keys()
+        assert framework.defaults <= set(names())
 
 
 @pytest.mark.parametrize(
@@ -49,7 +115,7 @@ def test_the_framework_of_sections(keys: set[str], framework: str) -> None:
     assert framework_of_sections(keys) == framework
 
 
-@pytest.mark.parametrize("framework", ["mindspeed", "primus"])
+@pytest.mark.parametrize("framework", ["primus"])
 def test_the_defaults_of_what_extends_the_parser_of_megatron_are_those_of_the_parser(framework: str) -> None:
     assert KEPT[framework]
     assert all(default(name) == value for name, value in KEPT[framework].items())

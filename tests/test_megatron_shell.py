@@ -209,21 +209,6 @@ def test_a_script_that_only_sets_option_lists_is_one_incomplete_configuration() 
     assert configuration.settings["tensor_model_parallel_size"].value == 2
 
 
-@pytest.mark.parametrize(
-    ("line", "framework"),
-    [
-        ("", "megatron-lm"),
-        ("export HCCL_CONNECT_TIMEOUT=1\n", "mindspeed"),
-        ("# runs nemo_run\n", "nemo"),
-        ("SPEC=mindspeed_llm.tasks\n", "mindspeed"),
-        ("export LAUNCHER=deepspeed\n", "megatron-deepspeed"),
-        ("# not with deepspeed\n", "megatron-lm"),
-    ],
-)
-def test_the_framework_is_named_where_the_script_tells(line: str, framework: str) -> None:
-    assert only(line + "python p.py --tensor-model-parallel-size 2\n").framework == framework
-
-
 def test_a_sourced_file_of_the_same_repository_is_followed(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "conf").mkdir()
@@ -391,5 +376,5 @@ def test_redirections_are_no_placeholders(line: str) -> None:
 
 def test_a_script_without_interpreter_line_may_write_other_languages() -> None:
     script = "CONFIG=ds.json\ncat <<EOT > $CONFIG\n{\n}\nEOT\n" + f"torchrun p.py --tensor-model-parallel-size 2{TAIL}\n"
-    assert recognise(script.encode())
-    assert not recognise(script.replace("cat <<EOT", "cat").encode())
+    assert recognise("run", script.encode())
+    assert not recognise("run", script.replace("cat <<EOT", "cat").encode())

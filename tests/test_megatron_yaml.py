@@ -159,7 +159,7 @@ def test_a_template_is_not_judged() -> None:
 
 def test_a_byte_order_mark_hides_nothing() -> None:
     data = b"\xef\xbb\xbfMODEL_ARGS:\n  --tensor-model-parallel-size: 2\n"
-    assert recognise(data)
+    assert recognise("model", data)
     found = read("model.yaml", data)
     assert found is not None
     assert found.configurations[0].settings["tensor_model_parallel_size"].location.line == 2

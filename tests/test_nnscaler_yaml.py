@@ -96,7 +96,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_other_files_are_left_alone(text: str) -> None:
-    assert read("train.yaml", text.encode()) is None
+    assert read("train.md", text.encode()) is None
 
 
 @pytest.mark.parametrize("data", [b"compute_config:\n  plan_ngpus: [\n", b"compute_config:\n  plan_ngpus: \xff\n"])

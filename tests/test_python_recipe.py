@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration, SettingValue, Unknown
+from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.pages import load_rules
@@ -198,7 +200,6 @@ def test_places_that_disagree_are_unknown() -> None:
         "def recipe():\n    self.tensor_model_parallel_size = 4\n    self.num_layers = 3\n",
         "def recipe(tensor_model_parallel_size=4): pass\n",
         "print('cfg.model.tensor_model_parallel_size = 4')\n",
-        "def broken(:\n    cfg.model.tensor_model_parallel_size = 4\n",
         "cfg.tensor_model_parallel_size = 4\n",
     ],
 )
@@ -209,7 +210,9 @@ def test_what_is_no_recipe_is_passed_over(text: str) -> None:
 def test_tests_and_other_python_are_passed_over() -> None:
     body = "cfg.model.tensor_model_parallel_size = 4\ncfg.model.num_attention_heads = 6\n"
     assert len(configurations(body)) == 1
-    assert configurations(body, "import pytest\n" + BRIDGE) == ()
+    assert len(configurations(body, "import unittest\n" + BRIDGE)) == 1
+    assert read("test_recipe.py", ("import pytest\n" + BRIDGE + body).encode()) is None
+    assert read("test_recipe.py", (BRIDGE + body).encode()) is not None
     assert configurations(body, "import torch\n") == ()
 
 
@@ -240,7 +243,19 @@ def test_constants_count_only_where_they_are_bound_once() -> None:
     ],
 )
 def test_hostile_recipes_end(text: str) -> None:
-    configurations(text)
+    with suppress(ReadError):
+        configurations(text)
+
+
+def test_a_recipe_that_is_no_python_or_too_large_is_a_problem_and_a_text_that_shows_one_is_none() -> None:
+    broken = (BRIDGE + "def broken(:\n    cfg.model.tensor_model_parallel_size = 4\n").encode()
+    assert read("guide.md", broken) is None
+    with pytest.raises(ReadError, match="not Python"):
+        read("recipe.py", broken)
+    with pytest.raises(ReadError, match="more than the 1048576 that are read"):
+        read("recipe.py", (BRIDGE + "tensor_model_parallel_size = 4\n").encode() + b"#" * (1 << 20))
+    with pytest.raises(ReadError, match="more than the 2000 functions"):
+        read("recipe.py", (BRIDGE + "def f(): pass\n" * 2001 + "tensor_model_parallel_size = 4\n").encode())
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tvlint.readers.document import ReadError
+from tvlint.ir.configuration import Configuration
+from tvlint.readers.document import NOTHING, ReadError
 from tvlint.readers.read import read
 
 READ = {
@@ -61,8 +62,70 @@ def test_a_file_is_what_its_content_says_whatever_its_name(kind: str, text: str)
 
 @pytest.mark.parametrize("text", LEFT_ALONE)
 def test_other_files_are_left_alone(text: str) -> None:
-    for name in ("a.sh", "a.yaml", "a.py"):
-        assert read(name, text.encode()) is None
+    for name in ("a", "a.py", "a.md"):
+        assert configurations(name, text.encode()) == ()
+
+
+def configurations(name: str, data: bytes) -> tuple[Configuration, ...]:
+    """The configurations that the text of that name has."""
+    document = read(name, data)
+    return document.configurations if document is not None else ()
+
+
+@pytest.mark.parametrize("start", ["true", "date +%F", "pkill -9 ray", "#!/opt/busybox", "#!/usr/bin/env -S bash -e"])
+def test_a_script_is_followed_whatever_its_first_command(start: str) -> None:
+    data = f"{start}\ntorchrun pretrain_gpt.py --tensor-model-parallel-size 2\n".encode()
+    for name in ("a.sh", "job.slurm", "a"):
+        document = read(name, data)
+        assert document is not None
+        assert document.format == "megatron-shell"
+
+
+@pytest.mark.parametrize("start", ["#!/usr/bin/env python3", "#!/usr/bin/perl -w", "import os", "kind: Job"])
+def test_a_text_of_another_language_is_not_followed_as_a_script(start: str) -> None:
+    data = f"{start}\ntorchrun pretrain_gpt.py --tensor-model-parallel-size 2\n".encode()
+    for name in ("a.sh", "a"):
+        document = read(name, data)
+        assert document is not None
+        assert document.format == NOTHING
+        assert [(finding.rule, finding.location.line, finding.location.column) for finding in document.findings] == [
+            ("launch-not-followed", 2, 26)
+        ]
+
+
+def test_an_option_that_stands_where_the_script_is_no_syntax_is_told() -> None:
+    data = b'torchrun a.py --tensor-model-parallel-size 2\n: "\n```\n"\ntorchrun b.py --tensor-model-parallel-size 3\n'
+    document = read("a.sh", data)
+    assert document is not None
+    assert [each.settings["tensor_model_parallel_size"].value for each in document.configurations] == [2]
+    assert [(finding.rule, finding.location.line) for finding in document.findings] == [("launch-not-followed", 5)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# torchrun a.py --tensor-model-parallel-size 2\n",
+        "parser.add_argument('--tensor-model-parallel-size', type=int)\n",
+        "the flag --tensor-model-parallel-size says how many\n",
+        "--micro-batch-size 2\n",
+    ],
+)
+def test_an_option_that_is_only_named_is_no_launch(text: str) -> None:
+    assert read("a", text.encode()) is None
+
+
+def test_a_key_that_looks_like_a_class_hides_no_settings() -> None:
+    text = "class X:\n  a: 1\nmodel:\n  tensor_model_parallel_size: 2\n  context_parallel_size: 1\n"
+    document = read("a.yaml", text.encode())
+    assert document is not None
+    assert document.format == "megatron-yaml"
+
+
+@pytest.mark.parametrize("line", ["=======", "<<<<<<< ours", "tp: [1"])
+def test_settings_in_a_file_that_is_no_yaml_any_more_are_a_problem(line: str) -> None:
+    text = f"model:\n  tensor_model_parallel_size: 2\n{line}\n  context_parallel_size: 1\n"
+    with pytest.raises(ReadError, match="not valid YAML"):
+        read("a.yaml", text.encode())
 
 
 @pytest.mark.parametrize("data", [b"\x7fELF\x02\x01\x01\0\0", b"\x89PNG\r\n\x1a\n\0\0", b"\xff\xfe\x00a", bytes(range(256))])

@@ -54,3 +54,18 @@ def test_a_file_with_a_key_that_is_too_long_to_read_is_not_passed_over() -> None
     text = "[parallelism]\ntensor_parallel_degree = 4\n" + ".".join("a" * 500) + " = 1\n"
     with pytest.raises(ReadError, match="a key of more than 64 parts"):
         read("a.toml", text.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("job.toml", "[parallelism]\ntensor_parallel_degree = \n", 2),
+        ("job.toml", "[parallelism]\ntensor_parallel_degree = 4\ntensor_parallel_degree = 4\n", 3),
+        ("job.json", '{"parallelism": {"tensor_parallel_degree": 4}', 1),
+        ("job.toml", "[parallelism]\ntensor_parallel_degree = 4\n" + "#" * (1 << 20), None),
+    ],
+)
+def test_one_that_is_broken_or_too_large_is_a_problem(name: str, text: str, line: int | None) -> None:
+    with pytest.raises(ReadError) as raised:
+        read(name, text.encode())
+    assert raised.value.problem.location.line == line

@@ -15,8 +15,6 @@ _PARSER: Mapping[str, SettingValue] = {
 """What Megatron-LM's own parser (megatron/training/arguments.py) has had as default of these in every version."""
 
 KEPT: Mapping[str, Mapping[str, SettingValue]] = {
-    # adds options to Megatron-LM's parser without changing these
-    "mindspeed": _PARSER,
     # swift/megatron/arguments/megatron_args.py, the same from 3.3 to 4.5; the model is told by its checkpoint
     "ms-swift": {
         **_PARSER,

@@ -19,6 +19,10 @@ class ReadError(Exception):
         self.problem = Problem(message, location, help)
 
 
+NOTHING = ""
+"""The format of a text that no reader follows; only findings are said of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One file's content: a plan, a pipeline schedule or configurations, and what the reader itself found wrong."""

@@ -11,7 +11,7 @@ from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.opening import content
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import NOTHING, Document, ReadError
 
 if TYPE_CHECKING:
     from tvlint.ops.declared import Declared
@@ -33,7 +33,7 @@ COMPOSED = re.compile(rb"^(?:defaults|extends|modules):", re.MULTILINE)
 
 
 def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] = ()) -> Document | None:
-    """The content of the file at `path`; None where it is nothing that tvlint reads.
+    """The content of the file at `path`; None where it is nothing that tvlint reads, and no launch that it should.
 
     `data` is the file's content where the caller already has it; `operators` are those that the project declares. Raises
     ReadError for a file that is of a kind that tvlint reads and cannot be read as such, and for one that cannot be opened.
@@ -46,7 +46,26 @@ def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] =
     if NAMES_GENERATED in data and GENERATED_FILE.fullmatch(os.path.basename(path)):
         return _generated_folder(os.path.dirname(path) or os.curdir, operators)
     found = _file(path, data)
-    return found if found is None or found.plan is None else _with_operators(found, found.plan, operators)
+    if found is None:
+        return _not_followed(path, data)
+    return found if found.plan is None else _with_operators(found, found.plan, operators)
+
+
+def _not_followed(path: str, data: bytes) -> Document | None:
+    """The text that passes options of Megatron although no reader follows it; None for any other.
+
+    Raises ReadError for one that would be a configuration were it not broken.
+    """
+    from tvlint.readers.malformed import is_telling, refuse_malformed
+
+    if is_telling(data):
+        refuse_malformed(path, data)
+    if not NAMES_MEGATRON.search(data):
+        return None
+    from tvlint.readers.not_followed import launch_in
+
+    finding = launch_in(path, data)
+    return None if finding is None else Document(path, NOTHING, findings=(finding,))
 
 
 def unpacked(path: str) -> bytes:
@@ -157,7 +176,7 @@ def _configuration(path: str, data: bytes) -> Document | None:
     if NAMES_NNSCALER in data:
         from tvlint.readers.nnscaler.trainer import reader as nnscaler_yaml
 
-        if nnscaler_yaml.recognise(data) and (found := nnscaler_yaml.read(path, data)) is not None:
+        if nnscaler_yaml.recognise(path, data) and (found := nnscaler_yaml.read(path, data)) is not None:
             return found
     if b"allowed_partition_dims" in data:
         from tvlint.readers.nnscaler.trainer import constraints as nnscaler_constraints
@@ -174,7 +193,7 @@ def _configuration(path: str, data: bytes) -> Document | None:
         from tvlint.readers.deepspeed import config_json as deepspeed_json
         from tvlint.readers.megatron import neox as neox_yaml
 
-        if neox_yaml.recognise(data) and (found := neox_yaml.read(path, data)) is not None:
+        if neox_yaml.recognise(path, data) and (found := neox_yaml.read(path, data)) is not None:
             return found
         if deepspeed_json.recognise(data) and (found := deepspeed_json.read(path, data)) is not None:
             return found
@@ -187,11 +206,11 @@ def _configuration(path: str, data: bytes) -> Document | None:
         return _composed(path, data)
     from tvlint.readers.megatron import launch_script as megatron_shell
 
-    if megatron_shell.recognise(data):
+    if megatron_shell.recognise(path, data):
         return megatron_shell.read(path, data)
     from tvlint.readers.recipe import reader as python_recipe
 
-    if python_recipe.recognise(data):
+    if python_recipe.recognise(path, data):
         return python_recipe.read(path, data)
     return _megatron_yaml(path, data)
 
@@ -209,4 +228,4 @@ def _composed(path: str, data: bytes) -> Document | None:
 def _megatron_yaml(path: str, data: bytes) -> Document | None:
     from tvlint.readers.megatron import model_args_yaml as megatron_yaml
 
-    return megatron_yaml.read(path, data) if megatron_yaml.recognise(data) else None
+    return megatron_yaml.read(path, data) if megatron_yaml.recognise(path, data) else None

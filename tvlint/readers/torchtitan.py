@@ -31,7 +31,7 @@ def recognise(data: bytes) -> bool:
 def read(path: str, data: bytes) -> Document | None:
     """The configuration of the file, never complete; None where it is none of torchtitan."""
     if len(data) > LARGEST:
-        return None
+        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     try:
         text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:

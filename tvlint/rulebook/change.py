@@ -55,7 +55,7 @@ def changes(before: Configuration, after: Configuration, rules: Mapping[str, Rul
     if before.framework != after.framework:
         return
     for rule in rules.values():
-        if rule.kind is not RuleKind.CHANGE or version_range(rule, after.framework) is None:
+        if rule.kind is not RuleKind.CHANGE or version_range(rule, after) is None:
             continue
         holds = both.evaluate(parse(rule.require))
         if holds is False:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tvlint.findings import Finding, NotEvaluated, Related, Severity
+from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.rule import Rule, RuleKind
@@ -15,8 +16,6 @@ from tvlint.rulebook.language.template import fill, fill_known
 from tvlint.rulebook.language.values import Values
 from tvlint.rulebook.language.version import is_assumed, shown_by
 
-TOLD = frozenset({"mindspeed", "megatron-core", "megatron-bridge", "nemo", "primus", "ms-swift", "verl"})
-"""Frameworks that are told by what else a file holds; a finding says that it was judged as theirs."""
 HAS_FORKS = frozenset({"megatron-lm", "megatron-core"})
 """Frameworks of which versions of many years are in use."""
 
@@ -62,14 +61,14 @@ def _finding(rule: Rule, values: Values, repair: str) -> Finding:
         help = f"{help}; {repair}" if help else repair
     severity = rule.severity
     framework = values.configuration.framework
-    versions = version_range(rule, framework) or ""
+    versions = version_range(rule, values.configuration) or ""
     if is_assumed(versions, values.configuration.version):
         shown = shown_by(versions, values.configuration)
         assumption = f"holds for {framework} {versions}, {f'as `{shown}` shows' if shown else 'taken as given'}"
         help = f"{help} ({assumption})" if help else assumption
         if severity is Severity.ERROR and framework in HAS_FORKS and not shown:
             severity = Severity.WARNING
-    elif framework in TOLD:
+    elif framework != MEGATRON and framework in FRAMEWORKS:
         judged = f"judged as {framework}"
         help = f"{help} ({judged})" if help else judged
     return Finding(rule.name, severity, message, location, help, related, about=(values.configuration.section,))

@@ -15,7 +15,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
 from tvlint.ir.plan import Plan
 from tvlint.ir.schedule import Schedule
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import NOTHING, Document, ReadError
 from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.rule import Rule, RuleKind
 from tvlint.run.discovery import Candidates, matches
@@ -200,6 +200,9 @@ def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: P
             said.problems.append(Problem("the file is empty", Location(path)))
         elif is_named:
             said.skipped.append(path)
+        return None
+    if document.format == NOTHING:
+        said.findings += document.findings
         return None
     said.checked[path] = _kinds(document)
     if document.configurations:

@@ -13,7 +13,7 @@ from tvlint.checkout.following import content_listed
 from tvlint.findings import Comparison, Finding, NotEvaluated, Problem, Report, Silenced
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import NOTHING, Document, ReadError
 from tvlint.readers.read import LARGEST
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.change import changes
@@ -154,8 +154,9 @@ def _read(path: str, name: str, said: _Said) -> Document | None:
     except OSError as error:
         said.problems.append(Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(name)))
         return None
-    if document is None:
+    if document is None or document.format == NOTHING:
         said.notes.append(f"`{name}` is no configuration that tvlint knows; it was not compared")
+        return None
     return document
 
 

@@ -34,9 +34,11 @@ def read_document(path: str, operators: tuple[Declared, ...] = ()) -> Document |
 
 def plan_of(document: Document | None, path: str) -> Plan | Problem:
     """The document's plan, or what it is instead."""
+    from tvlint.readers.document import NOTHING
+
     if document is not None and document.plan is not None:
         return document.plan
-    if document is None:
+    if document is None or document.format == NOTHING:
         what = "no format that tvlint reads"
     else:
         what = f"a {'configuration' if document.schedule is None else 'pipeline schedule'} (`{document.format}`)"

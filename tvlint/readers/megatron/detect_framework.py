@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
-MINDSPEED = re.compile(r"\bmindspeed(?:_|\b)|\bASCEND_\w+|\bHCCL_\w+|\btorch_npu\b", re.IGNORECASE)
+from tvlint.frameworks.kin import MEGATRON, framework_of_packages
+from tvlint.frameworks.megatron import hyphens
+from tvlint.readers.megatron.program import framework_of_program, framework_of_tree
+
+ASCEND = re.compile(r"ASCEND_\w+")
+"""Variables of the environment that only Ascend's processors have."""
 MINDSPEED_FLAGS = frozenset(
     {
         "--context-parallel-algo",
@@ -24,9 +28,13 @@ MINDSPEED_FLAGS = frozenset(
     }
 )
 """Options that only MindSpeed has."""
+DEEPSPEED_FLAG = re.compile(
+    r"--(?:deepspeed(?:-.*)?|zero-stage|no-pipeline-parallel|pp-partition-method|kill-switch-path"
+    r"|abort-on-unmet-fused-kernel-constraints|ds-sequence-parallel-size)"
+)
+"""Options that only Megatron-DeepSpeed and its forks have."""
 SWIFT = frozenset({"megatron"})
-SWIFT_COMMAND = re.compile(r"^[^#\n]*\bmegatron[ \t]+(?:pt|sft|rlhf|export)\b", re.MULTILINE)
-"""The command line of ms-swift; a Python file among its arguments is no program."""
+"""The command of ms-swift; a Python file among its arguments is no program."""
 UNLIKE_MINDSPEED = {
     "--layerwise-disaggregated-training": "mindspeed-disaggregated",
     "--unaligned-linear": "mindspeed-unaligned",
@@ -38,14 +46,6 @@ second, the heads and tokens of ranks. No rule about sizes holds, so each counts
 FURTHER = "override_transformer_config"
 """Where verl keeps, in a section, what it sets of Megatron core besides the settings that have a name of their own."""
 
-NAMED = {
-    "ms-swift": SWIFT_COMMAND,
-    "mindspeed": MINDSPEED,
-    "megatron-deepspeed": re.compile(r"^[^#\n]*\bdeepspeed\b", re.IGNORECASE | re.MULTILINE),
-    "primus": re.compile(r"\bprimus\b", re.IGNORECASE),
-    "megatron-bridge": re.compile(r"\bmegatron[-./_]bridge\b", re.IGNORECASE),
-    "nemo": re.compile(r"\bimport nemo\b|\bnemo[./](?:collections|lightning|run)\b|\bnemo_run\b", re.IGNORECASE),
-}
 SNAPSHOT = re.compile(r"\bMegatron-LM-(2[3-9](?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))\b")
 RELEASES = (
     ("230101", "0.2"),
@@ -69,7 +69,6 @@ RELEASES = (
 """When a version of Megatron core came out."""
 
 
-@lru_cache(maxsize=4)
 def version_of_script(text: str) -> str:
     """The version of the one dated snapshot that a script names (`Megatron-LM-250624`); empty if it names none or several."""
     dates = set(SNAPSHOT.findall(text))
@@ -77,26 +76,33 @@ def version_of_script(text: str) -> str:
     return next((version for since, version in reversed(RELEASES) if date >= since), "")
 
 
-def framework_of_script(text: str, program: str, flags: Iterable[str]) -> str:
-    """The framework that a launch of `program` with `flags` runs; Megatron-LM unless the script says otherwise."""
-    written = set(flags)
-    named = _frameworks_named_in(text)
-    if program in SWIFT or "ms-swift" in named:
+def framework_of_launch(
+    program: str,
+    script: str,
+    flags: Iterable[str],
+    launchers: Iterable[str] = (),
+    environment: Iterable[str] = (),
+    modules: frozenset[str] = frozenset(),
+) -> str:
+    """The framework that a launch runs; Megatron-LM where nothing that runs says otherwise.
+
+    `program` is the path or module that the file at `script` starts with options `flags`; `launchers` are the words before it,
+    `environment` the variables that it is given, `modules` those that it builds the model of. Options that one framework alone
+    has come first, then the program's own imports and path, then the repository around the script: a fork of Megatron-LM holds
+    its packages too.
+    """
+    written = {hyphens(flag) for flag in flags}
+    if program in SWIFT:
         return "ms-swift"
     for option, framework in UNLIKE_MINDSPEED.items():
-        if option in written or option.replace("-", "_").replace("__", "--", 1) in written:
+        if option in written:
             return framework
-    if "mindspeed" in named or written & MINDSPEED_FLAGS:
+    if written & MINDSPEED_FLAGS or any(ASCEND.fullmatch(name) for name in environment):
         return "mindspeed"
-    if "--deepspeed" in written:
+    if any(map(DEEPSPEED_FLAG.fullmatch, written)) or "deepspeed" in {word.rpartition("/")[2] for word in launchers}:
         return "megatron-deepspeed"
-    return named[0] if named else "megatron-lm"
-
-
-@lru_cache(maxsize=4)
-def _frameworks_named_in(text: str) -> tuple[str, ...]:
-    """Return the frameworks that a script names, those first that decide; searched once for all launches of a script."""
-    return tuple(name for name, pattern in NAMED.items() if pattern.search(text))
+    found = framework_of_packages(modules) or framework_of_program(program, script)
+    return found if found not in ("", MEGATRON) else framework_of_tree(script) or MEGATRON
 
 
 def framework_of_sections(keys: Iterable[str]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from tvlint.frameworks.kin import CORE, MEGATRON
 from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
-from tvlint.readers.megatron.detect_framework import FURTHER
+from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_launch
+from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.shell.evaluate import Evaluation
 from tvlint.readers.shell.values import (
@@ -49,7 +51,7 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
             }
             if world_size is not None:
                 settings["world_size"] = world_size
-            framework = _framework(evaluation.source.text, overrides)
+            framework = _framework(evaluation.source.path, words, overrides)
             path = evaluation.source.path
             yield Configuration(path, FORMAT, framework, settings, {}, section, False, location_of(command.span))
 
@@ -105,7 +107,9 @@ def _world_size(overrides: dict[str, Setting]) -> Setting | None:
     return None
 
 
-def _framework(text: str, overrides: dict[str, Setting]) -> str:
-    if re.search(r"\bverl\b", text) or any(path.startswith("actor_rollout_ref.") for path in overrides):
+def _framework(script: str, words: Sequence[Item], overrides: dict[str, Setting]) -> str:
+    """The framework that a command runs; some user of Megatron core where nothing tells."""
+    if any(path.startswith("actor_rollout_ref.") for path in overrides):
         return "verl"
-    return "nemo" if re.search(r"\bnemo\b|exp_manager\.", text, re.IGNORECASE) else "hydra"
+    found = framework_of_launch(split_launch(words).path, script, ())
+    return "nemo" if any(path.startswith("exp_manager.") for path in overrides) else CORE if found == MEGATRON else found

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tvlint.findings import Finding
+from tvlint.frameworks.kin import parses_like_megatron
 from tvlint.frameworks.megatron import hyphens, is_option
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
+from tvlint.readers.languages import is_shell
 from tvlint.readers.megatron import hydra_overrides
 from tvlint.readers.megatron.arguments import Arguments, flag_of, read_arguments
-from tvlint.readers.megatron.detect_framework import SWIFT, framework_of_script, version_of_script
+from tvlint.readers.megatron.detect_framework import SWIFT, framework_of_launch, version_of_script
 from tvlint.readers.megatron.invalid_options import carriage_return, cut_short, option_mistakes
 from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
 from tvlint.readers.megatron.nested_commands import readings
+from tvlint.readers.not_followed import launches_in
 from tvlint.readers.shell.evaluate import Evaluation, evaluate
 from tvlint.readers.shell.lexer import commands_in
 from tvlint.readers.shell.state import Command
@@ -25,6 +28,7 @@ from tvlint.readers.shell.values import (
     Scalar,
     Text,
     Value,
+    Word,
     known_text,
     line_of,
     location_of,
@@ -58,34 +62,14 @@ DISTINCT = frozenset(
         "--use-distributed-optimizer",
     }
 )
-OPENERS = re.compile(
-    rb"(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=|(?:export|declare|local|readonly|set|unset|source|\.|if|for|while|case|function|cd|"
-    rb"mkdir|echo|torchrun|python3?|srun|sbatch|deepspeed|mpirun|bash|sh|exec|eval|module|conda|pip3?|ulimit|trap|nohup|env|sudo|"
-    rb"megatron|swift|ft_launcher|accelerate|nsys|shopt|\[\[?|\{|\()(?=[\s;\"'$]|$)|[A-Za-z_]\w*\s*\(\)|: )"
-)
-FOREIGN = re.compile(rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|(?<!\)\n)\{$)", re.MULTILINE)
 LINES = re.compile(r"[\\\n]")
 """What only a text of several lines or of commands holds."""
-HEREDOC = re.compile(rb"<<-?[ \t]*[\"'\\]?[A-Za-z_]")
-"""What opens lines of another language in a shell script."""
-SHELL = re.compile(rb"#![^\n]*\b(?:ba|z|k|da)?sh\b")
 
 
-def recognise(data: bytes) -> bool:
-    """Whether `data` looks like a shell script that names options of Megatron; judged by content alone."""
-    if not TELLING.search(data):
-        return False
-    start = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start.startswith(b"#!"):
-        return bool(SHELL.match(start.partition(b"\n")[0]))
-    foreign = FOREIGN.search(data)
-    if foreign and not HEREDOC.search(data, 0, foreign.start()):
-        return False
-    for line in start.splitlines():
-        stripped = line.strip()
-        if stripped and not stripped.startswith(b"#"):
-            return bool(OPENERS.match(stripped))
-    return False
+def recognise(path: str, data: bytes) -> bool:
+    """Whether `data` looks like a shell script that names options of Megatron."""
+    told = TELLING.search(data)
+    return told is not None and is_shell(path, data, told.end())
 
 
 def read(path: str, data: bytes) -> Document | None:
@@ -113,7 +97,15 @@ def read(path: str, data: bytes) -> Document | None:
     if not configurations:
         return None
     findings.update(dict.fromkeys(carriage_return(evaluation.source)))
+    findings.update(dict.fromkeys(_not_followed(evaluation, configurations)))
     return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
+
+
+def _not_followed(evaluation: Evaluation, configurations: Iterable[Configuration]) -> Iterable[Finding]:
+    """The options that the script passes where it is no syntax of a shell, and that no configuration has."""
+    settings = (each for own in configurations for each in (*own.overridden, *own.settings.values()))
+    lines = frozenset(each.name_location.line for each in settings if each.name_location.path == evaluation.source.path)
+    return launches_in(evaluation.source.path, evaluation.source.data, evaluation.errors, lines)
 
 
 def _launches(evaluation: Evaluation, commands: Iterable[Command]) -> Iterable[tuple[Command, tuple[Item, ...]]]:
@@ -154,21 +146,42 @@ def _configuration(evaluation: Evaluation, command: Command, launch: Launch, arg
     settings, overridden = _last_wins(arguments)
     settings["world_size"] = world_size(launch, evaluation.variables, command.exported, command.span)
     environment = {name: _exported(name, value, command) for name, value in command.exported.items()}
-    framework = framework_of_script(evaluation.source.text, launch.program, [setting.written for setting in settings.values()])
+    path = evaluation.source.path
+    flags = [setting.written for setting in settings.values()]
+    launchers = [known_text(item.pieces) or "" for item in launch.launcher if isinstance(item, Word)]
+    framework = framework_of_launch(launch.path or launch.program, path, flags, launchers, command.exported, _modules(settings))
+    if framework == "slime":
+        settings["world_size"] = _actors(settings) or settings["world_size"]
     known = not (arguments.gaps or launch.gaps or evaluation.unresolved_sources or "yaml_cfg" in settings)
     return Configuration(
-        evaluation.source.path,
+        path,
         FORMAT,
         framework,
         settings,
         environment,
         f"line {line_of(command.span)}",
-        known and framework != "ms-swift",
+        known and parses_like_megatron(framework),
         location_of(command.span),
         version_of_script(evaluation.source.text),
         tuple(overridden),
-        known and launch.program in SWIFT and not begins_with_file(launch.launcher),
+        known and launch.program in SWIFT and not begins_with_file(launch.arguments),
     )
+
+
+def _modules(settings: Mapping[str, Setting]) -> frozenset[str]:
+    """The modules that the launch names as the ones that build its layers."""
+    value = settings["spec"].value if "spec" in settings else ()
+    return frozenset(str(word) for word in (value if isinstance(value, tuple) else (value,)))
+
+
+def _actors(settings: Mapping[str, Setting]) -> Setting | None:
+    """The number of ranks that train, where the launch says how many nodes of how many GPUs do."""
+    nodes, per_node = settings.get("actor_num_nodes"), settings.get("actor_num_gpus_per_node")
+    if nodes is None or per_node is None:
+        return None
+    known = [each.value for each in (nodes, per_node) if type(each.value) is int and 0 < each.value < 10**7]
+    value = known[0] * known[1] if len(known) == 2 else Unknown("the number of GPUs that train is not known")
+    return Setting("world_size", value, "world size", per_node.location, per_node.name_location)
 
 
 def _last_wins(arguments: Arguments) -> tuple[dict[str, Setting], list[Setting]]:
@@ -208,7 +221,7 @@ def _from_variables(evaluation: Evaluation) -> list[Configuration]:
                 _add(found, setting)
     if not ({"--" + name.replace("_", "-") for name in found} & DISTINCT):
         return []
-    framework = framework_of_script(evaluation.source.text, "", [setting.written for setting in found.values()])
+    framework = framework_of_launch("", evaluation.source.path, [setting.written for setting in found.values()])
     first = min(found.values(), key=lambda setting: (setting.name_location.path, setting.name_location.line or 0))
     path, version = evaluation.source.path, version_of_script(evaluation.source.text)
     return [Configuration(path, FORMAT, framework, found, complete=False, location=first.name_location, version=version)]

@@ -16,6 +16,7 @@ from tvlint.readers.shell.values import (
     Piece,
     Scalar,
     Span,
+    Text,
     Value,
     Word,
     after,
@@ -34,23 +35,29 @@ NODES = frozenset({"--nnodes", "--num-nodes"})
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A command cut into what comes before the program (`launcher`), the program's name and its `arguments`."""
+    """A command cut into what comes before the program (`launcher`), the program's name and its `arguments`.
+
+    `program` is its last part; `path` is all of it that is known.
+    """
 
     launcher: tuple[Item, ...]
     program: str
     arguments: tuple[Item, ...]
     gaps: bool
+    path: str = ""
 
 
 def split_launch(items: Sequence[Item]) -> Launch:
     """Cut a command at its program: the first word that names a Python file, else before its first option."""
+    if items and _text(items[0]) in SWIFT:
+        return Launch(tuple(items[:2]), _text(items[0]), tuple(items[2:]), any(isinstance(item, Gap) for item in items[:2]))
     for place, item in enumerate(items):
-        text = _text(item)
+        text = _tail(item)
         if text.endswith(".py") and not text.startswith("-"):
-            return Launch(tuple(items[:place]), text.rpartition("/")[2], tuple(items[place + 1 :]), False)
+            return Launch(tuple(items[:place]), text.rpartition("/")[2], tuple(items[place + 1 :]), False, text)
         if text in ("-m", "--module") and place + 1 < len(items) and _text(items[place + 1]) not in TORCH:
             module = _text(items[place + 1])
-            return Launch(tuple(items[:place]), module, tuple(items[place + 2 :]), False)
+            return Launch(tuple(items[:place]), module, tuple(items[place + 2 :]), False, module)
     launched = _start(items)
     place = launched
     while place < len(items) and not flag_of(items[place]) and not isinstance(items[place], Fork):
@@ -69,6 +76,17 @@ def _start(items: Sequence[Item]) -> int:
 def _without_gaps(arguments: Sequence[Item], place: int, items: Sequence[Item]) -> list[Item]:
     skipped = place - (len(items) - len(arguments))
     return [item for at, item in enumerate(arguments) if at >= skipped or not isinstance(item, Gap)]
+
+
+def _tail(item: Item) -> str:
+    """The word's text; of one that begins with a folder that is not known, the rest."""
+    if not isinstance(item, Word) or not item.pieces:
+        return ""
+    last = item.pieces[-1]
+    text = known_text(item.pieces)
+    if text is None and isinstance(last, Text) and last.text.startswith("/"):
+        return last.text
+    return text or ""
 
 
 def _text(item: Item) -> str:
@@ -101,9 +119,10 @@ def _torch(launch: Launch, command: Span) -> Setting:
     return _product([per_node] if nodes is None else [per_node, nodes])
 
 
-def begins_with_file(words: Sequence[Item]) -> bool:
+def begins_with_file(arguments: Sequence[Item]) -> bool:
     """Whether a command of ms-swift takes settings from a file, the first word after what it is to do."""
-    return len(words) > 2 and (_text(words[2]).endswith((".yaml", ".yml", ".json")) or not isinstance(words[2], Word))
+    first = arguments[0] if arguments else None
+    return first is not None and (not isinstance(first, Word) or _text(first).endswith((".yaml", ".yml", ".json")))
 
 
 def _swift(exported: Mapping[str, Value], command: Span) -> Setting:

@@ -11,6 +11,7 @@ from tvlint.frameworks.megatron import Option, option, option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
+from tvlint.readers.languages import is_prose, is_yaml
 from tvlint.readers.megatron.invalid_options import option_mistakes
 from tvlint.readers.megatron.sections import INTERPOLATED, configurations
 from tvlint.readers.sources.scalar_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
@@ -37,20 +38,13 @@ KEYS = re.compile(
 )
 COMPOSED = re.compile(rb"^(?:defaults|extends):|[{, \t]model:[ \t]*\S+\.ya?ml\b", re.MULTILINE)
 """What names other files, all settings of which may stand there."""
-FOREIGN = re.compile(
-    rb"^(?:```|from [\w.]+ import |import [\w.]+$|@?\w*class \w+|def \w+\(|@dataclass|#!.*(?:sh|python)"
-    rb"|\*\*\w|[*+] |<\w+[ >]|={4,}[ \t]*$|\.\. [\w-]+::)",
-    re.MULTILINE,
-)
 TEMPLATED = re.compile(rb"\{\{|\{%")
-PROSE = (".md", ".markdown", ".rst", ".txt")
-"""What is named like this and is no YAML is text about settings."""
 
 
-def recognise(data: bytes) -> bool:
-    """Whether `data` has a key of Megatron, or names files that it is composed of, and is no program text."""
+def recognise(path: str, data: bytes) -> bool:
+    """Whether `data` has a key of Megatron, or names files that it is composed of, and may be YAML."""
     start = data.removeprefix(b"\xef\xbb\xbf")
-    return (KEYS.search(start) or COMPOSED.search(start)) is not None and FOREIGN.search(start) is None
+    return (KEYS.search(start) or COMPOSED.search(start)) is not None and is_yaml(path, data)
 
 
 def read(path: str, data: bytes) -> Document | None:
@@ -69,7 +63,7 @@ def read(path: str, data: bytes) -> Document | None:
             findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each)))
             configurations.extend(_in_document(found, number))
     except ReadError:
-        if not configurations and (TEMPLATED.search(data) or path.lower().endswith(PROSE)):
+        if not configurations and (TEMPLATED.search(data) or is_prose(path)):
             return None
         raise
     if not configurations:

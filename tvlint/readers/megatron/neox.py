@@ -7,14 +7,15 @@ from dataclasses import replace
 
 from tvlint.frameworks.deepspeed import NEOX
 from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.ir.location import Location
 from tvlint.readers.deepspeed.sections import settings_of
-from tvlint.readers.document import Document
+from tvlint.readers.document import Document, ReadError
+from tvlint.readers.languages import is_yaml
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, only_document
 
 FORMAT = "neox-yaml"
 LARGEST = 4 << 20
 NAMES = re.compile(rb"^[ \t{]*[\"']?pipe[-_]parallel[-_]size[\"']?[ \t]*:", re.MULTILINE)
-FOREIGN = re.compile(rb"^(?:```|from [\w.]+ import |import [\w.]+$|@?\w*class \w+|def \w+\(|#!.*(?:sh|python))", re.MULTILINE)
 TELLING = frozenset(
     {
         "train_micro_batch_size_per_gpu",
@@ -37,15 +38,15 @@ PLAIN = frozenset({"global", "local", "sparse_fixed", "sparse_variable", "bigbir
 """Kinds of attention that split their heads over the model-parallel ranks."""
 
 
-def recognise(data: bytes) -> bool:
-    """Whether `data` sets `pipe-parallel-size` and is no program text."""
-    return NAMES.search(data) is not None and FOREIGN.search(data) is None
+def recognise(path: str, data: bytes) -> bool:
+    """Whether `data` sets `pipe-parallel-size` and may be YAML."""
+    return NAMES.search(data) is not None and is_yaml(path, data)
 
 
 def read(path: str, data: bytes) -> Document | None:
     """The settings of the file, never complete; None where it is not surely one of GPT-NeoX."""
     if len(data) > LARGEST:
-        return None
+        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     root = only_document(path, data)
     if not isinstance(root, YamlMapping):
         return None

@@ -8,24 +8,26 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
+from tvlint.frameworks.kin import BEFORE_RELEASES, FRAMEWORKS, parses_like_megatron
 from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration
 from tvlint.readers.sources.sibling_files import content_within
 
 DEEPEST = 24
 LARGEST = 64 << 10
 PART = re.compile(rb"^(MAJOR|MINOR)[ \t]*=[ \t]*([0-9]{1,4})[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
-BEFORE_RELEASES = "0.1"
-"""The version of a tree that is older than the releases of Megatron core."""
 
 
 def with_version_of_tree(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:
-    """The configurations; those of Megatron-LM that do not say their version have that of the tree that they lie in."""
+    """The configurations; those of Megatron-LM and its forks have the version of the tree around them, where they say none."""
     return tuple(
-        replace(each, version=_developed(version_of_tree(os.path.dirname(os.path.abspath(each.path)))))
-        if each.framework == "megatron-lm" and not each.version
-        else each
+        replace(each, version=_version(each)) if parses_like_megatron(each.framework) and not each.version else each
         for each in configurations
     )
+
+
+def _version(configuration: Configuration) -> str:
+    found = _developed(version_of_tree(os.path.dirname(os.path.abspath(configuration.path))))
+    return found or FRAMEWORKS[configuration.framework].version
 
 
 def _developed(version: str) -> str:

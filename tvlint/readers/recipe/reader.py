@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
 from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.recipe.objects import Attributes, Path
 from tvlint.readers.recipe.scopes import FUNCTIONS, Visible, bindings_of, constants_of, follow, parameters_of
@@ -19,7 +21,8 @@ LARGEST = 1 << 20
 MOST_FUNCTIONS = 2000
 BRIDGE = re.compile(rb"^[ \t]*(?:from|import)[ \t]+megatron\.bridge\b", re.MULTILINE)
 NEMO = re.compile(rb"^[ \t]*(?:from|import)[ \t]+nemo(?:_run)?\b", re.MULTILINE)
-TEST = re.compile(rb"^[ \t]*(?:from|import)[ \t]+(?:pytest|unittest)\b", re.MULTILINE)
+TEST_NAME = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py")
+TEST = re.compile(rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async )?def test)", re.MULTILINE)
 SETS = re.compile(
     rb"\b(?:(?:tensor|pipeline|expert)_model_parallel_size|context_parallel_size|expert_tensor_parallel_size|sequence_parallel"
     rb"|(?:tensor|pipeline|context|sequence|expert)_parallelism)[ \t]*="
@@ -51,18 +54,25 @@ OTHER = re.compile(r"(?:self|cls|args|mock\w*|\w*_?state|\w*_args)\b")
 TRAINERS: tuple[Path, ...] = ((), ("trainer",))
 
 
-def recognise(data: bytes) -> bool:
+def recognise(path: str, data: bytes) -> bool:
     """Whether `data` is Python that imports NeMo or Megatron-Bridge and sets parallel sizes, and is no test."""
-    return bool(SETS.search(data) and (BRIDGE.search(data) or NEMO.search(data)) and not TEST.search(data))
+    return bool(SETS.search(data) and (BRIDGE.search(data) or NEMO.search(data))) and not is_test(path, data)
+
+
+def is_test(path: str, data: bytes) -> bool:
+    """Whether a runner of tests finds the file by its name, and finds a test in it; what it sets is meant for no training."""
+    return TEST_NAME.fullmatch(os.path.basename(path)) is not None and TEST.search(data) is not None
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """A configuration for each object that a function builds; None where none has parallel sizes, or it is no Python."""
+    """A configuration for each object that a function builds; None where none has parallel sizes, or a text shows code."""
     if len(data) > LARGEST:
-        return None
+        raise ReadError(f"the recipe is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     try:
         source = parse(path, data.removeprefix(b"\xef\xbb\xbf"))
     except ReadError:
+        if path.endswith(".py"):
+            raise
         return None
     framework = "megatron-bridge" if BRIDGE.search(data) else "nemo"
     found = tuple(_configurations(source, framework))
@@ -74,7 +84,7 @@ def _configurations(source: Source, framework: str) -> Iterator[Configuration]:
     bound = bindings_of(source.tree.body)
     constants = constants_of(source.tree.body, bound)
     yield from _of_scope(source, "", follow(source, source.tree.body, constants, {}), framework)
-    for name, function, is_method in _functions(source.tree):
+    for name, function, is_method in _functions(source):
         first = bisect_left(telling, function.lineno)
         if first == len(telling) or telling[first] > (function.end_lineno or function.lineno):
             continue
@@ -86,16 +96,17 @@ def _configurations(source: Source, framework: str) -> Iterator[Configuration]:
         yield from _of_scope(source, name, follow(source, function.body, visible, parameters), framework)
 
 
-def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
+def _functions(source: Source) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
     """Every function with its qualified name, and whether a class holds it."""
-    pending: list[tuple[str, ast.AST, bool]] = [("", tree, False)]
+    pending: list[tuple[str, ast.AST, bool]] = [("", source.tree, False)]
     count = 0
     while pending:
         above, node, in_class = pending.pop()
         if isinstance(node, FUNCTIONS):
             count += 1
             if count > MOST_FUNCTIONS:
-                return
+                message = f"the recipe holds more than the {MOST_FUNCTIONS} functions that are followed"
+                raise ReadError(message, Location(source.path, node.lineno))
             yield above, node, in_class
         children: list[tuple[str, ast.AST, bool]] = []
         for child in ast.iter_child_nodes(node):

@@ -12,7 +12,7 @@ from tvlint.readers.shell.expand import expand_text
 from tvlint.readers.shell.loops import follow_for, follow_while
 from tvlint.readers.shell.sources import sbatch_variables
 from tvlint.readers.shell.state import DEEPEST, Command, State, TooMuchWork, Trace
-from tvlint.readers.shell.syntax import parse
+from tvlint.readers.shell.syntax import errors_in, parse
 from tvlint.readers.shell.values import (
     Source,
     Span,
@@ -34,6 +34,8 @@ class Evaluation:
     variables: dict[str, Value]
     unresolved_sources: tuple[Span, ...]
     gave_up: bool
+    errors: tuple[tuple[int, int], ...] = ()
+    """The ranges of bytes of the source that are no syntax of a shell; what was understood of them was followed."""
 
 
 def evaluate(source: Source) -> Evaluation:
@@ -54,6 +56,7 @@ def evaluate(source: Source) -> Evaluation:
         dict(state.variables),
         tuple(trace.unresolved_sources),
         gave_up,
+        tuple((node.start_byte, node.end_byte) for node in errors_in(tree.root_node)),
     )
 
 

@@ -41,6 +41,17 @@ def all_nodes(node: Node) -> Iterator[Node]:
         pending.extend(each.children)
 
 
+def errors_in(node: Node) -> Iterator[Node]:
+    """Yield the outermost nodes at and below `node` that are no syntax of a shell."""
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        if each.is_error:
+            yield each
+        elif each.has_error:
+            pending.extend(each.children)
+
+
 @cache
 def _parser() -> Parser:
     import tree_sitter_bash

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 
 from tvlint.ir.location import Location
+from tvlint.readers.document import ReadError
 from tvlint.readers.sources.yaml_nodes import DEEPEST, YamlMapping, YamlNode, YamlScalar, YamlSequence
 
 LARGEST = 4 << 20
@@ -17,11 +18,14 @@ TOKEN = re.compile(
 
 
 class NotJson(Exception):
-    """The text is no JSON within the bounds."""
+    """The text is no JSON."""
 
 
 def parse(path: str, text: str) -> YamlNode:
-    """The root of the JSON text: words and numbers are plain scalars, strings are not. Raises NotJson."""
+    """The root of the JSON text: words and numbers are plain scalars, strings are not.
+
+    Raises NotJson, and ReadError for what is JSON and beyond the bounds.
+    """
     return _Parser(path, text).document()
 
 
@@ -30,7 +34,7 @@ class _Parser:
 
     def __init__(self, path: str, text: str) -> None:
         if len(text) > LARGEST:
-            raise NotJson
+            raise ReadError(f"the file is {len(text)} characters long, more than the {LARGEST} that are read", Location(path))
         self._path = path
         self._text = text
         self._at = 0
@@ -48,8 +52,10 @@ class _Parser:
     def _next(self) -> str:
         found = TOKEN.match(self._text, self._at)
         self._left -= 1
-        if found is None or self._left < 0:
+        if found is None:
             raise NotJson
+        if self._left < 0:
+            raise ReadError(f"the JSON holds more than the {MOST_TOKENS} tokens that are read", self._place)
         self._at = found.end()
         quotes = found[1][0] == '"'
         self._place = self._location(found.start(1) + quotes, found.end(1) - quotes)
@@ -62,7 +68,7 @@ class _Parser:
 
     def _value(self, token: str, depth: int) -> YamlNode:
         if depth > DEEPEST:
-            raise NotJson
+            raise ReadError(f"the JSON nests deeper than the {DEEPEST} levels that are read", self._place)
         place = self._place
         if token == "{":
             return self._object(YamlMapping([], place), depth)

@@ -66,9 +66,9 @@ def parse(path: str, data: bytes) -> Source:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise ReadError("generated code is not valid UTF-8", Location(path, pointer=f"byte {error.start}")) from None
+        raise ReadError("the code is not valid UTF-8", Location(path, pointer=f"byte {error.start}")) from None
     if "\0" in text:
-        raise ReadError("generated code holds a NUL character", Location(path))
+        raise ReadError("the code holds a NUL character", Location(path))
     try:
         with without_collection(), bounded_memory(_MEMORY):
             tree = ast.parse(text)
@@ -78,7 +78,7 @@ def parse(path: str, data: bytes) -> Source:
         said = " ".join(str(error.msg).split())[:200]
         raise ReadError(f"not Python: {said}", Location(path, line, column)) from None
     except (RecursionError, MemoryError):
-        raise ReadError("the file is nested too deeply or too large to be generated code", Location(path)) from None
+        raise ReadError("the file is nested too deeply or too large to be read", Location(path)) from None
     except ValueError as error:
         raise ReadError(f"not Python: {' '.join(str(error).split())[:200]}", Location(path)) from None
     return Source(path, tree, tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")))

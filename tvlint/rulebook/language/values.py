@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvlint.frameworks.defaults import ABSENT, KEPT
+from tvlint.frameworks.kin import has_default_of_megatron, parses_like_megatron
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.rulebook.language.derived import DERIVED, GRID_FROM_CHECKPOINT, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
 from tvlint.rulebook.language.evaluation import Result, evaluate_expression
@@ -19,7 +20,7 @@ class Values:
         self._known: dict[str, Result] = {}
         self._kept: frozenset[str] = frozenset()
         self._taken: frozenset[str] = frozenset()
-        if configuration.framework == "megatron-lm" and self.value("use_checkpoint_args") is not False:
+        if parses_like_megatron(configuration.framework) and self.value("use_checkpoint_args") is not False:
             self._kept, self._taken = KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
             if self.value("use_mp_args_from_checkpoint_args") is True:
                 self._taken |= GRID_FROM_CHECKPOINT
@@ -81,7 +82,7 @@ class Values:
             from tvlint.frameworks.nnscaler import DEFAULTS
 
             return DEFAULTS[name] if name in DEFAULTS else Unknown(f"`{name}` is not given")
-        if self.configuration.framework != "megatron-lm":
+        if not has_default_of_megatron(self.configuration.framework, name):
             others = KEPT.get(self.configuration.framework, {})
             if name in others:
                 return others[name]

@@ -10,6 +10,7 @@ from tvlint.frameworks.nnscaler import NESTED, TRAINER
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
+from tvlint.readers.languages import is_yaml
 from tvlint.readers.nnscaler.trainer import autodist_plan
 from tvlint.readers.nnscaler.trainer.arguments import module_mistakes, surplus_settings
 from tvlint.readers.sources.scalar_values import yaml_typed
@@ -29,18 +30,15 @@ FORMAT = "nnscaler-yaml"
 LARGEST = 8 << 20
 KEYS = re.compile(rb"^[ \t]*[\"']?compute_config[\"']?[ \t]*:", re.MULTILINE)
 PLAN = re.compile(rb"\bplan_ngpus\b")
-FOREIGN = re.compile(
-    rb"^(?:[ \t]*(?:```|from [\w.]+ import |import [\w.]+|class \w+|def \w+\(|@\w+)|\.\. [\w-]+::|#!|=====)", re.MULTILINE
-)
 VARIABLE = re.compile(r"\$[({A-Za-z_]|\{\{")
 TRAINED = frozenset({"micro_batch_size", "global_batch_size", "max_train_steps", "max_epochs", "pas_policy", "run_mode"})
 """Keys that only the trainer's arguments have."""
 EARLY = frozenset({"use_pipeline", "pipeline_nmicros", "pipeline_nstages", "pipeline_scheduler"})
 
 
-def recognise(data: bytes) -> bool:
-    """Whether `data` has a `compute_config` with a number of GPUs to plan for, and is no program or prose."""
-    return KEYS.search(data) is not None and PLAN.search(data) is not None and FOREIGN.search(data) is None
+def recognise(path: str, data: bytes) -> bool:
+    """Whether `data` has a `compute_config` with a number of GPUs to plan for, and may be YAML."""
+    return KEYS.search(data) is not None and PLAN.search(data) is not None and is_yaml(path, data)
 
 
 def read(path: str, data: bytes) -> Document | None:

@@ -1,0 +1,138 @@
+"""What each framework is: whose code it runs, less what it does in its own way; and by which packages it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """One framework.
+
+    `runs` are the frameworks whose checks it passes through: their rules hold for it too, but for those in `replaces`, each
+    with the place where the framework does otherwise, and those in `replaces_with` where one of the settings is given that they
+    are listed by. `defaults` are settings that it gives another default than the parser that it
+    runs. `packages` are the Python packages that its programs import. `version` is the release of Megatron core that it is a
+    fork of, where all its versions are of one.
+    """
+
+    runs: tuple[str, ...] = ()
+    replaces: Mapping[str, str] = field(default_factory=dict)
+    replaces_with: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    defaults: frozenset[str] = frozenset()
+    packages: tuple[str, ...] = ()
+    version: str = ""
+
+
+MEGATRON = "megatron-lm"
+CORE = "megatron-core"
+BEFORE_RELEASES = "0.1"
+"""The version of a tree that is older than the releases of Megatron core."""
+_PARSER_AND_CORE = (MEGATRON, CORE)
+
+_SPLIT_OF_LAYERS = frozenset({"layers-not-divisible-by-pp", "layers-not-divisible-by-virtual-stages"})
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    "mindspeed": Framework(
+        _PARSER_AND_CORE,
+        {
+            "async-save-ignored": "mindspeed_llm/features_manager/dist_checkpointing",
+            "context-parallel-with-local-attention": "mindspeed/core/context_parallel",
+            "expert-bias-with-softmax": "mindspeed_llm/core/transformer/moe/router.py",
+            "recompute-method-without-granularity": "mindspeed/core/memory/recompute",
+            "mtp-with-learned-positions": "mindspeed_llm/core/transformer/multi_token_prediction.py",
+            "topk-one-without-pre-softmax": "mindspeed_llm/core/transformer/moe/router.py",
+        },
+        dict.fromkeys(("num_layer_list", "noop_layers", "schedules_method"), _SPLIT_OF_LAYERS),
+        packages=("mindspeed_llm", "mindspeed", "modellink", "ascendspeed"),
+    ),
+    "slime": Framework(
+        _PARSER_AND_CORE,
+        # slime/backends/megatron_utils/arguments.py: _set_default_megatron_args; slime/utils/arguments.py
+        defaults=frozenset(
+            {
+                "bf16",
+                "global_batch_size",
+                "max_position_embeddings",
+                "micro_batch_size",
+                "padded_vocab_size",
+                "rope_type",
+                "seq_length",
+                "tokenizer_model",
+                "tokenizer_type",
+                "use_distributed_optimizer",
+            }
+        ),
+        packages=("slime", "miles"),
+    ),
+    "flagscale": Framework(_PARSER_AND_CORE, packages=("flagscale",)),
+    "pai": Framework(_PARSER_AND_CORE, packages=("megatron_patch",)),
+    "primus": Framework(
+        (CORE,),
+        {
+            "full-recompute-without-method": "primus/backends/megatron/patches/recompute_layer_patches.py",
+            "pipeline-layout-mtp-count": "primus/backends/megatron/core/transformer/pipeline_parallel_layer_layout.py",
+        },
+        packages=("primus",),
+    ),
+    "ms-swift": Framework((CORE,), packages=("swift",)),
+    "megatron-bridge": Framework((CORE,), packages=("megatron.bridge",)),
+    "nemo-rl": Framework((CORE,), packages=("nemo_rl",)),
+    "nemo": Framework(
+        (CORE,),
+        {
+            "cpu-offloading-in-pipeline": "nemo/collections/nlp/models/language_modeling/megatron_base_model.py",
+            "cpu-offloading-of-all-layers": "nemo/collections/nlp/models/language_modeling/megatron_base_model.py",
+        },
+        packages=("nemo", "nemo_run"),
+    ),
+    "verl": Framework((CORE,), packages=("verl",)),
+    "roll": Framework((CORE,), packages=("roll", "mcore_adapter")),
+    "megatron-deepspeed": Framework(
+        (MEGATRON,),
+        {
+            "layers-not-divisible-by-pp": "megatron/model/gpt_model.py: GPTModelPipe leaves the split to PipelineModule",
+            "model-size-below-one": "megatron/arguments.py checks no size",
+        },
+        packages=("deepspeed",),
+        version=BEFORE_RELEASES,
+    ),
+    MEGATRON: Framework((CORE,), packages=("megatron.training", "megatron.arguments", "megatron.initialize")),
+    CORE: Framework(),
+}
+"""By name; a program is of the first framework of which it imports a package."""
+
+
+def lineage(framework: str) -> Iterator[str]:
+    """Yield the framework and those whose code it runs, nearest first."""
+    yield framework
+    if framework in FRAMEWORKS:
+        yield from FRAMEWORKS[framework].runs
+
+
+def replaces(framework: str, rule: str, settings: Collection[str]) -> bool:
+    """Return whether the framework, with these settings given, does what the rule is about in its own way."""
+    if framework not in FRAMEWORKS:
+        return False
+    own = FRAMEWORKS[framework]
+    return rule in own.replaces or any(rule in rules and name in settings for name, rules in own.replaces_with.items())
+
+
+def parses_like_megatron(framework: str) -> bool:
+    """Return whether the framework's options are those of Megatron-LM's parser of some version."""
+    return MEGATRON in lineage(framework)
+
+
+def has_default_of_megatron(framework: str, setting: str) -> bool:
+    """Return whether a setting that is left out has the default of Megatron-LM's parser."""
+    return parses_like_megatron(framework) and setting not in FRAMEWORKS[framework].defaults
+
+
+def framework_of_packages(packages: frozenset[str]) -> str:
+    """Return the framework that dotted names of packages or modules belong to; empty where they belong to none."""
+    for name, framework in FRAMEWORKS.items():
+        for own in framework.packages:
+            if any(package == own or package.startswith(own + ".") for package in packages):
+                return name
+    return ""

@@ -1,0 +1,68 @@
+"""The language that a text is written in, as far as readers must tell it: shell, YAML, or something else."""
+
+from __future__ import annotations
+
+import re
+
+SHELL_NAMES = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".pbs", ".lsf", ".job")
+YAML_NAMES = (".yaml", ".yml", ".json")
+PROSE_NAMES = (".md", ".mdx", ".markdown", ".rst", ".txt", ".adoc", ".html", ".log", ".out", ".err", ".patch", ".diff")
+"""Text for people, which shows commands and settings without being run or loaded: documents, logs, differences."""
+
+INTERPRETER = re.compile(rb"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-\S+[ \t]+|\w+=\S*[ \t]+)*(?:\S*/)?)?([^\s/]*)")
+OTHERS = re.compile(rb"(?:i?python|pypy|perl|ruby|node|deno|lua|php|awk|gawk|make|tclsh|expect|Rscript|julia|swift)[\d.]*")
+"""Interpreters of other languages; any other runs the commands of a shell."""
+HERE_DOCUMENT = re.compile(rb"<<-?[ \t]*[\"'\\]?[A-Za-z_]")
+"""What opens lines of another language in a shell script."""
+NO_COMMAND = re.compile(
+    rb"(?:from [\w.]+ import |import [\w.]+(?: as \w+)?$|(?:async )?def \w+\(|class \w+[(:]|@\w+|\"\"\"|<[!?\w]|[{[]$|\{\S|```"
+    rb"|- |[\w.-]+:(?:[ \t]|$))"
+)
+"""A first line that no shell runs: Python, markup, a literal, a key or an item of YAML."""
+OTHER_THAN_SHELL = re.compile(
+    rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|(?<!\)\n)\{$)", re.MULTILINE
+)
+OPENERS = re.compile(
+    rb"(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=|(?:export|declare|local|readonly|set|unset|source|\.|if|for|while|case|function|cd|"
+    rb"mkdir|echo|torchrun|python3?|srun|sbatch|deepspeed|mpirun|bash|sh|exec|eval|module|conda|pip3?|ulimit|trap|nohup|env|sudo|"
+    rb"megatron|swift|ft_launcher|accelerate|nsys|shopt|\[\[?|\{|\()(?=[\s;\"'$]|$)|[A-Za-z_]\w*\s*\(\)|: )"
+)
+"""The beginning of a command as launch scripts have them."""
+OTHER_THAN_YAML = re.compile(
+    rb"^(?:[ \t]*(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|@\w+)|#!.*(?:sh|python)"
+    rb"|\*\*\w|[*+] |<\w+[ >]|={4,}[ \t]*$|\.\. [\w-]+::)",
+    re.MULTILINE,
+)
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def is_prose(path: str) -> bool:
+    """Return whether the file's name says that it is text for people."""
+    return path.lower().endswith(PROSE_NAMES)
+
+
+def is_yaml(path: str, data: bytes) -> bool:
+    """Return whether the text may be YAML: its name says so, or no line is of another language."""
+    return path.lower().endswith(YAML_NAMES) or OTHER_THAN_YAML.search(data.removeprefix(BYTE_ORDER_MARK)) is None
+
+
+def is_shell(path: str, data: bytes, told: int) -> bool:
+    """Return whether a shell runs the text: the first line or the name says so, or it begins like a launch script.
+
+    `told` is where the text names what makes it a launch. What stands before that decides where neither says anything.
+    """
+    start = data.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if start.startswith(b"#!"):
+        interpreter = INTERPRETER.match(start)
+        return interpreter is None or OTHERS.fullmatch(interpreter[1]) is None
+    end = data.find(b"\n", told)
+    lines = [line.strip() for line in data[: end if end >= 0 else None].removeprefix(BYTE_ORDER_MARK).splitlines()]
+    commands = [line for line in lines if line and not line.startswith(b"#")]
+    if commands and NO_COMMAND.match(commands[0]):
+        return False
+    if path.lower().endswith(SHELL_NAMES):
+        return True
+    other = OTHER_THAN_SHELL.search(data)
+    if other and not HERE_DOCUMENT.search(data, 0, other.start()):
+        return False
+    return any(OPENERS.match(line) for line in (commands[:1] if is_prose(path) else commands))

@@ -1,0 +1,85 @@
+"""Files that are named as JSON, TOML or YAML and are not."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+from tvlint.ir.location import Location
+from tvlint.readers.document import ReadError
+
+TELLING = re.compile(
+    rb"[\"'](?:train_(?:micro_)?batch_size(?:_per_gpu)?|zero_optimization|spmd_descs|tvlint_plan|(?:tensor|pipeline)_model_parallel_size)"
+    rb"[\"']\s*:|\b(?:data_parallel_(?:shard|replicate)|(?:tensor|pipeline|context)_parallel)_degree\"?\s*[=:]"
+)
+"""Keys of what tvlint reads."""
+TEMPLATED = re.compile(rb"\{\{|\{%|\$\{|[:=]\s*[A-Z][A-Z0-9_]+\s*[,}\n]")
+"""What is filled in before the text is read, a word in capital letters (`"train_batch_size": CONFIG_BATCH_SIZE`) among it."""
+AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def refuse_malformed(path: str, data: bytes) -> None:
+    """Raise ReadError at the first place where the text is not what its name says.
+
+    A template is filled in before anything reads it, and JSON Lines hold a document a line; neither is judged.
+    """
+    if path.lower().endswith(".json"):
+        _refuse_json(path, data)
+    elif path.lower().endswith(".toml"):
+        _refuse_toml(path, data)
+    elif path.lower().endswith((".yaml", ".yml")):
+        _refuse_yaml(path, data)
+
+
+def is_telling(data: bytes) -> bool:
+    """Return whether the text names a key of a configuration or plan that tvlint reads."""
+    return TELLING.search(data) is not None and TEMPLATED.search(data) is None
+
+
+def _refuse_json(path: str, data: bytes) -> None:
+    text = _decoded(path, data)
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data" or "\n" not in text[: error.pos]:
+            raise ReadError(f"not JSON: {_lower(error.msg)}", Location(path, error.lineno, error.colno)) from None
+    except (RecursionError, ValueError):
+        raise ReadError("the JSON nests too deeply, or holds a number with too many digits", Location(path)) from None
+
+
+def _refuse_toml(path: str, data: bytes) -> None:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    text = _decoded(path, data)
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        place = AT.search(message)
+        line, column = (int(place[1]), int(place[2])) if place and place[1] else (text.count("\n") + 1, None)
+        raise ReadError(f"not TOML: {_lower(AT.sub('', message))}", Location(path, line, column)) from None
+    except (RecursionError, ValueError):
+        raise ReadError("the TOML nests too deeply, or holds a number with too many digits", Location(path)) from None
+
+
+def _refuse_yaml(path: str, data: bytes) -> None:
+    from tvlint.readers.sources.yaml_nodes import documents
+
+    for _ in documents(path, _decoded(path, data)):
+        pass
+
+
+def _decoded(path: str, data: bytes) -> str:
+    try:
+        return data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8"
+        raise ReadError(message, Location(path, line), "save the file as UTF-8") from None
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,93 @@
+"""Which framework a program is part of: by what it imports, where its source lies around the script that launches it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from tvlint.checkout.top import folder_around
+from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON, framework_of_packages
+from tvlint.readers.sources.sibling_files import content_within
+
+LARGEST = 1 << 20
+DEEPEST = 24
+IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
+NAMES = {
+    "megatronlm": "megatron-lm",
+    "megatrondeepspeed": "megatron-deepspeed",
+    "megatronbridge": "megatron-bridge",
+    "mindspeedllm": "mindspeed",
+    "nemorl": "nemo-rl",
+    "nemo": "nemo",
+    "primus": "primus",
+    "flagscale": "flagscale",
+    "paimegatronpatch": "pai",
+    "slime": "slime",
+    "miles": "slime",
+    "verl": "verl",
+}
+"""Folders that repositories are usually cloned to, without what joins their words."""
+PACKAGES = tuple(
+    (package.replace(".", os.sep), name)
+    for name, framework in FRAMEWORKS.items()
+    for package in framework.packages
+    if name != MEGATRON and package not in ("deepspeed", "roll", "swift")
+)
+"""Folders of packages at the top of a repository, or below its `src`, that tell whose it is."""
+MAIN = "pretrain_gpt.py"
+"""The program that every fork of Megatron-LM has."""
+
+
+def framework_of_program(program: str, script: str) -> str:
+    """Return the framework that `program`, a path or the name of a module, is part of; empty where nothing tells.
+
+    A relative path is looked for in the folders around the script, as programs are started from the top of their repository.
+    """
+    if not program:
+        return ""
+    if not program.endswith(".py"):
+        return framework_of_packages(frozenset((program,)))
+    folder = os.path.abspath(os.path.dirname(script))
+    if found := _imported(program.lstrip("./"), folder, script):
+        return found
+    parts = (re.sub(r"[^a-z]", "", part.lower()) for part in program.split("/")[:-1])
+    named = next((NAMES[part] for part in parts if part in NAMES), "")
+    return named or _imported(os.path.basename(program), folder, script)
+
+
+def _imported(program: str, folder: str, script: str) -> str:
+    return next(filter(None, (_framework_at(os.path.join(each, program), script) for each in _around(folder))), "")
+
+
+@lru_cache(maxsize=4096)
+def framework_of_tree(script: str) -> str:
+    """Return the framework in whose repository the script lies; empty where nothing tells."""
+    for folder in _around(os.path.abspath(os.path.dirname(script))):
+        for package, name in PACKAGES:
+            if os.path.isdir(os.path.join(folder, package)) or os.path.isdir(os.path.join(folder, "src", package)):
+                return name
+        if found := _framework_at(os.path.join(folder, MAIN), script):
+            return found
+    return ""
+
+
+def _around(folder: str) -> Iterator[str]:
+    """Yield the folder and those above it, up to the top of its repository."""
+    for _ in range(DEEPEST):
+        yield folder
+        above = os.path.dirname(folder)
+        if above == folder or os.path.lexists(os.path.join(folder, ".git")):
+            return
+        folder = above
+
+
+@lru_cache(maxsize=4096)
+def _framework_at(path: str, script: str) -> str:
+    if not os.path.isfile(path):
+        return ""
+    content = content_within(folder_around(script), path, script, LARGEST)
+    if content is None:
+        return ""
+    return framework_of_packages(frozenset(name.decode() for name in IMPORT.findall(content[1])))

@@ -179,3 +179,12 @@ def test_a_checkout_without_git_installed_is_a_problem(tree: Path, monkeypatch: 
     monkeypatch.setenv("PATH", str(tree))
     (problem,) = discover((), Project(tree)).problems
     assert problem.message == "which files git ignores is not known: git is not installed"
+
+
+def test_more_files_than_are_looked_at_are_a_problem(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tvlint.run.discovery.MAXIMAL_FILES", 2)
+    found = discover((".",), Project(tree))
+    assert len(found.files) == 2
+    assert [problem.message for problem in found.problems] == ["the folder holds more than 2 files; the rest was not looked at"]
+    monkeypatch.setattr("tvlint.run.discovery.MAXIMAL_FILES", 4)
+    assert discover((".",), Project(tree)).problems == ()

@@ -18,7 +18,7 @@ from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.run.project import Project
 
-MAXIMAL_FILES = 50_000
+MAXIMAL_FILES = 500_000
 """Files of one folder that are looked at."""
 MAXIMAL_SIZE = 64 << 20
 """Bytes of the largest file that is opened because it lies in a folder; a file that is named is opened whatever its size."""
@@ -180,7 +180,8 @@ def _in_folder(folder: str, notes: list[str], problems: list[Problem]) -> list[s
     found: list[str] = []
     for path in _walked(folder, notes) if listed is None else listed:
         if len(found) >= MAXIMAL_FILES:
-            notes.append(f"`{folder}` holds more than {MAXIMAL_FILES:,} files; the rest was not looked at")
+            message = f"the folder holds more than {MAXIMAL_FILES:,} files; the rest was not looked at"
+            problems.append(Problem(message, Location(folder), "name the folders that hold configurations"))
             break
         found.append(os.path.normpath(os.path.join(folder, path)))
     return sorted(found)

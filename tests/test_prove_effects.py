@@ -44,7 +44,7 @@ program
   update w
 """
 
-PLACES = {"forward": "  g = gelu(y)", "backward": "  dy = backward", "before the update": "  update w"}
+PLACES = {"forward": "  g = gelu(y)", "backward": "  dy = backward", "before the update": "  update w", "at the end": ""}
 
 UNKNOWN = (
     "finalize_model_grads()",
@@ -80,7 +80,8 @@ INERT = (
 
 
 def with_call(text: str, place: str, call: str) -> str:
-    return text.replace(PLACES[place], f"  {call}\n{PLACES[place]}")
+    before = PLACES[place]
+    return text.replace(before, f"  {call}\n{before}") if before else f"{text}  {call}\n"
 
 
 def names(verdict: Verdict) -> list[str]:

@@ -785,10 +785,10 @@ program
 mesh pp=2
 input x f32[4,8]
 program
-  send x to pp+1 async s1
-  send x to pp-1 async s2
-  recv a: f32[4,8] from pp-1 async r1
-  recv b: f32[4,8] from pp+1 async r2
+  send x to pp+1 ring async s1
+  send x to pp-1 ring async s2
+  recv a: f32[4,8] from pp-1 ring async r1
+  recv b: f32[4,8] from pp+1 ring async r2
   wait s1, s2, r1, r2
 """,
     ),

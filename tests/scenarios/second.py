@@ -891,10 +891,10 @@ program
 mesh pp=3
 input x f32[4,8]
 program
-  send x to pp+1 batch b
-  recv a: f32[4,8] from pp-1 batch b
-  send x to pp-1 batch c
-  recv d: f32[4,8] from pp+1 batch c
+  send x to pp+1 ring batch b
+  recv a: f32[4,8] from pp-1 ring batch b
+  send x to pp-1 ring batch c
+  recv d: f32[4,8] from pp+1 ring batch c
 """,
     ),
     *correct(

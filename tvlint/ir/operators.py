@@ -64,7 +64,7 @@ class Group:
 class Peer:
     """The other end of a send or receive: an absolute `rank`, or `offset` steps along `axis` from the own rank.
 
-    `wrap` makes the axis a ring. Without it a rank whose peer would fall off the axis skips the operation.
+    `wrap` makes the axis a ring. Without it a rank at the end of the axis has no peer beyond it, and may not name one.
     """
 
     rank: int | None = None

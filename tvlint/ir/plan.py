@@ -9,7 +9,8 @@ Names are visible on one rank for one micro-batch, except weights, buffers and h
 A segment's body sees what reached it through its inputs, weights and what the body produced; only its `outputs` leave it.
 Readers give a name that has another type on the ranks of one program a name of its own there (`NAME@RANKS`).
 A gradient name that one rank produces more than once in a micro-batch is summed, unless what is produced is made out of that
-gradient, which it then replaces; a gradient that is read but never produced is zero. A forward name is produced once.
+gradient, which it then replaces. Gradients start where one is read that is never produced and whose name says at which value
+(`grad(VALUE)`), or that is the gradient of the loss. A forward name is produced once.
 The gradient of a weight adds up over the micro-batches under one name: the one that the weight names, where something makes it.
 """
 

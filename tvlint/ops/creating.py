@@ -107,14 +107,17 @@ def _signatures(name: str) -> tuple[str, ...]:
 
 SPECS = (
     OpSpec("arange", _signatures("arange"), _bind_counts, evaluate=_counts),
-    *(OpSpec(name, _signatures(name), _bind_constant, evaluate=_constant) for name in ("zeros", "ones", "full")),
+    *(
+        OpSpec(name, _signatures(name), _bind_constant, evaluate=_constant, traits=frozenset({Trait.FILLED}))
+        for name in ("zeros", "ones", "full")
+    ),
     *(
         OpSpec(
             name.replace("_", "-"),
             (*_signatures(name), f"torch.Tensor.{name}"),
             _bind_like,
             evaluate=_like,
-            traits=frozenset({Trait.LIKE}),
+            traits=frozenset({Trait.FILLED, Trait.LIKE}),
         )
         for name in ("zeros_like", "ones_like", "full_like")
     ),

@@ -53,6 +53,8 @@ class Trait(Enum):
     """The operand in another number format."""
     DETACHED = "detached"
     """The operand, without its gradient."""
+    FILLED = "filled"
+    """One number throughout, the first of its attributes."""
     JOIN = "join"
     """Puts tensors together along a dimension, old or new."""
     LIKE = "like"

@@ -110,7 +110,7 @@ def _unroll(plan: Plan, fold: Fold, sites: dict[str, tuple[Site, ...]], rank: in
     calls: list[Call] = []
     places: dict[Site, _Place] = {}
     by_communicator: dict[tuple[object, ...], _Place] = {}
-    peers: dict[Site, tuple[bool, int | None]] = {}
+    peers: dict[Site, int | None] = {}
     open_handles: dict[str, list[Call]] = {}
     for number, step in enumerate(plan.programs[program].steps):
         for site in sites.get(step.segment, ()):
@@ -126,10 +126,8 @@ def _unroll(plan: Plan, fold: Fold, sites: dict[str, tuple[Site, ...]], rank: in
             elif isinstance(operator, (Send, Receive)):
                 if site not in peers:
                     target = fold.peer(operator.peer, rank)
-                    peers[site] = (target is not None, None if target is None else fold.representative(target))
-                exists, call.peer = peers[site]
-                if not exists:
-                    continue
+                    peers[site] = None if target is None else fold.representative(target)
+                call.peer = peers[site]
                 if call.peer is None:
                     found.outside.append(call)
                 else:

@@ -41,7 +41,7 @@ def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Loose]
         runs = [call.micro_batch for call in found if call.rank == ranks[0] and call.micro_batch >= 0]
         times = f" for micro-batch {', '.join(map(str, runs[:4]))}" if runs and facts.plan.micro_batches > 1 else ""
         related, hint = _crossing(facts, found[0])
-        yield Loose(site.operator, facts.site(site), ranks, _words(facts, peers), times, hint, related)
+        yield Loose(site.operator, facts.site(site), ranks, _words(facts, site.operator, peers), times, hint, related)
 
 
 def _target(call: Call) -> int | None:
@@ -51,10 +51,11 @@ def _target(call: Call) -> int | None:
     return call.operator.peer.rank
 
 
-def _words(facts: Facts, peers: set[int | None]) -> str:
+def _words(facts: Facts, operator: Send | Receive, peers: set[int | None]) -> str:
     known = [rank for rank in peers if rank is not None]
+    end = f"no rank, since `{operator.peer.axis}` ends there," if operator.peer.rank is None else "no rank of the plan"
     if not known:
-        return "no rank of the plan"
+        return end
     outside = [rank for rank in known if facts.fold.representative(rank) is None]
     return describe(known) + (", which the plan does not run," if outside else "")
 

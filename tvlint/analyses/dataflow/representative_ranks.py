@@ -131,7 +131,7 @@ class Fold:
         return (group.name, hidden, self.members(group, rank))
 
     def peer(self, peer: Peer, rank: int) -> int | None:
-        """The absolute rank at the other end; None when the axis ends before it, so that `rank` skips the operation."""
+        """Return the absolute rank at the other end; None where the axis ends before it, so that there is none."""
         if peer.rank is not None or not peer.axis:
             return peer.rank
         size = self.mesh.axis_size(peer.axis)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.attention import is_attention
@@ -50,7 +50,7 @@ def derive_tensors(
             of = _named_after(name, found)
             if of:
                 found[name] = Tensor(name, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=of)
-        pending = [operator for operator in pending if not _settle(operator, found, undecided, mesh)]
+        pending = [operator for operator in pending if not _settle(operator, found, undecided, mesh, given)]
         if (len(found), len(undecided)) == before or not pending:
             break
     return found
@@ -94,10 +94,10 @@ def link_gradients(tensors: Mapping[str, Tensor]) -> tuple[dict[str, str], dict[
     return chosen, undecided
 
 
-def _settle(operator: Operator, found: dict[str, Tensor], undecided: set[str], mesh: Mesh) -> bool:
+def _settle(operator: Operator, found: dict[str, Tensor], undecided: set[str], mesh: Mesh, given: Set[str]) -> bool:
     """Add what follows from `operator`; whether nothing more can follow from it."""
     if isinstance(operator, Backward):
-        return _settle_backward(operator, found, undecided)
+        return _settle_backward(operator, found, undecided, given)
     if not isinstance(operator, Compute | Communicate):
         return True
     inputs = [found.get(name) for name in reads(operator)]
@@ -128,7 +128,8 @@ def _named_after(name: str, found: Mapping[str, Tensor]) -> str:
     return of if of in found else ""
 
 
-def _settle_backward(operator: Backward, found: dict[str, Tensor], undecided: set[str]) -> bool:
+def _settle_backward(operator: Backward, found: dict[str, Tensor], undecided: set[str], given: Set[str]) -> bool:
+    """Add the gradients that `operator` makes or takes; one that nothing makes, in `given`, is not that of what takes it."""
     operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
     pairs = [*zip(operator.inputs, operator.forward.outputs, strict=False), *zip(operator.outputs, operands, strict=False)]
     settled = True
@@ -140,10 +141,10 @@ def _settle_backward(operator: Backward, found: dict[str, Tensor], undecided: se
             known = found[gradient]
             owner = known.gradient_of or _named_after(gradient, found) or of
             found[gradient] = replace(known, role=Role.GRADIENT, gradient_of=owner)
-        elif gradient not in found and of in found:
+        elif gradient not in found and of in found and gradient not in given:
             owner = _named_after(gradient, found) or of
             found[gradient] = Tensor(gradient, found[of].shape, found[of].dtype, Role.GRADIENT, gradient_of=owner)
-        settled = settled and gradient in found
+        settled = settled and (gradient in found or gradient in given)
     return settled
 
 

@@ -88,7 +88,7 @@ Draw: TypeAlias = Callable[[Sequence[Trouble]], tuple[Scene, ...]]
 """Draws what happens around the troubles of one reason."""
 
 
-STOPS = frozenset({"missing-value", "wrong-dimension", "wrong-root", "wrong-shape", "wrong-view-size"})
+STOPS = frozenset({"missing-value", "absent-gradient", "wrong-dimension", "wrong-root", "wrong-shape", "wrong-view-size"})
 """What no framework runs, or may not."""
 
 

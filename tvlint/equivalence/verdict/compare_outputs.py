@@ -11,6 +11,8 @@ from tvlint.analyses.relations.defect import Declare, Trouble
 from tvlint.analyses.relations.derivation.localise import scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import covers, region
+from tvlint.analyses.relations.terms.product_normal_form import bare
+from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.collectives import over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, World
@@ -140,13 +142,25 @@ def _one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> 
     if world.terms.slot[value.term] >= 0 or not value.leaves:
         return False
     scopes = {(entry.one_replica, entry.one_micro_batch) for leaf in value.leaves for entry in leaf.pending}
-    return len(scopes) == 1 and all(_addend(world, leaf, replicas, micro_batches) for leaf in value.leaves)
+    mean = _is_mean(world.terms, value.term, replicas * micro_batches)
+    return len(scopes) == 1 and all(_addend(world, leaf, replicas, micro_batches, mean) for leaf in value.leaves)
 
 
-def _addend(world: World, leaf: Leaf, replicas: int, micro_batches: int) -> bool:
+def _is_mean(terms: Terms, term: int, slots: int) -> bool:
+    """Return whether the term is a mean as a normal form tells it: a sum, divided by the number of its addends."""
+    inner, (sign, square) = bare(terms, term)
+    if terms.keys[inner][0] != "sum":
+        return False
+    (operand,) = terms.operands[inner]
+    batches = slots if terms.slot[operand] >= 0 and terms.slot[inner] < 0 else 1
+    count = prod(terms.shape[operand]) * batches // prod(terms.shape[inner])
+    return (sign, square) == (1, Fraction(1, count**2))
+
+
+def _addend(world: World, leaf: Leaf, replicas: int, micro_batches: int, mean: bool) -> bool:
     if len(leaf.pending) != 1:
         return False
     (entry,) = leaf.pending
-    averages = world.terms.averages(entry.origin, entry.number)
+    averages = mean or world.terms.averages(entry.origin, entry.number)
     share = (replicas if entry.one_replica else 1) * (micro_batches if entry.one_micro_batch else 1)
     return _whole(entry) and (leaf.coefficient == 1 or (averages and leaf.coefficient == share))

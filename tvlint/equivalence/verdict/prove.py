@@ -26,6 +26,7 @@ from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_ru
 from tvlint.equivalence.verdict.assumptions import assumptions
 from tvlint.equivalence.verdict.compare_gradients import Expected, judge_gradients, judge_updates
 from tvlint.equivalence.verdict.compare_outputs import judge_returned
+from tvlint.equivalence.verdict.compare_roots import judge_roots
 from tvlint.equivalence.verdict.later_corrections import put_right_later
 from tvlint.equivalence.verdict.pairing import expected_of, first_rank, matched, told_apart, unpaired
 from tvlint.equivalence.verdict.replica_folding import (
@@ -161,7 +162,7 @@ def _proved(
     held: dict[tuple[int, str], Slot] = {}
 
     def attempt(nearest: Nearest | None) -> tuple[Derived, list[Trouble]]:
-        losses = frozenset(alone.seeded)
+        losses = frozenset(root.value.term for root in alone.roots)
         derived = derive(many, parallel, inner, dims, count, losses=losses, dtypes=dict(dtypes), nearest=nearest, assume=assume)
         if fold is not None:
             derived.stages, derived.classes = (own * parallel.replication.count for own in (derived.stages, derived.classes))
@@ -176,6 +177,7 @@ def _proved(
         if fold is not None:
             troubles.extend(partly_returned(many, fold, derived))
         troubles.extend(judge_updates(parallel, reference, weights, expected, derived.changed))
+        troubles.extend(judge_roots(terms, parallel, alone, derived) if troubles else ())
         return derived, troubles
 
     derived, troubles = attempt(None)

@@ -8,6 +8,7 @@ from tvlint.analyses.relations.derivation.environment import assign, incoming, o
 from tvlint.analyses.relations.derivation.forward import forward, literals, noted, recovered
 from tvlint.analyses.relations.derivation.forward_rules import scaled_gradient
 from tvlint.analyses.relations.derivation.gradient_pairing import check_absent, check_gradient_names
+from tvlint.analyses.relations.derivation.gradient_starts import given, uses_on
 from tvlint.analyses.relations.derivation.localise import blame, tell
 from tvlint.analyses.relations.derivation.runnable import may_go_back
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved, Slot
@@ -43,6 +44,7 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         text = f"is given another value as `{rebound}` than its forward operator had"
         tell(machine, rank, operator, Mismatch("other-operand", text, refutes=False), fatal=True)
     if saved is None:
+        machine.derived.roots_open = True
         if operator.forward.outputs in rank.poisoned:
             for name in filter(None, operator.outputs):
                 assign(machine, rank, operator, name, None, ())
@@ -56,7 +58,9 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         if not name:
             continue
         try:
-            found = incoming(machine, rank, operator, name)
+            of = operator.forward.outputs[position] if position < len(operator.forward.outputs) else ""
+            result = saved.outputs[position] if position < len(saved.outputs) else None
+            found = incoming(machine, rank, operator, name, of, result)
         except Mismatch as mismatch:
             blame(machine, rank, operator, mismatch)
             found = None
@@ -65,11 +69,12 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
                 assign(machine, rank, operator, output, None, ())
             return
         if isinstance(found, Value):
-            gradients[position] = found
+            found = gradients[position] = given(machine, rank, operator, of, result, found)
             if not found.clean and saved.family is not Family.IDENTITY:
                 rank.consumers.setdefault(name, (saved.op, operator))
     check_gradient_names(machine, rank, operator, saved, operands)
     if not gradients:
+        reach_nothing(machine, rank, operator)
         return
     if saved.family is Family.IDENTITY and len(set(operator.inputs)) < len([n for n in operator.inputs if n]):
         wrong = Mismatch("gradient-added-twice", "adds one gradient twice and leaves another out", refutes=True)
@@ -94,8 +99,21 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             value = None
         if isinstance(value, str):
             check_absent(machine, rank, operator, name, operands[position])
+            rank.zero.add(name)
         else:
             assign(machine, rank, operator, name, value, ())
+
+
+def reach_nothing(machine: Machine, rank: RankState, operator: Backward) -> None:
+    """Note that no gradient reaches the operator, so that it makes zero; it has to be known of each that it is zero."""
+    told = [name for name in operator.inputs if name]
+    pairs = [(name, of) for name, of in zip(operator.inputs, operator.forward.outputs, strict=False) if name]
+    unread = any(of not in uses_on(machine, rank).readers for name, of in pairs if name not in rank.zero)
+    if not told or unread:
+        what = f"`{told[0]}`, which nothing makes" if told else "no gradient"
+        mismatch = Mismatch("absent-gradient", f"is given {what}", refutes=False)
+        tell(machine, rank, operator, mismatch, fatal=True)
+    rank.zero.update(filter(None, operator.outputs))
 
 
 def computes(machine: Machine, forward: Compute) -> bool:

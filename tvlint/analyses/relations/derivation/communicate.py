@@ -79,6 +79,7 @@ def complete(machine: Machine, rank: RankState, operator: Communicate | Receive,
             assign(machine, rank, operator, name, results[rank.number], operator.inputs)
         elif not results:
             rank.trail.append("absent")
+            rank.zero.add(name)
         elif name in operator.inputs:
             leave_open(machine, rank, name)
     return True
@@ -117,9 +118,9 @@ def _check_root(machine: Machine, rank: RankState, operator: Communicate, member
 def _given(machine: Machine, rank: RankState, operator: Communicate, name: str) -> Slot | str:
     """What the rank puts in as `name`; "absent" for a gradient that nothing produces."""
     tensor = machine.plan.tensors.get(name)
-    if tensor is not None and tensor.role is Role.GRADIENT and machine.weight_of.get(name, "") not in rank.gradients:
-        return gradient_value(machine, rank, operator, name)
     try:
+        if tensor is not None and tensor.role is Role.GRADIENT and machine.weight_of.get(name, "") not in rank.gradients:
+            return gradient_value(machine, rank, operator, name)
         return operand_value(machine, rank, operator, name)
     except Mismatch as mismatch:
         blame(machine, rank, operator, mismatch)
@@ -236,31 +237,22 @@ def gradient_tag(machine: Machine, rank: RankState, operator: Communicate) -> in
 
 
 def send(machine: Machine, rank: RankState, operator: Send) -> None:
-    peer = peer_of(machine.plan, operator.peer, rank.number)
-    _check_replica(machine, rank, operator)
-    if peer is None:
-        return
-    _check_peer(machine, rank, operator, peer)
-    if is_absent(machine, rank, operator, operator.tensor):
-        machine.mail.setdefault((rank.number, peer, operator.communicator), []).append("absent")
-        return
+    peer = _peer(machine, rank, operator)
+    value: Slot | str
     try:
-        value = operand_value(machine, rank, operator, operator.tensor)
+        absent = is_absent(machine, rank, operator, operator.tensor)
+        value = "absent" if absent else operand_value(machine, rank, operator, operator.tensor)
     except Mismatch as mismatch:
         blame(machine, rank, operator, mismatch)
         value = None
-    channel = (rank.number, peer, operator.communicator)
-    machine.mail.setdefault(channel, []).append(value)
+    if peer is not None:
+        machine.mail.setdefault((rank.number, peer, operator.communicator), []).append(value)
 
 
 def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
     """Ask for the next message of the peer, which is under way from then on."""
-    peer = peer_of(machine.plan, operator.peer, rank.number)
-    _check_replica(machine, rank, operator)
+    peer = _peer(machine, rank, operator)
     if peer is None:
-        return
-    if peer not in machine.ranks:
-        _check_peer(machine, rank, operator, peer)
         assign(machine, rank, operator, operator.tensor, None, (operator.tensor,))
         return
     channel = (peer, rank.number, operator.communicator)
@@ -275,7 +267,7 @@ def _take(machine: Machine, rank: RankState, operator: Receive, value: Slot | st
         tell(machine, rank, operator, Mismatch("receives-twice", text, refutes=False), fatal=True)
     if isinstance(value, str):
         rank.trail.append(value)
-        rank.empty.add(operator.tensor)
+        rank.zero.add(operator.tensor)
         return
     if machine.world.many_micro_batches and operator.tensor in machine.weight_of:
         text = f"receives into `{operator.tensor}` in every micro-batch, where it adds up"
@@ -283,17 +275,20 @@ def _take(machine: Machine, rank: RankState, operator: Receive, value: Slot | st
     assign(machine, rank, operator, operator.tensor, value, (operator.tensor,))
 
 
-def _check_replica(machine: Machine, rank: RankState, operator: Send | Receive) -> None:
-    """A peer along the axis of folded replicas: the first and the last of them may have none, and the others do."""
-    axis = operator.peer.axis
+def _peer(machine: Machine, rank: RankState, operator: Send | Receive) -> int | None:
+    """Return the rank of the replica at the other end; None, which is told, where there is none.
+
+    Along the axis of folded replicas the first or the last of them has no peer, and the others do.
+    """
+    peer, axis = peer_of(machine.plan, operator.peer, rank.number), operator.peer.axis
     if operator.peer.rank is None and spans_replicas(machine.plan, Group(axes=(axis,))):
         text = f"names a peer along `{axis}`, on which replicas are folded: write the replicas out"
         tell(machine, rank, operator, Mismatch("across-replicas", text, refutes=False), fatal=True)
-
-
-def _check_peer(machine: Machine, rank: RankState, operator: Send | Receive, peer: int) -> None:
-    if peer in machine.ranks:
-        return
-    folded = machine.plan.replication.count > 1
-    mismatch = Mismatch("unknown-peer", f"names rank {peer}, which is not a rank of this replica", refutes=not folded)
-    tell(machine, rank, operator, mismatch, fatal=True)
+    elif peer is None:
+        text = f"names a peer beyond the end of `{axis}`, where {{ranks}} has none"
+        tell(machine, rank, operator, Mismatch("unknown-peer", text, refutes=True), fatal=True)
+    elif peer not in machine.ranks:
+        certain = machine.plan.replication.count <= 1
+        mismatch = Mismatch("unknown-peer", f"names rank {peer}, which is not a rank of this replica", refutes=certain)
+        tell(machine, rank, operator, mismatch, fatal=True)
+    return peer if peer in machine.ranks else None

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from tvlint.analyses.dataflow.def_use import handle_of, reads, uses, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of, only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
+from tvlint.analyses.gradients.roots import made
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.backward import backward
 from tvlint.analyses.relations.derivation.communicate import communicate, complete, receive, send
-from tvlint.analyses.relations.derivation.environment import accumulated, returned
+from tvlint.analyses.relations.derivation.environment import accumulated
 from tvlint.analyses.relations.derivation.forward import compute
+from tvlint.analyses.relations.derivation.gradient_starts import returned
 from tvlint.analyses.relations.derivation.gradients import finish, reduce_gradients, update
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
@@ -80,9 +82,7 @@ def derive(
         for operator in segment.operators:
             if isinstance(operator, Backward):
                 machine.gradient_names.update(operator.outputs)
-                for name, of in zip(operator.inputs, operator.forward.outputs, strict=False):
-                    if name not in plan.tensors or plan.tensors[name].gradient_of in results:
-                        machine.forward_of.setdefault(name, []).append(of)
+    machine.names_made = made(plan)
     machine.weight_of = accumulators(plan)
     return _run(machine)
 
@@ -138,10 +138,12 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
             for inner, outer in zip(segment.inputs, outer_inputs, strict=True)
             if outer in rank.environment
         }
-        for inner, outer in zip(segment.inputs, outer_inputs, strict=True):
+        rank.inward = dict(zip(segment.inputs, outer_inputs, strict=True))
+        for inner, outer in rank.inward.items():
             if inner != outer:
                 rank.made_of[inner] = rank.made_of.get(outer, frozenset())
         rank.unbound = dict.fromkeys((name for name in segment.inputs if name not in rank.local), step.source)
+        rank.zero = {inner for inner, outer in rank.inward.items() if outer in rank.zero_outside}
         if machine.nearest is not None:
             machine.derived.locals[rank.number, segment.name] = rank.local
         rank.trail = machine.derived.trails[rank.number, index] = []
@@ -159,6 +161,8 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                 rank.made_of[outer] = rank.made_of.get(inner, frozenset())
             if inner in rank.local:
                 _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)
+            elif inner in rank.zero:
+                rank.zero_outside.add(outer)
             elif inner not in machine.weight_of and not _at_a_root(segment, inner, rank.number):
                 text = f"gives `{inner}`, which nothing in it makes"
                 missing = Mismatch("missing-value", f"`{segment.name}` {text}", refutes=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvlint.analyses.relations.derivation.gradient_starts import owners_of, unmade
 from tvlint.analyses.relations.derivation.gradients import of_all_micro_batches
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
@@ -113,19 +114,19 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
         return None if rank.unknown or name in rank.changed else held_parameter(machine, rank, name)
     if tensor is not None and tensor.role is Role.INPUT and name not in machine.loaded:
         return None if rank.unknown or name in rank.changed else input_value(machine, rank, name)
-    if name in rank.empty:
-        raise Mismatch(
-            "absent-gradient", f"uses `{name}`, a gradient that nothing on the rank it comes from makes", refutes=False
-        )
+    if name in rank.zero:
+        raise Mismatch("absent-gradient", f"uses `{name}`, a gradient that none reaches", refutes=False)
     text = f"uses `{name}`, which nothing on {{ranks}} produces before"
     raise Mismatch("missing-value", text, refutes=True, source=rank.unbound.get(name))
 
 
-def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot | str:
-    """The gradient `name`; "absent" where nothing produces it; the seed where it is the gradient of the loss.
+def gradient_value(
+    machine: Machine, rank: RankState, operator: Operator, name: str, of: str = "", value: Slot = None
+) -> Slot | str:
+    """Return the gradient `name`; "absent" for one that is zero, since no gradient reaches what it is the gradient of.
 
-    That of a weight is what has added up of it so far. The gradient of a part of the loss is that of the loss, since the parts
-    are added.
+    That of a weight is what has added up of it so far. An operator that takes it as the gradient of a value says which one,
+    `of`, with its relation. Raises Mismatch for one that nothing makes and that is neither zero nor where gradients start.
     """
     if name in rank.local:
         return rank.local[name]
@@ -140,42 +141,27 @@ def gradient_value(machine: Machine, rank: RankState, operator: Operator, name: 
             text = f"reads `{name}`, of which a reducer has left each rank a shard, and no plan says which"
             raise Mismatch("scattered-gradient", text, refutes=False)
         return of_all_micro_batches(machine, rank, weight)
-    for of in machine.forward_of.get(name, ()):
-        shown = rank.environment.get(machine.shown.get(of, ""))
-        if of not in rank.environment and of not in rank.local and shown is None:
-            continue
-        value = rank.environment.get(of) or rank.local.get(of) or shown
-        if value is None or value.fold is not None:
-            return None
-        result = value is shown or of in returned(machine)
-        term = machine.world.values.without_constants(value).term if result else value.term
-        starts = result if machine.losses is None else term in machine.losses
-        if not starts and result:
-            return None
-        if starts:
-            machine.derived.seeded.add(value.term)
-            terms = machine.world.terms
-            shape, slot = terms.shape[value.term], terms.slot[value.term]
-            seed = machine.world.values.clean(terms.term(("one", shape, slot), (), shape, slot), value.box)
-            tensor = machine.plan.tensors.get(name)
-            if tensor is not None and tensor.shape != machine.world.local_shape(seed):
-                own = machine.world.local_shape(seed)
-                text = f"starts from `{name}` of shape {tensor.shape}, the gradient of a value of shape {own}"
-                tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=True), fatal=True)
-            return seed
-    return "absent"
+    if name in rank.zero:
+        return "absent"
+    taken = [(of, value)] if of else [(own, forward_value(machine, rank, own)) for own in owners_of(machine, name)]
+    return unmade(machine, rank, operator, name, taken)
 
 
-def incoming(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot | str:
-    """What a gradient operator is given as `name`: a gradient, or any other value, which is none that may be zero.
+def forward_value(machine: Machine, rank: RankState, name: str) -> Slot:
+    """Return what the rank holds as the value `name` inside or outside of the segment that it runs, if anything."""
+    return rank.local.get(name) or rank.environment.get(name) or rank.environment.get(machine.shown.get(name, ""))
 
-    Raises Mismatch for another value that nothing makes.
+
+def incoming(machine: Machine, rank: RankState, operator: Backward, name: str, of: str, value: Slot) -> Slot | str:
+    """Return what a gradient operator is given as `name`, the gradient of `of`: a gradient, or any other value.
+
+    Raises Mismatch for what nothing makes.
     """
     tensor = machine.plan.tensors.get(name)
     if tensor is None or tensor.role is Role.GRADIENT:
-        return gradient_value(machine, rank, operator, name)
+        return gradient_value(machine, rank, operator, name, of, value)
     if name in machine.forward_of and not _is_given(tensor.role, operator):
-        return gradient_value(machine, rank, operator, name)
+        return gradient_value(machine, rank, operator, name, of, value)
     return read(machine, rank, operator, name)
 
 
@@ -253,7 +239,3 @@ def _made_of(machine: Machine, rank: RankState, inputs: Sequence[Operand]) -> fr
 def _is_given(role: Role, operator: Operator) -> bool:
     """Whether nothing may produce a tensor of the role; inputs may be communicated."""
     return role in (Role.WEIGHT, Role.BUFFER, Role.STATE) or (role is Role.INPUT and isinstance(operator, Compute | Backward))
-
-
-def returned(machine: Machine) -> set[str]:
-    return {machine.plan.loss} if machine.plan.loss else set(machine.plan.outputs)

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvlint.analyses.relations.defect import Constant, Fix, Substitute, Trouble, at
+from tvlint.analyses.relations.defect import STOPS, Constant, Fix, Substitute, Trouble, at
 from tvlint.analyses.relations.derivation.advice import instead_of
 from tvlint.analyses.relations.derivation.composite_operators import as_widened, has_groups
 from tvlint.analyses.relations.derivation.environment import assign, input_value, is_absent, operand_value, read
@@ -75,6 +75,17 @@ def give_nothing(rank: RankState, operator: Compute) -> None:
     rank.undefined.update(dict.fromkeys(operator.outputs, f"what `{operator.op}` gives is no part of the model"))
 
 
+def check_operands(machine: Machine, rank: RankState, operator: Compute, names: Sequence[str]) -> None:
+    """Raise Mismatch where nothing makes what the operator is given; what there is of it does not matter."""
+    for name in names:
+        try:
+            if not is_absent(machine, rank, operator, name):
+                operand_value(machine, rank, operator, name)
+        except Mismatch as mismatch:
+            if mismatch.name in STOPS:
+                raise
+
+
 def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:
     """The results of the operator; none where its one operand is a gradient that nothing produces, which is zero."""
     form = machine.cases.form(operator, machine.plan.tensors)
@@ -82,14 +93,11 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
     inert = spec is not None and spec.family is Family.INERT and not operator.in_place
     if spec is None or operator.in_place or (not operator.outputs and not inert):
-        for name in names:
-            if not is_absent(machine, rank, operator, name):
-                operand_value(machine, rank, operator, name)
+        check_operands(machine, rank, operator, names)
         forget_what_it_reaches(machine, rank, operator)
         raise UnsupportedError(why_unknown(operator))
     if inert:
-        for name in names:
-            operand_value(machine, rank, operator, name)
+        check_operands(machine, rank, operator, names)
         give_nothing(rank, operator)
         machine.derived.assumptions.update(filter(None, (spec.assumption,)))
         return ()
@@ -98,6 +106,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     if any(is_absent(machine, rank, operator, name) for name in gradients):
         if len(names) > 1 or not keeps_zero(machine, form, names[0]):
             raise Mismatch("absent-gradient", "reads a gradient that nothing produces", refutes=False)
+        rank.zero.update(operator.outputs)
         return ()
     values = [(operand_value if name in gradients else read)(machine, rank, operator, name) for name in names]
     operands = tuple([value for value in values if value is not None])

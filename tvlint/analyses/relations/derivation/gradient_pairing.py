@@ -39,8 +39,12 @@ def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, 
 
 
 def check_absent(machine: Machine, rank: RankState, operator: Backward, name: str, operand: str) -> None:
-    """An operand that has no gradient gives none to what is the gradient of something else."""
-    owners = machine.forward_of.get(name, ())
-    if owners and operand not in owners:
+    """Tell of an operand that has no gradient, and gives one to what is that of something else, or of whole numbers."""
+    owners, tensor = machine.forward_of.get(name, ()), machine.plan.tensors.get(operand)
+    whole = tensor is not None and tensor.dtype.startswith(("int", "uint", "bool"))
+    if whole:
+        text = f"stores in `{name}` the gradient of `{operand}`, which holds whole numbers and has none"
+        tell(machine, rank, operator, Mismatch("gradient-of-none", text, refutes=False), fatal=True)
+    elif owners and operand not in owners:
         text = f"stores in `{name}`, the gradient of `{owners[0]}`, that of `{operand}`, which has none"
         tell(machine, rank, operator, Mismatch("gradient-of-none", text, refutes=False), fatal=True)

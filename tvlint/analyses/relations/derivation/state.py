@@ -60,6 +60,18 @@ class Foreign:
     """The outputs of the forward operator that it is, or is the gradient of."""
 
 
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A value from which gradients start: its name, and what the rank holds of it."""
+
+    of: str
+    value: Value
+    rank: int
+    segment: str
+    operator: Operator
+    """What takes the gradient that starts."""
+
+
 @dataclass(slots=True)
 class Derived:
     """What was derived. `finished` says that every rank ran to its end."""
@@ -80,8 +92,9 @@ class Derived:
     stages: int = 0
     classes: int = 0
     foreign: list[Foreign] = field(default_factory=list)
-    seeded: set[int] = field(default_factory=set)
-    """The values from which gradients start."""
+    roots: list[Root] = field(default_factory=list)
+    roots_open: bool = False
+    """Whether more gradients may start than `roots` has: at values that are not known, or from inputs and other values."""
     computed: set[int] = field(default_factory=set)
     """The terms that forward and gradient operators gave, before any recovery."""
     assumptions: set[str] = field(default_factory=set)
@@ -129,8 +142,12 @@ class RankState:
     """Weights, buffers and inputs that a call of unknown effect was given."""
     unknown: bool = False
     """Whether a call of unknown effect may have changed anything that the rank holds."""
-    empty: set[str] = field(default_factory=set)
-    """Tensors that were received from a rank on which nothing makes what it sends, so that it is zero."""
+    zero: set[str] = field(default_factory=set)
+    """Gradients that are zero, since none reaches what they are made from, by the names of the segment that is run."""
+    zero_outside: set[str] = field(default_factory=set)
+    """Those that segments gave, by the names outside."""
+    inward: dict[str, str] = field(default_factory=dict)
+    """The names outside of the segment that is run, by its own."""
     poisoned: set[tuple[str, ...]] = field(default_factory=set)
     """Forward operators (by the names of their outputs) that have no result because something before them went wrong."""
     of_step: bool = True
@@ -151,6 +168,18 @@ class RankState:
     """The gradients with which weights were updated; "absent" where there was none by then."""
     stepped: set[str] = field(default_factory=set)
     """Weights that an optimizer step has changed, in a way that the plan does not say."""
+
+
+@dataclass(slots=True)
+class Uses:
+    """Who reads what on the ranks of a program."""
+
+    readers: dict[str, list[Operator]] = field(default_factory=dict)
+    """The operators, gradients of others left out, that read each name."""
+    differentiated: set[str] = field(default_factory=set)
+    """Values that a gradient may reach whoever reads them."""
+    parts: dict[str, set[str]] = field(default_factory=dict)
+    """What each name is in another shape, or put together from by a collective."""
 
 
 @dataclass(slots=True)
@@ -178,6 +207,10 @@ class Machine:
     shown: dict[str, str] = field(default_factory=dict)
     """What the plan returns, by the names that segments have for it where runs give it another."""
     gradient_names: set[str] = field(default_factory=set)
+    names_made: frozenset[str] = frozenset()
+    """All names that operators and runs give to something."""
+    uses: dict[tuple[int, ...], Uses] = field(default_factory=dict)
+    """Who reads what on the ranks of a program; filled where a gradient that nothing makes is read."""
     loaded: set[str] = field(default_factory=set)
     """Inputs that the plan loads in a segment of its own; others are there from the start."""
     cases: Cases = field(default_factory=Cases)

@@ -68,15 +68,16 @@ def normal(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...],
 
 
 def normal_sum(terms: Terms, term: int) -> int:
-    """The normal form of a sum of gradients: a constant factor that all addends have is one of the sum."""
+    """Return the normal form of a sum of gradients: the constant factor of its first addend is one of the sum."""
     if terms.keys[term][0] != GRADIENT_SUM:
         return term
-    addends = [bare(terms, addend) for addend in terms.operands[term]]
-    constants = {constant for _, constant in addends}
-    if len(constants) > 1:
-        return summed(terms, term)
-    total = terms.gradient_sum(terms.keys[term][1], [addend for addend, _ in addends])
-    return times(terms, summed(terms, total), constants.pop())
+    found = summed(terms, term)
+    addends = sorted(bare(terms, addend) for addend in terms.operands[term])
+    sign, square = addends[0][1]
+    if found != term or (sign, square) == NONE or not square:
+        return found
+    rest = [times(terms, addend, (sign * own[0], own[1] / square)) for addend, own in addends]
+    return times(terms, summed(terms, terms.gradient_sum(terms.keys[term][1], rest)), (sign, square))
 
 
 def _of_difference(terms: Terms, head: Head, operands: Operands) -> int | None:

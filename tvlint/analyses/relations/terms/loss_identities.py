@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import isfinite
 from typing import Any, TypeAlias
 
+from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 
 Head: TypeAlias = tuple[Any, ...]
@@ -82,23 +82,16 @@ def factor_of(op: str, attributes: Any) -> Fraction | None:
     """The number that `op` multiplies its one operand with, given its constant and the place of that; None if it does not."""
     if op not in ("mul", "div") or len(attributes) != 2 or (op == "div" and attributes[0] != 1):
         return None
-    value = attributes[1]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value == 0:
+    number = number_of(attributes[1])
+    if not number:
         return None
-    exact = Fraction(str(value))
-    if max(abs(exact.numerator), exact.denominator) > _LARGEST:
-        return None
-    return exact if op == "mul" else 1 / exact
+    return number if op == "mul" else 1 / number
 
 
 def is_gradient(terms: Terms, term: int) -> bool:
     """Whether the term is a gradient, in which all that follows is linear."""
     head = terms.keys[term]
     return bool(head[0] in ("one", GRADIENT_SUM) or str(head[0]).endswith(" gradient"))
-
-
-_LARGEST = 10**9
-"""Constants of longer fractions are rounded ones."""
 
 
 def _likelihood(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:

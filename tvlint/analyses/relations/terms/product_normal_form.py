@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import isfinite
 from typing import Any, TypeAlias
 
+from tvlint.analyses.relations.terms.numbers import square_of
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -34,9 +34,6 @@ Constant: TypeAlias = tuple[int, Fraction]
 NONE: Constant = (1, Fraction(1))
 """The constant that changes nothing."""
 
-_SHORT = 10**9
-_ROOTS = 2**20
-_ROUNDING = Fraction(1, 2**51)
 
 
 def normal_product(
@@ -67,15 +64,8 @@ def normal_product(
 
 def constant_of(value: Any) -> Constant | None:
     """The number as its sign and square; None where it is no finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        return None
-    sign, exact = (-1 if value < 0 else 1), Fraction(str(value))
-    square = exact * exact
-    if max(abs(exact.numerator), exact.denominator) > _SHORT:
-        near = square.limit_denominator(_ROOTS)
-        if near and abs(near - square) <= square * _ROUNDING:
-            square = near
-    return sign, square
+    square = square_of(value)
+    return None if square is None else ((-1 if value < 0 else 1), square)
 
 
 def rational(value: int | Fraction) -> Constant:

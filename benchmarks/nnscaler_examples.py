@@ -215,7 +215,9 @@ def run(name: str, model: str, layout: Layout, out: Path) -> str:
         started = [subprocess.Popen([*command, str(rank)], stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
         said = [one.communicate(timeout=600)[1] for one in started]
         if any(one.returncode for one in started):
-            return "fails    " + "; ".join(dict.fromkeys(found[1] for text in said if (found := _RAISED.search(text))))
+            raised = [error for text in said for error in _RAISED.findall(text)]
+            own = [error for error in raised if "Connection closed" not in error]
+            return f"fails    {[*own, *raised, 'without an error'][0]}"
         results = [torch.load(Path(between, f"{rank}.out")) for rank in range(ranks)]
     losses, gradients = _expected(model, layout)
     worst, of = 0.0, ""

@@ -128,6 +128,12 @@ UNARY = {
     "neg": np.negative,
 }
 
+def _scattered(x: Any, i: Any, v: Any) -> Any:
+    found = x.copy()
+    np.put_along_axis(found, i, v, 1)
+    return found
+
+
 CASES: tuple[Case, ...] = (
     *(
         Case(name, f"torch.{name}", ((4, 2),), function, lambda t, x, name=name: getattr(t, name)(x),
@@ -271,6 +277,10 @@ CASES: tuple[Case, ...] = (
          {"repeats": 2, "dim": 1}),
     Case("index-select", "torch.index_select", ((2, 4), Literal(1), (2,)), lambda x, i: x[:, i],
          lambda t, x, i: x.index_select(1, i)),
+    Case("scatter", "torch.scatter", ((2, 4), (2, 1), (2, 1)), _scattered,
+         lambda t, x, i, v: x.scatter(1, i, v), {"dim": 1}),
+    Case("scatter by place", "torch.scatter", ((4, 2), Literal(0), (1, 2), (1, 2)), lambda x, i, v: _scattered(x.T, i.T, v.T).T,
+         lambda t, x, i, v: x.scatter(0, i, v)),
     Case("gather", "torch.gather", ((2, 4), (2, 2)), lambda x, i: np.take_along_axis(x, i, 1),
          lambda t, x, i: x.gather(1, i), {"dim": 1}),
     *(

@@ -376,3 +376,10 @@ def test_a_reference_that_only_infers_is_said_to(tmp_path: Path) -> None:
     (verdict,) = prove_pair(Pair(str(FOLDER), str(reference))).verdicts
     assert verdict.outcome is Outcome.UNKNOWN
     assert "it is inference" in verdict.reasons[0].message
+
+
+def test_what_is_like_a_tensor_has_its_type() -> None:
+    found = results(Compute("torch.zeros_like", ("x",), ("y",)), {"x": ((2, 3), "bfloat16")}, ())
+    assert found == {"y": ((2, 3), "bfloat16")}
+    stated = Compute("torch.zeros_like", ("x",), ("y",), {"dtype": "torch.int64"})
+    assert results(stated, {"x": ((2, 3), "bfloat16")}, ()) == {"y": ((2, 3), "int64")}

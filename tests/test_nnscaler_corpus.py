@@ -118,3 +118,23 @@ def test_declared_operators_are_not_proved_where_they_are_used_otherwise(name: s
         assert before in text
         path.write_text(text.replace(before, after, 1))
     assert _verdict(str(folder)).outcome is not Outcome.PROVED
+
+
+VIT = {
+    "a token that is gathered": ("nn.split_allgather(expand_337", "nn.allgather_split(expand_337"),
+    "a token of the other half": ("(expand_640, transpose_636, dim=1)", "(transpose_636, expand_640, dim=1)"),
+    "no sum of the gradients of the token": ("nn.split_allgather(expand_337", "chunk(expand_337"),
+}
+
+
+@pytest.mark.parametrize("name", list(VIT))
+def test_a_token_that_is_made_as_wide_as_the_batch_is_not_proved_where_it_is_used_otherwise(name: str, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(CORPUS / "folders" / "vit--hybrid_pp2_tp2", tmp_path / "code"))
+    before, after = VIT[name]
+    changed = 0
+    for path in folder.glob("gencode*.py"):
+        text = path.read_text()
+        changed += before in text
+        path.write_text(text.replace(before, after, 1))
+    assert changed
+    assert _verdict(str(folder)).outcome is not Outcome.PROVED

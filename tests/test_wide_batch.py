@@ -56,3 +56,20 @@ def test_an_expansion_that_is_cut_among_ranks_takes_its_size_from_what_the_other
     assert (place, wide.op, wide.inputs, wide.outputs) == (0, AS_WIDE, ("cls", "x"), ("tokens",))
     made_later = Compute("torch.relu", ("y",), ("x",))
     assert list(widened_in_place([EXPAND, made_later, *body[1:]], KNOWN, ())) == []
+
+
+def test_an_expansion_takes_its_size_from_what_the_batch_of_the_other_operand_comes_from() -> None:
+    def cut(name: str, to: str) -> Communicate:
+        return Communicate(Collective.CHUNK, (name,), (to,), Group(ranks=(0, 1)), dim=0)
+
+    known: dict[str, Kind] = {**KNOWN, "pixels": ((4, 8, 5), "float32"), "own": ((2, 8, 5), "float32")}
+    turn = Compute("torch.transpose", ("own",), ("rows",), {"dim0": 1, "dim1": 2})
+    cat = replace(CAT, inputs=("half", "rows"))
+    body = [cut("pixels", "own"), turn, EXPAND, cut("tokens", "half"), cat]
+    ((place, wide),) = widened_in_place(body, known, ())
+    assert (place, wide.op, wide.inputs, wide.attributes["of"]) == (2, AS_WIDE, ("cls", "pixels"), (0,))
+    other: dict[str, Kind] = {**known, "pixels": ((3, 8, 5), "float32")}
+    assert list(widened_in_place(body, other, ())) == []
+    flat = Compute("torch.Tensor.view", ("own",), ("rows",), {"size": (2, 5, 8)})
+    ((_, wide),) = widened_in_place([body[0], flat, *body[2:]], known, ())
+    assert wide.inputs == ("cls", "pixels")

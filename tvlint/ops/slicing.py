@@ -233,6 +233,44 @@ def _chosen(source: tuple[str, ...], index: tuple[str, ...], result: tuple[str, 
     )
 
 
+def _scatter(call: Call) -> Bound:
+    """Operand 0 with `src` in the places of `index` along `dim`; the other dimensions of all three are the same."""
+    inputs, attributes = call.inputs, dict(call.attributes)
+    if len(inputs) == 4 and isinstance(inputs[1], Literal) and "dim" not in attributes:
+        attributes["dim"] = inputs[1].value
+        inputs = (inputs[0], *inputs[2:])
+    call = Call(call.op, inputs, attributes, call.outputs)
+    call.reject_unknown("dim")
+    call.expect(3)
+    shape, index, given = (call.shape(i) for i in range(3))
+    dim, names = dimension(call, "dim", len(shape)), stars(len(shape))
+    others = [own[:dim] + own[dim + 1 :] for own in (shape, index, given)]
+    if index != given or others[0] != others[1] or len(index) != len(shape):
+        raise UnsupportedError(f"`{call.op}` of shape {shape} with indices of shape {index} and values of shape {given}")
+    source, place = ((*names[:dim], own, *names[dim + 1 :]) for own in ("source", "place"))
+    return Bound(
+        (source, place, place),
+        (source,),
+        whole=frozenset({"source", "place"}),
+        linear=(frozenset({0, 2}),),
+        attributes=("scatter",),
+        zero_gradient=frozenset({1}),
+        indices={1: "source"},
+        assumption="no two indices of a `scatter` are the same place: torch leaves open which of several values is kept there",
+    )
+
+
+def _put(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    axis = bound.operands[0].index("source")
+    total, index, given = (np.moveaxis(own, axis, 0) for own in operands)
+    rows = list(total)
+    for place, value in zip(index, given, strict=True):
+        rows = [field.where(field.equal(place, number), value, row) for number, row in enumerate(rows)]
+    return (np.moveaxis(np.stack(rows), 0, axis),)
+
+
 def _choose(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     source, result = bound.operands[0], bound.outputs[0]
     axis = source.index("source") if "source" in source else next(i for i, n in enumerate(source) if n in bound.whole)
@@ -259,4 +297,5 @@ SPECS = (
     *having((Trait.SELECTION, Trait.POSITIONAL), OpSpec("select", _torch("select"), _select, evaluate=_take)),
     OpSpec("index-select", _torch("index_select"), _index_select, evaluate=_choose),
     OpSpec("gather", _torch("gather"), _gather, evaluate=_choose),
+    OpSpec("scatter", _torch("scatter"), _scatter, evaluate=_put),
 )

@@ -7,12 +7,12 @@ stays right when the batch has another size, where the number would not even fit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tvlint.ir.operators import Communicate, Compute, Literal, Operator
 from tvlint.ops.shaping import AS_WIDE
-from tvlint.ops.spec import ONE, Bound
+from tvlint.ops.spec import ONE, Bound, Family
 from tvlint.ops.table import spec_of
 from tvlint.readers.nnscaler.gencode.lower.replica import made_by
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind, bound_of
@@ -77,11 +77,76 @@ def widened_in_place(
                 others = [(other, name) for other, way in enumerate(ways) if other not in wide for name in way]
                 before = [(other, name) for other, name in others if name in known and places.get(name, -1) < places[last]]
                 one = isinstance(expansion, Compute) and bound and _as_wide(last, expansion, at, before, bound, known)
+                if not one and isinstance(expansion, Compute) and bound is not None:
+                    there = {name for name in known if places.get(name, -1) < places[last]}
+                    apart = [(other, tensors[other]) for other in range(len(ways)) if other not in wide]
+                    one = _as_origin(last, expansion, at, apart, bound, _Traced(made, known, scalar, there))
                 if one and places[last] not in done:
                     done.add(places[last])
                     yield places[last], one
         for name in made_by(operator):
             made[name], places[name] = operator, position
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """What is known of the tensors of a method: `there` are those that have been made before an expansion."""
+
+    made: Mapping[str, Operator]
+    known: Mapping[str, Kind]
+    scalar: tuple[int, ...]
+    there: Collection[str]
+
+    def origins(self, name: str, dim: int) -> Iterator[tuple[str, int]]:
+        """Yield a dimension of a tensor, and the dimensions of other tensors that it comes from, back to what was given."""
+        seen = set[str]()
+        while name not in seen and name in self.known and dim < len(self.known[name][0]):
+            seen.add(name)
+            yield name, dim
+            found = self._before(name, dim)
+            if found is None:
+                return
+            name, dim = found
+
+    def _before(self, name: str, dim: int) -> tuple[str, int] | None:
+        maker = self.made.get(name)
+        if not isinstance(maker, (Communicate, Compute)):
+            return None
+        tensors = [own for own in maker.inputs if isinstance(own, str)]
+        spec = spec_of(maker.op) if isinstance(maker, Compute) else None
+        if isinstance(maker, Communicate) or (spec is not None and spec.family is Family.IDENTITY):
+            return (tensors[0], dim) if tensors else None
+        if spec is not None and spec.family is Family.RESHAPE:
+            before, after = self.known.get(tensors[0], ((), ""))[0], self.known[name][0]
+            return (tensors[0], dim) if before[: dim + 1] == after[: dim + 1] else None
+        bound = bound_of(maker, self.known, self.scalar)
+        if bound is None or len(bound.operands) != len(tensors):
+            return None
+        own = bound.outputs[maker.outputs.index(name)][dim]
+        return next(((one, names.index(own)) for one, names in zip(tensors, bound.operands, strict=True) if own in names), None)
+
+
+def _as_origin(
+    name: str, expansion: Compute, position: int, others: Sequence[tuple[int, str]], bound: Bound, traced: _Traced
+) -> Compute | None:
+    """Return the expansion with the size of what a dimension comes from that its result is combined with."""
+    source = expansion.inputs[0]
+    if not isinstance(source, str) or source not in traced.known or name not in traced.known:
+        return None
+    narrow, wide = traced.known[source][0], traced.known[name][0]
+    new = len(wide) - len(narrow)
+    free = [dim for dim in range(len(wide)) if dim < new or narrow[dim - new] == 1]
+    for other, like in others:
+        for dim in free:
+            own = bound.operands[position][dim]
+            if own == ONE or own not in bound.operands[other]:
+                continue
+            for origin, at in traced.origins(like, bound.operands[other].index(own)):
+                if origin in traced.there and traced.known[origin][0][at] == wide[dim]:
+                    size = tuple(wide[one] if one < new or narrow[one - new] == 1 else -1 for one in range(len(wide)))
+                    given = {"size": size, "dims": (dim,), "of": (at,)}
+                    return replace(expansion, op=AS_WIDE, inputs=(source, origin), attributes=given)
+    return None
 
 
 def _moved(name: str, made: Mapping[str, Operator]) -> Iterator[str]:

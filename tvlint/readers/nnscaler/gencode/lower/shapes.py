@@ -196,6 +196,8 @@ def _dtype(operator: Compute, bound: Bound, known: Mapping[str, Kind]) -> str:
         for position, name in enumerate(names)
         if position not in bound.zero_gradient and position not in bound.shape_only
     ]
+    if not kept and not bound.zero_gradient - bound.shape_only:
+        kept = [known[name][1] for position, name in enumerate(names) if position in bound.shape_only]
     if not kept or not all(dtype in _ORDER for dtype in kept):
         return ""
     return max(kept, key=_ORDER.index)

@@ -32,6 +32,8 @@ from typing import Any
 ROWS = 2
 """The rows of a micro-batch, where a layout does not say."""
 _RAISED = re.compile(r"^(?:\[rank\d+\]: )?(\w*Error: .*)$", re.MULTILINE)
+DECLARED = Path(__file__).resolve().parent.parent / "fixtures" / "nnscaler" / "tvlint.toml"
+"""What declares the operators that our models register."""
 EXPORTED = Path("mgener.pkl")
 """What the branch of nnScaler that exports plans writes, in the folder that it runs in."""
 TOLERANCE = 1e-4
@@ -191,9 +193,11 @@ def _estimate_by_size() -> None:
 def prove(name: str, out: Path) -> str:
     """Return what tvlint says of a folder, with its first reason."""
     from tvlint.run.pair import Pair
+    from tvlint.run.project import load
     from tvlint.run.prove import prove_pair
 
-    report = prove_pair(Pair(str(out / name), ""))
+    operators = load(DECLARED, DECLARED.name).operators
+    report = prove_pair(Pair(str(out / name), "", operators=operators))
     if report.problems:
         problem = report.problems[0]
         return f"refused  {problem.message} ({Path(problem.location.path).name}:{problem.location.line})"

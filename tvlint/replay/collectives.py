@@ -9,8 +9,8 @@ from tvlint.ops.field import Array
 from tvlint.replay.operators import NotReplayedError
 
 
-def combine(values: Sequence[Array], how: str) -> Array:
-    """Return the reduction of the values of all members."""
+def combine(values: Sequence[Array], how: str, members: int = 0) -> Array:
+    """Return the reduction of the values of all members; of a gradient that some of the `members` lack it is zero there."""
     import numpy as np
 
     if len({value.shape for value in values}) > 1:
@@ -20,7 +20,7 @@ def combine(values: Sequence[Array], how: str) -> Array:
         case "" | "sum":
             return np.asarray(stacked.sum(axis=0))
         case "avg" | "mean":
-            return np.asarray(stacked.mean(axis=0))
+            return np.asarray(stacked.sum(axis=0) / (members or len(values)))
         case "max":
             return np.asarray(stacked.max(axis=0))
         case "min":

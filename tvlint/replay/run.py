@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.ir.location import Location
 from tvlint.ir.operators import (
     Await,
@@ -27,7 +28,7 @@ from tvlint.ir.operators import (
     Update,
     Wait,
 )
-from tvlint.ir.plan import Plan, Role, Segment, Step
+from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 from tvlint.ops.field import Array
 from tvlint.replay.collectives import combine, exchange
 from tvlint.replay.operators import NotReplayedError, forward, gradients
@@ -68,10 +69,10 @@ class UnreplayableError(Exception):
 
 def replay(plan: Plan, given: Given) -> Result:
     """Return what a step of the plan computes. Raises UnreplayableError."""
-    if plan.replication.count > 1:
-        raise UnreplayableError("a plan with folded replicas is not replayed", None)
     world = _World(plan, given)
-    ranks = {rank: world.run(rank, program.steps) for program in plan.programs for rank in program.ranks}
+    shifts = [replica * plan.replication.stride for replica in range(plan.replication.count)]
+    programs = [(rank, program.steps) for program in plan.programs for rank in program.ranks]
+    ranks = {rank + shift: world.run(rank, shift, steps) for shift in shifts for rank, steps in programs}
     while ranks:
         before = world.progress
         for rank in list(ranks):
@@ -91,22 +92,20 @@ class _World:
         self.result = Result()
         self.progress = 0
         self.queues: dict[object, dict[int, deque[Post]]] = {}
-        self.weight_of = {
-            name: own.gradient_of
-            for name, own in plan.tensors.items()
-            if own.gradient_of in plan.tensors and plan.tensors[own.gradient_of].role is Role.WEIGHT
-        }
+        self.weight_of = accumulators(plan)
         losses = {plan.loss, *plan.outputs} - {""}
         self.seeds = {name for name, own in plan.tensors.items() if own.gradient_of in losses}
 
-    def run(self, rank: int, steps: tuple[Step, ...]) -> Iterator[None]:
-        """Run the steps of one rank; yields while it waits."""
-        state = _Rank(self, rank)
+    def run(self, rank: int, shift: int, steps: tuple[Step, ...]) -> Iterator[None]:
+        """Run the steps of the rank of one replica, whose ranks are those of the first with `shift`; yields while it waits."""
+        state = _Rank(self, rank, shift)
         for step in steps:
             segment = self.plan.segments[step.segment]
             yield from state.segment(segment, step)
-        for weight, value in state.accumulated.items():
-            self.result.gradients[rank, weight] = yield from state.settled(value)
+        for weight, value in {**state.accumulated, **state.updated}.items():
+            found = None if value is None else (yield from state.arrived(value))
+            if found is not None:
+                self.result.gradients[state.rank, weight] = found
 
     def post(self, channel: object, rank: int, post: Post, members: tuple[int, ...]) -> None:
         """Add one side of a communication; complete it where all sides are there."""
@@ -132,9 +131,12 @@ def _complete(posts: list[Post], members: tuple[int, ...]) -> None:
         for at, own in enumerate(posts):
             own.results = [row[at] for row in rows]
     else:
-        summed = [combine(_there(column), first.reduce) for column in zip(*[own.values for own in posts], strict=True)]
+        if len({(own.operator.reduce, own.operator.divisor, len(own.values)) for own in posts}) > 1:
+            raise UnreplayableError("reducers of different kinds meet", getattr(first, "source", None))
+        held = [_there(column) for column in zip(*[own.values for own in posts], strict=True)]
+        summed = [combine(values, first.reduce, len(posts)) if values else None for values in held]
         for own in posts:
-            own.results = [value / (first.divisor or 1) for value in summed]
+            own.results = [None if value is None else value / (first.divisor or 1) for value in summed]
 
 
 def _there(values: Iterable[Array | None]) -> list[Array]:
@@ -152,13 +154,15 @@ class _Pending:
 class _Rank:
     """What one rank holds while it runs."""
 
-    def __init__(self, world: _World, rank: int) -> None:
-        self.world, self.rank = world, rank
+    def __init__(self, world: _World, first: int, shift: int) -> None:
+        self.world, self.rank, self.shift = world, first + shift, shift
         self.plan = world.plan
         self.outside: dict[object, Array | _Pending] = {}
         self.saved: dict[int, dict[str, Array | _Pending]] = {}
         self.kept: dict[str, Array] = {}
-        self.accumulated: dict[str, Any] = {}
+        self.accumulated: dict[str, Array | _Pending] = {}
+        self.updated: dict[str, Array | _Pending | None] = {}
+        self.made_of: dict[str, frozenset[str]] = {}
         self.body: dict[str, Array | _Pending] = {}
         self.micro_batch = 0
 
@@ -170,8 +174,12 @@ class _Rank:
         keys_in = [name if step.inputs is not None else (step.micro_batch, name) for name in names_in]
         keys_out = [name if step.outputs is not None else (step.micro_batch, name) for name in names_out]
         self.body = {own: self.outside[key] for own, key in zip(segment.inputs, keys_in, strict=True) if key in self.outside}
+        for own, name in zip(segment.inputs, names_in, strict=True):
+            self.made_of[own] = self.made_of.get(name, frozenset())
         entered = dict(self.body)
-        for operator in segment.operators:
+        if segment.phase is Phase.DATA:
+            self.body.update({own: self._given(own) for own in segment.outputs})
+        for operator in segment.operators if segment.phase is not Phase.DATA else ():
             try:
                 yield from self.operate(operator)
             except NotReplayedError as error:
@@ -180,11 +188,8 @@ class _Rank:
         for own, key in zip(segment.outputs, keys_out, strict=True):
             if own in self.body and self.body[own] is not entered.get(own):
                 yield from self._leave(own, key)
-        for name, weight in self.world.weight_of.items():
-            if name in self.body and self.body[name] is not entered.get(name):
-                value = yield from self.settled(self.body[name])
-                known = self.accumulated.get(weight)
-                self.accumulated[weight] = value if known is None else known + value
+        for own, name in zip(segment.outputs, names_out, strict=True):
+            self.made_of[name] = self.made_of.get(own, frozenset())
 
     def _leave(self, own: str, key: object) -> Turns[None]:
         value = yield from self.settled(self.body[own])
@@ -200,19 +205,26 @@ class _Rank:
         own = self.plan.tensors.get(name)
         return own is not None and own.role is Role.GRADIENT
 
-    def settled(self, value: Array | _Pending) -> Turns[Array]:
-        """Wait until a value is there, and return it."""
+    def arrived(self, value: Array | _Pending) -> Turns[Array | None]:
+        """Wait until a value is there, and return it; None where the communication gives this rank nothing."""
         while isinstance(value, _Pending):
             if value.post.results is not None:
-                found = value.post.results[value.index]
-                if found is None:
-                    raise NotReplayedError("a collective gives this rank nothing that is read")
-                return found
+                return value.post.results[value.index]
             yield
         return value
 
+    def settled(self, value: Array | _Pending) -> Turns[Array]:
+        """Wait until a value is there, and return it."""
+        found = yield from self.arrived(value)
+        if found is None:
+            raise NotReplayedError("a collective gives this rank nothing that is read")
+        return found
+
     def read(self, name: str) -> Turns[Array]:
         """Return the value of a name once it is there."""
+        weight = self.world.weight_of.get(name, "")
+        if weight in self.accumulated:
+            return (yield from self.settled(self.accumulated[weight]))
         if name in self.body:
             found = yield from self.settled(self.body[name])
             return found
@@ -238,9 +250,22 @@ class _Rank:
             return self.kept[key]
         raise NotReplayedError(f"`{name}` is read and not there")
 
-    def write(self, name: str, value: Array | _Pending) -> Turns[None]:
-        """Put a value under a name; gradients of one name are summed."""
-        if name in self.body and self._is_gradient(name):
+    def write(self, name: str, value: Array | _Pending, inputs: Iterable[object]) -> Turns[None]:
+        """Put a value under a name; gradients of one name are summed, but for what is made out of the one that it replaces."""
+        names = [own for own in inputs if isinstance(own, str)]
+        weights = frozenset(self.world.weight_of[own] for own in names if own in self.world.weight_of)
+        self.made_of[name] = made_of = weights.union(*(self.made_of.get(own, frozenset()) for own in names))
+        weight = self.world.weight_of.get(name)
+        if weight is not None:
+            known = self.accumulated.get(weight)
+            if known is None or weight in made_of:
+                self.accumulated[weight] = value
+            else:
+                before = yield from self.settled(known)
+                after = yield from self.settled(value)
+                self.accumulated[weight] = before + after
+            return
+        if name in self.body and self._is_gradient(name) and name not in names:
             before = yield from self.settled(self.body[name])
             after = yield from self.settled(value)
             value = before + after
@@ -266,7 +291,10 @@ class _Rank:
             yield from self._message(operator)
         elif isinstance(operator, ReduceGradients):
             yield from self._reduce(operator)
-        elif isinstance(operator, Wait | Record | Await | Update):
+        elif isinstance(operator, Update):
+            for weight in operator.weights:
+                self.updated.setdefault(weight, self.accumulated.get(weight))
+        elif isinstance(operator, Wait | Record | Await):
             return
         else:
             raise AssertionError(f"an operator of a kind that is not run: {operator}")
@@ -282,7 +310,7 @@ class _Rank:
         operands = yield from self._operands(operator)
         results = forward(operator, operands, [self.shape(name) for name in operator.outputs])
         for name, value in zip(operator.outputs, results, strict=True):
-            yield from self.write(name, value)
+            yield from self.write(name, value, operator.inputs)
 
     def _backward(self, operator: Backward) -> Turns[None]:
         operands = yield from self._operands(operator.forward)
@@ -294,12 +322,16 @@ class _Rank:
         wanted = [at for at, name in enumerate(operator.outputs) if name]
         found = gradients(operator.forward, operands, [self.shape(name) for name in operator.forward.outputs], incoming, wanted)
         for at in wanted:
-            yield from self.write(operator.outputs[at], found[at].reshape(self.shape(operator.outputs[at])))
+            yield from self.write(operator.outputs[at], found[at].reshape(self.shape(operator.outputs[at])), ())
 
-    def _members(self, group: Group) -> tuple[int, ...]:
+    def _members(self, group: Group, everywhere: bool = False) -> tuple[int, ...]:
         if group.name and not group.ranks and not group.axes:
             group = next((own for own in self.plan.communicators if own.name == group.name), group)
-        return tuple(sorted(group.ranks)) if group.ranks else self.plan.mesh.along(self.rank, group.axes)
+        if not group.ranks:
+            return self.plan.mesh.along(self.rank, group.axes)
+        stride = self.plan.replication.stride
+        shifts = [replica * stride for replica in range(self.plan.replication.count)] if everywhere else [self.shift]
+        return tuple(sorted({rank + shift for rank in group.ranks for shift in shifts}))
 
     def _communicate(self, operator: Communicate) -> Turns[None]:
         values: list[Array | None] = []
@@ -308,13 +340,13 @@ class _Rank:
             values.append(value)
         members = self._members(operator.group)
         post = Post(operator, values)
-        self.world.post(("collective", members), self.rank, post, members)
+        self.world.post(("collective", members, operator.group.name), self.rank, post, members)
         for at, name in enumerate(operator.outputs):
-            yield from self.write(name, _Pending(post, at))
+            yield from self.write(name, _Pending(post, at), operator.inputs)
 
     def _peer(self, peer: Peer) -> int | None:
         if peer.rank is not None:
-            return peer.rank
+            return peer.rank + self.shift
         mesh = self.plan.mesh
         own = mesh.coordinates(self.rank)
         at, size = own[peer.axis] + peer.offset, mesh.axis_size(peer.axis)
@@ -331,17 +363,17 @@ class _Rank:
         side = 0 if sends else 1
         self.world.post(("message", ends, operator.tag), side, post, (0, 1))
         if not sends:
-            yield from self.write(operator.tensor, _Pending(post, 0))
+            yield from self.write(operator.tensor, _Pending(post, 0), (operator.tensor,))
 
     def _reduce(self, operator: ReduceGradients) -> Turns[None]:
-        members = self._members(operator.group)
+        members = self._members(operator.group, operator.replicated)
         if operator.scatter:
             raise NotReplayedError("gradients that are reduced to shards")
-        held = [weight for weight in operator.weights if weight in self.accumulated]
         values: list[Array | None] = []
-        for weight in held:
-            values.append((yield from self.settled(self.accumulated[weight])))
+        for weight in operator.weights:
+            held = self.accumulated.get(weight)
+            values.append(None if held is None else (yield from self.arrived(held)))
         post = Post(operator, values)
-        self.world.post(("reducer", members, operator.weights), self.rank, post, members)
-        for at, weight in enumerate(held):
+        self.world.post(("reducer", members, operator.group.name), self.rank, post, members)
+        for at, weight in enumerate(operator.weights):
             self.accumulated[weight] = _Pending(post, at)

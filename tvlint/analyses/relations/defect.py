@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from tvlint.analyses.relations.grounds import REFUTING
 from tvlint.findings import Reason, Related, Scene
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Compute, Operator
@@ -127,6 +128,8 @@ def reasons(plan: Plan, troubles: Iterable[Trouble], draw: Draw | None = None) -
 
 def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:
     first = troubles[0]
+    if first.refutes and first.name not in REFUTING:
+        raise AssertionError(f"nothing says why `{first.name}` refutes")
     ranks = everywhere(plan, {trouble.rank for trouble in troubles})
     pointer = "/".join(part for part in (first.segment, first.label) if part)
     place = Location(plan.path, pointer=pointer)

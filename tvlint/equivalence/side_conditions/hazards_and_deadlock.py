@@ -27,6 +27,8 @@ _WORDS = {
 }
 """What is said of each kind of hazard; `{by}` tells where the earlier operator is, if it stands elsewhere."""
 
+KINDS_THAT_REFUTE = tuple(kind for kind in _WORDS if kind not in _HARMLESS)
+
 
 def check_order(plan: Plan) -> Iterator[Trouble]:
     """What keeps the plan from running as it was derived; sends are taken to wait for their receives."""
@@ -37,7 +39,7 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
         for rank in hazard.ranks:
             yield Trouble(
                 hazard.kind,
-                hazard.kind not in _HARMLESS,
+                hazard.kind in KINDS_THAT_REFUTE,
                 text,
                 rank,
                 hazard.segment,

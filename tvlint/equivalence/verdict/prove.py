@@ -14,6 +14,7 @@ from tvlint.analyses.relations.derivation.gradients import held_by, weights_of
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of, slot_dims
+from tvlint.analyses.relations.grounds import REFUTING, Ground
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Values
@@ -78,10 +79,27 @@ def prove(
             tell("deriving normal forms", 0.9)
             again = _proved(once, reference, assume, tell, repairs=False, solver_seconds=solver_seconds, normal=True)
             verdict = again if again.outcome is Outcome.PROVED else verdict
-        return verdict if once is parallel else _in_order(parallel, verdict)
+        verdict = verdict if once is parallel else _in_order(parallel, verdict)
+        return _confirmed(parallel, reference, verdict)
     finally:
         if collecting:
             gc.enable()
+
+
+def _confirmed(parallel: Plan, reference: Plan, verdict: Verdict) -> Verdict:
+    """Return the verdict, which is left open where it rests on other values and none shows when both plans are run."""
+    grounds = {REFUTING[reason.name] for reason in verdict.reasons if reason.refutes}
+    if verdict.outcome is not Outcome.REFUTED or grounds != {Ground.DIFFERS}:
+        return verdict
+    from tvlint.equivalence.verdict.on_numbers import SEEDS, agree_on_numbers
+
+    if not agree_on_numbers(parallel, reference):
+        return verdict
+    text = f"; and yet all gradients and returned values are the reference's in {SEEDS} runs on random numbers"
+    found = [replace(reason, refutes=False, repair="") for reason in verdict.reasons]
+    found[0] = replace(found[0], message=found[0].message + text)
+    stages = replace(verdict.stages, refuted=0, unknown=verdict.stages.unknown + verdict.stages.refuted)
+    return replace(verdict, outcome=Outcome.UNKNOWN, reasons=tuple(found), stages=stages)
 
 
 def _in_order(plan: Plan, verdict: Verdict) -> Verdict:

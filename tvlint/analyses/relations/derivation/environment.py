@@ -13,6 +13,7 @@ from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.ir.operators import Backward, Communicate, Compute, Operand, Operator, Receive
 from tvlint.ir.plan import Role
+from tvlint.ops.elementwise import holds_whole_numbers
 
 
 def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:
@@ -197,7 +198,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             value = None
         elif tensor.dtype and machine.dtypes.setdefault(value.term, tensor.dtype) != tensor.dtype:
             was = machine.dtypes[value.term]
-            mismatch = Mismatch("wrong-dtype", f"makes `{name}` as {tensor.dtype} where the reference has {was}", refutes=True)
+            rounds = holds_whole_numbers(was) != holds_whole_numbers(tensor.dtype)
+            text = f"makes `{name}` as {tensor.dtype} where the reference has {was}"
+            mismatch = Mismatch("wrong-dtype", text, refutes=rounds)
             tell(machine, rank, operator, mismatch, fatal=True, expected=was, actual=tensor.dtype)
     if value is not None and (tensor is None or tensor.role is not Role.GRADIENT):
         rank.terms[name] = value.term

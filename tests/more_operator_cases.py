@@ -69,6 +69,19 @@ def _loss(name: str, each: Any, *, positive: bool = False, most: float = 1.5, wi
     return [case(reduction) for reduction in ("none", "mean", "sum", *(("batchmean",) if name == "kl_div" else ()))]
 
 
+
+def adam(module: Any, w: Any, g: Any, m: Any, v: Any) -> Any:
+    g = g + 0.2 * w
+    m, v = 0.5 * m + 0.5 * g, 0.25 * v + 0.75 * g * g
+    return w - 0.1 * m / (module.sqrt(v) + 0.01), m, v
+
+
+def adamw(module: Any, w: Any, g: Any, m: Any, v: Any) -> Any:
+    m, v = 0.5 * m + 0.5 * g, 0.25 * v + 0.75 * g * g
+    return w - 0.1 * 0.2 * w - 0.1 * (m / (1 - 0.5**2)) / (module.sqrt(v / (1 - 0.25**2)) + 0.01), m, v
+
+
+
 MORE_CASES: tuple[Case, ...] = (
     _unary("leaky_relu", lambda x: np.where(x > 0, x, 0.01 * x)),
     _unary("leaky_relu", lambda x: np.where(x > 0, x, 0.2 * x), negative_slope=0.2),
@@ -182,6 +195,14 @@ MORE_CASES: tuple[Case, ...] = (
     Case("zeros-like", "torch.zeros_like", ((4, 2),), np.zeros_like, lambda t, x: t.zeros_like(x)),
     Case("ones-like", "torch.ones_like", ((4, 2),), np.ones_like, lambda t, x: t.ones_like(x)),
     Case("full-like", "torch.full_like", ((4, 2), Literal(3)), lambda x: np.full_like(x, 3), lambda t, x: t.full_like(x, 3)),
+    Case("sgd-step", "sgd_step", ((2, 4), (2, 4)), lambda w, g: w - 0.1 * (g + 0.2 * w),
+         lambda t, w, g: w - 0.1 * (g + 0.2 * w), {"lr": 0.1, "weight_decay": 0.2}),
+    Case("momentum-step", "momentum_step", ((4,), (4,), (4,)), lambda w, g, m: (w - 0.1 * (0.5 * m + g), 0.5 * m + g),
+         lambda t, w, g, m: (w - 0.1 * (0.5 * m + g), 0.5 * m + g), {"lr": 0.1, "momentum": 0.5}),
+    Case("adam-step", "adam_step", ((2, 4),) * 4, lambda *x: adam(np, *x), lambda t, *x: adam(t, *x),
+         {"lr": 0.1, "betas": (0.5, 0.25), "eps": 0.01, "weight_decay": 0.2}, positive=True),
+    Case("adamw-step", "adamw_step", ((4,),) * 4, lambda *x: adamw(np, *x), lambda t, *x: adamw(t, *x),
+         {"lr": 0.1, "betas": (0.5, 0.25), "eps": 0.01, "weight_decay": 0.2, "step": 2}, positive=True),
     Case("dropout nothing", N + "dropout", ((4, 2),), lambda x: x, lambda t, x: x, {"p": 0.1, "training": False}),
 )  # fmt: skip
 

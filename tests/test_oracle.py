@@ -83,6 +83,12 @@ CASES: list[tuple[str, list[Any], dict[str, Any], tuple[int, ...]]] = [
         EXPERTS,
         (0, 1, 3, 4, 5),
     ),
+    ("sgd_step", [_real(2, 3), _real(2, 3)], {"lr": 0.1, "weight_decay": 0.2}, (0, 1)),
+    ("momentum_step", [_real(2, 3), _real(2, 3), _real(2, 3)], {"lr": 0.1, "momentum": 0.5}, (0, 1, 2)),
+    *[
+        (name, [_real(2, 3) for _ in range(4)], {"lr": 0.1, "betas": (0.5, 0.3), "weight_decay": 0.2, "step": 2}, (0, 1, 2, 3))
+        for name in ("adam_step", "adamw_step")
+    ],
     *[(name, [_real(2, 3)], {}, (0,)) for name in ("rsqrt", "sqrt", "exp", "log", "neg", "relu", "sigmoid", "tanh")],
     *[(name, [_real(2, 3)], {}, (0,)) for name in ("float", "contiguous", "identity", "clone")],
 ]

@@ -81,6 +81,10 @@ def _difference(expected: Result, actual: Result, averaged: bool) -> tuple[str, 
         error = float(np.max(np.abs(own - gradient)))
         if not error <= TOLERANCE * max(1e-30, float(np.abs(gradient).max())):
             return "different", f"gradient of `{name}` is off by {error:.3g}"
+    for name, value in expected.left.items():
+        own = actual.left.get(name)
+        if own is None or own.shape != value.shape or not np.allclose(own, value, rtol=TOLERANCE, atol=TOLERANCE):
+            return "different", f"another `{name}` is left"
     if actual.gradients.keys() - expected.gradients.keys():
         return "different", f"surplus weights {sorted(actual.gradients.keys() - expected.gradients.keys())}"
     total = actual.losses.get("loss", np.nan)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from oracle import steps
 from oracle.arguments import Array, Attributes, need, told_arguments
 from oracle.moving import (
     along,
@@ -206,6 +207,10 @@ def _smooth(x: Array, y: Array, beta: float = 1.0) -> Array:
 
 
 _FUNCTIONS: dict[str, Function] = {
+    "sgd_step": steps.sgd,
+    "momentum_step": steps.momentum,
+    "adam_step": steps.adam,
+    "adamw_step": partial(steps.adam, decoupled=True),
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "group_norm": _group_norm,

@@ -85,6 +85,7 @@ class Run:
         self.claims: set[str] = set()
         self.progress = 0
         self.updated: dict[int, dict[str, Array | None]] = {}
+        self.left: dict[int, dict[str, Array]] = {}
         self.made_of: dict[int, dict[str, frozenset[str]]] = {}
         self.weight_of = _accumulators(plan)
         self.loss_gradients = self._loss_gradients()
@@ -169,22 +170,23 @@ class Run:
         handles: Handles = {}
         weights: dict[str, Array] = {}
         self.accumulated[rank], self.held[rank] = {}, set()
-        self.updated[rank], self.made_of[rank] = {}, {}
+        self.updated[rank], self.made_of[rank], self.left[rank] = {}, {}, {}
         for step in steps:
             segment = self.plan.segments[step.segment]
             names_in = segment.inputs if step.inputs is None else step.inputs
             names_out = segment.outputs if step.outputs is None else step.outputs
             if len(names_in) != len(segment.inputs) or len(names_out) != len(segment.outputs):
                 raise FailureError(f"a step of `{segment.name}` names other values than it has")
-            before = [name if step.inputs is not None else (step.micro_batch, name) for name in names_in]
-            after = [name if step.outputs is not None else (step.micro_batch, name) for name in names_out]
+            batch = max(step.micro_batch, 0) if self.plan.micro_batches == 1 else step.micro_batch
+            before = [name if step.inputs is not None else (batch, name) for name in names_in]
+            after = [name if step.outputs is not None else (batch, name) for name in names_out]
             body = {own: outside[key] for own, key in zip(segment.inputs, before, strict=True) if key in outside}
             for own, outer in zip(segment.inputs, names_in, strict=True):
                 self.made_of[rank][own] = self.made_of[rank].get(outer, frozenset())
             if segment.phase is Phase.DATA:
                 for own in segment.outputs:
                     body[own] = self._data(own, rank, replica, max(step.micro_batch, 0))
-            memory = saved.setdefault(step.micro_batch, {})
+            memory = saved.setdefault(batch, {})
             turn = (replica, max(step.micro_batch, 0))
             yield from self._body(segment, rank, turn, body, memory, weights, handles)
             if segment.phase is not Phase.BACKWARD:
@@ -195,6 +197,8 @@ class Run:
             for own, outer in zip(segment.outputs, names_out, strict=True):
                 self.made_of[rank][outer] = self.made_of[rank].get(own, frozenset())
             for own, key in zip(segment.outputs, after, strict=True):
+                if own in self.left[rank]:
+                    continue
                 if own not in body:
                     if own in self.weight_of and self.weight_of[own] in self.accumulated[rank]:
                         continue
@@ -257,10 +261,12 @@ class Run:
 
         def read(name: str, saved: bool = False) -> Array:
             tensor = self.plan.tensors.get(name)
-            if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
+            if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE):
                 self.held[rank].add(name)
                 if name not in weights:
-                    weights[name] = start_value(tensor, self.plan, rank, self.below, self.seed)
+                    value = start_value(tensor, self.plan, rank, self.below, self.seed)
+                    moment = tensor.role is Role.STATE and tensor.logical not in self.plan.tensors
+                    weights[name] = np.abs(value) if moment else value
                 return weights[name]
             if self.weight_of.get(name) in self.accumulated[rank]:
                 return self.accumulated[rank][self.weight_of[name]]
@@ -284,6 +290,11 @@ class Run:
                 value = value.reshape(tensor.shape)
             if tensor is not None and tensor.shape != value.shape:
                 self.claims.add(f"`{name}` has shape {value.shape}, declared {tensor.shape}")
+            if tensor is not None and tensor.role in (Role.WEIGHT, Role.STATE):
+                if tensor.shape != value.shape:
+                    raise FailureError(f"`{name}` of shape {tensor.shape} is given {value.shape}")
+                weights[name] = self.left[rank][name] = value
+                return
             if name in self.weight_of:
                 self._accumulate(rank, self.weight_of[name], value, in_place or self.weight_of[name] in own)
                 return
@@ -313,7 +324,9 @@ class Run:
                 if isinstance(operator, Compute) and segment.phase is Phase.DATA:
                     continue
                 if isinstance(operator, Compute):
-                    for name, value in zip(operator.outputs, self._forward(operator, operands(operator, False)), strict=True):
+                    given = operator.outputs or tuple(str(operator.inputs[at]) for at in operator.in_place)
+                    found = self._forward(operator, operands(operator, False), len(given))
+                    for name, value in zip(given, found, strict=True):
                         write(name, value, operator.inputs)
                 elif isinstance(operator, Backward):
                     for name, value in self._backward(operator, operands(operator.forward, True), read):
@@ -346,14 +359,14 @@ class Run:
                     yield from self._await(issued[0])
                     self._deliver(*issued, write)
 
-    def _forward(self, operator: Compute, values: list[Any]) -> tuple[Array, ...]:
+    def _forward(self, operator: Compute, values: list[Any], count: int) -> tuple[Array, ...]:
         found = forward(operator.op, values, operator.attributes)
-        if len(found) != len(operator.outputs):
+        if len(found) != count:
             raise FailureError(f"`{operator.op}` gives {len(found)} values, not {len(operator.outputs)}")
         return found
 
     def _backward(self, operator: Backward, values: list[Any], read: Any) -> Iterator[tuple[str, Array]]:
-        outputs = self._forward(operator.forward, values)
+        outputs = self._forward(operator.forward, values, len(operator.forward.outputs))
         if len(operator.inputs) != len(outputs):
             raise FailureError("a backward operator with another number of gradients")
         incoming = [read(name) if name else np.zeros(y.shape) for name, y in zip(operator.inputs, outputs, strict=True)]

@@ -21,6 +21,8 @@ class Result:
 
     gradients: dict[str, Array]
     losses: dict[str, float]
+    left: dict[str, Array]
+    """What weights and states become, by full name, where operators write them anew."""
     claims: tuple[str, ...] = ()
     """Statements of the plan that did not hold, though it ran."""
 
@@ -44,7 +46,30 @@ def run(plan: Plan, batch: dict[str, tuple[int, ...]], below: int = 4, seed: int
     for queues in state.channels.values():
         if any(queues.values()):
             raise FailureError("a communication is never completed")
-    return Result(_gradients(state), _losses(state), tuple(sorted(state.claims)))
+    left = _left(state)
+    return Result(_gradients(state, left), _losses(state), left, tuple(sorted(state.claims)))
+
+
+def _left(state: Run) -> dict[str, Array]:
+    """What the ranks leave in weights and states, put together; elements that nothing writes are not numbers."""
+    found: dict[str, Array] = {}
+    for rank, names in state.held.items():
+        for name in {*names, *state.left[rank]}:
+            tensor = state.plan.tensors[name]
+            anew = {state.plan.tensors[own].logical or own for held in state.left.values() for own in held}
+            if tensor.role not in (Role.WEIGHT, Role.STATE) or (tensor.logical or name) not in anew:
+                continue
+            whole, box = box_of(tensor, state.plan, rank)
+            target = found.setdefault(tensor.logical or name, np.full(whole, np.nan))
+            place = tuple(slice(low, high) for low, high in box)
+            own = state.left[rank].get(name)
+            if own is None:
+                raise FailureError(f"rank {rank} does not update `{name}`, and others do")
+            known = target[place]
+            if np.any(np.abs(known - own) > TOLERANCE * max(1.0, float(np.abs(own).max()))):
+                raise FailureError(f"ranks leave different values in `{name}`")
+            target[place] = own
+    return found
 
 
 def _round_robin(state: Run, ranks: dict[int, Iterator[None]]) -> None:
@@ -69,13 +94,13 @@ def _losses(state: Run) -> dict[str, float]:
     return {"loss": total, "slots": len(state.losses)} if state.losses else {}
 
 
-def _gradients(state: Run) -> dict[str, Array]:
+def _gradients(state: Run, left: dict[str, Array]) -> dict[str, Array]:
     found: dict[str, Array] = {}
     covered: dict[str, Array] = {}
     for rank, names in state.held.items():
         for name in sorted(names):
             tensor = state.plan.tensors[name]
-            if tensor.role is not Role.WEIGHT:
+            if tensor.role is not Role.WEIGHT or (tensor.logical or name) in left:
                 continue
             whole, box = box_of(tensor, state.plan, rank)
             logical, place = tensor.logical or name, tuple(slice(low, high) for low, high in box)

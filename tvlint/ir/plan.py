@@ -5,7 +5,8 @@ which micro-batch). Ranks that run the same program share one `Program`; replica
 shift are folded into a `Replication`, which readers check exactly and never assume.
 
 Names. A `Tensor` is declared once per plan, by name; every rank that uses the name holds its own local tensor of that shape.
-Names are visible on one rank for one micro-batch, except weights, buffers and handles, which are visible on the rank for good.
+Names are visible on one rank for one micro-batch, except weights, buffers, states and handles, which are visible on the rank
+for good; what a run of no micro-batch makes is visible to the other runs of none.
 A segment's body sees what reached it through its inputs, weights and what the body produced; only its `outputs` leave it.
 Readers give a name that has another type on the ranks of one program a name of its own there (`NAME@RANKS`).
 A gradient name that one rank produces more than once in a micro-batch is summed, unless what is produced is made out of that

@@ -61,6 +61,8 @@ class Trait(Enum):
     """Of the shape and the dtype of the operand, which does not enter otherwise."""
     NORMALISATION = "normalisation"
     """Divides by a statistic of the elements that it normalises."""
+    OPTIMIZER = "optimizer"
+    """Takes a weight, its gradient and its states one step further, element by element; gives what it overwrites."""
     POSITIONAL = "positional"
     """Its attributes count positions of a dimension."""
     PRODUCT = "product"

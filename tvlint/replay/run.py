@@ -168,11 +168,11 @@ class _Rank:
 
     def segment(self, segment: Segment, step: Step) -> Turns[None]:
         """Run one segment."""
-        self.micro_batch = step.micro_batch
+        self.micro_batch = max(step.micro_batch, 0) if self.plan.micro_batches == 1 else step.micro_batch
         names_in = segment.inputs if step.inputs is None else step.inputs
         names_out = segment.outputs if step.outputs is None else step.outputs
-        keys_in = [name if step.inputs is not None else (step.micro_batch, name) for name in names_in]
-        keys_out = [name if step.outputs is not None else (step.micro_batch, name) for name in names_out]
+        keys_in = [name if step.inputs is not None else (self.micro_batch, name) for name in names_in]
+        keys_out = [name if step.outputs is not None else (self.micro_batch, name) for name in names_out]
         self.body = {own: self.outside[key] for own, key in zip(segment.inputs, keys_in, strict=True) if key in self.outside}
         for own, name in zip(segment.inputs, names_in, strict=True):
             self.made_of[own] = self.made_of.get(name, frozenset())
@@ -184,7 +184,7 @@ class _Rank:
                 yield from self.operate(operator)
             except NotReplayedError as error:
                 raise UnreplayableError(str(error), getattr(operator, "source", None)) from None
-        self.saved.setdefault(step.micro_batch, {}).update(self.body)
+        self.saved.setdefault(self.micro_batch, {}).update(self.body)
         for own, key in zip(segment.outputs, keys_out, strict=True):
             if own in self.body and self.body[own] is not entered.get(own):
                 yield from self._leave(own, key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from tvlint.analyses.dataflow.def_use import overwritten
 from tvlint.analyses.inference.accumulation import replaces_gradients
 from tvlint.ir.operators import (
     Await,
@@ -21,6 +22,8 @@ from tvlint.ir.operators import (
     Wait,
 )
 from tvlint.ir.plan import Phase
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ def signature(operators: Sequence[Operator], everywhere: Collection[str]) -> tup
         for name in names:
             if name not in outputs and name not in everywhere:
                 inputs[name] = None
-        for name in writes(operator):
+        changed = (name for name in overwritten(operator) if name not in everywhere)
+        for name in (*writes(operator), *changed):
             outputs[name] = None
     return tuple(inputs), tuple(outputs)
 
@@ -85,17 +89,23 @@ def implicit_segments(
 ) -> Iterator[ImplicitSegment]:
     """The segments of `operators`, cut where the phase changes.
 
-    `backward`, `reduce-gradients` and `update` set the phase. Any other operator stays in the phase it stands in, except
-    that one that touches a value of a micro-batch leaves the reduce and optimizer phases. `everywhere` are the names that
-    are visible on a rank for good, `accumulated` the gradients of weights. Where there are `many` micro-batches, all-reduces
+    `backward`, `reduce-gradients`, `update` and steps of optimizers set the phase. Any other operator stays in the phase it
+    stands in, except that one that touches a value of a micro-batch leaves the reduce and optimizer phases: what is made
+    there of gradients of weights is no such value. `everywhere` are the names that are visible on a rank for good,
+    `accumulated` the gradients of weights. Where there are `many` micro-batches, all-reduces
     that replace accumulated gradients set the phase as well.
     """
     phase = Phase.FORWARD
     within = Phase.FORWARD
     start = 0
+    of_step = {*everywhere, *accumulated}
     for index, operator in enumerate(operators):
         replaces = many and replaces_gradients(operator, accumulated)
-        following = Phase.REDUCE if replaces else _phase(operator, phase, within, everywhere, accumulated)
+        following = Phase.REDUCE if replaces else _phase(operator, phase, within, of_step)
+        if following in (Phase.REDUCE, Phase.OPTIMIZER):
+            of_step.update((*writes(operator), *overwritten(operator)))
+        else:
+            of_step.difference_update(name for name in writes(operator) if name not in everywhere and name not in accumulated)
         if following is not phase:
             if index > start:
                 yield _cut(phase, operators[start:index], everywhere, micro_batch)
@@ -106,17 +116,18 @@ def implicit_segments(
         yield _cut(phase, operators[start:], everywhere, micro_batch)
 
 
-def _phase(operator: Operator, phase: Phase, within: Phase, everywhere: Collection[str], accumulated: Collection[str]) -> Phase:
+def _phase(operator: Operator, phase: Phase, within: Phase, of_step: Collection[str]) -> Phase:
     if isinstance(operator, Backward):
         return Phase.BACKWARD
     if isinstance(operator, ReduceGradients):
         return Phase.REDUCE
-    if isinstance(operator, Update):
+    if isinstance(operator, Update) or (isinstance(operator, Compute) and has_trait(operator.op, Trait.OPTIMIZER)):
         return Phase.OPTIMIZER
     if isinstance(operator, Wait | Record | Await) or phase in (Phase.FORWARD, Phase.BACKWARD):
         return phase
-    names = (*reads(operator), *writes(operator))
-    return phase if all(name in everywhere or name in accumulated for name in names) else within
+    read = reads(operator)
+    names = read if read and isinstance(operator, Compute | Communicate) else (*read, *writes(operator))
+    return phase if all(name in of_step for name in names) else within
 
 
 def _cut(phase: Phase, operators: Sequence[Operator], everywhere: Collection[str], micro_batch: int) -> ImplicitSegment:

@@ -47,6 +47,18 @@ class Renames:
     def _owner(self) -> dict[str, str]:
         return accumulators(self._plan)
 
+    @cached_property
+    def _of_step(self) -> set[str]:
+        """What is made by runs of no micro-batch alone."""
+        batches: dict[str, set[bool]] = {}
+        for step in (step for program in self._plan.programs for step in program.steps):
+            batches.setdefault(step.segment, set()).add(step.micro_batch < 0)
+        made: dict[bool, set[str]] = {True: set(), False: set()}
+        for name, once in batches.items():
+            for own in self._plan.segments[name].operators:
+                made[once == {True}].update(writes(own))
+        return made[True] - made[False]
+
     def _names(self, segment: Segment) -> _Names:
         if segment.name not in self._known:
             self._known[segment.name] = self._found(segment)
@@ -95,7 +107,7 @@ class Renames:
         for own in (*segment.inputs, *segment.outputs, *(step.inputs or ()), *(step.outputs or ())):
             tensor = self._plan.tensors.get(own)
             lasts = tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE)
-            if not lasts and own not in self._owner and segment.phase is not Phase.DATA:
+            if not lasts and own not in self._owner and own not in self._of_step and segment.phase is not Phase.DATA:
                 return f"`{segment.name}` on {{ranks}} belongs to no micro-batch and has `{own}`, a value of one"
         return ""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvlint.analyses.dataflow.def_use import has
+from tvlint.analyses.dataflow.def_use import has, overwritten
 from tvlint.analyses.dataflow.step_scope import only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Trouble, at
@@ -60,7 +60,9 @@ class Finals:
         adds = tuple(self._owner[name] for name in outputs if name in self._owner)
         takes = tuple(self._owner[name] for name in inputs if name in self._owner)
         reads = tuple(name for name in inputs if name in self._weights)
-        return _Touches(operator, adds=adds, reads=reads, takes=takes) if adds or takes or reads else None
+        updates = tuple(name for name in (*outputs, *overwritten(operator)) if name in self._weights)
+        found = _Touches(operator, adds=adds, reads=reads, takes=takes, updates=updates)
+        return found if adds or takes or reads or updates else None
 
     def troubles(self, program: Program, micro_batches: int) -> Iterator[Trouble]:
         """Weights whose gradients are taken for complete, or that are updated, before the last micro-batch is done with them.

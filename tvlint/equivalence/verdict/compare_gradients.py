@@ -27,13 +27,21 @@ class Expected:
     gradients: Mapping[str, Value]
     shapes: Mapping[str, tuple[int, ...]]
     losses: tuple[int, ...]
+    left: Mapping[str, Value]
+    """What it leaves in the weights and states that it writes anew, by full name."""
 
 
 def judge_gradients(
-    world: World, plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
+    world: World,
+    plan: Plan,
+    weights: Sequence[tuple[int, Tensor]],
+    expected: Expected,
+    held: Mapping[tuple[int, str], Slot],
+    written: Set[str] = frozenset(),
 ) -> Iterator[Trouble]:
-    """What is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's gradient.
+    """Yield what is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's.
 
+    Weights whose update is `written` out are judged by what they become, and not by a gradient.
     What is wrong with one weight stands where the plan declares a piece of it, else where it declares the first weight.
     """
     declared: dict[str, Location] = {}
@@ -41,13 +49,18 @@ def judge_gradients(
         if tensor.role is Role.WEIGHT and tensor.source is not None:
             declared.setdefault(tensor.logical or tensor.name, tensor.source)
     first = next(iter(declared.values()), None)
-    for name, trouble in _wrong(world, plan, weights, expected, held):
+    for name, trouble in _wrong(world, plan, weights, expected, held, written):
         placed = trouble.source is None and trouble.cause is None
         yield replace(trouble, source=declared.get(name, first)) if placed else trouble
 
 
 def _wrong(
-    world: World, plan: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, held: Mapping[tuple[int, str], Slot]
+    world: World,
+    plan: Plan,
+    weights: Sequence[tuple[int, Tensor]],
+    expected: Expected,
+    held: Mapping[tuple[int, str], Slot],
+    written: Set[str],
 ) -> Iterator[tuple[str, Trouble]]:
     """Each weight's full name with what is wrong with it."""
     covered: dict[str, list[Box]] = {}
@@ -72,10 +85,10 @@ def _wrong(
             open_names.add(name)
             continue
         covered.setdefault(name, []).append(box)
-        if name in expected.gradients:
+        if name in expected.gradients and name not in written:
             value = held.get((rank, tensor.name), "missing")
             yield from ((name, one) for one in _judged(world, plan, name, rank, box, expected.gradients[name], value))
-        elif (rank, tensor.name) in held:
+        elif (rank, tensor.name) in held and name not in expected.gradients:
             text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
             yield name, Trouble("gradient-of-frozen-weight", False, text, rank)
     for name, whole in expected.shapes.items():
@@ -143,11 +156,16 @@ def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:
 
 
 def judge_updates(
-    plan: Plan, reference: Plan, weights: Sequence[tuple[int, Tensor]], expected: Expected, changed: Set[tuple[int, str]]
+    plan: Plan,
+    reference: Plan,
+    weights: Sequence[tuple[int, Tensor]],
+    expected: Expected,
+    changed: Set[tuple[int, str]],
+    written: Set[str] = frozenset(),
 ) -> Iterator[Trouble]:
     """Yield the weights that some rank does not update exactly once, or updates where the reference does not train them.
 
-    Those in `changed` may have been updated by a call of unknown effect.
+    Those in `changed` may have been updated by a call of unknown effect, and what is `written` out is judged elsewhere.
 
     A reference that updates some weights trains these; one that leaves the optimizer out trains all that have a gradient.
     Nothing for a pair that leaves the optimizer out: nnScaler's plans never hold it.
@@ -155,7 +173,7 @@ def judge_updates(
     updates, own_updates = _updates(plan), _updates(reference)
     alone = {_full_name(reference, name) for _, name in own_updates}
     if not updates:
-        if alone and not plan.format.startswith("nnscaler-"):
+        if alone - written and not plan.format.startswith("nnscaler-"):
             text = "the reference updates weights and the parallel plan does not say that it does"
             yield Trouble("no-updates", False, text, plan.programs[0].ranks[0])
         return
@@ -166,7 +184,7 @@ def judge_updates(
     for rank, tensor in weights:
         name = tensor.logical or tensor.name
         times = updates[rank, tensor.name]
-        if name in expected.gradients and name in trained and times != 1:
+        if name in expected.gradients and name in trained and times != (0 if name in written else 1):
             how = "is never updated" if times == 0 else f"is updated {times} times"
             certain = (rank, tensor.name) not in changed
             yield Trouble("not-updated-once", certain, f"the weight `{name}` on {{ranks}} {how}", rank)

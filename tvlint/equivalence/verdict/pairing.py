@@ -153,7 +153,7 @@ def _cut_by_replicas(plan: Plan) -> str:
     replication = plan.replication
     for tensor in plan.tensors.values() if replication.count > 1 else ():
         own = (tensor.placements or {}).get(replication.axis, Replicate())
-        if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT) and not isinstance(own, Replicate | Invariant):
+        if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT) and not isinstance(own, Replicate | Invariant):
             return tensor.name
     return ""
 
@@ -206,13 +206,20 @@ def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[T
         text = "the reference returns a part or a multiple of a value"
         troubles.append(Trouble("reference-not-understood", False, text, rank))
     losses = [value.term for value in returned if value is not None]
+    left: dict[str, Value] = {}
+    for name, value in derived.renewed.get(rank, {}).items():
+        tensor = plan.tensors[name]
+        if value is None or not value.clean or value.box != tuple((0, size) for size in whole_shape(tensor)):
+            troubles.append(_odd_gradient(f"what the reference puts in the place of `{name}` is not understood", rank))
+        elif left.setdefault(tensor.logical or name, value) is not value:
+            troubles.append(_odd_gradient(f"the reference writes `{tensor.logical}` anew under two names", rank))
     if troubles or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
         if not troubles:
             inference = "the reference computes no gradients: it is inference, and a proof compares what is trained"
             text, repair = ("the reference returns nothing", "") if not losses else (inference, _FOR_TRAINING)
             troubles.append(Trouble("reference-not-understood", False, text, rank, repair=repair))
         return [replace(trouble, refutes=False) for trouble in troubles]
-    return Expected(gradients, shapes, tuple(losses))
+    return Expected(gradients, shapes, tuple(losses), left)
 
 
 def _is_whole(value: Value, whole: tuple[int, ...]) -> bool:

@@ -28,6 +28,7 @@ from tvlint.equivalence.verdict.assumptions import assumptions
 from tvlint.equivalence.verdict.compare_gradients import Expected, judge_gradients, judge_updates
 from tvlint.equivalence.verdict.compare_outputs import judge_returned
 from tvlint.equivalence.verdict.compare_roots import judge_roots
+from tvlint.equivalence.verdict.compare_states import judge_states, written_out
 from tvlint.equivalence.verdict.later_corrections import put_right_later
 from tvlint.equivalence.verdict.pairing import expected_of, first_rank, matched, told_apart, unpaired
 from tvlint.equivalence.verdict.replica_folding import (
@@ -189,12 +190,14 @@ def _proved(
         weights = weights_of(parallel, derived)
         held.update(held_by(derived, weights))
         troubles.extend(derived.reductions)
-        troubles.extend(judge_gradients(many, parallel, weights, expected, held))
+        written = written_out(parallel, derived)
+        troubles.extend(judge_gradients(many, parallel, weights, expected, held, written))
+        troubles.extend(judge_states(many, parallel, derived, expected))
         replicas = parallel.replication.count if fold is None else 1
         troubles.extend(judge_returned(many, parallel, derived, expected.losses, replicas, micro_batches))
         if fold is not None:
             troubles.extend(partly_returned(many, fold, derived))
-        troubles.extend(judge_updates(parallel, reference, weights, expected, derived.changed))
+        troubles.extend(judge_updates(parallel, reference, weights, expected, derived.changed, written))
         troubles.extend(judge_roots(terms, parallel, alone, derived) if troubles else ())
         return derived, troubles
 

@@ -151,7 +151,8 @@ def _tensors(plan: Plan, axis: str) -> dict[str, Tensor] | None:
     tensors = dict(plan.tensors)
     for name, tensor in plan.tensors.items():
         own = (tensor.placements or {}).get(axis)
-        if tensor.role in (Role.WEIGHT, Role.BUFFER) and not (own is None or isinstance(own, Replicate | Invariant)):
+        lasts = tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE)
+        if lasts and not (own is None or isinstance(own, Replicate | Invariant)):
             return None
         if tensor.role is not Role.INPUT and name not in plan.outputs:
             continue

@@ -142,6 +142,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         for inner, outer in rank.inward.items():
             if inner != outer:
                 rank.made_of[inner] = rank.made_of.get(outer, frozenset())
+                rank.shares[inner] = rank.shares.get(outer, outer)
         rank.unbound = dict.fromkeys((name for name in segment.inputs if name not in rank.local), step.source)
         rank.zero = {inner for inner, outer in rank.inward.items() if outer in rank.zero_outside}
         if machine.nearest is not None:
@@ -159,11 +160,12 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         for inner, outer in zip(segment.outputs, outer_outputs, strict=True):
             if inner != outer:
                 rank.made_of[outer] = rank.made_of.get(inner, frozenset())
+                rank.shares[outer] = rank.shares.get(inner, inner)
             if inner in rank.local:
                 _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)
             elif inner in rank.zero:
                 rank.zero_outside.add(outer)
-            elif inner not in machine.weight_of and not _at_a_root(segment, inner, rank.number):
+            elif inner not in machine.weight_of and inner not in rank.renewed and not _at_a_root(segment, inner, rank.number):
                 text = f"gives `{inner}`, which nothing in it makes"
                 missing = Mismatch("missing-value", f"`{segment.name}` {text}", refutes=False)
                 tell(machine, rank, None, missing, fatal=True, source=step.source)

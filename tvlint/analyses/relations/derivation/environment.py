@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tvlint.analyses.relations.derivation.gradient_starts import owners_of, unmade
 from tvlint.analyses.relations.derivation.gradients import of_all_micro_batches
 from tvlint.analyses.relations.derivation.localise import tell
+from tvlint.analyses.relations.derivation.overwriting import forget_what_shares, note_shared
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import parameter, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -107,11 +108,13 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
             raise Mismatch("undefined-value", f"uses `{name}`: {rank.undefined[name]}", refutes=False)
         return None
     tensor = machine.plan.tensors.get(name)
+    if name in rank.renewed:
+        return rank.renewed[name]
     if name in rank.stepped:
         raise Mismatch(
             "updated-weight", f"uses `{name}` after an optimizer step that the plan does not write out", refutes=False
         )
-    if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER):
+    if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE):
         return None if rank.unknown or name in rank.changed else held_parameter(machine, rank, name)
     if tensor is not None and tensor.role is Role.INPUT and name not in machine.loaded:
         return None if rank.unknown or name in rank.changed else input_value(machine, rank, name)
@@ -187,7 +190,11 @@ def operand_value(machine: Machine, rank: RankState, operator: Operator, name: s
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:
     rank.trail.append(value)
     tensor = machine.plan.tensors.get(name)
-    if tensor is not None and _is_given(tensor.role, operator):
+    renews = tensor is not None and tensor.role in (Role.WEIGHT, Role.STATE) and rank.of_step
+    if renews:
+        forget_what_shares(machine, rank, {name}, "an operator")
+    note_shared(rank, operator, name, inputs)
+    if tensor is not None and _is_given(tensor.role, operator) and not renews:
         text = f"overwrites the {tensor.role.value} `{name}`"
         tell(machine, rank, operator, Mismatch("overwritten", text, refutes=False), fatal=True)
     if value is not None and tensor is not None:
@@ -202,6 +209,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             text = f"makes `{name}` as {tensor.dtype} where the reference has {was}"
             mismatch = Mismatch("wrong-dtype", text, refutes=rounds)
             tell(machine, rank, operator, mismatch, fatal=True, expected=was, actual=tensor.dtype)
+    if renews:
+        rank.renewed[name] = value
+        return
     if value is not None and (tensor is None or tensor.role is not Role.GRADIENT):
         rank.terms[name] = value.term
     if name in inputs and isinstance(operator, Communicate | Receive) and name not in machine.forward_of:

@@ -13,6 +13,7 @@ from tvlint.analyses.relations.derivation.environment import assign, input_value
 from tvlint.analyses.relations.derivation.forward_rules import call_of, evaluated
 from tvlint.analyses.relations.derivation.localise import bare_name, blame, name_of, tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Near
+from tvlint.analyses.relations.derivation.overwriting import as_function, forget_what_shares
 from tvlint.analyses.relations.derivation.random_draws import drawn
 from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot
 from tvlint.analyses.relations.derivation.unknown_operators import forget_what_it_reaches, why_unknown
@@ -29,6 +30,7 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
     if segment.phase is Phase.DATA:
         load(machine, rank, operator)
         return
+    written, operator = operator, as_function(segment, operator)
     try:
         results = forward(machine, rank, operator)
     except Mismatch as mismatch:
@@ -42,6 +44,8 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         results = (None,) * len(operator.outputs)
     for name, value in zip(operator.outputs, results, strict=False):
         assign(machine, rank, operator, name, value, operator.inputs)
+    if operator is not written:
+        forget_what_shares(machine, rank, set(operator.outputs), f"`{operator.op}`")
 
 
 def _one_function(operator: Compute) -> Hashable:

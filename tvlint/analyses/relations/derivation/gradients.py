@@ -136,6 +136,7 @@ def finish(machine: Machine) -> None:
     for state in machine.ranks.values():
         for weight in state.gradients:
             of_all_micro_batches(machine, state, weight)
+        machine.derived.renewed[state.number], machine.derived.stepped[state.number] = state.renewed, state.stepped
         final = {**state.gradients, **state.updated}
         machine.derived.gradients[state.number] = {name: own for name, own in final.items() if not isinstance(own, str)}
 

@@ -79,6 +79,10 @@ class Derived:
     environments: dict[int, dict[str, Slot]] = field(default_factory=dict)
     gradients: dict[int, dict[str, Slot]] = field(default_factory=dict)
     """By rank and weight, the gradient with which it is updated, else the last one."""
+    renewed: dict[int, dict[str, Slot]] = field(default_factory=dict)
+    """By rank, what operators have put in the place of weights and states."""
+    stepped: dict[int, set[str]] = field(default_factory=dict)
+    """By rank, the weights that an optimizer step has changed, in a way that the plan does not say."""
     reductions: list[Trouble] = field(default_factory=list)
     """What went wrong as gradients were summed and reduced."""
     locals: dict[tuple[int, str], dict[str, Slot]] = field(default_factory=dict)
@@ -166,6 +170,10 @@ class RankState:
     """The weights out of whose gradients a tensor is made."""
     updated: dict[str, Slot | str] = field(default_factory=dict)
     """The gradients with which weights were updated; "absent" where there was none by then."""
+    renewed: dict[str, Slot] = field(default_factory=dict)
+    """What operators have put in the place of weights and states."""
+    shares: dict[str, str] = field(default_factory=dict)
+    """The tensor of which a view, a slice or a copy may be a part, so that what overwrites one may change the other."""
     stepped: set[str] = field(default_factory=set)
     """Weights that an optimizer step has changed, in a way that the plan does not say."""
 

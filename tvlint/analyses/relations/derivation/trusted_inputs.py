@@ -111,10 +111,17 @@ def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> Bo
 def parameter(world: World, plan: Plan, tensor: Tensor, rank: int) -> Value:
     """The relation of a weight or buffer on `rank`: its box of the parameter of that full name."""
     box = region(plan, tensor, rank)
-    kind = "weight" if tensor.role is Role.WEIGHT else "buffer"
-    head = (kind, tensor.logical or tensor.name, tensor.dtype)
+    head = (_kind(plan, tensor), tensor.logical or tensor.name, tensor.dtype)
     term = world.terms.term((*head, whole_shape(tensor)), (), whole_shape(tensor), -1)
     return world.values.clean(term, box)
+
+
+def _kind(plan: Plan, tensor: Tensor) -> str:
+    """Return what the tensor is a piece of; a state that is declared to be of a weight holds that weight, in its own type."""
+    weight = plan.tensors.get(tensor.logical)
+    if tensor.role is Role.STATE and weight is not None and weight.role is Role.WEIGHT and weight.dtype == tensor.dtype:
+        return "weight"
+    return tensor.role.value
 
 
 def slot_dims(reference: Inputs, parallel: Inputs) -> tuple[int, tuple[int, ...]] | str:

@@ -60,6 +60,7 @@ def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute)
         held.update((name, None) for name, value in held.items() if name in names or id(value) in reached)
     rank.local.update(dict.fromkeys(names))
     rank.changed.update(names)
+    rank.renewed.update((name, None) for name in rank.renewed if name in names)
     rank.gradients.update((machine.weight_of[name], None) for name in names if name in machine.weight_of)
     machine.derived.changed.update((rank.number, name) for name in names)
     for outputs, (ran, saved) in rank.saved.items():
@@ -71,6 +72,7 @@ def _forget_all(machine: Machine, rank: RankState) -> None:
     rank.unknown = True
     for held in (rank.local, rank.environment):
         held.update(dict.fromkeys(held))
+    rank.renewed.update(dict.fromkeys(rank.renewed))
     weights = [name for name, tensor in machine.plan.tensors.items() if tensor.role is Role.WEIGHT]
     rank.gradients.update(dict.fromkeys(weights))
     machine.derived.changed.update((rank.number, name) for name in weights)

@@ -1,0 +1,81 @@
+"""Operators that overwrite their operands, as the functions that they are, and what shares memory with what they overwrite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+from tvlint.analyses.relations.derivation.state import Machine, RankState
+from tvlint.ir.operators import Collective, Communicate, Compute, Operand, Operator
+from tvlint.ir.plan import Phase, Role, Segment
+from tvlint.ops.spec import Family, Trait
+from tvlint.ops.table import spec_of
+
+_SHARES = frozenset(
+    {
+        Trait.APART,
+        Trait.BROADCAST,
+        Trait.CONVERSION,
+        Trait.DETACHED,
+        Trait.RANGES,
+        Trait.SELECTION,
+        Trait.TRANSPOSE,
+        Trait.VIEW,
+    }
+)
+"""Functions that may give the memory of their operand, all or some of it."""
+
+
+def as_function(segment: Segment, operator: Compute) -> Compute:
+    """Return an operator that overwrites operands as the function that gives them anew, after the backward pass.
+
+    Before, gradients need what forward operators read, and the operator is what it is.
+    """
+    spec = spec_of(operator.op)
+    names = [operator.inputs[position] for position in operator.in_place if position < len(operator.inputs)]
+    once = segment.phase in (Phase.REDUCE, Phase.OPTIMIZER) and not operator.outputs
+    if not names or not once or spec is None or spec.family is not Family.INDEXED:
+        return operator
+    given = tuple(name for name in names if isinstance(name, str))
+    if len(set(given)) < len(operator.in_place):
+        return operator
+    return replace(operator, outputs=given, in_place=())
+
+
+def note_shared(rank: RankState, operator: Operator, name: str, inputs: Sequence[Operand]) -> None:
+    """Note of which tensor `name` may be a part; what is overwritten stays what it is a part of."""
+    read = [own for own in inputs if isinstance(own, str)]
+    if name in read:
+        return
+    rank.shares.pop(name, None)
+    if read and _may_share(operator):
+        rank.shares[name] = rank.shares.get(read[0], read[0])
+
+
+def _may_share(operator: Operator) -> bool:
+    if isinstance(operator, Communicate):
+        return operator.kind is Collective.CHUNK
+    spec = spec_of(operator.op) if isinstance(operator, Compute) else None
+    if spec is None:
+        return False
+    moves = spec.family in (Family.IDENTITY, Family.RESHAPE)
+    return moves or spec.may_draw or not spec.traits.isdisjoint(_SHARES)
+
+
+def forget_what_shares(machine: Machine, rank: RankState, own: Set[str], what: str) -> None:
+    """Make unknown what may share memory with the tensors `own`, which `what` has overwritten."""
+    roots = {rank.shares.get(name, name) for name in own}
+    others = {name for name, root in rank.shares.items() if root in roots} | roots
+    for outputs, (ran, saved) in rank.saved.items():
+        if not (others | own).isdisjoint(name for name in ran.inputs if isinstance(name, str)):
+            rank.saved[outputs] = ran, replace(saved, inputs=(None,) * len(saved.inputs))
+    for name in others - own:
+        for held in (rank.local, rank.environment):
+            if name in held:
+                held[name] = None
+        rank.undefined[name] = f"{what} overwrites what may be the same memory"
+        tensor = machine.plan.tensors.get(name)
+        if tensor is not None and tensor.role in (Role.WEIGHT, Role.STATE):
+            rank.renewed[name] = None
+        if machine.weight_of.get(name, "") in rank.gradients:
+            rank.gradients[machine.weight_of[name]] = None

@@ -7,6 +7,7 @@ from pathlib import Path
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Piece, Reason, Scene
 from tvlint.readers.plan_text.reader import read
+from tvlint.reporters.escape.html import markup
 from tvlint.reporters.html.defect_svg import extent, scene_drawing
 
 TOUR = Path(__file__).parents[1] / "fixtures" / "tour"
@@ -69,14 +70,14 @@ def test_a_doubled_value_says_how_often_it_is_counted() -> None:
 
 def test_the_drawing_fills_the_slice_that_is_held() -> None:
     (reason,) = reasons_of()
-    drawn = scene_drawing(reason.scenes, reason.ranks, None)
+    drawn = markup(scene_drawing(reason.scenes, reason.ranks, None))
     assert drawn.count("<table>") == 4
     assert "on rank 3" in drawn
     assert "4:8 of 8 × 0:8 of 16" in drawn
     assert "partial sum over 8:16 of 16" in drawn
     assert "Not drawn" not in drawn
-    assert "Not drawn: ranks 1-3" in scene_drawing(reason.scenes[:1], reason.ranks, None)
-    assert scene_drawing((), (0,), None) == ""
+    assert "Not drawn: ranks 1-3" in markup(scene_drawing(reason.scenes[:1], reason.ranks, None))
+    assert markup(scene_drawing((), (0,), None)) == ""
 
 
 def test_an_extent_says_which_indices_of_how_many() -> None:

@@ -208,7 +208,7 @@ class Report:
     comparisons: tuple[Comparison, ...] = ()
     """What changed, where two versions were compared."""
     known: int = 0
-    """Findings that a baseline or an earlier commit has, and that are not told."""
+    """Findings that a baseline or an earlier commit has, and that are not reported."""
     pairings: tuple[Pairing, ...] = ()
     """Where the project names the plans that it wants proved."""
     silenced: tuple[Silenced, ...] = ()

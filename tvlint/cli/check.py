@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     for path in skipped:
         note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")
     if stale:
-        note(f"{counted(stale, 'finding')} of the baseline is no more: `tvlint baseline prune` takes out what is mended")
+        note(f"{counted(stale, 'finding')} of the baseline is no more: `tvlint baseline prune` takes out what is fixed")
     if elsewhere:
         note(f"{counted(elsewhere, 'pair')} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
     for text in candidates.notes:

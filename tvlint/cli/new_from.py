@@ -23,7 +23,7 @@ from tvlint.run.session import Session
 def before_change(
     options: argparse.Namespace, report: Report, rules: Mapping[str, Rule], known: Mapping[str, Rule], settings: Project
 ) -> Compared:
-    """Return which findings were there where the change begins; ends the process where that cannot be told."""
+    """Return which findings were there where the change begins; ends the process where that is unknown."""
     folder = options.steps.do(os.curdir, lambda: tempfile.mkdtemp(prefix="tvlint-new-"))
     try:
         files = entries(merge_base(options.new_from))

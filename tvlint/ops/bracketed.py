@@ -51,12 +51,12 @@ def _between_views(operator: Compute, annotation: Annotation, call: Call) -> tup
     stars: Shape = ()
     views: list[Compute] = []
     inputs: list[Operand] = []
-    told = iter(given)
+    tensors_left = iter(given)
     for position, own in enumerate(operator.inputs):
         if isinstance(own, Literal):
             inputs.append(own)
             continue
-        tensor, shape = next(told)
+        tensor, shape = next(tensors_left)
         if tensor is not None and (STAR,) in tensor:
             head = tensor.index((STAR,))
             stars = shape[head : len(shape) - (len(tensor) - head - 1)]

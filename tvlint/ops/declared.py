@@ -128,12 +128,12 @@ def _is_factor(part: str) -> bool:
 def without_brackets(annotation: Annotation) -> str:
     """Return the annotation of the same function on tensors in which each name in brackets is a dimension of its own."""
 
-    def told(tensor: Sizes | None) -> str:
+    def sizes_text(tensor: Sizes | None) -> str:
         if tensor is None:
             return _ANY
         return " ".join(name + _mark(name, annotation) for name in chain(*tensor))
 
-    return f"{', '.join(map(told, annotation.operands))} -> {', '.join(map(told, annotation.outputs))}"
+    return f"{', '.join(map(sizes_text, annotation.operands))} -> {', '.join(map(sizes_text, annotation.outputs))}"
 
 
 def _mark(name: str, annotation: Annotation) -> str:
@@ -279,8 +279,8 @@ def _stars(annotation: Annotation, given: Sequence[tuple[Sizes | None, Shape]], 
         starred = (STAR,) in tensor
         extra = len(shape) - len(tensor) + starred
         if extra < 0 or (not starred and extra) or (starred and count not in (None, extra)):
-            told = " ".join("(" + " ".join(own) + ")" if len(own) > 1 else own[0] for own in tensor)
-            said = f"operand {position} of `{_own(call.op)}` has shape {shape}, which is not the declared `{told}`"
+            declared = " ".join("(" + " ".join(own) + ")" if len(own) > 1 else own[0] for own in tensor)
+            said = f"operand {position} of `{_own(call.op)}` has shape {shape}, which is not the declared `{declared}`"
             raise UnsupportedError(said)
         count = extra if starred else count
     return tuple(f"*{number}" for number in range(count or 0))
@@ -301,7 +301,7 @@ def _dimensions(tensor: Sizes | None, stars: Names, place: str, rank: int) -> li
         name = own[0] if len(own) == 1 else f"({' '.join(own)})"
         if name != ONE and all(part.isdecimal() for part in own):
             name = f"{name}#{place}.{len(found)}"
-        times = sum(told.partition("~")[0] == name for told, _ in found)
+        times = sum(key.partition("~")[0] == name for key, _ in found)
         found.append((f"{name}~{times}" if times and name != ONE else name, own))
     return found
 
@@ -363,13 +363,13 @@ def solved(annotation: Annotation, given: Sequence[tuple[Sizes | None, Shape]], 
             known.setdefault(name, value)
     for _ in brackets:
         for own, size in brackets:
-            told = prod(int(name) if name.isdecimal() else known.get(name, 1) for name in own)
+            declared_size = prod(int(name) if name.isdecimal() else known.get(name, 1) for name in own)
             open_ = [name for name in own if not name.isdecimal() and name not in known]
-            if size % told or (not open_ and size != told):
+            if size % declared_size or (not open_ and size != declared_size):
                 text = " ".join(own)
                 raise UnsupportedError(f"`{_own(call.op)}` has a dimension of {size}, which is not the declared `({text})`")
             if len(set(open_)) == 1 and len(open_) == 1:
-                known[open_[0]] = size // told
+                known[open_[0]] = size // declared_size
     return known
 
 

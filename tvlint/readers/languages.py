@@ -46,16 +46,16 @@ def is_yaml(path: str, data: bytes) -> bool:
     return path.lower().endswith(YAML_NAMES) or OTHER_THAN_YAML.search(data.removeprefix(BYTE_ORDER_MARK)) is None
 
 
-def is_shell(path: str, data: bytes, told: int) -> bool:
+def is_shell(path: str, data: bytes, named_at: int) -> bool:
     """Return whether a shell runs the text: the first line or the name says so, or it begins like a launch script.
 
-    `told` is where the text names what makes it a launch. What stands before that decides where neither says anything.
+    `named_at` is where the text names what makes it a launch. What stands before that decides where neither says anything.
     """
     start = data.removeprefix(BYTE_ORDER_MARK).lstrip()
     if start.startswith(b"#!"):
         interpreter = INTERPRETER.match(start)
         return interpreter is None or OTHERS.fullmatch(interpreter[1]) is None
-    end = data.find(b"\n", told)
+    end = data.find(b"\n", named_at)
     lines = [line.strip() for line in data[: end if end >= 0 else None].removeprefix(BYTE_ORDER_MARK).splitlines()]
     commands = [line for line in lines if line and not line.startswith(b"#")]
     if commands and NO_COMMAND.match(commands[0]):

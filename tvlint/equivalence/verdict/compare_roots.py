@@ -1,7 +1,7 @@
 """Where gradients start, held against where those of the reference do.
 
 What a gradient starts with, and at which copies and parts of a value, shows in the gradients of weights. That none starts at a
-value, or one more, is told here, where gradients differ by it.
+value, or one more, is reported here, where gradients differ by it.
 """
 
 from __future__ import annotations

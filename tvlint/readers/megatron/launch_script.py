@@ -68,8 +68,8 @@ LINES = re.compile(r"[\\\n]")
 
 def recognise(path: str, data: bytes) -> bool:
     """Whether `data` looks like a shell script that names options of Megatron."""
-    told = TELLING.search(data)
-    return told is not None and is_shell(path, data, told.end())
+    telling = TELLING.search(data)
+    return telling is not None and is_shell(path, data, telling.end())
 
 
 def read(path: str, data: bytes) -> Document | None:

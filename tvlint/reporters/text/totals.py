@@ -59,8 +59,8 @@ def silenced_text(report: Report) -> str:
     """`3 findings silenced (2 by comments, 1 by the project file)`."""
     by_comment = sum(each.by_comment for each in report.silenced)
     ways = [(by_comment, "by comments"), (len(report.silenced) - by_comment, "by the project file")]
-    told = ", ".join(f"{number:,} {way}" for number, way in ways if number)
-    return f"{counted(len(report.silenced), 'finding')} silenced ({told})"
+    ways_text = ", ".join(f"{number:,} {way}" for number, way in ways if number)
+    return f"{counted(len(report.silenced), 'finding')} silenced ({ways_text})"
 
 
 def assumed(verdict: Verdict) -> str:

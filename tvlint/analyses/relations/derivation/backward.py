@@ -106,11 +106,11 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
 
 def reach_nothing(machine: Machine, rank: RankState, operator: Backward) -> None:
     """Note that no gradient reaches the operator, so that it makes zero; it has to be known of each that it is zero."""
-    told = [name for name in operator.inputs if name]
+    given = [name for name in operator.inputs if name]
     pairs = [(name, of) for name, of in zip(operator.inputs, operator.forward.outputs, strict=False) if name]
     unread = any(of not in uses_on(machine, rank).readers for name, of in pairs if name not in rank.zero)
-    if not told or unread:
-        what = f"`{told[0]}`, which nothing makes" if told else "no gradient"
+    if not given or unread:
+        what = f"`{given[0]}`, which nothing makes" if given else "no gradient"
         mismatch = Mismatch("absent-gradient", f"is given {what}", refutes=False)
         tell(machine, rank, operator, mismatch, fatal=True)
     rank.zero.update(filter(None, operator.outputs))

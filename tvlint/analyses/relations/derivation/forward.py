@@ -49,7 +49,7 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
 
 
 def _one_function(operator: Compute) -> Hashable:
-    """Return what all calls of a function have in common that nobody knows: one reason, not one for each layer."""
+    """Return what all calls of an unknown function have in common: one reason, not one for each layer."""
     if spec_of(operator.op) is not None or operator.in_place:
         return None
     return ("unknown function", operator.op, operator.source if NOT_UNDERSTOOD in operator.attributes else None)

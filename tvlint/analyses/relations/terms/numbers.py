@@ -1,8 +1,8 @@
 """The numbers that constants of a plan stand for, exactly.
 
 A plan holds floating-point numbers in the place of numbers. The one that is nearest to a small fraction stands for it; every
-other number nearby is another constant. A root of a small fraction is told by its square, and is what the usual ways to compute
-it give, to the last bit.
+other number nearby is another constant. A root of a small fraction is recognised by its square, and is what the usual ways to
+compute it give, to the last bit.
 """
 
 from __future__ import annotations

@@ -22,15 +22,16 @@ def test_ranks_that_do_the_same_are_walked_once() -> None:
 
 
 def test_an_axis_that_a_peer_names_is_not_folded() -> None:
-    text = "mesh dp=4 pp=2\ninput x f32[4,8]\nprogram\n  send x to pp+1 batch b\n  recv y: f32[4,8] from pp-1 batch b\n"
+    text = "mesh dp=4 pp=2\ninput x f32[4,8]\nprogram\n  send x to pp+1 ring batch b\n  recv y: f32[4,8] from pp-1 ring batch b\n"
     facts = Facts(_plan(text))
     assert facts.fold.present == (0, 1)
-    assert [call.rank for calls in facts.traffic.calls.values() for call in calls] == [0, 1]
+    assert [call.rank for calls in facts.traffic.calls.values() for call in calls] == [0, 0, 1, 1]
     assert facts.rendezvous.blocked == ()
 
 
-def test_a_rank_at_the_end_of_an_axis_skips_what_falls_off_it() -> None:
-    assert rules_of_text("mesh pp=3\ninput x f32[4,8]\nprogram\n  recv y: f32[4,8] from pp-1\n  send x to pp+1\n") == set()
+def test_a_rank_at_the_end_of_an_axis_has_no_peer_beyond_it() -> None:
+    text = "mesh pp=3\ninput x f32[4,8]\nprogram\n  recv y: f32[4,8] from pp-1\n  send x to pp+1\n"
+    assert rules_of_text(text) == {"unmatched-receive", "unmatched-send"}
 
 
 def test_three_ranks_in_a_ring_that_all_send_first() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from oracle.compare import compare
 
 from tests.kinds import micro_batches, pipelines, sharded_data
 from tests.kinds.kind import Kind
@@ -60,7 +61,8 @@ def test_means_of_means_are_not_refuted() -> None:
     early = kind.plan.replace("micro-batch 1\n", f"{reducer}micro-batch 1\n")
     assert verdict_on(early, kind.reference).outcome is Outcome.UNKNOWN
     sums = early.replace(" by avg", " divide 2")
-    assert verdict_on(sums, kind.reference).outcome is Outcome.REFUTED
+    assert verdict_on(sums, kind.reference).outcome is Outcome.UNKNOWN
+    assert compare(*plans(kind.reference, sums)).outcome == "equal"
 
 
 @pytest.mark.parametrize("start", ["identity(grad(l))", "mul(grad(l), 1.0)"])

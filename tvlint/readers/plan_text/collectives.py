@@ -9,7 +9,9 @@ from tvlint.readers.plan_text.types import DTYPES, parse_dtype
 
 KINDS = {kind.value: kind for kind in Collective}
 REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
-ALSO_COMPUTATIONS = ("broadcast", "reduce", "scatter", "gather", "chunk")
+ALSO_COMPUTATIONS = tuple(
+    kind.value for kind in (Collective.BROADCAST, Collective.REDUCE, Collective.SCATTER, Collective.GATHER, Collective.CHUNK)
+)
 """Collectives whose names are those of computations too; they are collectives where `over` follows."""
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests")]
 
-from gencode_mutants import Edit, edits  # noqa: E402
-
+from tests.builders.gencode_mutants import Edit, edits  # noqa: E402
 from tvlint.findings import Outcome, Report, Severity  # noqa: E402
 from tvlint.ir.location import Location  # noqa: E402
 from tvlint.run.pair import Pair  # noqa: E402

@@ -17,8 +17,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests")]
 
-from nnscaler_pickles import Called, Global, Object, dumps  # noqa: E402
-
+from tests.builders.nnscaler_pickles import Called, Global, Object, dumps  # noqa: E402
 from tvlint.readers.sources.inert_objects import Opaque, Record, Sealed, global_name  # noqa: E402
 from tvlint.readers.sources.inert_pickle import load  # noqa: E402
 

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tests.plan_findings import findings_of_plan
-from tests.test_scenarios import SCENARIOS
+from tests.builders.plan_findings import findings_of_plan
+from tests.checks.test_scenarios import SCENARIOS
 from tvlint.findings import Severity
 from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send, Wait
 from tvlint.ir.plan import Plan, Segment

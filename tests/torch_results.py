@@ -2,7 +2,7 @@
 
 `tests/data/torch_results.json` is made anew, with torch installed, by
 
-    python -m pytest tests/test_torch_results.py --record-torch
+    python -m pytest tests/end_to_end/test_torch_results.py --record-torch
 
 A record holds a digest of its operands: where cases or their operands change, the tests say that it is out of date.
 """
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tests import test_oracle_further as further
-from tests.operator_cases import CASES, Case, operands_of
+from tests.builders.operator_cases import CASES, Case, operands_of
+from tests.oracle import test_oracle_further as further
 from tests.oracle.further import OF_NO_GRADIENT
 from tvlint.ops.table import spec_of
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from checkout import copy_of_checkout, run_clean
 from shared import ROOT
 
 from hostile.audit import has_strace, traced
 from hostile.workspace import SECRET, Workspace, build, fill
+from tests.builders.checkout import copy_of_checkout, run_clean
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.plan_tapes import with_backward
+from tests.builders.plan_tapes import with_backward
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.builders.plan_tapes import with_backward
 from tests.kinds.kind import Kind
-from tests.plan_tapes import with_backward
 
 _DECLARED = "weight w f32[8,4]\nweight v f32[4,8]\ninput x f32[{n},4]{dp}\ninput t f32[{n},4]{dp}\nloss l\n"
 _REFERENCE = with_backward(

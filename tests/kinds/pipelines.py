@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tests.builders.plan_tapes import with_backward
 from tests.kinds.kind import Kind
 from tests.kinds.schedules import Order, all_forwards_first, one_forward_one_backward, zero_bubble
-from tests.plan_tapes import with_backward
 
 _WAYS = {"GPipe": all_forwards_first, "1F1B": one_forward_one_backward, "zero bubble": zero_bubble}
 

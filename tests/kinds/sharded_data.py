@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.builders.plan_tapes import with_backward
 from tests.kinds.kind import Kind, taped
-from tests.plan_tapes import with_backward
 
 _REFERENCE = """
 weight w1 f32[16,8]

@@ -1,0 +1,56 @@
+"""Small mistakes are named and their correct twins are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.plan_findings import findings_of_plan, findings_of_text
+from tests.scenarios import (
+    collectives,
+    experts,
+    fifth,
+    foreign_layers,
+    foreign_parallel,
+    foreign_training,
+    gradients,
+    order,
+    partial_sums,
+    second,
+    sequences,
+    stated,
+    stranger,
+    third,
+    unusual,
+)
+from tests.scenarios.scenario import Scenario
+from tvlint.findings import Severity
+from tvlint.readers.plan_json import reader as json_reader
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan import json as json_writer
+
+ROOMS = (
+    partial_sums, collectives, sequences, gradients, order, second, third, fifth, unusual, experts,
+    foreign_layers, foreign_training, foreign_parallel, stranger, stated,
+)  # fmt: skip
+SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]
+
+
+@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.rules], ids=lambda each: each.name)
+def test_the_mistake_is_named(scenario: Scenario) -> None:
+    spoken = {finding.rule for finding in findings_of_text(scenario.text) if finding.severity is not Severity.NOTE}
+    assert spoken & scenario.rules
+
+
+@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if not each.rules], ids=lambda each: each.name)
+def test_the_correct_plan_has_no_error(scenario: Scenario) -> None:
+    errors = [finding for finding in findings_of_text(scenario.text) if finding.severity is Severity.ERROR]
+    assert errors == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS[::7], ids=lambda each: each.name)
+def test_plan_json_is_judged_like_plan_text(scenario: Scenario) -> None:
+    plan = plan_text.read("example.plan", scenario.text).plan
+    assert plan is not None
+    again = json_reader.read("example.json", json_writer.write(plan)).plan
+    assert again is not None
+    assert {finding.rule for finding in findings_of_plan(again)} == {finding.rule for finding in findings_of_plan(plan)}

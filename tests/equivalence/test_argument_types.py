@@ -1,0 +1,95 @@
+"""Calls that look like a function of the operator table and take their arguments in another order, or round what they take."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.analyses.dataflow.canonical_names import usual_name
+from tvlint.findings import Outcome
+from tvlint.ops.table import spec_of
+
+WHERE = """
+weight w f32[4,4]
+input x f32[8,4]
+input m bool[8,4]
+loss l f32[]
+program
+  h = linear(x, w)
+  g = {0}
+  l = sum(g)
+  dg = backward l (grad(l))
+  _, {1}dh = backward g (dg)
+  _, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize("tail", ["x, m, h", "m, x, h"])
+def test_the_method_where_does_not_take_first_what_the_function_takes_first(tail: str) -> None:
+    gradients = "_, "
+    function = WHERE.format(f"torch.where({tail})", gradients)
+    assert verdict_on(function, function).outcome is Outcome.PROVED
+    method = WHERE.format(f"torch.Tensor.where({tail})", gradients)
+    assert verdict_on(method, function).outcome is not Outcome.PROVED
+    assert verdict_on(function, method).outcome is not Outcome.PROVED
+
+
+def test_rules_do_not_take_the_method_where_for_the_function_either() -> None:
+    assert spec_of("torch.Tensor.where") is None
+    assert usual_name("torch.Tensor.where") == "torch.Tensor.where"
+    assert usual_name("Tensor.where") == "Tensor.where"
+    assert usual_name("aten.where.self") == "aten.where"
+
+
+CAST = """mesh tp=2
+weight w f32[8,8] tp:S(1)
+input x f32[8,8] tp:S(1)
+loss l f32[]
+program
+  h = linear(x, w)
+  c: f32[8,8] = {0}
+  y = all-reduce(c) over tp
+  l = sum(y)
+  dy = backward l (grad(l))
+  dh = backward c (dy)
+  _, grad(w) = backward h (dh)
+"""
+CAST_ALONE = CAST.replace("mesh tp=2\n", "").replace(" tp:S(1)", "").replace("  y = all-reduce(c) over tp\n", "")
+CAST_ALONE = CAST_ALONE.replace("sum(y)", "sum(c)")
+
+
+@pytest.mark.parametrize("call", ["to(h, 4)", "aten.to.dtype(h, 4)", "aten._to_copy(h, dtype=3)", "cumsum(h, 1, dtype=4)"])
+def test_a_cast_to_a_type_that_is_told_by_its_number_is_not_taken_to_be_linear(call: str) -> None:
+    assert (
+        verdict_on(CAST.format("to(h, 'torch.float32')").replace("'", '"'), CAST_ALONE.format('to(h, "torch.float32")')).outcome
+        is Outcome.PROVED
+    )
+    assert verdict_on(CAST.format(call), CAST_ALONE.format(call)).outcome is not Outcome.PROVED
+
+
+LIKE = """
+weight w f32[8,8]
+input x f32[8,8]
+input i i64[8,8]
+loss l f32[]
+program
+  h = linear(x, w)
+  c: f32[8,8] = full_like({0}, {1})
+  g = mul(h, c)
+  l = sum(g)
+  dg = backward l (grad(l))
+  dh, _ = backward g (dg)
+  _, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize("number", ["0.5", "2.5"])
+def test_a_number_that_the_type_of_a_tensor_may_round_is_not_taken_to_be_that_number(number: str) -> None:
+    like_numbers, like_indices = (LIKE.format(name, number) for name in ("h", "i"))
+    assert verdict_on(like_indices, like_numbers).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize("number", ['0.5, dtype="torch.float32"', "3", "-inf"])
+def test_a_number_that_no_type_rounds_is_that_number(number: str) -> None:
+    like_numbers, like_indices = (LIKE.format(name, number) for name in ("h", "i"))
+    assert verdict_on(like_indices, like_numbers).outcome is Outcome.PROVED

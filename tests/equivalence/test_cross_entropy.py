@@ -1,0 +1,226 @@
+"""Verdicts on cross-entropy over classes that ranks share: written out, against the same and against one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle.compare import compare
+from oracle.mutate import mutants
+
+from tests.equivalence.test_attention import plans
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.analyses.relations.terms.loss_identities import CLASSES, summed, term_of
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.equivalence.explain.counterexample import evaluate
+from tvlint.equivalence.verdict.prove import prove
+from tvlint.findings import Outcome
+from tvlint.ops.field import Array
+
+
+def reference(loss: str) -> str:
+    return f"""
+weight h f32[6,4]
+weight w f32[4,4]
+input t i64[6]
+loss l
+program
+  z = linear(h, w)
+{loss}
+  grad(h), grad(w) = backward z (dz)
+"""
+
+
+FUSED = """  l: f32[1] = cross_entropy(z, t, reduction="sum")
+  dz, _ = backward l (grad(l))"""
+
+MEAN = FUSED.replace('"sum"', '"mean"')
+
+ROWS = """  c = cross_entropy(z, t, reduction="none")
+  l: f32[1] = sum(c)
+  dc = backward l (grad(l))
+  dz, _ = backward c (dc)"""
+
+LIKELIHOOD = """  g = log_softmax(z, dim=1)
+  l: f32[1] = nll_loss(g, t, reduction="sum")
+  dg, _ = backward l (grad(l))
+  dz = backward g (dg)"""
+
+
+def written(start: int, stop: int, exchange: Callable[[str, str, str], str], total: str = "sum") -> str:
+    return f"""  m0 = amax(z, dim=1, keepdim=True)
+  {exchange("m", "m0", " max")}
+  x = sub(z, m)
+  p0 = masked_gather(x, t, dim=1, start={start}, stop={stop})
+  {exchange("p", "p0", "")}
+  e = exp(x)
+  s0 = sum(e, dim=1)
+  {exchange("s", "s0", "")}
+  g = log(s)
+  c = sub(g, p)
+  l: f32[1] = {total}(c)
+  dc = backward l (grad(l))
+  dg, dp = backward c (dc)
+  ds = backward g (dg)
+  de = backward s0 (ds)
+  dx = backward e (de)
+  dx, _ = backward p0 (dp)
+  dz, _ = backward x (dx)"""
+
+
+ALONE = written(0, 4, lambda result, operand, _: f"{result} = identity({operand})")
+
+
+def parallel(total: str = "sum") -> str:
+    text = "mesh tp=2\nweight h f32[6,4]\n"
+    text += "".join(f"weight w{rank} f32[2,4] region [{2 * rank}:{2 * rank + 2},0:4] of w[4,4]\n" for rank in (0, 1))
+    text += "input t i64[6]\nloss l\n"
+    for rank in (0, 1):
+        body = written(2 * rank, 2 * rank + 2, lambda y, x, how: f"{y} = all-reduce{how}({x}) over tp", total)
+        text += f"program tp={rank}\n  z = linear(h, w{rank})\n{body}\n"
+        text += f"  grad(h), grad(w{rank}) = backward z (dz)\n  reduce-gradients h over tp\n"
+    return text
+
+
+RIGHT = {
+    "written out": (parallel(), ALONE),
+    "one operator": (parallel(), FUSED),
+    "one operator for rows": (parallel(), ROWS),
+    "a mean": (parallel("mean"), MEAN),
+    "the likelihood": (parallel(), LIKELIHOOD),
+}
+
+
+@pytest.mark.parametrize("name", list(RIGHT))
+def test_shared_classes_are_proved_and_compute_the_same(name: str) -> None:
+    text, loss = RIGHT[name]
+    verdict = verdict_on(text, reference(loss))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert (CLASSES in verdict.assumptions) == (name != "written out")
+    made, other = plans(text, reference(loss))
+    found = compare(other, made)
+    assert (found.outcome, found.claims) == ("equal", ()), found.difference
+
+
+@pytest.mark.parametrize("one", [FUSED, ROWS, LIKELIHOOD], ids=["fused", "rows", "likelihood"])
+@pytest.mark.parametrize("other", [FUSED, ROWS, LIKELIHOOD], ids=["fused", "rows", "likelihood"])
+def test_ways_to_write_one_loss_are_equal_without_assumptions(one: str, other: str) -> None:
+    verdict = verdict_on(reference(one), reference(other))
+    assert verdict.outcome is Outcome.PROVED
+    assert CLASSES not in verdict.assumptions
+
+
+@pytest.mark.parametrize(("name", "every"), [("written out", 7), ("one operator", 7), ("a mean", 11)])
+def test_no_mutant_that_computes_something_else_is_proved(name: str, every: int) -> None:
+    text, loss = RIGHT[name]
+    made, other = plans(text, reference(loss))
+    for number, mutant in enumerate(mutants(made)):
+        if number % every or prove(mutant.plan, other).outcome is not Outcome.PROVED:
+            continue
+        found = compare(other, mutant.plan)
+        assert found.outcome == "equal", (number, mutant.kind, mutant.description, found)
+
+
+WRONG = {
+    "a sum of maxima": ("all-reduce max(m0)", "all-reduce(m0)", "reduce-operator"),
+    "a maximum of one rank": ("m = all-reduce max(m0) over tp", "m = identity(m0)", "part-used-as-complete"),
+    "a maximum of sums": ("s = all-reduce(s0)", "s = all-reduce max(s0)", "reduce-operator"),
+    "a sum of one rank": ("s = all-reduce(s0) over tp", "s = identity(s0)", "partial-used-as-complete"),
+    "a target of one rank": ("p = all-reduce(p0) over tp", "p = identity(p0)", "incomplete-output"),
+    "the range of another rank": ("start=0, stop=2", "start=2, stop=4", "wrong-range"),
+    "classes without their target": ("  dx, _ = backward p0 (dp)\n", "", "incomplete-gradient"),
+}
+
+
+@pytest.mark.parametrize("name", list(WRONG))
+@pytest.mark.parametrize("loss", ["written out", "one operator"])
+def test_a_mistake_is_not_proved_and_told_where_the_reference_is_written_out(name: str, loss: str) -> None:
+    before, after, reason = WRONG[name]
+    text, other = RIGHT[loss]
+    assert before in text
+    verdict = verdict_on(text.replace(before, after), reference(other))
+    assert verdict.outcome is not Outcome.PROVED
+    if loss == "written out" and name not in ("a target of one rank", "classes without their target"):
+        assert reason in [found.name for found in verdict.reasons], [found.message for found in verdict.reasons]
+
+
+# The identities, in numbers.
+
+
+def numbers(terms: Terms, term: int, known: dict[int, Array]) -> Array:
+    """The value of a term for given values of its leaves."""
+    if term in known:
+        return known[term]
+    operands = [numbers(terms, operand, known) for operand in terms.operands[term]]
+    head = terms.keys[term]
+    if head[0] == GRADIENT_SUM:
+        return np.asarray(operands[0] + operands[1])
+    return np.asarray(_gradient(head, operands) if head[0].endswith(" gradient") else evaluate(head, operands))
+
+
+def _gradient(head: tuple[Any, ...], operands: list[Array]) -> Array:
+    """Gradients by their formulas."""
+    given = operands[0]
+    if head[0] == "cross-entropy-rows gradient":
+        powers = np.exp(operands[1])
+        hits = np.arange(powers.shape[1])[None] == operands[2][:, None]
+        return np.asarray(given[:, None] * (powers / powers.sum(1, keepdims=True) - hits))
+    formulas: dict[str, Callable[[], Any]] = {
+        "sub gradient": lambda: -given if head[1][0] else given,
+        "log gradient": lambda: given / operands[1],
+        "sum gradient": lambda: np.repeat(given[:, None], 4, axis=1),
+        "exp gradient": lambda: given * np.exp(operands[1]),
+        "masked-gather gradient": lambda: given[:, None] * (np.arange(4)[None] == operands[1][:, None]),
+        "nll-rows gradient": lambda: -given[:, None] * (np.arange(4)[None] == operands[1][:, None]),
+        "log-softmax gradient": lambda: given - softmax(operands[1]) * given.sum(1, keepdims=True),
+    }
+    return np.asarray(formulas[head[0]]())
+
+
+def softmax(x: Array) -> Array:
+    powers = np.exp(x)
+    return np.asarray(powers / powers.sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize("name", ["one operator", "likelihood"])
+def test_identities_hold_in_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every place where an identity puts another term in a term's place, with random numbers for the leaves of both."""
+    replaced: list[tuple[Terms, int, int]] = []
+
+    def term(terms: Terms, *arguments: Any) -> int:
+        found = term_of(terms, *arguments)
+        replaced.append((terms, terms.term(*arguments), found))
+        return found
+
+    def sum_of(terms: Terms, one: int) -> int:
+        found = summed(terms, one)
+        replaced.append((terms, one, found))
+        return found
+
+    monkeypatch.setattr("tvlint.analyses.relations.transfer.apply.term_of", term)
+    monkeypatch.setattr("tvlint.analyses.relations.transfer.relation.summed", sum_of)
+    made, other = (RIGHT["one operator"][0], FUSED) if name == "one operator" else (reference(LIKELIHOOD), FUSED)
+    assert verdict_on(made, reference(other)).outcome is Outcome.PROVED
+    different = {(id(terms), one, found): terms for terms, one, found in replaced if one != found}
+    assert len(different) >= (3 if name == "one operator" else 2)
+    for (_, one, found), terms in different.items():
+        random = np.random.default_rng(one)
+        leaves: dict[int, Array] = {}
+        for leaf in [*_leaves(terms, one), *_leaves(terms, found)]:
+            shape = terms.shape[leaf]
+            whole = terms.keys[leaf][0] == "input"
+            leaves.setdefault(leaf, random.integers(0, 4, shape) if whole else random.uniform(-2, 2, shape))
+        np.testing.assert_allclose(numbers(terms, one, leaves), numbers(terms, found, leaves), rtol=1e-12)
+
+
+def _leaves(terms: Terms, term: int) -> list[int]:
+    """Terms whose values are drawn: inputs, the linear of the scores, and the gradient that comes from outside."""
+    head = terms.keys[term]
+    inside = ("sub", "exp", "log", "amax", "masked-gather", "log-softmax", "nll-rows", "cross-entropy-rows", GRADIENT_SUM)
+    if head[0] in inside or (head[0] == "sum" and head[3][0] == (0, 1)):
+        return [leaf for operand in terms.operands[term] for leaf in _leaves(terms, operand)]
+    if head[0].endswith(" gradient") and not (head[0] == "sum gradient" and len(terms.shape[term]) == 1):
+        return [leaf for operand in terms.operands[term] for leaf in _leaves(terms, operand)]
+    return [term]

@@ -1,0 +1,161 @@
+"""Plans that move pieces: heads for sequences, rows of a table over ranks, shards of layers that follow each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.equivalence.attacks.test_wrong_plans import changed, outcome, parameters
+from tvlint.findings import Outcome
+
+HEADS = """
+weight w f32[8,8]
+weight v f32[8,8]
+input  x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  q = view(y, size=[8,4,2])
+  s = softmax(q, dim=0)
+  o = view(s, size=[8,8])
+  z = linear(o, v)
+  l = sum(z)
+  dz = backward l (grad(l))
+  do, grad(v) = backward z (dz)
+  ds = backward o (do)
+  dq = backward s (ds)
+  dy = backward q (dq)
+  _, grad(w) = backward y (dy)
+"""
+
+HEADS_FOR_SEQUENCES = """
+mesh cp=2
+weight w f32[8,8]
+weight v f32[8,8]
+input  x f32[8,8] cp:S(0)
+loss l
+program
+  y = linear(x, w)
+  q = view(y, size=[4,4,2])
+  qa = all-to-all(q, dim=1, concat-dim=0) over cp
+  s = softmax(qa, dim=0)
+  sa = all-to-all(s, dim=0, concat-dim=1) over cp
+  o = view(sa, size=[4,8])
+  z = linear(o, v)
+  l0 = sum(z)
+  l = all-reduce(l0) over cp
+  dz = backward l0 (grad(l))
+  do, grad(v) = backward z (dz)
+  dsa = backward o (do)
+  ds = all-to-all(dsa, dim=1, concat-dim=0) over cp
+  dqa = backward s (ds)
+  dq = all-to-all(dqa, dim=0, concat-dim=1) over cp
+  dy = backward q (dq)
+  _, grad(w) = backward y (dy)
+  reduce-gradients w, v over cp
+"""
+
+TABLE = """
+weight t f32[8,4]
+input  i i64[6]
+loss l
+program
+  e = embedding(i, t, start=0, stop=8)
+  g = gelu(e)
+  l = sum(g)
+  dg = backward l (grad(l))
+  de = backward g (dg)
+  _, grad(t) = backward e (de)
+"""
+
+
+def table(*ranges: tuple[int, int]) -> str:
+    """The table's rows on two ranks, each looking up the range that it says."""
+    text = "mesh tp=2\nweight t0 f32[4,4] region [0:4,0:4] of t[8,4]\nweight t1 f32[4,4] region [4:8,0:4] of t[8,4]\n"
+    body = TABLE[TABLE.index("  e =") :]
+    text += "input i i64[6]\nloss l\n"
+    for rank, (start, stop) in enumerate(ranges):
+        own = (f"  p = embedding(i, t{rank}, start={start}, stop={stop})\n  e = all-reduce(p) over tp",)
+        lookup = ("  e = embedding(i, t, start=0, stop=8)", *own)
+        back = ("_, grad(t) = backward e (de)", f"_, grad(t{rank}) = backward p (de)")
+        text += f"program tp={rank}\n" + changed(body, lookup, back)
+    return text
+
+
+LAYERS = """
+weight w f32[8,8]
+weight v f32[8,8]
+input  x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  s = gelu(y)
+  z = linear(s, v)
+  l = sum(z)
+  dz = backward l (grad(l))
+  ds, grad(v) = backward z (dz)
+  dy = backward s (ds)
+  _, grad(w) = backward y (dy)
+"""
+
+
+def shards(first: tuple[str, str], second: tuple[str, str]) -> str:
+    """Two layers in shards: the rows of `w` and the columns of `v` that each rank holds."""
+    text = "mesh tp=2\n"
+    for rank in (0, 1):
+        text += f"weight w{rank} f32[4,8] region [{first[rank]},0:8] of w[8,8]\n"
+        text += f"weight v{rank} f32[8,4] region [0:8,{second[rank]}] of v[8,8]\n"
+    text += "input x f32[8,8]\nloss l\n"
+    body = LAYERS[LAYERS.index("  y =") :]
+    for rank in (0, 1):
+        text += f"program tp={rank}\n" + changed(
+            body,
+            ("linear(x, w)", f"linear(x, w{rank})"),
+            ("z = linear(s, v)", f"p = linear(s, v{rank})\n  z = all-reduce(p) over tp"),
+            ("grad(v) = backward z", f"grad(v{rank}) = backward p"),
+            ("grad(w)", f"grad(w{rank})"),
+        )
+    return text
+
+
+LOW, HIGH = "0:4", "4:8"
+
+RIGHT = {
+    "heads for sequences": (HEADS_FOR_SEQUENCES, HEADS),
+    "rows of a table": (table((0, 4), (4, 8)), TABLE),
+    "shards": (shards((LOW, HIGH), (LOW, HIGH)), LAYERS),
+    "shards in another order": (shards((HIGH, LOW), (HIGH, LOW)), LAYERS),
+}
+
+WRONG = {
+    "another dimension than the heads": (
+        changed(
+            HEADS_FOR_SEQUENCES,
+            ("qa = all-to-all(q, dim=1, concat-dim=0)", "qa = all-to-all(q, dim=2, concat-dim=0)"),
+            ("sa = all-to-all(s, dim=0, concat-dim=1)", "sa = all-to-all(s, dim=0, concat-dim=2)"),
+        ),
+        HEADS,
+    ),
+    "not put back": (
+        changed(
+            HEADS_FOR_SEQUENCES, ("dq = all-to-all(dqa, dim=0, concat-dim=1)", "dq = all-to-all(dqa, dim=0, concat-dim=2)")
+        ),
+        HEADS,
+    ),
+    "ranges of the other rank": (table((4, 8), (0, 4)), TABLE),
+    "one range twice": (table((0, 4), (0, 4)), TABLE),
+    "shards that do not follow": (shards((LOW, HIGH), (HIGH, LOW)), LAYERS),
+    "one shard twice": (shards((LOW, LOW), (LOW, LOW)), LAYERS),
+    "one shard of the first layer twice": (shards((LOW, LOW), (LOW, HIGH)), LAYERS),
+}
+
+
+@pytest.mark.parametrize(("parallel", "reference"), parameters(RIGHT))
+def test_a_right_plan_is_proved(parallel: str, reference: str) -> None:
+    found, messages = outcome(parallel, reference)
+    assert found is Outcome.PROVED, messages
+
+
+@pytest.mark.parametrize(("parallel", "reference"), parameters(WRONG))
+def test_a_wrong_plan_is_not_proved(parallel: str, reference: str) -> None:
+    found, _ = outcome(parallel, reference)
+    assert found is not Outcome.PROVED

@@ -1,0 +1,151 @@
+"""Verdicts on experts that ranks share: tokens dispatched, exchanged, brought back and combined, and the gradients."""
+
+from __future__ import annotations
+
+import pytest
+from oracle.compare import compare
+from oracle.mutate import mutants
+
+from tests.equivalence.test_attention import plans
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.prove import prove
+from tvlint.findings import Outcome
+
+FORWARD = """  y = linear(x, w)
+  s0 = linear(y, gate)
+  s = sigmoid(s0)
+  p: f32[GROUPS,4,2], i: i64[GROUPS,4,2] = topk(s, k=2, dim=-1)
+  d: f32[GROUPS,4,3,4] = moe_dispatch(y, i, experts=4, capacity=3)
+"""
+
+BACKWARD = """  dy, _ = backward d (dd)
+  ds = backward p (dp, _)
+  ds0 = backward s (ds)
+  dy, grad(gate) = backward s0 (ds0)
+  _, grad(w) = backward y (dy)
+"""
+
+REFERENCE = (
+    """
+weight w f32[4,4]
+weight gate f32[4,4]
+weight up f32[4,2,4]
+weight down f32[4,4,2]
+input x f32[2,4,4]
+loss l
+program
+"""
+    + FORWARD.replace("GROUPS", "2")
+    + """  h: f32[2,4,3,2] = einsum(d, up, equation="gech,efh->gecf")
+  a = silu(h)
+  o: f32[2,4,3,4] = einsum(a, down, equation="gecf,ehf->gech")
+  z = moe_combine(o, i, p)
+  l: f32[1] = sum(z)
+  dz = backward l (grad(l))
+  do, _, dp = backward z (dz)
+  da, grad(down) = backward o (do)
+  dh = backward a (da)
+  dd, grad(up) = backward h (dh)
+"""
+    + BACKWARD
+)
+
+PARALLEL = (
+    """
+mesh ep=2
+weight w f32[4,4]
+weight gate f32[4,4]
+weight up f32[4,2,4] ep:S(0)
+weight down f32[4,4,2] ep:S(0)
+input x f32[2,4,4] ep:S(0)
+loss l
+program
+"""
+    + FORWARD.replace("GROUPS", "1")
+    + """  e: f32[2,2,3,4] = all-to-all(d, dim=1, concat-dim=0) over ep
+  h: f32[2,2,3,2] = einsum(e, up, equation="gech,efh->gecf")
+  a = silu(h)
+  o: f32[2,2,3,4] = einsum(a, down, equation="gecf,ehf->gech")
+  b: f32[1,4,3,4] = all-to-all(o, dim=0, concat-dim=1) over ep
+  z = moe_combine(b, i, p)
+  l0: f32[1] = sum(z)
+  l: f32[1] = all-reduce(l0) over ep
+  dz = backward l0 (grad(l))
+  db, _, dp = backward z (dz)
+  do: f32[2,2,3,4] = all-to-all(db, dim=1, concat-dim=0) over ep
+  da, grad(down) = backward o (do)
+  dh = backward a (da)
+  de, grad(up) = backward h (dh)
+  dd: f32[1,4,3,4] = all-to-all(de, dim=0, concat-dim=1) over ep
+"""
+    + BACKWARD
+    + """  reduce-gradients w, gate over ep
+"""
+)
+
+
+def test_experts_on_two_ranks_are_proved_and_compute_the_same() -> None:
+    verdict = verdict_on(PARALLEL, REFERENCE)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    made, other = plans(PARALLEL, REFERENCE)
+    found = compare(other, made)
+    assert (found.outcome, found.claims) == ("equal", ()), found.difference
+
+
+def test_no_mutant_that_computes_something_else_is_proved() -> None:
+    made, other = plans(PARALLEL, REFERENCE)
+    for number, mutant in enumerate(mutants(made)):
+        if number % 9 or prove(mutant.plan, other).outcome is not Outcome.PROVED:
+            continue
+        found = compare(other, mutant.plan)
+        assert found.outcome == "equal", (number, mutant.kind, mutant.description, found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("capacity=3", "capacity=2"),
+        ("experts=4, capacity=3", "experts=4, capacity=3, drop=True"),
+        ("topk(s, k=2, dim=-1)", "topk(s0, k=2, dim=-1)"),
+        ("b: f32[1,4,3,4] = all-to-all(o, dim=0, concat-dim=1)", "b: f32[1,4,3,4] = all-to-all(o, dim=0, concat-dim=2)"),
+        ("moe_combine(b, i, p)", "moe_combine(d, i, p)"),
+        ("ds = backward p (dp, _)", "ds = backward p (_, _)"),
+        ("db, _, dp = backward z (dz)", "db, _, _ = backward z (dz)"),
+        ("  reduce-gradients w, gate over ep", "  reduce-gradients w over ep"),
+        ("  reduce-gradients w, gate over ep", "  reduce-gradients w, gate, up, down over ep"),
+        ("dd: f32[1,4,3,4] = all-to-all(de, dim=0, concat-dim=1) over ep", "dd = identity(db)"),
+    ],
+)
+def test_a_mistake_is_not_proved(before: str, after: str) -> None:
+    assert before in PARALLEL
+    if "capacity=2" in after:
+        text = PARALLEL.replace(before, after).replace("4,3,4]", "4,2,4]").replace("2,3,", "2,2,")
+    else:
+        text = PARALLEL.replace(before, after)
+    assert verdict_on(text, REFERENCE).outcome is not Outcome.PROVED
+
+
+def test_experts_of_other_ranks_are_refuted() -> None:
+    """Each rank sends its tokens to its own experts only."""
+    text = PARALLEL.replace("all-to-all(d, dim=1, concat-dim=0) over ep", "all-gather(d0, dim=0) over ep")
+    text = text.replace("  e: f32[2,2,3,4]", "  d0: f32[1,2,3,4] = narrow(d, dim=1, start=0, length=2)\n  e: f32[2,2,3,4]")
+    assert verdict_on(text, REFERENCE).outcome is not Outcome.PROVED
+
+
+def test_tokens_whose_number_only_the_run_knows_are_unknown() -> None:
+    reference = """
+weight r f32[4,8]
+weight w f32[4,8,8]
+input x f32[8,8]
+loss l
+program
+  g = linear(x, r)
+  s, o = permute_tokens(x, g)
+  h = grouped_gemm(s, w)
+  l: f32[1] = sum(h)
+  dh = backward l (grad(l))
+  _, grad(w) = backward h (dh)
+"""
+    verdict = verdict_on("mesh ep=2\n" + reference.replace("w f32[4,8,8]", "w f32[4,8,8] ep:S(0)"), reference)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "`permute_tokens` is not in the operator table" in verdict.reasons[0].message

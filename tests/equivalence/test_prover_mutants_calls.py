@@ -1,0 +1,66 @@
+"""No plan with another call in it is proved: what every constant, keyword, function and group says is looked at.
+
+The pairs lie in `data/calls`: convolutions, normalisations, masks, losses over classes and what moves elements, run on ranks of
+a tensor-parallel group, with replicas folded or written out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from oracle.compare import compare
+from oracle.mutate import mutants
+from oracle.mutate_calls import of_calls
+
+from tvlint.equivalence.verdict.prove import prove
+from tvlint.findings import Outcome
+from tvlint.ir.plan import Plan
+from tvlint.readers.plan_text.reader import read
+
+FOLDER = Path(__file__).parents[1] / "data" / "calls"
+NAMES = sorted({path.name.split(".")[0] for path in FOLDER.glob("*.plan")})
+
+
+def plans(name: str) -> tuple[Plan, Plan]:
+    """The parallel plan and its reference."""
+    paths = [FOLDER / f"{name}.{kind}.plan" for kind in ("parallel", "reference")]
+    parallel, reference = (read(path.name, path.read_text()).plan for path in paths)
+    assert parallel is not None
+    assert reference is not None
+    return parallel, reference
+
+
+def wrongly_proved(name: str, every: int) -> list[str]:
+    """Mutants that are proved and compute something else, of every N-th; a sum of losses over replicas is no mistake."""
+    parallel, reference = plans(name)
+    found = []
+    for number, mutant in enumerate([*of_calls(parallel), *mutants(parallel)]):
+        if number % every or prove(mutant.plan, reference).outcome is not Outcome.PROVED:
+            continue
+        judged = compare(reference, mutant.plan)
+        if judged.outcome == "deadlocks":
+            judged = compare(reference, mutant.plan, buffered=True)
+        whole = parallel.replication.count > 1 and judged.difference.startswith("loss ")
+        if judged.outcome not in ("equal", "undefined") and not whole:
+            found.append(f"{name}, mutant {number}: {mutant.kind}: {mutant.description}: {judged.outcome} {judged.difference}")
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pairs_are_proved_and_equal(name: str) -> None:
+    parallel, reference = plans(name)
+    assert compare(reference, parallel).outcome == "equal"
+    verdict = prove(parallel, reference)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_other_call_is_proved(name: str) -> None:
+    assert not wrongly_proved(name, 41)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", NAMES)
+def test_no_other_call_is_proved_at_length(name: str) -> None:
+    assert not wrongly_proved(name, 5)

@@ -1,0 +1,129 @@
+"""The print of a finding stays the same for as long as the finding does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.builders.plan_findings import findings_of_plan
+from tvlint.cli import main
+from tvlint.findings import Finding, Severity
+from tvlint.identity import fingerprint, numbered
+from tvlint.ir.location import Location
+from tvlint.readers.plan_text import reader as plan_text
+
+SCRIPT = [
+    "#!/bin/bash",
+    "MODEL=(",
+    "    --num-layers 47",
+    "    --pipeline-model-parallel-size 2",
+    "    --num-attention-heads 32",
+    "    --tensor-model-parallel-size 3",
+    ")",
+    'torchrun --nproc_per_node 8 pretrain_gpt.py "${MODEL[@]}"',
+]
+PLAN = """
+mesh dp=2 tp=2
+weight w f32[8,8] tp:S(1)
+weight v f32[8,8]
+input x f32[4,8]
+loss l f32[]
+program
+  t1 = linear(x, w)
+  t2 = gelu(t1)
+  t3 = all-gather(v, dim=0) over dp async h4
+  t5 = linear(t2, t3)
+  wait h4
+  l = sum(t5)
+"""
+
+
+def written(path: Path, tmp_path: Path) -> list[dict[str, Any]]:
+    assert main(["check", str(path), "-o", f"sarif:{tmp_path / 'out.sarif'}", "--no-cache"]) == 1
+    results: list[dict[str, Any]] = json.loads((tmp_path / "out.sarif").read_text())["runs"][0]["results"]
+    return results
+
+
+def prints(path: Path, tmp_path: Path) -> list[tuple[str, str]]:
+    return sorted((result["ruleId"], result["partialFingerprints"]["tvlint/v2"]) for result in written(path, tmp_path))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("identity")
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.tuples(st.integers(0, len(SCRIPT) - 1), st.sampled_from(["", "# a note", "    # another"])), max_size=4),
+    st.sampled_from(["train.sh", "other.sh", "sub/train.sh"]),
+    st.sampled_from(["47", "45", "43"]),
+)
+def test_lines_names_and_values_do_not_change_what_a_finding_is(
+    folder: Path, inserted: list[tuple[int, str]], name: str, layers: str
+) -> None:
+    (folder / "sub").mkdir(exist_ok=True)
+    (folder / "before.sh").write_text("\n".join(SCRIPT) + "\n")
+    lines = [line.replace("47", layers) for line in SCRIPT]
+    for at, text in sorted(inserted, reverse=True):
+        lines.insert(at + 1 if at == 0 else at, text)
+    (folder / name).write_text("\n".join(lines) + "\n")
+    before = prints(folder / "before.sh", folder)
+    assert {rule for rule, _ in before} >= {"layers-not-divisible-by-pp", "heads-not-divisible-by-tp"}
+    assert prints(folder / name, folder) == before
+
+
+def plan_prints(text: str) -> Counter[tuple[str, str]]:
+    plan = plan_text.read("example.plan", text).plan
+    assert plan is not None
+    return Counter((finding.rule, fingerprint(finding)) for finding in findings_of_plan(plan))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(7, 11), max_size=4), st.integers(0, 500))
+def test_operators_put_in_between_do_not_change_what_a_finding_is(at: list[int], shift: int) -> None:
+    lines = PLAN.split("\n")
+    for number, place in enumerate(sorted(at, reverse=True)):
+        lines.insert(place, f"  u{number} = relu(x)")
+    text = "\n".join(lines)
+    for old in (1, 2, 3, 5):
+        text = text.replace(f"t{old}", f"t_{old}")
+    for old in (1, 2, 3, 5):
+        text = text.replace(f"t_{old}", f"t{old + shift}")
+    before = plan_prints(PLAN)
+    assert {rule for rule, _ in before} >= {"missing-wait"}
+    assert plan_prints(text) >= before
+
+
+def test_another_rule_setting_or_tensor_is_another_finding() -> None:
+    finding = Finding("a-rule", Severity.ERROR, "`w` is sharded over `tp`", Location("a.plan", 3))
+    others = [
+        Finding("b-rule", Severity.ERROR, "`w` is sharded over `tp`", Location("a.plan", 3)),
+        Finding("a-rule", Severity.ERROR, "`v` is sharded over `tp`", Location("a.plan", 3)),
+        Finding("a-rule", Severity.ERROR, "`layers.1.w` is sharded over `tp`", Location("a.plan", 3)),
+        Finding("a-rule", Severity.ERROR, "`layers.2.w` is sharded over `tp`", Location("a.plan", 3)),
+        Finding("a-rule", Severity.ERROR, "`w` is sharded over `tp`", Location("a.plan", 3), about=("large",)),
+    ]
+    assert len({fingerprint(each) for each in (finding, *others)}) == len(others) + 1
+    same = Finding("a-rule", Severity.NOTE, "`w` is not sharded over `tp`, 48 times", Location("b.plan", 4), "help")
+    assert fingerprint(same) == fingerprint(finding)
+    assert numbered(["a", "b", "a"]) == ["a:1", "b:1", "a:2"]
+
+
+def test_prints_of_text_files_from_earlier_versions_are_still_written(tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text("\n".join(SCRIPT) + "\n")
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        found = {result["ruleId"]: result["partialFingerprints"]["tvlint/v1"] for result in written(Path("train.sh"), tmp_path)}
+    finally:
+        os.chdir(here)
+    assert found["layers-not-divisible-by-pp"] == "32ce93ef09b99708d966fc5c992c6fa6:1"
+    assert found["heads-not-divisible-by-tp"] == "7c1f12a6fc9feeaadd1cc65d42b20127:1"

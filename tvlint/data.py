@@ -1,4 +1,4 @@
-"""Where the data that tvlint ships lies: rule pages and schemas."""
+"""Paths of the data that tvlint ships: rule pages and schemas."""
 
 from __future__ import annotations
 

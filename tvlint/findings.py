@@ -1,4 +1,4 @@
-"""What tvlint says: findings of checks, verdicts of proofs, and the report that holds them."""
+"""Findings of checks, verdicts of proofs, and the report that holds them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvlint.ir.outline import Outline
 
 
 class Severity(Enum):
-    """How bad a finding is; ordered from worst to mildest."""
+    """The severity of a finding, from worst to mildest."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -18,7 +18,7 @@ class Severity(Enum):
 
 
 class Outcome(Enum):
-    """What a proof found."""
+    """The outcome of a proof."""
 
     PROVED = "proved"
     REFUTED = "refuted"
@@ -65,7 +65,7 @@ class NotEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a rank holds of one tensor: the indices `box` of the value `of`, whose whole shape in one micro-batch is `whole`.
+    """The piece of a tensor that a rank holds: the indices `box` of the value `of`, of shape `whole` in one micro-batch.
 
     `lacks` says in words what it is short of being exactly that piece: a partial sum, a multiple; empty: nothing.
     """
@@ -91,7 +91,7 @@ class SceneStep:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What happens around a defect in a proof stage, on ranks that hold the same pieces: operators in order."""
+    """The operators around a defect in a proof stage, in order, on ranks that hold the same pieces."""
 
     ranks: tuple[int, ...]
     steps: tuple[SceneStep, ...]
@@ -99,7 +99,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a verdict is not Proved: a named defect or a named gap, with its place and the ranks concerned.
+    """A reason why a verdict is not Proved: a named defect or gap, with its place and the ranks concerned.
 
     `name` is kebab-case and stable (`partial-used-as-complete`, `unsupported-operator`); tests assert it. `refutes` says
     whether it is a defect (a structural fact or a numeric witness) or only a gap in what could be decided. `repair` is a
@@ -124,7 +124,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class StageCounts:
-    """How many proof stages there are and what became of them."""
+    """The number of proof stages by outcome."""
 
     total: int = 0
     classes: int = 0

@@ -10,7 +10,7 @@ from tvlint.findings import Severity
 
 
 class RuleKind(Enum):
-    """Where a rule gets its answer."""
+    """The source of a rule's answer."""
 
     CONFIG = "config"
     """From the page's `when:` and `require:` over settings."""

@@ -1,4 +1,4 @@
-"""What a result depends on, as one address: the program, what it was asked, and every byte that it reads."""
+"""The address of a result: a hash of the program, the question, and every byte that it reads."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of which plans, by address."""
+    """A question about plans, by address."""
 
     address: str
     plans: tuple[str, ...]

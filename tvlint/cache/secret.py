@@ -43,7 +43,7 @@ def secret(guarded: tuple[Path, ...]) -> bytes | None:
 
 
 def _state_folder() -> Path | None:
-    """Where programs keep what they remember for this user; None where the system does not tell."""
+    """Return where programs keep what they remember for this user; None where the system does not tell."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA", "")
     elif sys.platform == "darwin":

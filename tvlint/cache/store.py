@@ -35,7 +35,7 @@ class Store:
     key: bytes
 
     def get(self, address: str) -> bytes | None:
-        """What was put under the address; None where there is nothing, or anything else."""
+        """Return what was put under the address; None where there is nothing, or anything else."""
         try:
             if not stat.S_ISDIR(os.lstat(self.folder).st_mode):
                 return None
@@ -74,7 +74,7 @@ class Store:
         return hmac.new(self.key, message, sha256).hexdigest().encode("ascii") + b"\n"
 
     def _prepared(self) -> bool:
-        """Whether the folder is one; a new one is left out of version control and of backups."""
+        """Return whether the folder is one; a new one is left out of version control and of backups."""
         with suppress(FileExistsError):
             os.mkdir(self.folder)
         if not stat.S_ISDIR(os.lstat(self.folder).st_mode):

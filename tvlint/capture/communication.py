@@ -1,4 +1,4 @@
-"""What torch's communication operators say, in the words of a capture."""
+"""Record torch's communication operators in the words of a capture."""
 
 from __future__ import annotations
 

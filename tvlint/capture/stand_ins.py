@@ -1,4 +1,4 @@
-"""What a program finds in place of GPUs: the CPU, with the names of CUDA."""
+"""Stand-ins for GPUs: the CPU, with the names of CUDA."""
 
 from __future__ import annotations
 

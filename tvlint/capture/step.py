@@ -1,4 +1,4 @@
-"""Which part of a program is one training step: from the first use of a weight to the end of the optimizer's first step."""
+"""Bounds of one training step: from the first use of a weight to the end of the optimizer's first step."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def _prune(path: Path, old: tuple[Entry, ...], found: Compared) -> int:
 
 
 def _verify(path: Path, found: Compared) -> int:
-    """Whether every entry still matches; new findings are for `tvlint check` to tell."""
+    """Return whether every entry still matches; new findings are for `tvlint check` to tell."""
     for entry in found.stale:
         note(f"`{shown(path)}`: no more: {entry.path}: {entry.message} [{entry.rule}]")
     if found.stale:

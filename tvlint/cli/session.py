@@ -1,4 +1,4 @@
-"""What the commands share: the project file, the rules that apply, the outputs, words on stderr."""
+"""Set-up that commands share: the project file, the rules that apply, the outputs, messages on stderr."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def width(least: int, most: int, elsewhere: int = 100) -> int:
 
 
 def colored(choice: str) -> bool:
-    """Whether text is coloured: as asked, else by `NO_COLOR` and `FORCE_COLOR`, else on a terminal that can."""
+    """Return whether text is coloured: as asked, else by `NO_COLOR` and `FORCE_COLOR`, else on a terminal that can."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):

@@ -45,7 +45,7 @@ def option(flag: str) -> Option | None:
 
 
 def is_option(flag: str) -> bool:
-    """Whether `flag` names an option, spelled with hyphens or underscores."""
+    """Return whether `flag` names an option, spelled with hyphens or underscores."""
     by_flag = _by_flag()
     return flag in by_flag or hyphens(flag) in by_flag
 
@@ -70,7 +70,8 @@ def since(name: str) -> str:
 
 
 def takes_the_same(name: str, version: str) -> bool:
-    """Whether the option of the setting `name` takes in release `version` (`0.16`) what it takes now; False where unknown.
+    """Return whether the option of the setting `name` takes in release `version` (`0.16`) what it takes now; False where
+    unknown.
 
     Compared are the parsers of 0.12 and of every release since.
     """

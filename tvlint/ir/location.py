@@ -1,4 +1,4 @@
-"""Where something stands in a file that a person can open."""
+"""Locations in files that a person can open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one rank does in one step: a computation, its gradient, a communication, a wait, an update.
+"""Operators: a computation, its gradient, a communication, a wait, an update.
 
 Operators name the tensors that they read and write; a `Plan` declares these and says who runs which operators when.
 """

@@ -31,7 +31,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What `ranks` of replica 0 run, in order."""
+    """The runs of `ranks` of replica 0, in order."""
 
     ranks: tuple[int, ...]
     cells: tuple[Cell, ...]

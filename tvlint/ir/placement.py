@@ -1,4 +1,4 @@
-"""How a logical tensor lies on one mesh axis, in the terms of DTensor and of replication typing."""
+"""Placements of a logical tensor on one mesh axis, in the terms of DTensor and of replication typing."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Role(Enum):
-    """What a tensor is to training."""
+    """The role of a tensor in training."""
 
     WEIGHT = "weight"
     BUFFER = "buffer"
@@ -43,7 +43,7 @@ class Role(Enum):
 
 
 class Phase(Enum):
-    """Which part of the training step a segment belongs to."""
+    """The part of the training step that a segment belongs to."""
 
     DATA = "data"
     FORWARD = "forward"
@@ -124,7 +124,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What each of `ranks` runs, in order."""
+    """The steps that each of `ranks` runs, in order."""
 
     ranks: tuple[int, ...]
     steps: tuple[Step, ...]

@@ -9,7 +9,7 @@ from tvlint.ir.location import Location
 
 
 class ActionKind(Enum):
-    """What an action does, by its spelling in the CSV files of `torch.distributed.pipelining`."""
+    """Actions by their spelling in the CSV files of `torch.distributed.pipelining`."""
 
     FORWARD = "F"
     BACKWARD = "B"
@@ -60,7 +60,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one rank runs, in order, and where its row stands; idle slots are left out."""
+    """The actions of one rank in order, without idle slots, and the place of its row."""
 
     actions: tuple[Action, ...]
     location: Location
@@ -79,5 +79,5 @@ class Schedule:
 
     @property
     def communicates(self) -> bool:
-        """Whether the schedule says more than what is computed."""
+        """Return whether the schedule says more than what is computed."""
         return any(action.kind not in COMPUTE for row in self.ranks for action in row.actions)

@@ -1,1 +1,1 @@
-"""What an operator means, said once."""
+"""The operator table: the meaning of every operator, stated once."""

@@ -113,7 +113,7 @@ def _windows(
 
 
 def _taken(x: Array, index: Sequence[slice | int]) -> Array:
-    """What the slices of positions take, of all rows and channels."""
+    """Return what the slices of positions take, of all rows and channels."""
     every: Any = (slice(None), slice(None), *index)
     taken: Array = x[every]
     return taken
@@ -139,7 +139,7 @@ def _convolve(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Ar
 
 
 def _weighed(window: Array, weight: Array) -> Array:
-    """What one place of the kernel adds: over inputs (n, c, ...) and weights (o, c)."""
+    """Return what one place of the kernel adds: over inputs (n, c, ...) and weights (o, c)."""
     spread = weight.reshape([1, *weight.shape, *([1] * (window.ndim - 2))])
     total: Array = (window[:, None] * spread).sum(axis=2)
     return total

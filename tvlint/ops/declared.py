@@ -63,7 +63,7 @@ class Annotation:
 
     @property
     def has_brackets(self) -> bool:
-        """Whether some dimension is several in one."""
+        """Return whether some dimension is several in one."""
         return any(len(own) > 1 for tensor in (*self.operands, *self.outputs) for own in tensor or ())
 
 

@@ -67,7 +67,7 @@ def _sum(call: Call) -> Bound:
 
 
 def call_is_add(call: Call) -> bool:
-    """Whether the call adds (rather than subtracts)."""
+    """Return whether the call adds (rather than subtracts)."""
     return call.op.rsplit(".", 1)[-1].strip("_") in ("add", "iadd", "radd")
 
 
@@ -149,8 +149,9 @@ def _cast_to(dtype: str) -> Callable[[Call], Bound]:
 
 
 def holds_whole_numbers(dtype: Value) -> bool:
-    """Whether `dtype` names a type that a real number is rounded to, as torch or plan text spell it, or is the number of some
-    type: casting to it is not linear."""
+    """Return whether `dtype` names a type that a real number is rounded to, as torch or plan text spell it, or is the number
+    of some type: casting to it is not linear.
+    """
     if isinstance(dtype, int) and not isinstance(dtype, bool):
         return True
     return isinstance(dtype, str) and _WHOLE.match(dtype.rsplit(".", 1)[-1]) is not None

@@ -30,7 +30,7 @@ def _top(call: Call) -> Bound:
 
 
 def _greatest(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    """By an exchange of neighbours, as often as there are places to fill; of equal ones the first."""
+    """Return by an exchange of neighbours, as often as there are places to fill; of equal ones the first."""
     import numpy as np
 
     x, (k,) = operands[0], bound.attributes
@@ -107,7 +107,9 @@ def _send(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
 
 
 def _combine(call: Call) -> Bound:
-    """What stands in the places of experts, the choices and their weights: for every token the weighted sum of its choices."""
+    """Return what stands in the places of experts, the choices and their weights: for every token the weighted sum of its
+    choices.
+    """
     call.reject_unknown()
     call.expect(3)
     places, chosen, weights = (call.shape(i) for i in range(3))

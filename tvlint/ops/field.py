@@ -18,7 +18,7 @@ else:
 
 
 class Field(Protocol):
-    """What semantic functions need beyond `+`, `-` and `*`; everything works element by element and broadcasts."""
+    """Operations of semantic functions beyond `+`, `-` and `*`; all work element by element and broadcast."""
 
     def number(self, value: int | float) -> Any:
         """The element that stands for a literal."""
@@ -33,10 +33,10 @@ class Field(Protocol):
         """`left` to the power of `right`."""
 
     def less(self, left: Array, right: Array) -> Array:
-        """Where `left` is less than `right`."""
+        """Return where `left` is less than `right`."""
 
     def equal(self, left: Array, right: Any) -> Array:
-        """Where two indices are equal."""
+        """Return where two indices are equal."""
 
     def where(self, mask: Array, left: Array, right: Array) -> Array:
         """`left` where the mask holds, `right` elsewhere."""

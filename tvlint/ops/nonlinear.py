@@ -14,5 +14,5 @@ _FUNCTIONS = frozenset(
 
 
 def never_linear(op: str) -> bool:
-    """Whether `op` is not linear in its first operand, whatever its attributes are."""
+    """Return whether `op` is not linear in its first operand, whatever its attributes are."""
     return op.rsplit(".", 1)[-1].replace("-", "_") in _FUNCTIONS

@@ -22,7 +22,7 @@ class UnsupportedError(Exception):
 
 
 class Family(Enum):
-    """How the values of an operator come about."""
+    """The way in which the values of an operator come about."""
 
     INDEXED = "indexed"
     """Every output element depends on the operand elements that the annotation's shared names select."""
@@ -37,7 +37,7 @@ class Family(Enum):
 
 
 class Trait(Enum):
-    """What kind of function an operator is, for analyses that need no more than that."""
+    """A property of an operator that analyses ask for instead of its name."""
 
     ACTIVATION = "activation"
     """A non-linear function of every element of one tensor."""
@@ -214,7 +214,7 @@ PREVIOUS = -1
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """What an operator means. `signatures` are the functions that frameworks emit for it."""
+    """The meaning of an operator. `signatures` are the functions that frameworks emit for it."""
 
     name: str
     signatures: tuple[str, ...]

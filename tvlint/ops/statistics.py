@@ -1,4 +1,4 @@
-"""What rows of numbers come to: variance, norm, log-sum-exp, the place of the greatest."""
+"""Statistics of rows: variance, norm, log-sum-exp, the index of the greatest element."""
 
 from __future__ import annotations
 

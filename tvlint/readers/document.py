@@ -1,4 +1,4 @@
-"""What reading one file gives."""
+"""The result of reading one file."""
 
 from __future__ import annotations
 

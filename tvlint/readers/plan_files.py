@@ -1,4 +1,4 @@
-"""Which files a plan is read from."""
+"""List the files that a plan is read from."""
 
 from __future__ import annotations
 

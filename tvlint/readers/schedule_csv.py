@@ -29,7 +29,7 @@ _OLD = {"B": "I", "BW": "B"}
 
 
 def recognise(text: str) -> bool:
-    """Whether most cells at the beginning of `text` are actions."""
+    """Return whether most cells at the beginning of `text` are actions."""
     cells = [cell.strip().strip('"') for cell in re.split(r"[,\r\n]", text[:SAMPLE])]
     if len(text) > SAMPLE:
         cells.pop()
@@ -66,7 +66,7 @@ def read(path: str, text: str) -> Document:
 
 
 def _is_old(text: str) -> bool:
-    """Whether `B` is an input gradient: there is a `BW`, or every `B` has a `W` of its own and nothing is called `I`."""
+    """Return whether `B` is an input gradient: there is a `BW`, or every `B` has a `W` of its own and nothing is called `I`."""
     if re.search(r"[0-9]BW[0-9]", text) is not None:
         return True
     if re.search(r"[0-9]I[0-9]", text) is not None or re.search(r"[0-9]W[0-9]", text) is None:
@@ -77,7 +77,7 @@ def _is_old(text: str) -> bool:
 
 @dataclass
 class _Reading:
-    """What comes up while the cells are read."""
+    """The state of reading the cells."""
 
     path: str
     old: bool

@@ -24,7 +24,7 @@ ENTRY = re.compile(r"[ \t]*([A-Za-z0-9_-]+)[ \t]*=[ \t]*([^\s#]*)")
 
 
 def recognise(data: bytes) -> bool:
-    """Whether `data` has the table `[parallelism]`, or is a JSON object, and names one of its degrees."""
+    """Return whether `data` has the table `[parallelism]`, or is a JSON object, and names one of its degrees."""
     return NAMES.search(data) is not None and (TABLE.search(data) is not None or OBJECT.match(data) is not None)
 
 
@@ -69,7 +69,7 @@ def _value(value: object) -> SettingValue | Unknown:
 
 
 def _places(path: str, text: str) -> dict[tuple[str, str], tuple[Location, Location]]:
-    """Where the keys and values of one-line entries stand, by table and key."""
+    """Return where the keys and values of one-line entries stand, by table and key."""
     found: dict[tuple[str, str], tuple[Location, Location]] = {}
     table = ""
     for number, line in enumerate(text.split("\n"), 1):

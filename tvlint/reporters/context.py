@@ -1,4 +1,4 @@
-"""What a reporter may know besides the report."""
+"""The context of a report: what a reporter may use besides it."""
 
 from __future__ import annotations
 

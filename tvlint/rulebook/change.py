@@ -50,7 +50,7 @@ class Both:
 
 
 def changes(before: Configuration, after: Configuration, rules: Mapping[str, Rule]) -> Iterator[Finding | NotEvaluated]:
-    """What each change rule says of two configurations of one run; nothing of two frameworks."""
+    """Yield what each change rule says of two configurations of one run; nothing of two frameworks."""
     both = Both(before, after)
     if before.framework != after.framework:
         return

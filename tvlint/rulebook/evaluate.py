@@ -23,7 +23,7 @@ HAS_FORKS = frozenset({"megatron-lm", "megatron-core"})
 def evaluate(
     configuration: Configuration, rules: Mapping[str, Rule] | Iterable[Rule], *, repairs: bool = True
 ) -> Iterator[Finding | NotEvaluated]:
-    """What each config rule says of `configuration`: a finding where it is violated, nothing where it holds.
+    """Yield what each config rule says of `configuration`: a finding where it is violated, nothing where it holds.
 
     A rule whose answer depends on an unknown gives `NotEvaluated`. Rules of other kinds and frameworks are passed over. With
     `repairs`, the help of findings about sizes names the nearest settings that satisfy all rules, which takes a search; notes

@@ -1,4 +1,4 @@
-"""Whether a configuration satisfies a rule, in three values."""
+"""Judge whether a configuration satisfies a rule, in three-valued logic."""
 
 from __future__ import annotations
 

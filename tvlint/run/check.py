@@ -42,7 +42,7 @@ MOST_REPAIRED = 200
 
 @dataclass
 class _Said:
-    """What has been said so far, in the order in which it was."""
+    """The findings so far, in order."""
 
     findings: list[Finding] = field(default_factory=list)
     not_evaluated: list[NotEvaluated] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What is different in a configuration after a change: as it was written, and as it follows."""
+"""Compare two versions of a configuration: as written, and as derived."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _named(name: str, ranks: int | None) -> str:
 
 
 def _alike(old: Setting | None, new: Setting | None) -> bool:
-    """Whether neither value is known, for the same reason, wherever that stands."""
+    """Return whether neither value is known, for the same reason, wherever that stands."""
     values = [setting.value if setting is not None else None for setting in (old, new)]
     reasons = {_NUMBER.sub("", value.reason) for value in values if isinstance(value, Unknown)}
     return all(isinstance(value, Unknown) for value in values) and len(reasons) == 1

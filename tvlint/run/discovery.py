@@ -1,4 +1,4 @@
-"""Which files a run looks at."""
+"""Discover the files of a run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def why_not_in_project(path: str, project: Project) -> str:
 
 
 def _absence(path: str) -> str:
-    """Why the path is neither a file nor a folder."""
+    """Return why the path is neither a file nor a folder."""
     if os.path.exists(path):
         return "not a regular file"
     return "a link that leads nowhere" if os.path.lexists(path) else "no such file or folder"
@@ -139,12 +139,12 @@ def as_folder(path: str) -> str:
 
 
 def excluded(path: str, project: Project) -> bool:
-    """Whether the project's `exclude` names the file or a folder around it."""
+    """Return whether the project's `exclude` names the file or a folder around it."""
     return matches(path, project, project.exclude)
 
 
 def matches(path: str, project: Project, patterns: Iterable[str]) -> bool:
-    """Whether a pattern matches the file's path from the project's folder, a folder around it, or one part of it."""
+    """Return whether a pattern matches the file's path from the project's folder, a folder around it, or one part of it."""
     if not patterns:
         return False
     parts = Path(os.path.relpath(os.path.abspath(path), project.folder)).parts
@@ -162,7 +162,7 @@ def shown(path: Path) -> str:
 
 
 def _closed(folder: str) -> str:
-    """Why the files of the folder cannot be listed; empty when they can."""
+    """Return why the files of the folder cannot be listed; empty when they can."""
     try:
         with os.scandir(folder):
             return ""

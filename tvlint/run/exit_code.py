@@ -1,4 +1,4 @@
-"""What a run's outcome is to the shell; the same for every output format."""
+"""Exit codes; the same for every output format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a report goes: `FORMAT` to the standard output, `FORMAT:PATH` to a file."""
+"""Write reports: `FORMAT` to the standard output, `FORMAT:PATH` to a file."""
 
 from __future__ import annotations
 

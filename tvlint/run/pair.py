@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """What a pair holds: the parallel plan, for every kind of replica, the reference, and what the reader found wrong."""
+    """The content of a pair: the parallel plan, for every kind of replica, the reference, and the reader's findings."""
 
     kinds: tuple[Plan, ...]
     reference: Plan

@@ -27,7 +27,7 @@ _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*)?tool[ \t]*\.[ \t]*tvlint\b", re.MULTI
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a project says about itself; everything has the default of a project that says nothing.
+    """The settings of a project file; the defaults are those of a project without one.
 
     `names` are the rule names that the file uses, each with its place; `severity` maps a rule to its severity here.
     """

@@ -92,7 +92,7 @@ def _declared(
 
 
 def _position(operand: int | str, arguments: Sequence[str]) -> int:
-    """Where an operand stands among the tensors; beyond them all where there is none of the name."""
+    """Return where an operand stands among the tensors; beyond them all where there is none of the name."""
     if isinstance(operand, int):
         return operand
     return arguments.index(operand) if operand in arguments else sys.maxsize

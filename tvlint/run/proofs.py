@@ -63,7 +63,7 @@ def with_sources(report: Report, project: Project, session: Session) -> Report:
 
 
 def pairings(project: Project) -> tuple[Pairing, ...]:
-    """Where the project names the plans of its pairs."""
+    """Return where the project names the plans of its pairs."""
     return tuple(
         Pairing(shown(project.folder / path), proof.location)
         for proof in project.proofs
@@ -79,7 +79,9 @@ def _not_in_project(asked: tuple[Pair, ...], project: Project) -> Iterator[Probl
 
 
 def _lies_in(path: str, given: tuple[Path, ...]) -> bool:
-    """Whether the path is one of the files and folders, lies in one of them, or is a folder of generated code around one."""
+    """Return whether the path is one of the files and folders, lies in one of them, or is a folder of generated code around
+    one.
+    """
     if not path:
         return False
     here = Path(os.path.realpath(path))

@@ -83,7 +83,7 @@ def _load_the_proof() -> None:
 
 
 def _judged(verdict: Verdict) -> Judged:
-    """What the verdict says of segments; of several reasons in one, what the first says."""
+    """Return what the verdict says of segments; of several reasons in one, what the first says."""
     return {
         name: ("refuted" if reason.refutes else "unknown", frozenset(reason.ranks))
         for reason in reversed(verdict.reasons)
@@ -185,6 +185,6 @@ def _recalled(cache: Cache | None, question: Question | None, started: float) ->
 
 
 def _lasting(report: Report) -> bool:
-    """Whether proving again would give the same: a plan was read, and the solver did not run out of time."""
+    """Return whether proving again would give the same: a plan was read, and the solver did not run out of time."""
     facts = [name for verdict in report.verdicts for name, _ in verdict.facts]
     return bool(report.verdicts) and not report.problems and LATE not in facts

@@ -1,4 +1,4 @@
-"""What a file holds, or the problem that says why nothing can be read from it."""
+"""Read a file to a document, or to the problem that says why it cannot be read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_plan(path: str, operators: tuple[Declared, ...] = ()) -> Plan | Problem
 
 
 def read_document(path: str, operators: tuple[Declared, ...] = ()) -> Document | None | Problem:
-    """What the file holds, or why it cannot be read."""
+    """Return what the file holds, or why it cannot be read."""
     from tvlint.readers.document import ReadError
     from tvlint.readers.read import read
 

@@ -1,4 +1,4 @@
-"""What somebody probably meant."""
+"""Suggest the nearest known word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each key of a TOML file stands; the parser of the standard library does not say."""
+"""Locate the keys of a TOML file; the parser of the standard library does not."""
 
 from __future__ import annotations
 

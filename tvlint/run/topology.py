@@ -43,7 +43,7 @@ def topologies(
 
 
 def configuration_topology(configuration: Configuration) -> Topology | PlanTopology:
-    """What follows from one configuration."""
+    """Return what follows from one configuration."""
     if configuration.framework == NNSCALER:
         whole = replace(configuration, complete=True)
         return topology_of_nnscaler(whole, _lookup(whole))

@@ -19,7 +19,7 @@ _COMMENT = re.compile(r"(?:^|\s)#\s*tvlint:\s*(world-size)\b\s*=?\s*([^\s#]*)")
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What the comments of one file state, in order, and those that state nothing sensible."""
+    """The world sizes that comments of one file state, in order, and the comments that state none."""
 
     settings: tuple[Setting, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -52,7 +52,7 @@ def stated(path: str) -> Stated:
 
 
 def lacks_world_size(configuration: Configuration) -> bool:
-    """Whether the configuration itself does not say how many ranks run."""
+    """Return whether the configuration itself does not say how many ranks run."""
     own = configuration.settings.get("world_size")
     return own is None or isinstance(own.value, Unknown)
 

@@ -1,1 +1,1 @@
-"""What follows from a parallel configuration or plan: ranks, groups, layers, micro-batches, parameters, memory, bubble."""
+"""Derive the topology of a configuration or plan: ranks, groups, layers, micro-batches, parameters, memory, bubble."""

@@ -1,4 +1,4 @@
-"""How many bytes of activations a rank keeps for the backward.
+"""Bytes of activations that a rank keeps for the backward.
 
 The terms are those of Korthikanti et al. 2022 (arxiv.org/abs/2205.05198, sections 4 and 5), each with the width that the model
 gives it: s b h (34 + 5 a s / h) bytes a layer become, for t tensor parallel ranks, s b h (10 + 24/t + 5 a s / (h t)); sequence
@@ -23,7 +23,7 @@ _COVERED = frozenset({"core_attn", "layernorm", "mlp", "moe", "moe_act", "shared
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a step keeps: sizes of the batch, how it is split, and what is computed again instead of kept.
+    """The settings that decide which activations a step keeps: batch sizes, splits, recomputation.
 
     `recomputed` names Megatron's modules of selective recomputation. `full` is how many layers share one kept input with full
     recomputation, 0 without it; `block` how many layers of each stage are recomputed so, None for all of them.
@@ -75,7 +75,7 @@ def per_layer(running: Running, model: Model, experts: Experts | None) -> Fracti
 
 
 def _network(model: Model, ffn: int) -> int:
-    """What a token keeps inside a feed-forward network: what goes into the activation and what comes out of it."""
+    """Return what a token keeps inside a feed-forward network: what goes into the activation and what comes out of it."""
     return 2 * ffn * (3 if model.gated else 2)
 
 
@@ -103,7 +103,7 @@ def of_stage(running: Running, model: Model, held: Sequence[Chunk], in_flight: S
 
 
 def _chunk(running: Running, model: Model, chunk: Chunk) -> tuple[Fraction, Fraction]:
-    """What a virtual stage keeps of one micro-batch, and what recomputing one part of it takes for a while."""
+    """Return what a virtual stage keeps of one micro-batch, and what recomputing one part of it takes for a while."""
     layers = [_experts(model, number) for number in range(chunk.first, chunk.first + chunk.layers)]
     layers += [_experts(model, model.layers - 1)] * chunk.extra
     sizes = {experts is not None: per_layer(running, model, experts) for experts in layers}

@@ -29,12 +29,12 @@ class GroupKind:
 
     @property
     def span(self) -> int:
-        """How many ranks a group has before its ends are picked."""
+        """Return how many ranks a group has before its ends are picked."""
         return prod(self.mesh.axis_size(name) for name in self.axes)
 
     @property
     def size(self) -> int:
-        """How many ranks each group has."""
+        """Return how many ranks each group has."""
         if not self.ends:
             return self.span
         return min(self.span, 2 if self.ends == "first-last" else 1)

@@ -1,4 +1,4 @@
-"""What each rank of a pipeline stage holds."""
+"""Memory of the ranks of each pipeline stage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tvlint.topology.transformer import (
 
 
 def parameters(model: Model) -> Parameters:
-    """How many parameters the model has; without a known vocabulary, those of its layers."""
+    """Return how many parameters the model has; without a known vocabulary, those of its layers."""
     layers, unused = without_vocabulary(model).total, idle(model)
     if model.vocabulary is None:
         missing = Unknown("`vocab_size` is not given: the tokenizer decides")
@@ -47,7 +47,7 @@ def memory(
     running: Running | Unknown,
     micro_batches: int | Unknown,
 ) -> tuple[StageMemory, ...]:
-    """What a rank of each pipeline stage holds; equal stages share one computation."""
+    """Return what a rank of each pipeline stage holds; equal stages share one computation."""
     if grid.dense.axis_size(WEIGHT_SHARDS) > 1 or (grid.expert is not None and grid.expert.axis_size(WEIGHT_SHARDS) > 1):
         raise ValueError("memory with generalised tensor parallelism is not told")
     group = settings.count("micro_batch_group", 1)

@@ -167,7 +167,7 @@ def _vocabulary(settings: Settings) -> Vocabulary:
 
 
 def _notes(configuration: Configuration, settings: Settings, held: tuple[StageMemory, ...] | Unknown) -> list[str]:
-    """What was taken for granted."""
+    """Return what was taken for granted."""
     said = []
     if not configuration.complete:
         said.append("settings may also come from elsewhere (`$@`, another file): what the file does not set is at its default")

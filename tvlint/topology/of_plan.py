@@ -66,7 +66,7 @@ class PlanTopology:
 
 
 def topology_of_plan(plan: Plan) -> PlanTopology:
-    """What a plan says of ranks, groups, pipeline stages and schedule."""
+    """Return what a plan says of ranks, groups, pipeline stages and schedule."""
     facts: list[tuple[str, SettingValue | Unknown]] = [("ranks", plan.mesh.size)]
     if plan.replication.count > 1:
         facts.append(("replicas", plan.replication.count))
@@ -114,7 +114,7 @@ def _along(mesh: Mesh, ranks: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _communicates(operator: Operator) -> tuple[str, Group, bool] | None:
-    """What an operator does with which group, and whether that group extends over all replicas."""
+    """Return what an operator does with which group, and whether that group extends over all replicas."""
     if isinstance(operator, Communicate) and operator.kind is not Collective.CHUNK:
         return operator.kind.value, operator.group, False
     if isinstance(operator, ReduceGradients):
@@ -173,7 +173,8 @@ def _lane(plan: Plan, program: Program) -> LaneSteps:
 
 
 def topology_of_nnscaler(configuration: Configuration, lookup: Lookup) -> PlanTopology:
-    """What an nnScaler configuration says before there is a plan: copies of the plan, groups over them, micro-batches."""
+    """Return what an nnScaler configuration says before there is a plan: copies of the plan, groups over them, micro-batches.
+    """
     settings = Settings(lookup)
     plan = attempt(lambda: settings.count("plan_ngpus", 1))
     run = attempt(lambda: settings.count("runtime_ngpus", 1))

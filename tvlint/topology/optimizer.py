@@ -1,4 +1,4 @@
-"""How many bytes of weights, gradients and optimizer state one parameter takes on a rank.
+"""Bytes of weights, gradients and optimizer state for one parameter on a rank.
 
 The source is docs/user-guide/features/dist_optimizer.md of Megatron-LM: with Adam, 18 bytes for bf16 parameters and fp32
 gradients, 6 + 12/d of them with the distributed optimizer over d ranks. Its rows are the sums that `Precision` takes apart.
@@ -60,7 +60,9 @@ def precision(settings: Settings) -> Precision:
 
 
 def _gradients_in_fp32(settings: Settings, name: str) -> bool:
-    """Whether gradients are accumulated in fp32; bf16 does so unless told otherwise (megatron/training/arguments.py:1206)."""
+    """Return whether gradients are accumulated in fp32; bf16 does so unless told otherwise
+    (megatron/training/arguments.py:1206).
+    """
     if name == "fp32":
         return True
     if name == "bf16" and settings.flag("grad_reduce_in_bf16"):

@@ -22,7 +22,9 @@ class Undecided(Exception):
 
 
 def attempt(function: Callable[[], T]) -> T | Unknown:
-    """What `function` derives; where it needs what is not known, or settings contradict each other, why there is nothing."""
+    """Return what `function` derives; where it needs what is not known, or settings contradict each other, why there is
+    nothing.
+    """
     try:
         return function()
     except Undecided as error:

@@ -1,4 +1,4 @@
-"""What of a step's activations is kept, from the settings."""
+"""Derive from the settings which activations a step keeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tvlint.topology.quantity import Settings
 
 
 def running(settings: Settings) -> Running:
-    """How the step runs, as far as activations depend on it; raises `Undecided` where a setting is not known."""
+    """Return how the step runs, as far as activations depend on it; raises `Undecided` where a setting is not known."""
     tp = settings.count("tensor_model_parallel_size", 1)
     granularity = settings.text("effective_recompute_granularity")
     full, block = 0, None

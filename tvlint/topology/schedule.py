@@ -1,4 +1,4 @@
-"""How Megatron's pipeline schedules keep micro-batches in flight, and how long ranks idle."""
+"""Micro-batches in flight and idle time of Megatron's pipeline schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layers each virtual pipeline stage holds.
+"""Assign layers to virtual pipeline stages.
 
 What a stage holds is written in the letters of Megatron's layouts: `E` the embedding, `t` a layer, `m` a multi-token-prediction
 layer, `L` the loss. A tuple of such texts is in model order: virtual stage v of pipeline stage p is number `v * pp + p`
@@ -16,7 +16,9 @@ MOST_LAYERS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one virtual pipeline stage holds: layers from `first` on, and whether it embeds, predicts more tokens, or ends."""
+    """The content of one virtual pipeline stage: layers from `first` on, and whether it embeds, predicts more tokens, or
+    ends.
+    """
 
     first: int
     layers: int

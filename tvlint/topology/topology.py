@@ -14,7 +14,7 @@ from tvlint.topology.stages import Chunk
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """How many ranks run. Where the file does not say, everything is told for the smallest world, and `minimal` is set."""
+    """The number of ranks. Where the file does not state it, it is that of the smallest world, and `minimal` is set."""
 
     size: int
     minimal: bool
@@ -25,7 +25,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """How a global batch falls into micro-batches, each value by itself known or not.
+    """The split of a global batch into micro-batches, each value by itself known or not.
 
     `sizes` are the global batch sizes of a schedule or ramp-up with their micro-batches, empty for a constant size.
     """
@@ -65,7 +65,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How many parameters the model has, how many of them one token passes, and how many are no part of the vocabulary."""
+    """The numbers of parameters of the model: in all, those that one token passes, and those outside of the vocabulary."""
 
     total: int | Unknown
     active: int | Unknown
@@ -74,7 +74,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """What a rank of one pipeline stage holds: parameters, then bytes."""
+    """The memory of a rank of one pipeline stage: parameters, then bytes."""
 
     parameters: int | Unknown
     weights: int | Unknown
@@ -94,7 +94,7 @@ class StageMemory:
 
 @dataclass(frozen=True, slots=True)
 class MegatronEstimate:
-    """What Megatron itself prints as theoretical memory footprint, in bytes of the most loaded rank."""
+    """The theoretical memory footprint that Megatron prints, in bytes of the most loaded rank."""
 
     weights_and_optimizer: int
     activations: int

@@ -1,4 +1,4 @@
-"""How many parameters the modules of a GPT model have, and how many of them one rank holds.
+"""Count the parameters of the modules of a GPT model, in all and on one rank.
 
 Counted as megatron/core builds them: transformer/attention.py, multi_latent_attention.py, mlp.py, moe/,
 multi_token_prediction.py, models/gpt/gpt_model.py. What is split over tensor parallel ranks, what over experts, and what each

@@ -50,7 +50,7 @@ class _Tokens:
     routed: bool = False
 
     def swaps_rows(self) -> bool:
-        """Whether the last exchange hands rows to others that keep their places: no move of a shard does."""
+        """Return whether the last exchange hands rows to others that keep their places: no move of a shard does."""
         return bool(self.open) and self.open[-1][3][0] == self.open[-1][3][1]
 
 
@@ -66,7 +66,7 @@ def unpaired(facts: Facts) -> Iterator[Unpaired]:
 
 
 def _exchanges_tokens(operator: object) -> bool:
-    """Whether the operator trades rows between ranks."""
+    """Return whether the operator trades rows between ranks."""
     return isinstance(operator, Communicate) and operator.kind is Collective.ALL_TO_ALL and operator.dim is not None
 
 
@@ -79,7 +79,7 @@ _JOINS = (Collective.ALL_GATHER, Collective.GATHER, Collective.CHUNK, Collective
 
 
 def _passed_on(held: _Tokens, operator: Communicate, members: Exchange) -> _Tokens:
-    """What is known of `held` after a communication that is no exchange: nothing where it joins what was dispatched."""
+    """Return what is known of `held` after a communication that is no exchange: nothing where it joins what was dispatched."""
     if operator.kind is Collective.ALL_TO_ALL:
         return _Tokens()
     if operator.kind in _JOINS and any(key[1] == members[1] for key, *_ in held.open):
@@ -88,7 +88,7 @@ def _passed_on(held: _Tokens, operator: Communicate, members: Exchange) -> _Toke
 
 
 def _is_expert(operator: Compute, weights: list[Tensor]) -> bool:
-    """Whether it is sure to apply experts: it says so, or every rank holds some of a stack of matrices."""
+    """Return whether it is sure to apply experts: it says so, or every rank holds some of a stack of matrices."""
     name = operator.op.rsplit(".", 1)[-1].lower()
     if "expert" in name or "moe" in name:
         return True
@@ -141,8 +141,9 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
 
 
 def _rows(facts: Facts, held: _Tokens, back: Communicate, source: str) -> tuple[int, int] | None:
-    """How many rows the exchange that `back` undoes gave and how many `back` takes, where their numbers differ: cut evenly,
-    other rows go back than came."""
+    """Return how many rows the exchange that `back` undoes gave and how many `back` takes, where their numbers differ: cut
+    evenly, other rows go back than came.
+    """
     segment, at = held.open[-1][2]
     sent = facts.plan.segments[segment].operators[at]
     if not isinstance(sent, Communicate) or sent.splits or sent.receive_splits or back.splits or back.receive_splits:
@@ -186,6 +187,6 @@ def _compute(
 
 
 def _routes(operator: Compute) -> bool:
-    """Whether the operator says that it puts tokens in the order of their experts."""
+    """Return whether the operator says that it puts tokens in the order of their experts."""
     name = operator.op.rsplit(".", 1)[-1].lower()
     return ("dispatch" in name and ("moe" in name or "token" in name)) or "permute_tokens" in name or "moe_permute" in name

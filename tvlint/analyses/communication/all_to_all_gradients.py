@@ -85,14 +85,14 @@ def _only_exchanged(facts: Facts, uses: _Uses, value: str) -> tuple[Where, Commu
 
 
 def _is_stored_for_backward(facts: Facts, operator: Operator) -> bool:
-    """Whether the operator works on gradients."""
+    """Return whether the operator works on gradients."""
     tensors = facts.plan.tensors
     made = [tensors[name].role for name in writes(operator) if name in tensors]
     return isinstance(operator, Backward) or Role.GRADIENT in made
 
 
 def _stayed(facts: Facts, uses: _Uses, gradient: str, exchange: Communicate) -> bool:
-    """Whether the gradient is known to be that of the exchanged value, with nothing that brought it back."""
+    """Return whether the gradient is known to be that of the exchanged value, with nothing that brought it back."""
     pending, seen = [gradient], set[str]()
     while pending:
         name = pending.pop()
@@ -109,13 +109,13 @@ def _stayed(facts: Facts, uses: _Uses, gradient: str, exchange: Communicate) -> 
 
 
 def _is_result(facts: Facts, uses: _Uses, exchange: Communicate) -> bool:
-    """Whether nothing takes further what the exchange gives, so that a gradient from outside is that of its result."""
+    """Return whether nothing takes further what the exchange gives, so that a gradient from outside is that of its result."""
     takers = [taker for output in exchange.outputs for _, taker in uses.read.get(output, ())]
     return all(_is_stored_for_backward(facts, taker) for taker in takers)
 
 
 def _is_called_after(facts: Facts, gradient: str, exchange: Communicate) -> bool:
-    """Whether a gradient that comes from outside says that it is that of what the exchange gives."""
+    """Return whether a gradient that comes from outside says that it is that of what the exchange gives."""
     tensor = facts.plan.tensors.get(gradient)
     owner = tensor.gradient_of if tensor is not None else ""
     forms = ("d{}", "d_{}", "g_{}", "grad_{}", "grad({})", "{}_grad", "{}.grad")

@@ -1,4 +1,4 @@
-"""What ranks say to each other: every communication in program order, paired with its counterparts."""
+"""Communication of all ranks in program order, each call paired with its counterparts."""
 
 from __future__ import annotations
 

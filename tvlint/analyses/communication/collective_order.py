@@ -160,7 +160,7 @@ def _is_other_group(call: Call, other: Call) -> bool:
 
 
 def signature(call: Call) -> object:
-    """What has to be the same for two members of one collective."""
+    """Return what has to be the same for two members of one collective."""
     operator = call.operator
     if isinstance(operator, ReduceGradients):
         return ("reduce-gradients", operator.reduce, operator.scatter)

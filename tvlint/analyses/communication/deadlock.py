@@ -125,7 +125,7 @@ class _Run:
         return True
 
     def _key(self, call: Call) -> object:
-        """What has to happen for `call` to go on."""
+        """Return what has to happen for `call` to go on."""
         if call.meeting is not None:
             return call.meeting
         if isinstance(call.operator, Wait):
@@ -197,12 +197,12 @@ def _standing_before(needed: Call, at_rank: dict[int, list[Call]]) -> list[Call]
 
 
 def _in_one_lane(site: Site) -> bool:
-    """Whether the calls of the site run on the stream that ranks have anyway, and no event is looked for."""
+    """Return whether the calls of the site run on the stream that ranks have anyway, and no event is looked for."""
     return not stream_of(site.operator) and not isinstance(site.operator, (Record, Await))
 
 
 def _before(standing: Call, needed: Call) -> bool:
-    """Whether the blocked call `standing` is what keeps `needed` from being posted."""
+    """Return whether the blocked call `standing` is what keeps `needed` from being posted."""
     return stream_of(standing.operator) == stream_of(needed.operator)
 
 

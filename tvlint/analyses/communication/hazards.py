@@ -1,4 +1,4 @@
-"""What one rank does in the wrong order: handles, buffers in flight, values that are not there yet."""
+"""Hazards on one rank: handles, buffers in flight, values read before they are written."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _LARGEST = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class RingDefect:
-    """What is wrong with the ring of `rank` at `where`: a `kind`, the value concerned, and in words what is missing."""
+    """A defect of the ring of `rank` at `where`: its `kind`, the value concerned, and in words what is missing."""
 
     kind: str
     where: Where
@@ -50,7 +50,7 @@ class _Attention:
 
 @dataclass(slots=True, eq=False)
 class _Rank:
-    """How far a rank has run, and whose value each of its names holds."""
+    """The position of a rank in its program, and whose value each of its names holds."""
 
     rank: int
     steps: list[tuple[Where, object, Call | None]]
@@ -72,7 +72,7 @@ class _Scores:
 
 
 def ring_defects(facts: Facts) -> tuple[RingDefect, ...]:
-    """What is wrong with the rings of the plan; computed once."""
+    """Return what is wrong with the rings of the plan; computed once."""
     return facts.derived("ring defects", lambda: tuple(_defects(facts)))
 
 

@@ -98,7 +98,7 @@ def _crossings(plan: Plan, program: Program, strict: bool) -> Iterator[Crossing]
 
 
 def _gradients(plan: Plan, weights: Iterable[str]) -> list[str]:
-    """What an optimizer step reads besides the weights themselves."""
+    """Return what an optimizer step reads besides the weights themselves."""
     return [tensor.gradient for weight in weights if (tensor := plan.tensors.get(weight)) is not None and tensor.gradient]
 
 

@@ -61,7 +61,7 @@ def _words(facts: Facts, operator: Send | Receive, peers: set[int | None]) -> st
 
 
 def _crossing(facts: Facts, call: Call) -> tuple[tuple[Related, ...], str]:
-    """What the peer does with the same rank instead: the same direction, another tag or communicator."""
+    """Return what the peer does with the same rank instead: the same direction, another tag or communicator."""
     for (source, destination, _), (sends, receives) in facts.traffic.channels.items():
         ends = (call.rank, call.peer) if isinstance(call.operator, Send) else (call.peer, call.rank)
         if (source, destination) != ends:

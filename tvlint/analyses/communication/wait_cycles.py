@@ -39,7 +39,7 @@ def _is_message(call: Call) -> bool:
 
 
 def in_words(facts: Facts, call: Call) -> str:
-    """What a call is, and where its text stands."""
+    """Return what a call is, and where its text stands."""
     operator = call.operator
     where = location_of(facts, call)
     line = f" (line {where.line})" if where.line is not None else ""
@@ -57,5 +57,5 @@ def in_words(facts: Facts, call: Call) -> str:
 
 
 def location_of(facts: Facts, call: Call) -> Location:
-    """Where the operator of `call` stands."""
+    """Return where the operator of `call` stands."""
     return facts.call(call)

@@ -1,4 +1,4 @@
-"""Which operators attend, whatever framework they come from."""
+"""Recognise attention operators of any framework."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvlint.ir.operators import Compute
 
 
 def is_attention(operator: Compute) -> bool:
-    """Whether the operator attends with queries, keys and values to a block of keys, by its name and operands."""
+    """Return whether the operator attends with queries, keys and values to a block of keys, by its name and operands."""
     return _names_attention(operator.op) and sum(isinstance(operand, str) for operand in operator.inputs) >= 3
 
 

@@ -1,4 +1,4 @@
-"""Which tensors an operator reads, produces and overwrites, and which operators of a segment are of a kind."""
+"""Def-use of operators: the tensors that each reads, writes and overwrites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STREAM = attrgetter("stream")
 
 
 def has(operators: tuple[Operator, ...], kinds: AbstractSet[type]) -> bool:
-    """Whether one of the operators is of one of the kinds."""
+    """Return whether one of the operators is of one of the kinds."""
     return not kinds.isdisjoint(map(type, operators))
 
 
@@ -38,7 +38,9 @@ def reads(operator: Operator) -> tuple[str, ...]:
 
 
 def uses(operator: Operator) -> tuple[str, ...]:
-    """What the operator reads, and the operands of the forward operator that it is the gradient of, which must be there."""
+    """Return what the operator reads, and the operands of the forward operator that it is the gradient of, which must be
+    there.
+    """
     if not isinstance(operator, Backward):
         return reads(operator)
     return (*reads(operator), *(name for name in operator.forward.inputs if not isinstance(name, Literal)))

@@ -19,7 +19,7 @@ Derived = TypeVar("Derived")
 
 
 class Facts:
-    """What checks know about a plan; folded ranks are walked once."""
+    """Facts that checks share about a plan, each computed once; ranks that behave alike are walked once."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -35,7 +35,7 @@ class Facts:
 
     @cached_property
     def fold(self) -> Fold:
-        """Which ranks stand for all."""
+        """Return which ranks stand for all."""
         return Fold(self.plan)
 
     @cached_property
@@ -45,36 +45,36 @@ class Facts:
 
     @cached_property
     def rendezvous(self) -> Standstill:
-        """Where ranks stand for ever when a send waits for its receive."""
+        """Return where ranks stand for ever when a send waits for its receive."""
         return standstill(self.traffic, buffered=False)
 
     @cached_property
     def buffered(self) -> Standstill:
-        """Where ranks stand for ever even when sends complete at once."""
+        """Return where ranks stand for ever even when sends complete at once."""
         return standstill(self.traffic, buffered=True) if self.rendezvous.blocked else self.rendezvous
 
     @cached_property
     def hazards(self) -> tuple[Hazard, ...]:
-        """What single ranks do in the wrong order."""
+        """Return what single ranks do in the wrong order."""
         return tuple(hazards(self.plan))
 
     def place(self, segment: str, index: int, operator: Operator | None = None) -> Location:
-        """Where an operator stands: the file's own line when it has one, else a pointer into the plan."""
+        """Return where an operator stands: the file's own line when it has one, else a pointer into the plan."""
         if operator is None:
             operator = self.plan.segments[segment].operators[index]
         return operator.source or Location(self.plan.path, pointer=f"segment {segment}/operator {index}")
 
     def start(self, segment: str) -> Location:
-        """Where a segment begins: the place of its first operator."""
+        """Return where a segment begins: the place of its first operator."""
         operators = self.plan.segments[segment].operators
         return self.place(segment, 0, operators[0]) if operators else Location(self.plan.path, pointer=f"segment {segment}")
 
     def site(self, site: Site) -> Location:
-        """Where the operator of `site` stands."""
+        """Return where the operator of `site` stands."""
         return self.place(site.segment, site.index, site.operator)
 
     def call(self, call: Call) -> Location:
-        """Where the operator of `call` stands."""
+        """Return where the operator of `call` stands."""
         return self.site(call.site)
 
     def who(self, ranks: tuple[int, ...]) -> str:

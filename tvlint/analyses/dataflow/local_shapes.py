@@ -1,4 +1,4 @@
-"""Which shape a rank holds of a value that lies on a mesh."""
+"""Local shapes of values that are placed on a mesh."""
 
 from __future__ import annotations
 

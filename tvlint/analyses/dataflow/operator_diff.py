@@ -8,7 +8,7 @@ from tvlint.ir.operators import Compute, Literal
 
 
 def difference(first: Compute, second: Compute) -> str:
-    """What one operator computes and the other does not, in words."""
+    """Return what one operator computes and the other does not, in words."""
     if first.op != second.op:
         return f"`{first.op}` and `{second.op}`"
     constants = [[operand.value for operand in each.inputs if isinstance(operand, Literal)] for each in (first, second)]

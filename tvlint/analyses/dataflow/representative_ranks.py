@@ -1,4 +1,4 @@
-"""Which ranks stand for all: replicas and mesh axes along which every rank does the same are walked once."""
+"""Representative ranks: replicas and mesh axes along which every rank does the same are walked once."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Fold:
         return tuple(ranks)
 
     def communicator(self, group: Group, rank: int) -> tuple[object, ...]:
-        """What two members agree on when they use the same communicator."""
+        """Return what two members agree on when they use the same communicator."""
         group = self.declared(group)
         hidden = tuple(sorted(name for name in group.axes if name in self.alike and self.mesh.axis_size(name) > 1))
         return (group.name, hidden, self.members(group, rank))

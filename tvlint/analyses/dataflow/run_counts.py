@@ -1,4 +1,4 @@
-"""How often every segment runs for every micro-batch."""
+"""Run counts of segments for every micro-batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which names the values of a run are known outside of its segment."""
+"""Map segment-local names to plan-level names for one run."""
 
 from __future__ import annotations
 

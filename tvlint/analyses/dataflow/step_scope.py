@@ -1,4 +1,4 @@
-"""Which runs of a plan belong to a micro-batch, and which to the whole step."""
+"""Tell the runs of a micro-batch from those of the whole training step."""
 
 from __future__ import annotations
 

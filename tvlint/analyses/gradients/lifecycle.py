@@ -149,12 +149,12 @@ def tied(facts: Facts) -> Iterator[Tied]:
 
 
 def _changes_weights(operator: Operator) -> bool:
-    """Whether the operator may be the update of a weight."""
+    """Return whether the operator may be the update of a weight."""
     return isinstance(operator, Update) or (isinstance(operator, Compute) and bool(operator.in_place))
 
 
 def _across(facts: Facts, weight: str, programs: list[int], reduced: dict[tuple[str, int], list[Group]]) -> bool:
-    """Whether the gradient of `weight` is reduced over a group with ranks of several of the `programs`."""
+    """Return whether the gradient of `weight` is reduced over a group with ranks of several of the `programs`."""
     of = {rank: number for number in programs for rank in facts.plan.programs[number].ranks}
     for number in programs:
         first = facts.plan.programs[number].ranks[:1]

@@ -1,4 +1,4 @@
-"""Which weights an optimizer step changes, and which get gradients all the same."""
+"""Weights that an optimizer step changes, and weights that only get gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STEPS = ("adam", "adagrad", "sgd", "momentum", "lamb", "lars", "lion", "muon", 
 
 
 def is_step(operator: Compute) -> bool:
-    """Whether the operator is an optimizer step, by its name."""
+    """Return whether the operator is an optimizer step, by its name."""
     return _is_step(operator.op)
 
 

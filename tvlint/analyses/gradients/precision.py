@@ -41,7 +41,7 @@ class Stale:
 
 
 def bits(dtype: str) -> int:
-    """How many bits a floating type has; 0 for other types."""
+    """Return how many bits a floating type has; 0 for other types."""
     known = _BITS.get(dtype.removeprefix("torch."))
     return known if known is not None else 8 if dtype.startswith(("float8", "fp8")) else 0
 
@@ -73,7 +73,7 @@ def lowered(plan: Plan) -> Iterator[Lowered]:
 
 
 def quantised_from(segment: Segment) -> dict[str, str]:
-    """What quantisations of the segment give, and the values of which those are codes."""
+    """Return what quantisations of the segment give, and the values of which those are codes."""
     return {
         operator.outputs[0]: str(operator.inputs[0])
         for operator in segment.operators
@@ -168,7 +168,7 @@ def _is_history(plan: Plan, name: str) -> bool:
 
 
 def is_peak(operator: Compute) -> bool:
-    """Whether the operator takes the greatest magnitude, by its name."""
+    """Return whether the operator takes the greatest magnitude, by its name."""
     name = operator.op.rsplit(".", 1)[-1].lower().replace("_", "").replace("-", "")
     return "amax" in name or "absmax" in name or "maxabs" in name
 
@@ -182,6 +182,6 @@ def _quantises(plan: Plan, operator: Compute) -> bool:
 
 @cache
 def names_quantisation(op: str) -> bool:
-    """Whether a function of that name gives codes of few bits."""
+    """Return whether a function of that name gives codes of few bits."""
     name = op.rsplit(".", 1)[-1].lower()
     return "dequant" not in name and any(word in name for word in ("quantize", "to_fp8", "to_float8", "cast_to_f"))

@@ -17,7 +17,9 @@ _ENDS = ReduceGradients | Update | Wait | Record | Await
 
 
 def replaces_gradients(operator: Operator, gradients: Collection[str]) -> bool:
-    """Whether the operator is an all-reduce that leaves the sum or mean of gradients, all in `gradients`, in their place."""
+    """Return whether the operator is an all-reduce that leaves the sum or mean of gradients, all in `gradients`, in their
+    place.
+    """
     return (
         isinstance(operator, Communicate)
         and operator.kind is Collective.ALL_REDUCE
@@ -56,7 +58,7 @@ def with_reducers(plan: Plan) -> Plan:
 
 
 def _at_the_end(plan: Plan, segment: Segment, weight_of: Mapping[str, str]) -> bool:
-    """Whether the segment only reduces and updates, and no rank runs it more than once."""
+    """Return whether the segment only reduces and updates, and no rank runs it more than once."""
     if not all(isinstance(own, _ENDS) or replaces_gradients(own, weight_of) for own in segment.operators):
         return False
     if segment.mirror or any(own.mirror == segment.name for own in plan.segments.values()):

@@ -31,7 +31,7 @@ def with_own_types(plan: Plan, own: OwnTypes) -> Plan:
 
 
 def _says_nothing_new(known: Tensor | None, tensor: Tensor) -> bool:
-    """Whether the type is that which is known, without a claim of its own."""
+    """Return whether the type is that which is known, without a claim of its own."""
     bare = Tensor(tensor.name, tensor.shape, tensor.dtype, tensor.role)
     return tensor == known or (known is not None and not _differs(known, tensor) and tensor == bare)
 

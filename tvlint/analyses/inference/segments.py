@@ -62,7 +62,7 @@ def writes(operator: Operator) -> tuple[str, ...]:
 
 
 def signature(operators: Sequence[Operator], everywhere: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What `operators` read from outside, names visible `everywhere` left out, and all that they produce."""
+    """Return what `operators` read from outside, names visible `everywhere` left out, and all that they produce."""
     inputs: dict[str, None] = {}
     outputs: dict[str, None] = {}
     for operator in operators:

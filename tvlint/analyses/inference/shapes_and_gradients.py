@@ -78,7 +78,7 @@ def for_every_operand(outputs: tuple[str, ...], operands: Sequence[str], tensors
 
 
 def link_gradients(tensors: Mapping[str, Tensor]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """What the gradient of each tensor is, by the tensors' own claims; and the candidates where they do not decide."""
+    """Return what the gradient of each tensor is, by the tensors' own claims; and the candidates where they do not decide."""
     candidates: dict[str, list[str]] = {}
     for tensor in tensors.values():
         if tensor.gradient_of:

@@ -1,4 +1,4 @@
-"""What the backward of an operator makes of the placements of gradients."""
+"""Backward transfer function: placements of gradients through the backward of an operator."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _with_bias(walk: Walk, operator: Backward, product: Compute, at: int) -> Non
 
 
 def _like(placement: On) -> On:
-    """How the gradient lies with which the backward of a result starts, where nothing produces it: like the result."""
+    """Return how the gradient lies with which the backward of a result starts, where nothing produces it: like the result."""
     return placement if isinstance(placement, Shard | Replicate | Invariant) else None
 
 

@@ -1,4 +1,4 @@
-"""What an operator means for placements: its annotation for the shapes that it is used with."""
+"""Bind an operator to its annotation for the shapes that it is used with."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def bind(walk: Walk, operator: Compute) -> tuple[OpSpec, Bound, list[str]] | Non
 
 
 def _packs_heads(walk: Walk, names: Sequence[str]) -> bool:
-    """Whether queries, keys and values of three dimensions are split along the last, where each rank has heads of its own."""
+    """Return whether queries, keys and values of three dimensions are split along the last, where each rank has heads of its
+    own.
+    """
     if len(names) < 3 or any(len(walk.shape(name) or ()) != 3 for name in names[:3]):
         return False
     return any(

@@ -1,4 +1,4 @@
-"""How a collective changes a placement on the axes of its group."""
+"""Transfer function of collectives: placements on the axes of the group before and after."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _traded(before: Shard, dim: int, members: int) -> On:
 
 
 def faulty_splits(operator: Communicate, shape: tuple[int, ...], members: int) -> str:
-    """What is wrong with the sizes that an all-to-all sends and receives, in words; empty: nothing."""
+    """Return what is wrong with the sizes that an all-to-all sends and receives, in words; empty: nothing."""
     for what, splits in (("splits", operator.splits), ("receive-splits", operator.receive_splits)):
         if splits and len(splits) != members:
             return f"{len(splits)} {what} for {members} ranks"

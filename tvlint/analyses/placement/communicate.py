@@ -1,4 +1,4 @@
-"""What collectives and messages make of placements."""
+"""Transfer placements through collectives and messages."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _sharded_over(value: Placed, operator: Communicate, rank: int, axes: list[st
 
 
 def _may_average(walk: Walk, name: str) -> bool:
-    """Whether an average over ranks is a matter of scale: of gradients, but for those that go on into a backward."""
+    """Return whether an average over ranks is a matter of scale: of gradients, but for those that go on into a backward."""
     known = walk.owners
     tensor = walk.plan.tensors.get(name)
     return name in known.of_weights or (tensor is not None and tensor.role is Role.GRADIENT and name not in known.of_data)
@@ -123,13 +123,13 @@ def _received_from(walk: Walk) -> Call | None:
 
 
 def _is_share(walk: Walk, name: str, axes: tuple[str, ...]) -> bool:
-    """Whether a whole value was divided by as many as add it up."""
+    """Return whether a whole value was divided by as many as add it up."""
     whole = [axis for axis in axes if is_whole(walk.value(name).on.get(axis))]
     return walk.shares.get(name) == Fraction(1, prod(walk.plan.mesh.axis_size(axis) for axis in whole))
 
 
 def _only_at(walk: Walk, axis: str, root: int | None) -> bool:
-    """Whether of the ranks of the axis only `root` runs the program."""
+    """Return whether of the ranks of the axis only `root` runs the program."""
     mesh = walk.plan.mesh
     if root is None or not 0 <= root < mesh.size:
         return False

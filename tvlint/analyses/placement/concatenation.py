@@ -12,7 +12,7 @@ from tvlint.ops.spec import Bound
 
 
 def packed(walk: Walk, bound: Bound, names: Sequence[str]) -> dict[str, On]:
-    """By axis: how the concatenation `bound` of `names` lies, where each is split along the dimension that is joined."""
+    """Return by axis: how the concatenation `bound` of `names` lies, where each is split along the dimension that is joined."""
     lengths = [shape for name in names if (shape := walk.shape(name)) is not None]
     own = [set(operand) - set(bound.outputs[0]) for operand in bound.operands]
     if len(names) < 2 or len(lengths) < len(names) or any(len(part) != 1 for part in own):

@@ -56,7 +56,7 @@ class Defect:
 
 
 def is_whole(placement: On) -> bool:
-    """Whether every rank of the axis holds the whole, complete value."""
+    """Return whether every rank of the axis holds the whole, complete value."""
     return isinstance(placement, Replicate | Invariant)
 
 
@@ -77,7 +77,7 @@ def words(placement: On) -> str:
 
 
 def same(left: On, right: On) -> bool:
-    """Whether two known placements say the same; Invariant and Replicate hold the same values."""
+    """Return whether two known placements say the same; Invariant and Replicate hold the same values."""
     if is_whole(left) and is_whole(right):
         return True
     return left == right

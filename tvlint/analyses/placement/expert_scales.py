@@ -1,4 +1,4 @@
-"""By what the gradients of experts are divided, against those of the weights that all ranks share.
+"""Divisors of expert gradients, compared with those of weights that all ranks share.
 
 An expert has seen the tokens of every rank that dispatches to it, so its gradient is a sum over those ranks before it is
 reduced over its own copies. Where the gradients of shared weights are divided by the number of all ranks with tokens, those
@@ -42,7 +42,7 @@ class Share:
 
 @dataclass(slots=True)
 class _Reduced:
-    """How far one gradient is reduced: over which axes, and divided by what (None: unknown)."""
+    """The reduction of one gradient so far: the axes, and the divisor (None: unknown)."""
 
     axes: frozenset[str] = frozenset()
     divisor: Fraction | None = field(default_factory=lambda: Fraction(1))
@@ -91,7 +91,7 @@ def _in_program(facts: Facts, program: Program, trading: frozenset[str]) -> Iter
 
 
 def _reduced(facts: Facts, program: Program) -> dict[str, _Reduced]:
-    """How the gradients of the weights that the program reduces or steps are reduced in the end."""
+    """Return how the gradients of the weights that the program reduces or steps are reduced in the end."""
     owners, updated = weight_gradients(facts.plan), updated_weights(facts.plan)
     chains: dict[str, _Reduced] = {}
     found: dict[str, _Reduced] = {}
@@ -117,7 +117,7 @@ def _reduced(facts: Facts, program: Program) -> dict[str, _Reduced]:
 
 
 def _after(facts: Facts, operator: Communicate | Compute, before: _Reduced, where: tuple[str, int]) -> _Reduced:
-    """What is known of a gradient after one operator."""
+    """Return what is known of a gradient after one operator."""
     if isinstance(operator, Communicate):
         if operator.kind not in _SUMS:
             return before

@@ -1,4 +1,4 @@
-"""What a forward operator makes of the placements of its operands, by its annotation."""
+"""Forward transfer function: operand placements to result placements."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def compute(walk: Walk, operator: Compute) -> None:
 
 
 def _rises(operator: Compute, name: str) -> bool:
-    """Whether the operator is a function of its first operand alone that grows with it."""
+    """Return whether the operator is a function of its first operand alone that grows with it."""
     if not operator.inputs or not isinstance(operator.inputs[0], str) or any(isinstance(i, str) for i in operator.inputs[1:]):
         return False
     factors = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
@@ -150,8 +150,9 @@ def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
 
 
 def _may_be_heads(walk: Walk, operator: Compute, axis: str) -> bool:
-    """Whether what is split over the axis may be heads: just traded for the sequence, or given to a kernel of the flash family,
-    whose layout those who name it seldom keep."""
+    """Return whether what is split over the axis may be heads: just traded for the sequence, or given to a kernel of the
+    flash family, whose layout those who name it seldom keep.
+    """
     if operator.op.endswith("scaled_dot_product_attention"):
         return False
     made = walk.producer.get(next((name for name in operator.inputs if isinstance(name, str)), ""))
@@ -210,7 +211,9 @@ def apply(
 
 
 def _adds_once(walk: Walk, axis: str, added: str, output: str) -> bool:
-    """Whether a whole value is added to a partial sum once over the axis: on one rank only, or divided by their number."""
+    """Return whether a whole value is added to a partial sum once over the axis: on one rank only, or divided by their
+    number.
+    """
     size = walk.plan.mesh.axis_size(axis)
     if walk.shares.get(added) == Fraction(1, size) and is_whole(walk.value(added).on.get(axis)):
         return True
@@ -268,7 +271,7 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
 
 
 def _own_batches(walk: Walk, axis: str, operator: str, name: str, other: str) -> bool:
-    """Whether a product is of two shards of data: every rank computes on its own batch, wherever that dimension went."""
+    """Return whether a product is of two shards of data: every rank computes on its own batch, wherever that dimension went."""
     if not operator.endswith(("matmul", "einsum")):
         return False
     weights = [
@@ -280,5 +283,5 @@ def _own_batches(walk: Walk, axis: str, operator: str, name: str, other: str) ->
 
 
 def _are_blocks(walk: Walk, axis: str, name: str, other: str) -> bool:
-    """Whether both are shards of an axis along which shards travel: every rank then computes one block at a time."""
+    """Return whether both are shards of an axis along which shards travel: every rank then computes one block at a time."""
     return isinstance(walk.value(name).on.get(axis), Shard) and isinstance(walk.value(other).on.get(axis), Shard)

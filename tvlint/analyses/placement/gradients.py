@@ -49,7 +49,7 @@ def _reduced(walk: Walk, operator: ReduceGradients, gradient: str, weight: str, 
 
 
 def _is_split(walk: Walk, weight: str, axis: str) -> bool:
-    """Whether every rank of the axis has another piece of the weight, so that its gradient is none to be added up."""
+    """Return whether every rank of the axis has another piece of the weight, so that its gradient is none to be added up."""
     placement = walk.value(weight).on.get(axis)
     gradient, tensor = walk.plan.tensors.get(walk.plan.tensors[weight].gradient), walk.plan.tensors[weight]
     return isinstance(placement, Shard) and (gradient is None or gradient.shape == tensor.shape)
@@ -76,7 +76,7 @@ def update(walk: Walk, operator: Update, reduced: set[tuple[str, str]]) -> None:
 
 
 def _swapped(walk: Walk, gradient: Mapping[str, On], weight: Mapping[str, On]) -> bool:
-    """Whether the weight is split over an axis on which its gradient is whole."""
+    """Return whether the weight is split over an axis on which its gradient is whole."""
     return any(isinstance(weight.get(axis), Shard) and is_whole(gradient.get(axis)) for axis in walk.axes)
 
 

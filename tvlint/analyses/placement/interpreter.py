@@ -21,7 +21,7 @@ from tvlint.ir.plan import Role, Segment, Step
 
 
 def defects(facts: Facts) -> tuple[Defect, ...]:
-    """What is wrong with the placements of the plan; computed once."""
+    """Return what is wrong with the placements of the plan; computed once."""
     return facts.derived("placement defects", lambda: _defects(facts))
 
 

@@ -19,7 +19,8 @@ _SPLITS = (Collective.CHUNK, Collective.SCATTER, Collective.REDUCE_SCATTER, Coll
 
 
 def strided(walk: Walk, operator: Communicate, source: str, axes: Sequence[str]) -> dict[str, On]:
-    """How a value lies on the inner axis of a dimension that two axes split, once it is gathered over the outer one alone.
+    """Return how a value lies on the inner axis of a dimension that two axes split, once it is gathered over the outer one
+    alone.
 
     The earlier axis of the mesh is the outer one where nothing else splits values over it; weights may be split in turns of
     their own, and what is split over model axes is often split over those last, wherever the mesh has them.
@@ -48,7 +49,7 @@ def _splits(on: On, dim: int, rank: int) -> bool:
 
 
 def _split_again(walk: Walk, axis: str) -> bool:
-    """Whether anything in the plan splits values over the axis."""
+    """Return whether anything in the plan splits values over the axis."""
 
     def find() -> frozenset[str]:
         every = [each.name for each in walk.plan.mesh.axes]
@@ -82,8 +83,10 @@ def noted(walk: Walk, operator: Compute) -> None:
 
 
 def reordered(walk: Walk, operator: Compute) -> dict[str, On]:
-    """How the slices of one gathered value lie that are put together again, all of them: by axis, where it was gathered in rank
-    order and is no longer, or the other way round. Parts of a sequence are loaded in orders that no plan states."""
+    """Return how the slices of one gathered value lie that are put together again, all of them: by axis, where it was
+    gathered in rank order and is no longer, or the other way round. Parts of a sequence are loaded in orders that no plan
+    states.
+    """
     slices = [walk.pieces.get(name) for name in operator.inputs if isinstance(name, str)]
     if len(slices) < 2 or slices[0] is None or any(each is None or each[:2] != slices[0][:2] for each in slices):
         return {}
@@ -116,7 +119,7 @@ def reordered(walk: Walk, operator: Compute) -> dict[str, On]:
 
 
 def _gathered(walk: Walk, name: str, dim: int, axis: str) -> bool:
-    """Whether a gather of shards along the dimension, over the axis, gave the value."""
+    """Return whether a gather of shards along the dimension, over the axis, gave the value."""
     made = walk.producer.get(name)
     maker = walk.plan.segments[made[0]].operators[made[1]] if made is not None else None
     if not isinstance(maker, Communicate) or maker.kind is not Collective.ALL_GATHER or maker.dim is None:

@@ -1,4 +1,4 @@
-"""Where values of one segment go."""
+"""Follow the values of a segment to their readers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tvlint.ir.operators import Communicate, Send
 
 
 def sent_on(walk: Walk, names: Collection[str], axis: str = "") -> bool:
-    """Whether what the present operator makes, `names`, or anything made from it, goes into a collective (over `axis`, where it
-    is given), into a message, or out of the segment with other operators to come."""
+    """Return whether what the present operator makes, `names`, or anything made from it, goes into a collective (over `axis`,
+    where it is given), into a message, or out of the segment with other operators to come.
+    """
     segment = walk.plan.segments[walk.where[0]]
     reached = set(names)
     for operator in segment.operators[walk.where[1] + 1 :]:

@@ -1,4 +1,4 @@
-"""Where a sharded dimension goes when a tensor is seen under another shape."""
+"""Map sharded dimensions through a change of shape."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _same_start(after: tuple[int, ...], outside: int, own: int) -> int | None:
 
 
 def _is_open(after: tuple[int, ...], outside: int, own: int) -> bool:
-    """Whether local shapes do not tell which dimension is sharded: one of size 1 may be what is left of the outer one."""
+    """Return whether local shapes do not tell which dimension is sharded: one of size 1 may be what is left of the outer one.
+    """
     starts = [at for at in range(len(after)) if prod(after[:at]) == outside]
     return own != 1 and len(starts) > 1 and after[starts[0]] == 1
 

@@ -1,4 +1,4 @@
-"""By which factor losses and gradients differ from the sum over all elements that they are made of.
+"""Scale factors of losses and gradients relative to the sum over all elements.
 
 A mean over a shard is the sum over all ranks divided by what one rank holds; an average over ranks divides by their number; a
 gradient has the factor of the loss that its backward starts from. Every micro-batch adds to the gradient of a weight.

@@ -53,7 +53,7 @@ def _kernel(walk: Walk, operator: Compute, dim: int) -> int:
 
 
 def carries(facts: Facts, axis: str) -> bool:
-    """Whether anything runs along the axis by which ranks could hand on what a shard lacks."""
+    """Return whether anything runs along the axis by which ranks could hand on what a shard lacks."""
     sizes = facts.plan.mesh
     for source, target, _ in facts.traffic.channels:
         if max(source, target) < sizes.size and sizes.coordinates(source)[axis] != sizes.coordinates(target)[axis]:
@@ -66,7 +66,7 @@ def carries(facts: Facts, axis: str) -> bool:
 
 
 def channelwise(walk: Walk, operator: Compute) -> dict[str, On]:
-    """How a convolution lies that treats every channel on its own: by channels, where input and weight do."""
+    """Return how a convolution lies that treats every channel on its own: by channels, where input and weight do."""
     names = [name for name in operator.inputs if isinstance(name, str)]
     shapes = [walk.shape(name) for name in names]
     if "conv" not in operator.op.rsplit(".", 1)[-1] or len(names) < 2 or shapes[0] is None or shapes[1] is None:

@@ -72,7 +72,7 @@ class Walk:
         """The axes over which a reducer leaves complete pieces of gradients, along dimensions that it does not state."""
 
     def value(self, name: str) -> Placed:
-        """How `name` lies; unknown until it is produced, or declared and trusted."""
+        """Return how `name` lies; unknown until it is produced, or declared and trusted."""
         if name in self.values:
             return self.values[name]
         tensor = self.plan.tensors.get(name)

@@ -52,7 +52,7 @@ def _operands(operator: Backward) -> list[str]:
 
 
 def _adds(operator: Backward) -> bool:
-    """Whether the gradients of the operands are one and the same."""
+    """Return whether the gradients of the operands are one and the same."""
     spec = spec_of(operator.forward.op)
     return spec is not None and spec.name == "add"
 

@@ -1,4 +1,4 @@
-"""How an operator's result lies on one mesh axis, given its operands, by the operator's annotation."""
+"""Placement of an operator's result on one mesh axis, from its operands and annotation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """What does not work on this axis: the rule, the operand it is about, and another one."""
+    """A use that fails on this axis: the rule, the operand it is about, and another one."""
 
     rule: str
     operand: int
@@ -183,7 +183,7 @@ def _split(form: Form, operands: Sequence[On]) -> tuple[dict[str, tuple[Shard, i
 
 
 def _partial(form: Form, operands: Sequence[On], partial: Sequence[int], split: dict[str, tuple[Shard, int]]) -> Wrong | None:
-    """What is wrong with the use of partial operands, if anything."""
+    """Return what is wrong with the use of partial operands, if anything."""
     first = partial[0]
     kinds = {placement.reduce for placement in (operands[at] for at in partial) if isinstance(placement, Partial)}
     if form.rising and len(form.operands) == 1 and kinds <= {"max", "min"}:

@@ -1,4 +1,4 @@
-"""What can be said of operators that the table does not annotate for this use: which dimension they must have whole."""
+"""Operators without an annotation for this use: the dimension that they must have whole."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _LOSS = OpSpec("cross-entropy", (), _loss)
 
 
 def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
-    """How the greatest magnitude of a tensor lies, for operators that take it under names of their own."""
+    """Return how the greatest magnitude of a tensor lies, for operators that take it under names of their own."""
     name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
     if "amax" not in name and "absmax" not in name.replace("_", "") and "maxabs" not in name.replace("_", ""):
         return {}
@@ -88,7 +88,8 @@ def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
 
 
 def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
-    """How the result of an attention without annotation lies: like its queries, where keys and values do or are whole."""
+    """Return how the result of an attention without annotation lies: like its queries, where keys and values do or are whole.
+    """
     if not is_attention(operator) or len(operands) < 3:
         return {}
     each = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
@@ -99,12 +100,12 @@ def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
 
 
 def is_split(operator: Compute) -> bool:
-    """Whether the operator takes a tensor apart along a dimension."""
+    """Return whether the operator takes a tensor apart along a dimension."""
     return has_trait(operator.op, Trait.APART)
 
 
 def unpacked(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
-    """How the sub-tensors of a packed one lie that is taken apart: each is split on its own where it was packed so."""
+    """Return how the sub-tensors of a packed one lie that is taken apart: each is split on its own where it was packed so."""
     if not is_split(operator) or not operands:
         return {}
     literals = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
@@ -121,7 +122,9 @@ def unpacked(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
 
 
 def looked_up(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str], rank: int) -> dict[str, On]:
-    """How scores of targets lie that are looked up in a shard of the classes, zero where another rank has them: partial."""
+    """Return how scores of targets lie that are looked up in a shard of the classes, zero where another rank has them:
+    partial.
+    """
     name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
     if not ("masked_gather" in name or ("gather" in name and "target" in name)) or len(operands) != 2 or rank < 2:
         return {}

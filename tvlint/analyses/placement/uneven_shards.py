@@ -65,7 +65,7 @@ def _undivided(plan: Plan, tensor: Tensor) -> Undivided | None:
 
 
 def _places(plan: Plan) -> dict[str, tuple[str, int, bool]]:
-    """Where the ranks first meet each name, and whether it is made there."""
+    """Return where the ranks first meet each name, and whether it is made there."""
     found: dict[str, tuple[str, int, bool]] = {}
     for segment in dict.fromkeys(step.segment for program in plan.programs for step in program.steps):
         for index, operator in enumerate(plan.segments[segment].operators if segment in plan.segments else ()):

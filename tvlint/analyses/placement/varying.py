@@ -1,4 +1,4 @@
-"""Which values differ between the ranks of an axis although nothing says how they lie there.
+"""Values of unknown placement that differ between the ranks of an axis.
 
 Where an operator of which nobody knows the meaning reads values that differ, so does what it gives, until a collective over the
 axis makes it one. Of such a value no placement is known, but a weight that all ranks share must not be updated with it.

@@ -1,4 +1,4 @@
-"""What goes wrong during a derivation, as it happens and as it is told."""
+"""Defects found while deriving relations, and how they are merged into reasons of a verdict."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def at(operator: Operator, segment: str, trouble: Trouble) -> Trouble:
 
 
 def source_of(operator: Operator) -> Location | None:
-    """Where the operator stands in the model's source; a gradient operator stands where its forward operator does."""
+    """Return where the operator stands in the model's source; a gradient operator stands where its forward operator does."""
     forward = getattr(operator, "forward", None)
     return operator.source or (forward.source if forward is not None else None)
 

@@ -1,4 +1,4 @@
-"""Whether each pipeline stage runs each micro-batch forward once and backward once."""
+"""Check that each pipeline stage runs each micro-batch forward once and backward once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAXIMAL_FAULTS = 10_000
 
 
 class FaultKind(Enum):
-    """What is wrong with the steps of one pipeline stage and micro-batch."""
+    """Defects of the steps of one pipeline stage and micro-batch."""
 
     NO_FORWARD = "no forward"
     REPEATED_FORWARD = "repeated forward"

@@ -1,4 +1,4 @@
-"""How many pipeline stages and micro-batches a schedule has; a CSV file does not say."""
+"""Infer the numbers of pipeline stages and micro-batches of a schedule; a CSV file does not state them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Extent:
 
 
 def extent(steps: Iterable[Step]) -> Extent:
-    """What the majority of the compute steps say.
+    """Return what the majority of the compute steps say.
 
     A pipeline stage counts when it runs more than half of what the middle one runs; a micro-batch when more than half of its
     forwards and backwards are there, or half of them and it follows the others without a gap.

@@ -1,4 +1,4 @@
-"""What the checks of pipeline schedules share, computed once and only when asked for."""
+"""Facts that checks of pipeline schedules share, each computed once, on demand."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class ScheduleFacts:
 
     @cached_property
     def kinds(self) -> Counter[ActionKind]:
-        """How often each kind of action occurs."""
+        """Return how often each kind of action occurs."""
         return Counter(step.kind for step in self.steps)
 
     @cached_property
     def extent(self) -> Extent:
-        """How many pipeline stages and micro-batches there are, and what is beyond them."""
+        """Return how many pipeline stages and micro-batches there are, and what is beyond them."""
         return extent(self.steps)
 
     @cached_property
     def placement(self) -> Placement:
-        """Which rank runs which pipeline stage, and what is run elsewhere."""
+        """Return which rank runs which pipeline stage, and what is run elsewhere."""
         return placement(self.within, len(self.schedule.ranks))
 
     @cached_property
@@ -76,11 +76,11 @@ class ScheduleFacts:
 
     @cached_property
     def faults(self) -> tuple[Fault, ...]:
-        """What is computed never or repeatedly."""
+        """Return what is computed never or repeatedly."""
         return tuple(faults(self.computes))
 
     def strays_for(self, kinds: Collection[ActionKind], stage: int, micro_batch: int, rank: int | None) -> int:
-        """How many strays of a rank probably stand for an action that is missing: they are right but for one number."""
+        """Return how many strays of a rank probably stand for an action that is missing: they are right but for one number."""
         by_stage, by_micro_batch = self._strays
         return sum(by_stage[kind, stage, rank] + by_micro_batch[kind, micro_batch, rank] for kind in kinds)
 
@@ -118,7 +118,7 @@ class ScheduleFacts:
 
     @cached_property
     def sends(self) -> bool:
-        """Whether the schedule spells its messages out."""
+        """Return whether the schedule spells its messages out."""
         return any(kind.value.startswith(("SEND", "RECV")) for kind in self.kinds)
 
     @cached_property
@@ -128,12 +128,12 @@ class ScheduleFacts:
 
     @cached_property
     def buffered(self) -> Standstill | None:
-        """Where ranks wait for each other although every send completes at once."""
+        """Return where ranks wait for each other although every send completes at once."""
         return buffered(self.steps, self.ordered_computes, self.messages if self.sends else None)
 
     @cached_property
     def rendezvous(self) -> Standstill | None:
-        """Where ranks wait for each other when a send waits for its receive."""
+        """Return where ranks wait for each other when a send waits for its receive."""
         return rendezvous(self.steps, self.ordered_computes, self.messages) if self.sends else None
 
     @cached_property
@@ -143,12 +143,12 @@ class ScheduleFacts:
 
     @cached_property
     def unshards(self) -> Unshards:
-        """Where parameters are whole, and where they are not although they should be."""
+        """Return where parameters are whole, and where they are not although they should be."""
         return unshards(self.placed_rows)
 
     @cached_property
     def reductions(self) -> Reductions:
-        """What is wrong with the gradient reductions."""
+        """Return what is wrong with the gradient reductions."""
         return reductions(self.placed_rows)
 
     @cached_property

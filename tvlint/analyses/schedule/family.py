@@ -1,4 +1,4 @@
-"""Which known family a schedule belongs to."""
+"""Recognise the family of a schedule."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _warm_up(row: Sequence[Step]) -> int:
 
 
 def _one_by_one(row: Sequence[Step]) -> bool:
-    """Whether forward and backward alternate from the last forward of the warm-up to the last forward of all."""
+    """Return whether forward and backward alternate from the last forward of the warm-up to the last forward of all."""
     first = max(0, _warm_up(row) - 1)
     last = max((index for index, step in enumerate(row) if step.kind is ActionKind.FORWARD), default=0)
     steady = row[first : last + 1]
@@ -88,7 +88,7 @@ def _one_by_one(row: Sequence[Step]) -> bool:
 
 
 def _ascending(row: Sequence[Step]) -> bool:
-    """Whether each kind takes the micro-batches in order."""
+    """Return whether each kind takes the micro-batches in order."""
     for kind in ActionKind:
         numbers = [step.micro_batch for step in row if step.kind is kind]
         if numbers != sorted(numbers):
@@ -97,14 +97,14 @@ def _ascending(row: Sequence[Step]) -> bool:
 
 
 def _breadth_first(row: Sequence[Step]) -> bool:
-    """Whether all micro-batches go through a chunk before the next chunk has its turn."""
+    """Return whether all micro-batches go through a chunk before the next chunk has its turn."""
     forwards = [step.stage for step in row if step.kind is ActionKind.FORWARD]
     backwards = [step.stage for step in row if step.kind in BACKWARDS]
     return forwards == sorted(forwards) and backwards == sorted(backwards, reverse=True)
 
 
 def _depth_first(row: Sequence[Step], total: int) -> bool:
-    """Whether groups of micro-batches go through all chunks, group after group."""
+    """Return whether groups of micro-batches go through all chunks, group after group."""
     forwards = [step for step in row if step.kind is ActionKind.FORWARD]
     chunks = sorted({step.stage for step in forwards})
     group = next((index for index, step in enumerate(forwards) if step.stage != chunks[0]), len(forwards))
@@ -136,7 +136,9 @@ def _period(row: Sequence[Step]) -> int | None:
 
 
 def _repeats(row: Sequence[Step], period: int) -> bool:
-    """Whether a run of steps, each doing again what `period` steps before did, holds three periods and half of the row."""
+    """Return whether a run of steps, each doing again what `period` steps before did, holds three periods and half of the
+    row.
+    """
     best = run = 0
     for before, after in zip(row, row[period:], strict=False):
         again = (before.kind, before.stage) == (after.kind, after.stage) and after.micro_batch > before.micro_batch

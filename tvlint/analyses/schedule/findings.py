@@ -51,7 +51,7 @@ def coverage(
 
 
 def _explained(facts: ScheduleFacts, faults: list[Fault]) -> bool:
-    """Whether what is missing is probably there with a wrong number, which another rule reports."""
+    """Return whether what is missing is probably there with a wrong number, which another rule reports."""
     first = faults[0]
     if first.kind not in _MISSING:
         return False
@@ -63,7 +63,7 @@ def _explained(facts: ScheduleFacts, faults: list[Fault]) -> bool:
 
 
 def places(facts: ScheduleFacts, fault: Fault) -> list[Location]:
-    """Where a fault is seen: its last step first, or the row of its rank where nothing is left of it."""
+    """Return where a fault is seen: its last step first, or the row of its rank where nothing is left of it."""
     if fault.steps:
         return [step.location for step in (*fault.steps[1:], fault.steps[0])]
     rank = _rank(facts, fault)

@@ -15,7 +15,8 @@ PLAN_RULES = ("schedule-short-warm-up", "schedule-out-of-order", "schedule-fifo-
 
 
 def schedule_of(plan: Plan) -> Schedule | None:
-    """What every pipeline rank computes, in order; None where the plan does not say it one segment a stage and micro-batch.
+    """Return what every pipeline rank computes, in order; None where the plan does not say it one segment a stage and
+    micro-batch.
 
     Ranks that run the same pipeline stages count as one pipeline rank; those that come first in the flow are first.
     """

@@ -16,7 +16,7 @@ _RECEIVES = {ActionKind.RECEIVE_FORWARD: True, ActionKind.RECEIVE_BACKWARD: Fals
 
 
 class Message(NamedTuple):
-    """What pipeline stage `source` hands on: its output to the next one, or the gradient of its input to the one before."""
+    """A message of pipeline stage `source`: its output to the next stage, or the gradient of its input to the one before."""
 
     forward: bool
     source: int

@@ -1,4 +1,4 @@
-"""Whether the steps of a schedule can run in the order in which they stand."""
+"""Check that the steps of a schedule can run in their order."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def rendezvous(
 
 @dataclass
 class _Run:
-    """How far one rank has come: its compute steps and its messages, each in order."""
+    """The progress of one rank: its compute steps and its messages, each in order."""
 
     computes: list[Step]
     messages: list[Step]
@@ -131,7 +131,7 @@ class _Run:
         return self.messages[self.sent] if self.sent < len(self.messages) else None
 
     def ready(self) -> bool:
-        """Whether the compute steps before the next message are over."""
+        """Return whether the compute steps before the next message are over."""
         head = self.head()
         over = self.computed == len(self.computes)
         return head is not None and (over or self.computes[self.computed].position > head.position)

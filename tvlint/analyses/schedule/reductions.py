@@ -1,4 +1,4 @@
-"""Whether the gradients of each pipeline stage are reduced once, after its last backward."""
+"""Check that the gradients of each pipeline stage are reduced once, after its last backward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvlint.ir.schedule import ActionKind
 
 @dataclass
 class Reductions:
-    """What is wrong with the gradient reductions."""
+    """Defects of the gradient reductions."""
 
     early: list[tuple[Step, Step]] = field(default_factory=list)
     """A reduction, and the last backward of its pipeline stage, which comes later."""

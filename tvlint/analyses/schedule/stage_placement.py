@@ -1,4 +1,4 @@
-"""Which rank runs which pipeline stage."""
+"""Placement of pipeline stages on ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvlint.analyses.schedule.steps import Step
 
 
 class Shape(Enum):
-    """How pipeline stages lie on ranks, by the words that reports use."""
+    """Named placements of pipeline stages on ranks, in the words of reports."""
 
     SINGLE = "pipeline stage s on rank s"
     LOOP = "pipeline stage s on rank s modulo the ranks"
@@ -35,7 +35,7 @@ class Placement:
     """The pipeline stages of each rank, lowest first."""
 
     def rank(self, stage: int, micro_batch: int) -> int | None:
-        """Where the pipeline stage runs the micro-batch; None where nothing runs it."""
+        """Return where the pipeline stage runs the micro-batch; None where nothing runs it."""
         found = self.directions.get((stage, micro_batch))
         return self.ranks.get(stage) if found is None else found
 
@@ -56,7 +56,7 @@ class Placement:
 
 
 def placement(steps: Iterable[Step], ranks: int) -> Placement:
-    """What most compute steps of each pipeline stage say."""
+    """Return what most compute steps of each pipeline stage say."""
     chosen = tuple(steps)
     counts: dict[int, Counter[int]] = {}
     for step in chosen:
@@ -70,7 +70,7 @@ def placement(steps: Iterable[Step], ranks: int) -> Placement:
 
 
 def _two_directions(counts: Mapping[int, Counter[int]], ranks: int) -> bool:
-    """Whether each pipeline stage runs a fair share on rank s and on its mirror image, as in DualPipe."""
+    """Return whether each pipeline stage runs a fair share on rank s and on its mirror image, as in DualPipe."""
     if ranks < 2 or ranks % 2 or set(counts) != set(range(ranks)):
         return False
     return all(min(count[stage], count[ranks - 1 - stage]) * 4 >= count.total() for stage, count in counts.items())

@@ -31,7 +31,7 @@ class Step:
 
     @property
     def kind(self) -> ActionKind:
-        """What it does."""
+        """Return what it does."""
         return self.action.kind
 
     @property
@@ -46,7 +46,7 @@ class Step:
 
     @property
     def computes(self) -> bool:
-        """Whether it is a forward or a part of a backward."""
+        """Return whether it is a forward or a part of a backward."""
         return self.action.kind in COMPUTE
 
     @property

@@ -11,7 +11,7 @@ from tvlint.analyses.schedule.timing import Timing, timing
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a schedule is, how long its ranks idle and what they hold.
+    """The family of a schedule, the idle time of its ranks and what they hold.
 
     `timing` is None where ranks wait for each other for ever. `peaks` are micro-batches in flight, rank by rank, as
     `Placement.micro_batches` counts them.

@@ -44,7 +44,7 @@ class Timing:
 
     @property
     def idle(self) -> tuple[int, ...]:
-        """How long each rank does nothing until the last step of all ends."""
+        """Return how long each rank does nothing until the last step of all ends."""
         end = self.makespan
         return tuple(end - sum(timed.end - timed.start for timed in row) for row in self.ranks)
 

@@ -1,4 +1,4 @@
-"""Which waits belong to which sends and gradient reductions."""
+"""Match waits with sends and gradient reductions."""
 
 from __future__ import annotations
 

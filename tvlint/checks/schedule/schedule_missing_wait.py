@@ -25,6 +25,6 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
 
 
 def _explained(facts: ScheduleFacts, step: Step) -> bool:
-    """Whether the wait is probably there with a wrong number, which another rule reports."""
+    """Return whether the wait is probably there with a wrong number, which another rule reports."""
     kinds = [wait for wait, issue in WAITS.items() if issue is step.kind]
     return facts.strays_for(kinds, step.stage, step.micro_batch, step.rank) > 0

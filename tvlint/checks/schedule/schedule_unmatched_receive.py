@@ -32,7 +32,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
 
 
 def _explained(facts: ScheduleFacts, step: Step) -> bool:
-    """Whether the send is probably there with a wrong number, which another rule reports."""
+    """Return whether the send is probably there with a wrong number, which another rule reports."""
     message = message_of(step)
     if message is None:
         return False

@@ -34,7 +34,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
 
 
 def _explained(facts: ScheduleFacts, step: Step) -> bool:
-    """Whether the receive is probably there with a wrong number, which another rule reports."""
+    """Return whether the receive is probably there with a wrong number, which another rule reports."""
     message = message_of(step)
     if message is None:
         return False

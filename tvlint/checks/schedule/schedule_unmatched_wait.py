@@ -27,7 +27,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
 
 
 def _lacks_send(facts: ScheduleFacts, step: Step) -> bool:
-    """Whether somebody receives what the wait is for, so that the send is what is missing."""
+    """Return whether somebody receives what the wait is for, so that the send is what is missing."""
     if step.kind is ActionKind.WAIT_REDUCE_GRADIENT:
         return False
     message = Message(step.kind is ActionKind.WAIT_SEND_FORWARD, step.stage, step.micro_batch)

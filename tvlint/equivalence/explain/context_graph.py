@@ -1,4 +1,4 @@
-"""What happens around a defect: the operators that lead to it and what each kind of rank holds of their tensors."""
+"""The graph around a defect: the operators that lead to it, and the pieces that each kind of rank holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scenes(plan: Plan, terms: Terms, derived: Derived, troubles: Sequence[Troubl
 
 
 def _nameless(steps: tuple[SceneStep, ...]) -> Hashable:
-    """What is drawn without the names of tensors, which differ from rank to rank in some formats."""
+    """Return what is drawn without the names of tensors, which differ from rank to rank in some formats."""
     return tuple(
         (step.operator, *((piece.of, piece.whole, piece.box, piece.lacks) for piece in (*step.reads, *step.gives)))
         for step in steps
@@ -118,7 +118,7 @@ def _summed(pending: Pending) -> str:
 
 
 def _declared(plan: Plan, rank: int, name: str, derived: bool) -> Piece | None:
-    """What a weight, buffer or input is declared to hold; of anything else, that nothing makes it."""
+    """Return what a weight, buffer or input is declared to hold; of anything else, that nothing makes it."""
     tensor = plan.tensors.get(name)
     if tensor is None or tensor.role not in (Role.WEIGHT, Role.BUFFER, Role.INPUT):
         shape = () if tensor is None else tensor.shape

@@ -67,7 +67,7 @@ def _where(values: Sequence[Array], result: Array, at: tuple[int, ...]) -> str:
 
 
 def evaluate(head: tuple[Any, ...], values: Sequence[Array]) -> Array:
-    """What a term with this head makes of the values of its operands.
+    """Return what a term with this head makes of the values of its operands.
 
     Raises UnsupportedError where the operator, or what its gradient needs, is not known from the head alone.
     """
@@ -179,7 +179,7 @@ def _draw(terms: Terms, term: int, shape: tuple[int, ...], random: Any) -> Array
 
 
 def _any_sign(terms: Terms, term: int) -> bool:
-    """Whether the value can be positive and negative: it comes from inputs and weights by operators that leave it so."""
+    """Return whether the value can be positive and negative: it comes from inputs and weights by operators that leave it so."""
     waiting, seen = [term], {term}
     while waiting and len(seen) < _MOST_TERMS:
         number = waiting.pop()

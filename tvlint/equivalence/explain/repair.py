@@ -63,7 +63,7 @@ def repair(
 
 
 def _run(plan: Plan) -> int:
-    """How many operators the ranks run, those of a segment once."""
+    """Return how many operators the ranks run, those of a segment once."""
     return sum(
         len(program.ranks) * sum(len(plan.segments[name].operators) for name in {step.segment for step in program.steps})
         for program in plan.programs

@@ -23,7 +23,7 @@ _Users: TypeAlias = "dict[tuple[int, str], list[tuple[int, str, str, bool]]]"
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What counts of the names of a segment, by position among its inputs, or inputs and outputs.
+    """The names of a segment that matter for aliasing, by position among its inputs, or inputs and outputs.
 
     `given` are inputs that lie where they are declared to lie, `gradients` outputs that are gradients of weights, `passed`
     names that come in and go out without being computed, `replaced` those that come in and have something else put in.
@@ -49,7 +49,7 @@ class Renames:
 
     @cached_property
     def _of_step(self) -> set[str]:
-        """What is made by runs of no micro-batch alone."""
+        """Return what is made by runs of no micro-batch alone."""
         batches: dict[str, set[bool]] = {}
         for step in (step for program in self._plan.programs for step in program.steps):
             batches.setdefault(step.segment, set()).add(step.micro_batch < 0)
@@ -136,7 +136,7 @@ class Renames:
         return ""
 
     def _made_like(self, program: Program, name: str, inner: str) -> bool:
-        """Whether runs give the name to what is declared to be of the role of `inner`, and to nothing else."""
+        """Return whether runs give the name to what is declared to be of the role of `inner`, and to nothing else."""
         if program.ranks not in self._roles:
             roles: dict[str, set[Role | None]] = {}
             for step in program.steps:
@@ -165,7 +165,7 @@ class Renames:
         return ""
 
     def _users(self, program: Program) -> _Users:
-        """By micro-batch and name, who has the value: the run, its segment, the name there, and whether it is read."""
+        """Return by micro-batch and name, who has the value: the run, its segment, the name there, and whether it is read."""
         found: _Users = {}
         for number, step in enumerate(program.steps):
             segment = self._plan.segments[step.segment]

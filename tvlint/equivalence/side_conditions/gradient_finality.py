@@ -18,7 +18,7 @@ _ENDS = frozenset({ReduceGradients, Update})
 
 @dataclass(frozen=True, slots=True)
 class _Touches:
-    """What one operator does to weights: reduces, updates, adds to their gradients, or reads them or their gradients."""
+    """Accesses of one operator to weights: reductions, updates, accumulation, and reads of weights or gradients."""
 
     operator: Operator
     reduces: tuple[str, ...] = ()

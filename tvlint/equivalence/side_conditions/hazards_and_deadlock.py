@@ -1,4 +1,4 @@
-"""Why the values may be derived in any order: the plan runs to its end, and nothing is touched while it is under way."""
+"""Check that values may be derived in any order: no deadlock, and no access to a buffer in flight."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS_THAT_REFUTE = tuple(kind for kind in _WORDS if kind not in _HARMLESS)
 
 
 def check_order(plan: Plan) -> Iterator[Trouble]:
-    """What keeps the plan from running as it was derived; sends are taken to wait for their receives."""
+    """Yield what keeps the plan from running as it was derived; sends are taken to wait for their receives."""
     facts = Facts(plan)
     for hazard in facts.hazards:
         operator = plan.segments[hazard.segment].operators[hazard.index]
@@ -94,7 +94,7 @@ def _told(plan: Plan, hazard: Hazard) -> str:
 
 
 def _unordered(operator: Operator) -> bool:
-    """Whether the stream analysis does not see all that the operator reads and writes."""
+    """Return whether the stream analysis does not see all that the operator reads and writes."""
     if isinstance(operator, Communicate | Send | Receive):
         return bool(operator.stream) and not operator.handle
     return bool(operator.stream) and not isinstance(operator, Wait | Record | Await)

@@ -29,7 +29,7 @@ class _Talk:
 
 @dataclass(slots=True, eq=False)
 class _End:
-    """What a rank says on one channel or in one group, in order, and for which micro-batches."""
+    """The calls of a rank on one channel or in one group, in order, with their micro-batches."""
 
     said: list[_Talk] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Ends:
         self.meetings: dict[_Meeting, None] = {}
 
     def talk(self, operator: Operator, rank: int) -> tuple[_End, _Talk] | None:
-        """What `rank` says with the operator, and on which end; None where it says nothing."""
+        """Return what `rank` says with the operator, and on which end; None where it says nothing."""
         plan = self._plan
         if isinstance(operator, Send | Receive):
             peer = peer_of(plan, operator.peer, rank)

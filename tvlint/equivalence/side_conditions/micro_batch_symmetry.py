@@ -1,4 +1,4 @@
-"""Why one micro-batch stands for all: every rank does for each micro-batch what it does for the first, with its own values."""
+"""Check micro-batch symmetry: every rank does for each micro-batch what it does for the first, with its own values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 
 
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
-    """What keeps the micro-batches from being alike on some rank."""
+    """Yield what keeps the micro-batches from being alike on some rank."""
     found = False
     finals, inputs, turns = Finals(plan), inputs_told_apart(plan), Turns(plan)
     renames, early = Renames(plan), Early(plan)
@@ -81,14 +81,14 @@ def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Troubl
 
 
 def _needed(plan: Plan, segment: Segment) -> bool:
-    """Whether gradients go through the segment."""
+    """Return whether gradients go through the segment."""
     made = {name for own in segment.operators for name in (own.outputs if isinstance(own, Compute) else ())}
     back = [own for part in plan.segments.values() for own in part.operators if isinstance(own, Backward)]
     return any(own in segment.operators or made.intersection(own.forward.outputs) for own in back)
 
 
 def _stands_in(plan: Plan, steps: Mapping[str, Sequence[Step]], name: str, lacking: Sequence[int]) -> bool:
-    """Whether another segment computes for what this one lacks, and not for all that this one runs for."""
+    """Return whether another segment computes for what this one lacks, and not for all that this one runs for."""
     batches = {own: {step.micro_batch for step in runs} for own, runs in steps.items()}
     return any(
         other != name
@@ -100,7 +100,7 @@ def _stands_in(plan: Plan, steps: Mapping[str, Sequence[Step]], name: str, lacki
 
 
 def _once(plan: Plan, segment: Segment) -> bool:
-    """Whether the segment makes nothing that belongs to a micro-batch, or only loads what another check sees missing."""
+    """Return whether the segment makes nothing that belongs to a micro-batch, or only loads what another check sees missing."""
     if segment.phase is Phase.DATA:
         names = (name for own in segment.operators if isinstance(own, Compute) for name in own.outputs)
         loads = all(name in plan.tensors and plan.tensors[name].role is Role.INPUT for name in names)
@@ -127,7 +127,7 @@ def _mixed(plan: Plan) -> Iterator[Trouble]:
 
 
 def _returned(plan: Plan) -> Iterator[Trouble]:
-    """What is returned of one micro-batch is returned of all, in one order, and by one name on all ranks."""
+    """Yield what is returned of one micro-batch is returned of all, in one order, and by one name on all ranks."""
     returned = {name: place for place, name in enumerate(plan.outputs)}
     owners: dict[str, int] = {}
     for program in plan.programs:

@@ -37,7 +37,7 @@ def taken_anew(plan: Plan) -> Iterator[Trouble]:
 
 
 def _names(segment: Segment, step: Step, name: str) -> set[str]:
-    """What the segment calls a value, and what a run of it does."""
+    """Return what the segment calls a value, and what a run of it does."""
     both = zip((segment.inputs, segment.outputs), step.outside(segment), strict=True)
     pairs = (pair for own, given in both for pair in zip(own, given, strict=False))
     return {name, *(outer for inner, outer in pairs if inner == name)}
@@ -50,7 +50,7 @@ def _changed(plan: Plan, segment: Segment, loaded: set[str]) -> list[str]:
 
 
 def _taken(segment: Segment, made: set[tuple[str, ...]]) -> set[str]:
-    """What the segment is given or reads, by its own names; what a forward operator kept is not read again."""
+    """Return what the segment is given or reads, by its own names; what a forward operator kept is not read again."""
     return {*segment.inputs, *(name for own in segment.operators for name in _read(own, made))}
 
 

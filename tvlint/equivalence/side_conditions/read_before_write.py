@@ -32,7 +32,7 @@ class Early:
         return set(accumulators(self._plan))
 
     def _reads_and_writes(self, segment: Segment) -> tuple[dict[str, Operator], frozenset[str], frozenset[str]]:
-        """What the segment reads before it makes it, which of that it makes later, and all that it makes."""
+        """Return what the segment reads before it makes it, which of that it makes later, and all that it makes."""
         if segment.name not in self._known:
             first: dict[str, Operator] = {}
             made: set[str] = set()

@@ -1,4 +1,4 @@
-"""What runs before what, for every micro-batch as for the first, where no value that is handed on shows it.
+"""Check that runs whose order matters have the same order for every micro-batch.
 
 A gradient needs what its forward operator kept, a draw of random numbers counts the draws before it, and a load gives one
 micro-batch its slice of the batch: none of these is an input of a segment.

@@ -1,4 +1,4 @@
-"""What every run reads and gives: values of its own micro-batch, under names that mean what the segment's own names mean."""
+"""Check step bindings: every run reads and writes values of its own micro-batch, of the types that its segment declares."""
 
 from __future__ import annotations
 
@@ -123,13 +123,13 @@ def _taken(segment: Segment) -> frozenset[str]:
 
 
 def _adds_up(plan: Plan, inner: str, outer: str) -> bool:
-    """Whether what is made again under a name is added, as gradients are, and not put in its place."""
+    """Return whether what is made again under a name is added, as gradients are, and not put in its place."""
     tensor = plan.tensors.get(outer, plan.tensors.get(inner))
     return tensor is None or tensor.role is Role.GRADIENT
 
 
 def _alike(plan: Plan, inner: str, outer: str, inputs: frozenset[str]) -> bool:
-    """Whether another name that a run gives a value declares what the segment's own name declares."""
+    """Return whether another name that a run gives a value declares what the segment's own name declares."""
     one, other = plan.tensors.get(inner), plan.tensors.get(outer)
     if one is None or other is None:
         return True
@@ -143,7 +143,7 @@ def _alike(plan: Plan, inner: str, outer: str, inputs: frozenset[str]) -> bool:
 
 
 def _place(tensor: Tensor) -> tuple[object, ...]:
-    """Which piece of a value the tensor is declared to hold."""
+    """Return which piece of a value the tensor is declared to hold."""
     return tensor.whole, tensor.region, tensor.part, dict(tensor.placements or {})
 
 
@@ -152,7 +152,8 @@ def _known_as(tensor: Tensor) -> str:
 
 
 def _keys(step: Step, names: tuple[str, ...], given: tuple[str, ...] | None) -> Sequence[object]:
-    """What tells the values apart on their rank: a name that the step gives is one value, any other one a micro-batch."""
+    """Return what tells the values apart on their rank: a name that the step gives is one value, any other one a micro-batch.
+    """
     return names if given is not None else [(step.micro_batch, name) for name in names]
 
 
@@ -164,7 +165,9 @@ def _stale(
     pattern: list[frozenset[_Place] | None],
     position: int,
 ) -> Trouble | None:
-    """What is wrong with the sources of an input; `pattern` gets those of the first micro-batch, where it has none yet."""
+    """Return what is wrong with the sources of an input; `pattern` gets those of the first micro-batch, where it has none
+    yet.
+    """
     crossed = [source for source in sources if source.micro_batch not in (-1, micro_batch)]
     if crossed:
         text = (

@@ -21,7 +21,7 @@ from tvlint.ops.table import spec_of
 
 
 class Kind(Enum):
-    """What splitting a dimension does to the results."""
+    """The effect of splitting a dimension on the results."""
 
     MAPS = "maps"
     """The results on the parts, side by side, are the result."""
@@ -38,7 +38,7 @@ class Kind(Enum):
 
 
 def claimed(bound: Bound, name: str) -> Kind:
-    """What the annotation says of splitting `name`."""
+    """Return what the annotation says of splitting `name`."""
     if name in bound.splits:
         return {"maps": Kind.MAPS, "max": Kind.MAXIMA, "merge": Kind.MERGES}[bound.splits[name]]
     if name in bound.whole:
@@ -54,7 +54,9 @@ def names_of(bound: Bound) -> list[str]:
 
 
 def prove_annotation(spec: OpSpec, call: Call, name: str, parts: int, timeout: float) -> Decision:
-    """Whether splitting dimension `name` of the call into `parts` does what the annotation says; never for a `whole` one."""
+    """Return whether splitting dimension `name` of the call into `parts` does what the annotation says; never for a `whole`
+    one.
+    """
     kind = claimed(spec.bind(call), name)
     if kind is Kind.WHOLE:
         return Refuted(f"`{name}` of `{spec.name}` must not be split")
@@ -62,7 +64,8 @@ def prove_annotation(spec: OpSpec, call: Call, name: str, parts: int, timeout: f
 
 
 def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, timeout: float) -> Decision:
-    """Whether splitting dimension `name` of the call into `parts` does what `kind` says, whatever the annotation says."""
+    """Return whether splitting dimension `name` of the call into `parts` does what `kind` says, whatever the annotation says.
+    """
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
         bound = spec.bind(call).given_draws()
@@ -89,7 +92,9 @@ def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, tim
 
 
 def prove_linear(spec: OpSpec, call: Call, group: frozenset[int], timeout: float) -> Decision:
-    """Whether every output that depends on the operands of `group` is jointly linear in them while the others are fixed."""
+    """Return whether every output that depends on the operands of `group` is jointly linear in them while the others are
+    fixed.
+    """
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
         bound = spec.bind(call).given_draws()
@@ -108,7 +113,7 @@ def prove_linear(spec: OpSpec, call: Call, group: frozenset[int], timeout: float
 
 
 def prove_independent(spec: OpSpec, call: Call, output: int, kept: frozenset[int], timeout: float) -> Decision:
-    """Whether output `output` depends on the operands `kept` only."""
+    """Return whether output `output` depends on the operands `kept` only."""
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
         bound = spec.bind(call).given_draws()
@@ -120,7 +125,7 @@ def prove_independent(spec: OpSpec, call: Call, output: int, kept: frozenset[int
 
 
 def prove_commutative(spec: OpSpec, call: Call, timeout: float) -> Decision:
-    """Whether the first two operands may be exchanged."""
+    """Return whether the first two operands may be exchanged."""
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
         one = _operands(spec.bind(call).given_draws(), call, draw)

@@ -1,4 +1,4 @@
-"""Whether arrays that are claimed to be equal are: by numbers on which they differ, or by the solver for all numbers."""
+"""Decide whether arrays are equal: by numbers on which they differ, or by the solver for all numbers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class CannotRunError(Exception):
 
 
 def decide(claim: Claim, timeout: float) -> Decision:
-    """Whether the pairs of the claim are equal for all operands; the solver gets at most `timeout` seconds."""
+    """Return whether the pairs of the claim are equal for all operands; the solver gets at most `timeout` seconds."""
     import numpy as np
 
     try:
@@ -124,8 +124,9 @@ _FEW = 64
 
 
 def _equal(pairs: list[tuple[Array, Array]], terms: RealTerms, symbols: Symbols, end: float, timeout: float) -> Decision:
-    """Whether both sides of all pairs are equal; in a context of its own, since what a solver tries first, and with that its
-    time, depends on all the terms that were made in its context before."""
+    """Return whether both sides of all pairs are equal; in a context of its own, since what a solver tries first, and with
+    that its time, depends on all the terms that were made in its context before.
+    """
     import numpy as np
     import z3
 
@@ -149,7 +150,8 @@ def _equal(pairs: list[tuple[Array, Array]], terms: RealTerms, symbols: Symbols,
 
 
 def _over_numbers(claim: Any, facts: Sequence[Any], end: float) -> bool:
-    """Whether no numbers satisfy the claim, with any number in the place of each value of a function; in little of the time.
+    """Return whether no numbers satisfy the claim, with any number in the place of each value of a function; in little of the
+    time.
 
     Each fact is about one value of a function.
     """

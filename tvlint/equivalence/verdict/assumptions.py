@@ -1,4 +1,4 @@
-"""What a verdict assumes of what plans do not hold, in the words in which it is printed."""
+"""Assumptions of a verdict about what plans do not state, as they are printed."""
 
 from __future__ import annotations
 

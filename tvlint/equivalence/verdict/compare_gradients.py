@@ -1,4 +1,4 @@
-"""What is trained: the final gradients of all weights, and their updates, held against the reference's."""
+"""Compare the final gradients and the updates of all weights with the reference's."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _made_under_another_name(plan: Plan, name: str, rank: int) -> str:
 
 
 def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:
-    """What one mistake does to the gradients of many weights, told once for all of them."""
+    """Return what one mistake does to the gradients of many weights, told once for all of them."""
     return Trouble(kind, False, f"the gradient of {{subject}} on {{ranks}} {text}", rank, subject=name, cause=(kind,))
 
 
@@ -196,7 +196,7 @@ def judge_updates(
 
 
 def _updates(plan: Plan) -> Counter[tuple[int, str]]:
-    """How often each rank updates each weight."""
+    """Return how often each rank updates each weight."""
     found: Counter[tuple[int, str]] = Counter()
     updating = {name: segment for name, segment in plan.segments.items() if has(segment.operators, {Update})}
     for program in plan.programs if updating else ():

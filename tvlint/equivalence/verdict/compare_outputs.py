@@ -1,4 +1,4 @@
-"""What the plan returns, held against what the reference returns."""
+"""Compare the returned values with the reference's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tvlint.ir.plan import Box, Plan
 def judge_returned(
     world: World, plan: Plan, derived: Derived, losses: tuple[int, ...], replicas: int, micro_batches: int
 ) -> Iterator[Trouble]:
-    """What is wrong with the values that the plan returns."""
+    """Yield what is wrong with the values that the plan returns."""
     if not plan.outputs:
         text = f"the plan returns nothing and the reference returns {len(losses)} values"
         yield Trouble("other-outputs", False, text, plan.programs[0].ranks[0])
@@ -60,7 +60,9 @@ def judge_returned(
 
 
 def _misdeclared(plan: Plan, name: str, rank: int, box: Box) -> Iterator[Trouble]:
-    """What is wrong with the declaration of a returned value of which `rank` holds `box`; nothing where none says which."""
+    """Yield what is wrong with the declaration of a returned value of which `rank` holds `box`; nothing where none says
+    which.
+    """
     tensor = plan.tensors.get(name)
     if tensor is None:
         return
@@ -81,7 +83,7 @@ def _misdeclared(plan: Plan, name: str, rank: int, box: Box) -> Iterator[Trouble
 
 
 def returned_value(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
-    """What `rank` returns as `name`, summed or averaged over the axes on which the plan declares it partial."""
+    """Return what `rank` returns as `name`, summed or averaged over the axes on which the plan declares it partial."""
     tensor = plan.tensors.get(name)
     placements = (tensor.placements if tensor is not None else None) or {}
     kinds = {axis: placement.reduce for axis, placement in placements.items() if isinstance(placement, Partial)}
@@ -123,7 +125,7 @@ def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
 
 
 def incomplete_output(name: str, rank: int, value: Value) -> Trouble:
-    """What is said of a returned value that is a sum over a part of the indices, or over one replica."""
+    """Return what is said of a returned value that is a sum over a part of the indices, or over one replica."""
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
     partly = next((entry._replace(one_replica=False) for entry in pending if not _whole(entry)), pending[0])
     lacks = scope_of(partly._replace(one_micro_batch=False))
@@ -136,7 +138,9 @@ def _whole(entry: Pending) -> bool:
 
 
 def _one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> bool:
-    """Whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean its own mean."""
+    """Return whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean its own
+    mean.
+    """
     if value.clean:
         return True
     if world.terms.slot[value.term] >= 0 or not value.leaves:

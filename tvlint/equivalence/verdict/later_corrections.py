@@ -1,4 +1,4 @@
-"""Whether what looks wrong by its structure may be put right afterwards.
+"""Find later operators that may correct what looks wrong by its structure.
 
 A softmax, a norm or a variance over a part of a dimension is a mistake by its structure where the plan goes on as the reference
 does. It is none where the plan computes more than the reference: attention that is written out in blocks rescales each with the
@@ -26,7 +26,7 @@ _VIEWS = (Trait.VIEW, Trait.BROADCAST)
 
 
 def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Trouble]:
-    """What is told of split dimensions that a right plan may have as well."""
+    """Return what is told of split dimensions that a right plan may have as well."""
     pieces = [
         own
         for own in derived.troubles
@@ -44,7 +44,9 @@ def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Troub
 
 
 def _has_pieces(plan: Plan, rank: int) -> bool:
-    """Whether the rank uses several pieces of one value as tensors of their own, which a right plan joins slice by slice."""
+    """Return whether the rank uses several pieces of one value as tensors of their own, which a right plan joins slice by
+    slice.
+    """
     regions: dict[str, set[object]] = {}
     for program in plan.programs:
         segments = {step.segment for step in program.steps} if rank in program.ranks else set()
@@ -56,13 +58,13 @@ def _has_pieces(plan: Plan, rank: int) -> bool:
 
 
 def _cuts(plan: Plan) -> bool:
-    """Whether the plan takes slices of what it computes."""
+    """Return whether the plan takes slices of what it computes."""
     computes = (own for segment in plan.segments.values() for own in segment.operators if isinstance(own, Compute))
     return any(has_trait(own.op, Trait.RANGES) for own in computes)
 
 
 def _read_again(readers: Readers, trouble: Trouble) -> bool:
-    """Whether the operand of what is rescaled with a sum of its powers is read by something else as well."""
+    """Return whether the operand of what is rescaled with a sum of its powers is read by something else as well."""
     if not isinstance(trouble.place, Compute | Backward):
         return False
     forward = trouble.place.forward if isinstance(trouble.place, Backward) else trouble.place
@@ -74,7 +76,7 @@ def _read_again(readers: Readers, trouble: Trouble) -> bool:
 
 
 def _computed(plan: Plan, rank: int) -> Counter[str]:
-    """How often the rank runs each operator that computes something, forwards and for one micro-batch."""
+    """Return how often the rank runs each operator that computes something, forwards and for one micro-batch."""
     found: Counter[str] = Counter()
     for program in plan.programs:
         if rank not in program.ranks:
@@ -93,7 +95,7 @@ def _computed(plan: Plan, rank: int) -> Counter[str]:
 
 
 def _shifts(plan: Plan, readers: Readers, trouble: Trouble) -> bool:
-    """Whether it is told of a statistic, alike on all ranks, that shifts scores whose powers are summed afterwards."""
+    """Return whether it is told of a statistic, alike on all ranks, that shifts scores whose powers are summed afterwards."""
     place = trouble.place
     if isinstance(place, Communicate):
         return place.kind is Collective.ALL_REDUCE and all(_is_shift(readers, name) for name in place.outputs)
@@ -105,7 +107,7 @@ def _shifts(plan: Plan, readers: Readers, trouble: Trouble) -> bool:
 
 
 def _is_shift(readers: Readers, name: str) -> bool:
-    """Whether the value is only subtracted from scores of which powers are taken and summed."""
+    """Return whether the value is only subtracted from scores of which powers are taken and summed."""
     found = _shifted(readers, name)
     return bool(found) and all(
         any(_is(own, "exp") and isinstance(own, Compute) and _summed(readers, own) for own in after) for after in found

@@ -1,4 +1,4 @@
-"""Whether two plans can be compared, how their inputs correspond, and what the reference computes."""
+"""Pair two plans: whether they can be compared, how their inputs correspond, what the reference computes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def first_rank(plan: Plan) -> int:
 
 
 def unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
-    """Why the plans cannot be compared at all; None where they can."""
+    """Return why the plans cannot be compared at all; None where they can."""
     ranks = [rank for program in reference.programs for rank in program.ranks]
     if len(ranks) != 1 or reference.replication.count != 1 or micro_batches_of(reference) != 1:
         text = "the reference is not a single-device plan of one micro-batch"
@@ -76,7 +76,7 @@ def _gradients_returned(plan: Plan) -> list[str]:
 
 
 def _well_formed(plan: Plan) -> bool:
-    """Whether every rank has one program and every step as many values as its segment."""
+    """Return whether every rank has one program and every step as many values as its segment."""
     ranks = [rank for program in plan.programs for rank in program.ranks]
     if len(set(ranks)) != len(ranks) or any(not 0 <= rank < plan.mesh.size for rank in ranks):
         return False
@@ -91,7 +91,7 @@ def _well_formed(plan: Plan) -> bool:
 
 
 def _unclear(plan: Plan) -> str:
-    """What the plan says that leaves open what it means; empty where nothing is."""
+    """Return what the plan says that leaves open what it means; empty where nothing is."""
     owners: dict[str, str] = {}
     for tensor in plan.tensors.values():
         for name, of in ((tensor.gradient, tensor.name), (tensor.name, tensor.gradient_of)):
@@ -135,7 +135,9 @@ def _axes_named(plan: Plan) -> Iterator[str]:
 
 
 def _replicas_fit(plan: Plan) -> bool:
-    """Whether the programs are those of the first coordinate of the axis that is folded, and the replicas all the others."""
+    """Return whether the programs are those of the first coordinate of the axis that is folded, and the replicas all the
+    others.
+    """
     replication = plan.replication
     if replication.count <= 1:
         return True
@@ -169,7 +171,7 @@ def matched(inner: Inputs, outer: Inputs) -> Inputs:
 
 
 def told_apart(inner: Inputs, outer: Inputs) -> tuple[str, ...]:
-    """What is assumed where the plans call their inputs by other names, which says nothing of which is which."""
+    """Return what is assumed where the plans call their inputs by other names, which says nothing of which is which."""
     if set(inner.names) == set(outer.names):
         return ()
     pairs = ", ".join(f"`{here}` is `{there}`" for here, there in zip(inner.names, outer.names, strict=True))
@@ -177,7 +179,7 @@ def told_apart(inner: Inputs, outer: Inputs) -> tuple[str, ...]:
 
 
 def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
-    """What the reference computes; or why it is not understood."""
+    """Return what the reference computes; or why it is not understood."""
     troubles: list[Trouble] = [*derived.troubles, *derived.reductions]
     held = held_by(derived, weights_of(plan, derived))
     rank = first_rank(plan)
@@ -223,7 +225,7 @@ def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[T
 
 
 def _is_whole(value: Value, whole: tuple[int, ...]) -> bool:
-    """Whether the gradient is that of all of a weight, and complete."""
+    """Return whether the gradient is that of all of a weight, and complete."""
     complete = not value.leaves and value.fold is None and value.coefficient != 0
     return complete and value.box == tuple((0, size) for size in whole)
 

@@ -66,7 +66,7 @@ def partly_returned(world: World, fold: Folded, derived: Derived) -> Iterator[Tr
 
 
 def returns_declared(world: World, fold: Folded, derived: Derived) -> bool:
-    """Whether replicas return the slices of the batch that the written plan declares, where it declares any."""
+    """Return whether replicas return the slices of the batch that the written plan declares, where it declares any."""
     for _, name, value in _returned(world, fold, derived):
         tensor = fold.written.tensors.get(name)
         declares = tensor is not None and (tensor.region is not None or tensor.placements is not None)
@@ -76,7 +76,7 @@ def returns_declared(world: World, fold: Folded, derived: Derived) -> bool:
 
 
 def _returned(world: World, fold: Folded, derived: Derived) -> Iterator[tuple[int, str, Value]]:
-    """What the ranks of the first replica return, as far as it is known."""
+    """Yield what the ranks of the first replica return, as far as it is known."""
     for rank, environment in derived.environments.items():
         for name in fold.plan.outputs:
             value = returned_value(world, fold.plan, derived, rank, name) if name in environment else None
@@ -104,7 +104,7 @@ def _declared_slot(tensor: Tensor, axis: str) -> int:
 
 
 def _only_sums(plan: Plan, axis: str) -> bool:
-    """Whether what goes along the axis are sums and averages over all of it."""
+    """Return whether what goes along the axis are sums and averages over all of it."""
     for own in operators(plan):
         if isinstance(own, ReduceGradients) and own.replicated:
             return False
@@ -140,7 +140,7 @@ def _cut(mesh: Mesh, tensor: Tensor, axis: str) -> int | None:
 
 
 def _is_slice(placement: Placement | None, whole: tuple[int, ...]) -> TypeGuard[Shard]:
-    """Whether the placement gives each coordinate one contiguous piece of a dimension."""
+    """Return whether the placement gives each coordinate one contiguous piece of a dimension."""
     if not isinstance(placement, Shard) or placement.order or placement.parts:
         return False
     return -len(whole) <= placement.dim < len(whole)

@@ -28,7 +28,7 @@ _LARGEST_WHOLE = 16
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What became of the claims: how many were proved, and a sentence for each of the others."""
+    """The outcome of the recheck: how many claims were proved, and a sentence for each of the others."""
 
     proved: int
     refuted: tuple[str, ...]

@@ -107,7 +107,7 @@ class RootValue:
 
 @dataclass(slots=True)
 class Program:
-    """What one rank computes in one training step.
+    """The computation of one rank in one training step.
 
     `gradients` are the gradients of weights by their names, as the optimizer finds them, with their recorded numbers;
     `operations` are the first results of the recorded operations by their numbers, to which `Mark.of` refers.

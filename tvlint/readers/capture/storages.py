@@ -38,7 +38,7 @@ _FOREACH = "_foreach_"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What was last written to a window."""
+    """The last write to a window."""
 
     window: Window
     value: str

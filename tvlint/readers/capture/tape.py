@@ -1,4 +1,4 @@
-"""What a capture holds: for each rank the windows on storages, and the events in the order in which they happened."""
+"""The content of a capture: for each rank the windows on storages, and the events in order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Argument: TypeAlias = "int | float | str | bool | None | Tensor | Other | tuple[
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where an event was issued: the phase, the micro-batch (-1: none), the line, the module, the node of autograd.
+    """The origin of an event: the phase, the micro-batch (-1: none), the line, the module, the node of autograd.
 
     `of` is the number of the operation whose gradient that node computes (-1: none that was recorded).
     """
@@ -148,7 +148,7 @@ Event: TypeAlias = Given | Named | Operation | Communication | Wait | Root | Gra
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """What one rank recorded."""
+    """The record of one rank."""
 
     rank: int
     windows: Mapping[int, Window]

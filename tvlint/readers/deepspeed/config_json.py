@@ -45,7 +45,7 @@ OTHERS = frozenset({"pipe_parallel_size", "pipe-parallel-size", "model_parallel_
 
 
 def recognise(data: bytes) -> bool:
-    """Whether `data` is an object that may be DeepSpeed's; `read` decides by its topmost keys."""
+    """Return whether `data` is an object that may be DeepSpeed's; `read` decides by its topmost keys."""
     return OPENS.match(data) is not None and NAMES.search(data) is not None
 
 

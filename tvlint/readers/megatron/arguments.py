@@ -36,7 +36,7 @@ BARE = re.compile(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
 
 @dataclass(slots=True)
 class Arguments:
-    """What a command line sets, in order; `gaps` says that it may set more than is seen.
+    """The options that a command line sets, in order; `gaps` says that it may set more.
 
     `surplus` are words that stand after an option that takes no more of them, each with that option.
     """

@@ -1,4 +1,4 @@
-"""What configurations that are composed of several files share: which files may be opened, and how two contents join.
+"""Compose configurations of several files: which files may be opened, and how two contents merge.
 
 What cannot be found makes everything unknown that it could have set; nothing outside the project is opened.
 """

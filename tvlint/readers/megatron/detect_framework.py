@@ -1,4 +1,4 @@
-"""Which framework a launch belongs to, where its content says so for certain."""
+"""Recognise the framework of a launch from its content."""
 
 from __future__ import annotations
 

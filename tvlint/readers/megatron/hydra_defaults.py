@@ -53,7 +53,7 @@ def compose(path: str, root: YamlMapping) -> YamlMapping | None:
 
 
 def is_composed(root: YamlMapping) -> bool:
-    """Whether the mapping names files that it is composed of."""
+    """Return whether the mapping names files that it is composed of."""
     return any(isinstance(key, YamlScalar) and key.text in (KEY, PARENTS) for key, _ in root.entries)
 
 

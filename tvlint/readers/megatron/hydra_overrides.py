@@ -36,7 +36,7 @@ GPUS = (("trainer.n_gpus_per_node", "trainer.nnodes"), ("trainer.devices", "trai
 
 
 def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
-    """What each command overrides in each section that has parallel sizes; never complete."""
+    """Yield what each command overrides in each section that has parallel sizes; never complete."""
     launches = [(each, words) for each in evaluation.commands for words in readings(evaluation, each, _has_overrides)]
     for command, words in launches:
         overrides = _overrides(words)

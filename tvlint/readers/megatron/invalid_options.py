@@ -1,4 +1,4 @@
-"""What the command line's parser itself would refuse: values that an option does not take, and options that are misspelled."""
+"""Mistakes that the command line's own parser refuses: invalid values and misspelled options."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
 
 
 def _members(known: Option) -> Iterator[str]:
-    """What an option takes whose choices are members of an enumeration, which the parser finds by their names."""
+    """Yield what an option takes whose choices are members of an enumeration, which the parser finds by their names."""
     for choice in known.choices:
         if isinstance(choice, str) and "." in choice:
             yield choice.rpartition(".")[2]
@@ -140,7 +140,9 @@ def _nearest(flag: str, shortest: int) -> str:
 
 
 def _distance(one: str, other: str, most: int) -> int:
-    """How many letters are put in, taken out, changed or swapped to make one of the other; some number above `most` else."""
+    """Return how many letters are put in, taken out, changed or swapped to make one of the other; some number above `most`
+    else.
+    """
     before: list[int] = []
     row = list(range(len(other) + 1))
     for place, letter in enumerate(one, 1):

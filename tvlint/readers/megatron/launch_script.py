@@ -67,7 +67,7 @@ LINES = re.compile(r"[\\\n]")
 
 
 def recognise(path: str, data: bytes) -> bool:
-    """Whether `data` looks like a shell script that names options of Megatron."""
+    """Return whether `data` looks like a shell script that names options of Megatron."""
     telling = TELLING.search(data)
     return telling is not None and is_shell(path, data, telling.end())
 
@@ -137,7 +137,7 @@ def _options(words: Sequence[Item]) -> list[str]:
 
 
 def is_launch(words: Sequence[Item]) -> bool:
-    """Whether the words pass options that only Megatron has."""
+    """Return whether the words pass options that only Megatron has."""
     found = set(_options(words))
     return (len(found) >= 2 and bool(found & DISTINCT)) or bool(found & {"--tensor-model-parallel-size"})
 

@@ -1,4 +1,4 @@
-"""How a command starts its processes: the launcher, the program, and the number of ranks."""
+"""Parse the launcher of a command: the program that it starts and the number of ranks."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _torch(launch: Launch, command: Span) -> Setting:
 
 
 def begins_with_file(arguments: Sequence[Item]) -> bool:
-    """Whether a command of ms-swift takes settings from a file, the first word after what it is to do."""
+    """Return whether a command of ms-swift takes settings from a file, the first word after what it is to do."""
     first = arguments[0] if arguments else None
     return first is not None and (not isinstance(first, Word) or _text(first).endswith((".yaml", ".yml", ".json")))
 

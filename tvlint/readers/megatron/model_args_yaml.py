@@ -42,7 +42,7 @@ TEMPLATED = re.compile(rb"\{\{|\{%")
 
 
 def recognise(path: str, data: bytes) -> bool:
-    """Whether `data` has a key of Megatron, or names files that it is composed of, and may be YAML."""
+    """Return whether `data` has a key of Megatron, or names files that it is composed of, and may be YAML."""
     start = data.removeprefix(b"\xef\xbb\xbf")
     return (KEYS.search(start) or COMPOSED.search(start)) is not None and is_yaml(path, data)
 

@@ -39,7 +39,7 @@ PLAIN = frozenset({"global", "local", "sparse_fixed", "sparse_variable", "bigbir
 
 
 def recognise(path: str, data: bytes) -> bool:
-    """Whether `data` sets `pipe-parallel-size` and may be YAML."""
+    """Return whether `data` sets `pipe-parallel-size` and may be YAML."""
     return NAMES.search(data) is not None and is_yaml(path, data)
 
 
@@ -68,7 +68,7 @@ def _unknown(setting: Setting, reason: str) -> Setting:
 
 
 def _plain_attention(node: YamlNode | None) -> bool:
-    """Whether every kind of attention that the setting names is of those that split heads; an absent one is."""
+    """Return whether every kind of attention that the setting names is of those that split heads; an absent one is."""
     pending = [node] if node is not None else []
     seen: set[int] = set()
     while pending:

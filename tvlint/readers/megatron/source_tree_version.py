@@ -1,4 +1,4 @@
-"""Which version of Megatron a file lies in the source tree of."""
+"""Read the version of Megatron of the source tree around a file."""
 
 from __future__ import annotations
 

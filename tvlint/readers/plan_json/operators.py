@@ -93,7 +93,7 @@ class OperatorBuilder:
         )  # fmt: skip
 
     def source(self, value: dict[str, Any], segment: str, index: int) -> Location:
-        """What the file says of the operator's source, else the operator's place in the file."""
+        """Return what the file says of the operator's source, else the operator's place in the file."""
         own = value.get("source")
         if own is None:
             return Location(self.path, pointer=pointer(("segments", segment, "operators", index)))

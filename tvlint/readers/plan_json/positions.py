@@ -1,4 +1,4 @@
-"""Where the values of a JSON text stand, found by walking it once more."""
+"""Locate the values of a JSON text by walking it once more."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def pointer(path: Path) -> str:
 
 
 def place_of(file: str, text: str, path: Path, of_key: bool = False) -> Location:
-    """Where the value (or the key) at `path` stands."""
+    """Return where the value (or the key) at `path` stands."""
     for found in _walk(text):
         if found.path == path and found.is_key is of_key:
             return _location(file, text, found)

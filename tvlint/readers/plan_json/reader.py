@@ -26,7 +26,7 @@ class _NotStrictError(ValueError):
 
 
 def recognise(text: str) -> bool:
-    """Whether `text` is a JSON object that calls itself a plan of tvlint."""
+    """Return whether `text` is a JSON object that calls itself a plan of tvlint."""
     return text.lstrip("\ufeff \t\r\n").startswith("{") and _KEY.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""What has been read of a plan in text, before it becomes a plan."""
+"""The parsed parts of plan text, before they become a plan."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Draft:
         self._seen[word] = line.number
 
     def scope(self) -> Scope:
-        """What the operators of a new section see."""
+        """Return what the operators of a new section see."""
         return Scope(self.mesh, self.communicators, self.declare, self._rank_lists)
 
     def start(self, section: Section) -> None:
@@ -189,7 +189,7 @@ class Draft:
         line.fail(f"`{name}` is declared twice; the first is in {where}", index=index)
 
     def _declare_own(self, line: Line, index: int, tensor: Tensor, first: Tensor, open_role: bool) -> bool:
-        """Whether the declaration is that of a program on whose ranks the name has another type than `first`.
+        """Return whether the declaration is that of a program on whose ranks the name has another type than `first`.
 
         What is declared for all ranks is declared anew in a program by a line of its own; an annotation may differ from those
         in other programs.
@@ -219,5 +219,5 @@ class Draft:
 
 
 def is_bare(tensor: Tensor) -> bool:
-    """Whether nothing but the local shape and dtype is said."""
+    """Return whether nothing but the local shape and dtype is said."""
     return tensor == Tensor(tensor.name, tensor.shape, tensor.dtype, tensor.role)

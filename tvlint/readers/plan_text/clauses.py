@@ -1,4 +1,4 @@
-"""What closes an operator of plan text: groups, streams, handles, places."""
+"""Parse the clauses that close an operator of plan text: groups, streams, handles, places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_LISTED = 2**22
 
 @dataclass(slots=True)
 class Scope:
-    """What the operators of one section can refer to; `declare` takes the tensors of their annotations."""
+    """The names in scope of one section; `declare` takes the tensors of annotations."""
 
     mesh: Mesh
     communicators: dict[str, Group]

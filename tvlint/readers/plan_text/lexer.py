@@ -26,7 +26,9 @@ DEEPEST = 96
 
 
 def begins_word(token: str) -> bool:
-    """Whether the token or text starts as a word does: with `_`, or with a letter or number of any script that is no digit."""
+    """Return whether the token or text starts as a word does: with `_`, or with a letter or number of any script that is no
+    digit.
+    """
     return token[:1] == "_" or (token[:1].isalnum() and not token[0].isdecimal())
 
 
@@ -65,7 +67,7 @@ class Line:
         self.index += 1
 
     def is_name(self) -> bool:
-        """Whether a name is next."""
+        """Return whether a name is next."""
         token = self.tokens[self.index]
         return (begins_word(token) or (token[:1] == "`" and len(token) > 1)) and token not in CONSTANTS
 
@@ -197,14 +199,14 @@ class Line:
         return f"`{token[:60]}`" if token else "the end of the line"
 
     def location(self, index: int | None = None) -> Location:
-        """Where token `index` (the next one) stands."""
+        """Return where token `index` (the next one) stands."""
         position = self.index if index is None else index
         spans = [match.span(1) for match in TOKEN.finditer(self.text) if match.group(1)]
         start, end = spans[position] if position < len(spans) else (len(self.text.rstrip()), len(self.text.rstrip()) + 1)
         return Location(self.path, self.number, start + 1, self.number, end + 1, text=self.text)
 
     def whole(self) -> Location:
-        """Where the statement stands."""
+        """Return where the statement stands."""
         text = self.text
         start = len(text) - len(text.lstrip())
         end = text.find(" #")

@@ -49,7 +49,7 @@ def assemble(draft: Draft) -> Plan:
 
 
 def _micro_batches(draft: Draft, operators: dict[int, list[Operator | Step | int]]) -> int:
-    """How many micro-batches the plan says that it has, or names."""
+    """Return how many micro-batches the plan says that it has, or names."""
     if draft.micro_batches is not None:
         return draft.micro_batches
     items = [item for section in draft.programs for item in operators[id(section)]]
@@ -98,7 +98,7 @@ def _set_apart(draft: Draft, sections: list[Section], operators: dict[int, list[
 
 
 def _runs(program: Section, segment: Section) -> bool:
-    """Whether `program` runs `segment`."""
+    """Return whether `program` runs `segment`."""
     name = segment.header.name if segment.header is not None else ""
     return bool(name) and any(isinstance(item, Run) and item.step.segment == name for item in program.items)
 

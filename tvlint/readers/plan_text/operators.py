@@ -189,7 +189,7 @@ def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
 
 
 def _is_list_of_names(line: Line) -> bool:
-    """Whether the bracket at the present word opens a list of tensors (`cat([a, b])`)."""
+    """Return whether the bracket at the present word opens a list of tensors (`cat([a, b])`)."""
     line.index += 1
     named = line.is_name()
     line.index -= 1

@@ -13,7 +13,7 @@ _FIRST = re.compile(
 
 
 def recognise(text: str) -> bool:
-    """Whether the first statement of `text` is one of a plan."""
+    """Return whether the first statement of `text` is one of a plan."""
     for line in text[:65536].lstrip("\ufeff").split("\n", 400):
         if line.strip() and not line.lstrip().startswith("#"):
             return _FIRST.match(line) is not None

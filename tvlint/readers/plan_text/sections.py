@@ -34,7 +34,7 @@ class Run:
 
 
 def parse_segment_header(line: Line) -> SegmentHeader:
-    """What follows the word `segment`."""
+    """Return what follows the word `segment`."""
     name = line.name("the segment's name")
     word = line.word("a phase")
     if word not in PHASES:

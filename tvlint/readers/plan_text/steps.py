@@ -65,7 +65,7 @@ class Steps:
 
 
 def _key(part: ImplicitSegment) -> Hashable:
-    """What two segments have in common that do the same."""
+    """Return what two segments have in common that do the same."""
     return part.phase, part.inputs, part.outputs, tuple(map(repr, map(_anywhere, part.operators)))
 
 

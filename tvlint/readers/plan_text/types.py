@@ -60,7 +60,7 @@ def parse_tensor(line: Line, mesh: Mesh, name: str, role: Role, open_role: bool)
 
 
 class Claim:
-    """What the clauses of one type said."""
+    """The clauses of one type."""
 
     __slots__ = (
         "grad_of", "gradient", "local", "local_shape", "logical", "part", "placements", "region", "requires_grad", "storage",

@@ -62,7 +62,7 @@ def called(node: ast.Call) -> str:
 
 
 def builds(node: ast.expr) -> bool:
-    """Whether `node` is a call of a class, of `dict`, or of a recipe function that is known."""
+    """Return whether `node` is a call of a class, of `dict`, or of a recipe function that is known."""
     if not isinstance(node, ast.Call):
         return False
     name = called(node)

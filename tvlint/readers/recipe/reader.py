@@ -55,12 +55,14 @@ TRAINERS: tuple[Path, ...] = ((), ("trainer",))
 
 
 def recognise(path: str, data: bytes) -> bool:
-    """Whether `data` is Python that imports NeMo or Megatron-Bridge and sets parallel sizes, and is no test."""
+    """Return whether `data` is Python that imports NeMo or Megatron-Bridge and sets parallel sizes, and is no test."""
     return bool(SETS.search(data) and (BRIDGE.search(data) or NEMO.search(data))) and not is_test(path, data)
 
 
 def is_test(path: str, data: bytes) -> bool:
-    """Whether a runner of tests finds the file by its name, and finds a test in it; what it sets is meant for no training."""
+    """Return whether a runner of tests finds the file by its name, and finds a test in it; what it sets is meant for no
+    training.
+    """
     return TEST_NAME.fullmatch(os.path.basename(path)) is not None and TEST.search(data) is not None
 
 

@@ -24,7 +24,8 @@ SOMEWHERE = "a function within may change it"
 
 
 def bindings_of(body: Iterable[ast.stmt]) -> Counter[str]:
-    """How often the statements, and those within them, bind each name; at least twice for what is no plain assignment."""
+    """Return how often the statements, and those within them, bind each name; at least twice for what is no plain assignment.
+    """
     bound: Counter[str] = Counter()
     for statement in body:
         for node in ast.walk(statement):
@@ -55,7 +56,7 @@ def constants_of(body: Iterable[ast.stmt], bound: Mapping[str, int]) -> dict[str
 
 
 class Visible(Mapping[str, SettingValue]):
-    """What a function sees: its own constants, and those of the module that its own names do not hide."""
+    """The constants visible in a function: its own, and those of the module that it does not shadow."""
 
     def __init__(self, own: Mapping[str, SettingValue], outer: Mapping[str, SettingValue], hidden: Collection[str]) -> None:
         self._own, self._outer, self._hidden = own, outer, hidden

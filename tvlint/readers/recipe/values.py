@@ -1,4 +1,4 @@
-"""What an expression of a Python recipe is worth where that is certain: literals, simple arithmetic on them, constants."""
+"""Evaluate expressions of a Python recipe statically: literals, simple arithmetic, constants."""
 
 from __future__ import annotations
 

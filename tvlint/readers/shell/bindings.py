@@ -1,4 +1,4 @@
-"""What names are bound to at one point of a script; a branch starts with all of it and costs what it changes."""
+"""Bindings of names at one point of a script; a branch starts with all of them and costs what it changes."""
 
 from __future__ import annotations
 

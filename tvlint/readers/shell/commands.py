@@ -125,7 +125,7 @@ def run_command(state: State, node: Node) -> None:
 
 
 def _runs_here(state: State, words: list[Item]) -> bool:
-    """Whether the command is a sourced file or a function, which sees variables that are assigned before it."""
+    """Return whether the command is a sourced file or a function, which sees variables that are assigned before it."""
     command = _plain(words[0]) if words else None
     return command in ("source", ".") or command in state.functions
 

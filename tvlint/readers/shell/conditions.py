@@ -20,7 +20,7 @@ NUMBER = re.compile(r"[+-]?\d{1,18}")
 
 
 def decide(state: State, node: Node, depth: int = 0) -> bool | None:
-    """Whether the condition `node` holds; None where that cannot be told from the file."""
+    """Return whether the condition `node` holds; None where that cannot be told from the file."""
     state.spend()
     if depth > DEEPEST:
         return None
@@ -45,7 +45,7 @@ def decide(state: State, node: Node, depth: int = 0) -> bool | None:
 
 
 def decide_test(state: State, node: Node, depth: int) -> bool | None:
-    """Whether the expression inside `[ ]` or `[[ ]]` holds."""
+    """Return whether the expression inside `[ ]` or `[[ ]]` holds."""
     if depth > DEEPEST:
         return None
     kind = node.type
@@ -73,7 +73,7 @@ def decide_test(state: State, node: Node, depth: int) -> bool | None:
 
 
 def matches(text: str, pattern: str) -> bool | None:
-    """Whether `text` matches the glob `pattern`; None where the pattern is beyond what is followed."""
+    """Return whether `text` matches the glob `pattern`; None where the pattern is beyond what is followed."""
     if len(pattern) > LONGEST_PATTERN or len(text) > LONGEST_PATTERN or pattern.count("*") > 4:
         return None
     return fnmatchcase(text, pattern)

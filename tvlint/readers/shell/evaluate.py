@@ -27,7 +27,7 @@ STEPS = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What following a script brought up: its commands in order, its variables at the end, and what was not followed."""
+    """The result of evaluating a script: its commands in order, its final variables, and what was not followed."""
 
     source: Source
     commands: tuple[Command, ...]

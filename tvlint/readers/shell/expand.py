@@ -51,7 +51,7 @@ def expand_words(state: State, node: Node) -> list[Item]:
 
 
 def expand_value(state: State, node: Node) -> Value:
-    """What an assignment of `node` stores."""
+    """Return what an assignment of `node` stores."""
     if node.type != "array":
         return Scalar(expand_text(state, node))
     items: list[Item] = []
@@ -200,7 +200,7 @@ def _operand(state: State, rest: list[Node], quoted: bool) -> list[Part]:
 
 
 def _altered(state: State, node: Node, present: tuple[Piece, ...], span: Span) -> Piece:
-    """What a substring or replacement of a variable gives: only the two forms that paths use are followed."""
+    """Return what a substring or replacement of a variable gives: only the two forms that paths use are followed."""
     text = known_text(present)
     if text is None:
         return next(piece for piece in present if not isinstance(piece, Text))

@@ -1,4 +1,4 @@
-"""What is known while a script is followed: variables, functions, arguments, and how much work is left."""
+"""The state of evaluating a script: variables, functions, arguments, and the work left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Command:
 
 @dataclass(slots=True)
 class Trace:
-    """What following the script has brought up so far, and the steps that are left."""
+    """The trace of evaluating a script so far, and the steps left."""
 
     steps: int
     follow: Callable[[State, Node], None]
@@ -102,7 +102,7 @@ class State:
         return span_of_bytes(self.source, self.start(node), node.end_byte)
 
     def start(self, node: Node) -> int:
-        """Where `node` begins; the grammar counts blanks before an expansion inside quotes as part of the expansion."""
+        """Return where `node` begins; the grammar counts blanks before an expansion inside quotes as part of the expansion."""
         if node.type not in EXPANSIONS:
             return node.start_byte
         opener = EXPANSION_OPENER.search(self.source.data, node.start_byte, node.end_byte)
@@ -136,7 +136,7 @@ def directory_of(source: Source) -> str:
 
 
 def as_scalar(value: Value) -> Scalar | None:
-    """What `$NAME` gives: the text, or the first element of an array where that is known."""
+    """Return what `$NAME` gives: the text, or the first element of an array where that is known."""
     if isinstance(value, Scalar):
         return value
     return _first(value)

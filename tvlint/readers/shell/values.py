@@ -1,4 +1,4 @@
-"""What a shell variable or word is known to hold: text with the place it stands at, holes, and undecided choices."""
+"""Abstract values of shell variables and words: text with its place, holes, and undecided choices."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def span_of_bytes(source: Source, start: int, end: int) -> Span:
 
 
 def location_of(span: Span) -> Location:
-    """Where `span` stands, in lines and columns."""
+    """Return where `span` stands, in lines and columns."""
     line, column = _place(span.source, span.start)
     end_line, end_column = _place(span.source, max(span.start, span.end))
     return Location(span.source.path, line, column, end_line, end_column)
@@ -171,17 +171,17 @@ def leading_text(pieces: Sequence[Piece]) -> str:
 
 
 def unknown_reason(pieces: Iterable[Piece]) -> str:
-    """Why the text of `pieces` is unknown; empty where it is known."""
+    """Return why the text of `pieces` is unknown; empty where it is known."""
     return next((piece.reason for piece in pieces if not isinstance(piece, Text)), "")
 
 
 def from_outside(pieces: Iterable[Piece]) -> bool:
-    """Whether a part of the text is only a default that the environment or an argument may replace."""
+    """Return whether a part of the text is only a default that the environment or an argument may replace."""
     return any(isinstance(piece, Text) and piece.outside for piece in pieces)
 
 
 def span_of(pieces: Sequence[Piece]) -> Span:
-    """Where `pieces` stand: all of them where they stand side by side, else the first unknown one, else the first."""
+    """Return where `pieces` stand: all of them where they stand side by side, else the first unknown one, else the first."""
     first = pieces[0].span
     if len(pieces) == 1:
         return first
@@ -205,7 +205,7 @@ def slice_text(piece: Text, start: int, end: int) -> Text:
 
 
 def after(pieces: Sequence[Piece], count: int) -> tuple[Piece, ...]:
-    """What remains of `pieces` after the first `count` characters, which must be known."""
+    """Return what remains of `pieces` after the first `count` characters, which must be known."""
     rest: list[Piece] = []
     for piece in pieces:
         if not isinstance(piece, Text) or count <= 0:
@@ -230,7 +230,7 @@ def before(pieces: Sequence[Piece], count: int) -> tuple[Piece, ...]:
 
 
 def weight(pieces: Iterable[Piece]) -> int:
-    """How much `pieces` weigh against HEAVIEST."""
+    """Return how much `pieces` weigh against HEAVIEST."""
     return sum(
         1 + len(piece.text) // 64 if isinstance(piece, Text) else piece.weight if isinstance(piece, Choice) else 1
         for piece in pieces
@@ -238,7 +238,7 @@ def weight(pieces: Iterable[Piece]) -> int:
 
 
 def items_weight(items: Iterable[Item]) -> int:
-    """How much `items` weigh against HEAVIEST."""
+    """Return how much `items` weigh against HEAVIEST."""
     return sum(
         item.weight if isinstance(item, Fork) else 1 + weight(item.pieces) if isinstance(item, Word) else 1 for item in items
     )

@@ -1,4 +1,4 @@
-"""What variables, arrays and arguments hold where a script names them."""
+"""Expand variables, arrays and arguments of a script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def variable(state: State, name: str, span: Span) -> tuple[Piece, ...]:
-    """What `$name` gives: a variable of the file, an argument of the function that runs, or a hole."""
+    """Return what `$name` gives: a variable of the file, an argument of the function that runs, or a hole."""
     value = state.variables.get(name)
     if value is not None:
         scalar = as_scalar(value)

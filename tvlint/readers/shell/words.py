@@ -100,7 +100,7 @@ def join(items: Sequence[Item]) -> tuple[Piece, ...]:
 
 
 def merge(values: Sequence[Value], reason: str, span: Span) -> Value:
-    """What a variable holds after a branch that was not decided: the common beginning, then a choice."""
+    """Return what a variable holds after a branch that was not decided: the common beginning, then a choice."""
     distinct: list[Value] = []
     for value in values:
         if not any(same_value(value, other) for other in distinct):
@@ -122,7 +122,7 @@ def merge(values: Sequence[Value], reason: str, span: Span) -> Value:
 
 
 def same_value(one: Value, other: Value) -> bool:
-    """Whether two values hold the same text, wherever it stands."""
+    """Return whether two values hold the same text, wherever it stands."""
     if one is other:
         return True
     if isinstance(one, Scalar) and isinstance(other, Scalar):

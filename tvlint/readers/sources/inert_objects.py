@@ -1,4 +1,4 @@
-"""What the names in a pickle become: classes made for one load, whose objects remember and do nothing.
+"""Inert classes for the names in a pickle, made for one load: their objects record and do nothing.
 
 Classes that the reader knows become `Record`s (attributes in `__dict__`, no methods), every other name an `Opaque` that
 remembers what it was called with. The classes refuse to be changed, so that a `BUILD` on a class cannot reach another record.
@@ -164,7 +164,7 @@ def stand_in(full: str, records: tuple[str, ...], note: Callable[[str, str], Non
 
 
 def _is_lost(full: str, args: tuple[object, ...], records: tuple[str, ...]) -> bool:
-    """Whether a normal load gives an object of the plan something by this call that a stand-in does not get.
+    """Return whether a normal load gives an object of the plan something by this call that a stand-in does not get.
 
     Attributes of what remembers and does nothing are nobody's; an enumeration is made from its one value.
     """
@@ -178,7 +178,7 @@ def _is_lost(full: str, args: tuple[object, ...], records: tuple[str, ...]) -> b
 
 
 def _makes_a_class(full: str, args: tuple[object, ...]) -> bool:
-    """Whether dill's call only makes a class: a named tuple of nnScaler or torch, or the class of a model in a script.
+    """Return whether dill's call only makes a class: a named tuple of nnScaler or torch, or the class of a model in a script.
 
     Another module would be imported by its name, and another maker than `type` would be called.
     """
@@ -192,7 +192,7 @@ def _makes_a_class(full: str, args: tuple[object, ...]) -> bool:
 
 
 def _names_slices(args: tuple[object, ...]) -> bool:
-    """Whether dill's look-up of a type is for slices, which are then made by calling what it finds."""
+    """Return whether dill's look-up of a type is for slices, which are then made by calling what it finds."""
     return len(args) == 1 and type(args[0]) is str and args[0] in ("slice", "SliceType")
 
 

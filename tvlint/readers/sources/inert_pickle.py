@@ -55,7 +55,7 @@ _ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a normal load would do with a name.
+    """The call that a normal load would make with a name.
 
     `how` is `called`, `built` without calling, `result called` where it calls what the name returned, and `read otherwise`
     where the call would give something else than is read here.
@@ -75,7 +75,9 @@ class Loaded:
 
 
 def looks_like_pickle(data: bytes) -> bool:
-    """Whether `data` begins as a binary pickle does (protocol 2 or later), or is an older one, which is text, as a whole."""
+    """Return whether `data` begins as a binary pickle does (protocol 2 or later), or is an older one, which is text, as a
+    whole.
+    """
     if data[:1] == b"\x80":
         return len(data) > 2 and 2 <= data[1] <= 5
     try:

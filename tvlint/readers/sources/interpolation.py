@@ -16,7 +16,7 @@ SELECT = re.compile(r"oc\.select:\s*([^,]+?)\s*(?:,(.*))?")
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """What the interpolations of one document stand for."""
+    """The values of the interpolations of one document."""
 
     root: YamlMapping
     visits: Visits
@@ -24,7 +24,8 @@ class Interpolation:
     """The merged entries of each mapping that was looked into, so that many interpolations cost one visit."""
 
     def resolve(self, node: YamlNode, where: tuple[str, ...], depth: int = 0) -> YamlNode:
-        """What `node`, standing in the mapping at the path `where`, stands for; `node` itself where that cannot be told.
+        """Return what `node`, standing in the mapping at the path `where`, stands for; `node` itself where that cannot be
+        told.
 
         A value from the environment counts as its default, as it does in launch scripts.
         """

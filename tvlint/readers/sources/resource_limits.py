@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 
 def on_stack(run: Callable[[], object], stack: int) -> tuple[object] | BaseException:
-    """What `run` returns, in a tuple, or what it raises; run on a stack of `stack` bytes.
+    """Return what `run` returns, in a tuple, or what it raises; run on a stack of `stack` bytes.
 
     `MemoryError` when there is no room for such a stack.
     """
@@ -47,7 +47,7 @@ def without_collection() -> Iterator[None]:
 
 
 def limits_memory() -> bool:
-    """Whether `bounded_memory` has an effect on this system."""
+    """Return whether `bounded_memory` has an effect on this system."""
     return _address_space() is not None
 
 

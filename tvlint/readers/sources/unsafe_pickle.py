@@ -76,5 +76,5 @@ def _standard_library(name: str) -> bool:
 
 
 def _class_of_a_model(name: str) -> bool:
-    """Whether a name reads as a class that is not Python's own: enumerations are pickled by calling them."""
+    """Return whether a name reads as a class that is not Python's own: enumerations are pickled by calling them."""
     return not _standard_library(name) and name.rpartition(".")[2].lstrip("_")[:1].isupper()

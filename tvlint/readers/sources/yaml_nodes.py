@@ -217,7 +217,9 @@ def mappings(root: YamlNode, visits: Visits) -> Iterator[tuple[tuple[str, ...], 
 
 
 def plain_values(node: YamlNode, value: Callable[[YamlScalar], SettingValue | Unknown]) -> SettingValue | Unknown:
-    """What a scalar or a list of scalars holds, each as `value` says; unknown for anything else, and with an unknown in it."""
+    """Return what a scalar or a list of scalars holds, each as `value` says; unknown for anything else, and with an unknown
+    in it.
+    """
     if isinstance(node, YamlScalar):
         return value(node)
     if isinstance(node, YamlSequence):

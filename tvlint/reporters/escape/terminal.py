@@ -12,7 +12,7 @@ from tvlint.reporters.escape.visible import visible
 
 
 class Style(Enum):
-    """How a span looks, as the parameters of the terminal's escape sequence."""
+    """The style of a span, as parameters of the terminal's escape sequence."""
 
     RED = "1;31"
     YELLOW = "1;33"

@@ -39,7 +39,7 @@ def visible_source(text: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """How many terminal columns `text` takes."""
+    """Return how many terminal columns `text` takes."""
     if text.isascii():
         return len(text)
     return sum(_character_width(character) for character in text)

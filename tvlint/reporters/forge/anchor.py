@@ -1,4 +1,4 @@
-"""Where a remark goes on a site that only knows the files of a repository.
+"""Anchor findings on files of the repository, for sites that know no others.
 
 A remark whose file is not in the repository goes to a related place, to the place of the project that names its plan, or to
 that plan; never to a file that has nothing to do with it. Where there is none of these, it keeps its own place outside.

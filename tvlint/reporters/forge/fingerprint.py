@@ -50,7 +50,7 @@ def _units(text: str) -> tuple[list[int], list[int]]:
 
 
 def semantic(rule: str, path: str, pointer: str, line: str, message: str) -> str:
-    """What the finding is, whatever its line number: rule, file, and the source line or else pointer and message."""
+    """Return what the finding is, whatever its line number: rule, file, and the source line or else pointer and message."""
     text = " ".join(line.split())
     parts = (rule, path, pointer, text) if text else (rule, path, pointer, message)
     return sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]

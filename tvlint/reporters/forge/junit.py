@@ -191,7 +191,7 @@ def _unique(cases: list[TestCase]) -> list[TestCase]:
 
 
 def _strict(text: str) -> Escaped:
-    """What junit-xml writes, without the attributes that the schema rejects and with the times that it drops."""
+    """Return what junit-xml writes, without the attributes that the schema rejects and with the times that it drops."""
     root = ElementTree.fromstring(text)
     for element in (root, *root.iter("testsuite")):
         element.attrib.pop("disabled", None)

@@ -39,7 +39,7 @@ def _tables(report: Report, context: Context) -> Iterator[Block]:
 
 
 def _table(name: str, report: Report, key: Callable[[Finding], str]) -> Table:
-    """How many findings of each severity there are, the worst first."""
+    """Return how many findings of each severity there are, the worst first."""
     counts: dict[str, Counter[Severity]] = {}
     for finding in report.findings:
         counts.setdefault(key(finding), Counter())[finding.severity] += 1

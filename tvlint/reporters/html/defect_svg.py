@@ -86,7 +86,7 @@ def _axes(piece: Piece) -> tuple[int, int]:
 
 
 def _side(piece: Piece, dim: int) -> float:
-    """How long a dimension is drawn: larger ones longer, by their logarithm, so that the smallest is still seen."""
+    """Return how long a dimension is drawn: larger ones longer, by their logarithm, so that the smallest is still seen."""
     return _SHORTEST if dim < 0 else min(_LONGEST, _SHORTEST + 4.0 * piece.whole[dim].bit_length())
 
 

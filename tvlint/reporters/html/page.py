@@ -1,4 +1,4 @@
-"""What every HTML page is made of: its frame, names, sentences and lists."""
+"""Parts that every HTML page shares: the frame, names, sentences and lists."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def mesh_drawing(mesh: Mesh, wrong: Collection[int]) -> Content:
 
 
 def _reading(axes: list[Axis], groups: int, folded: str) -> str:
-    """What a box is, and which axis runs which way."""
+    """Return what a box is, and which axis runs which way."""
     box = f"One box stands for all {folded} of a place" if folded else "A box is a rank"
     if not axes:
         return f"{box}."

@@ -129,7 +129,7 @@ def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None)
 
 
 def _trail(reason: Reason, context: Context, show: Excerpts) -> Content:
-    """How the value came about, and where it is first wrong."""
+    """Return how the value came about, and where it is first wrong."""
     steps = [
         tag("li", sentence(related.message), _at(related.location, context), _source(related.location, show))
         for related in reason.related

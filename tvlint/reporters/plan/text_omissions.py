@@ -1,4 +1,4 @@
-"""What plan text leaves out, because its reader finds it again: segments and tensors that the operators imply."""
+"""Omissions of plan text that its reader infers again: segments and tensors that operators imply."""
 
 from __future__ import annotations
 

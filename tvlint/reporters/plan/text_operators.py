@@ -29,7 +29,7 @@ _REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the operators of one plan are written with.
+    """The context in which the operators of one plan are written.
 
     `annotate` gives the type that follows a produced name (`: f32[4,8]`, or nothing).
     """

@@ -1,4 +1,4 @@
-"""What changed between two versions of a configuration, for people: what was written, and what follows."""
+"""Text of the differences between two versions of a configuration: as written, and as derived."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ CONFIGURATIONS = ("tvlint.toml", "pyproject.toml")
 
 
 def resolved(path: str, root: Path) -> Path | None:
-    """Where `path` really is, links followed; None where no such path can exist."""
+    """Return where `path` really is, links followed; None where no such path can exist."""
     try:
         return (root / path).resolve()
     except (OSError, ValueError, RuntimeError):

@@ -31,7 +31,7 @@ _OUTCOME = {Outcome.PROVED: Style.GREEN, Outcome.REFUTED: Style.RED, Outcome.UNK
 
 @dataclass(frozen=True, slots=True)
 class _Screen:
-    """What the lines are made with: the context, the excerpts and the mesh of a path."""
+    """The context of the lines: excerpts, and the mesh of a path."""
 
     context: Context
     excerpts: Excerpts
@@ -57,7 +57,7 @@ def write(report: Report, context: Context) -> Escaped:
 
 
 def _statistics(report: Report, context: Context) -> Iterator[list[Line]]:
-    """How many findings there are of each rule, the worst first, and in each file."""
+    """Yield how many findings there are of each rule, the worst first, and in each file."""
     rules = Counter((finding.severity, finding.rule) for finding in report.findings)
     files = Counter(relative(finding.location.path, context.root) for finding in report.findings)
     if rules:

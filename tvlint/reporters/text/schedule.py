@@ -38,7 +38,7 @@ def described(summary: Summary) -> str:
 
 
 def facts(summary: Summary) -> list[tuple[str, str]]:
-    """What is measured, name by name."""
+    """Return what is measured, name by name."""
     said = [("placement", summary.placement)]
     if summary.timing is not None and summary.ranks:
         idle = summary.timing.idle

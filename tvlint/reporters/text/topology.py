@@ -155,7 +155,7 @@ def _cells(stage: StageMemory) -> tuple[str, ...]:
 
 
 def _reasons(memory: Sequence[StageMemory], width: int) -> Iterator[str]:
-    """Why a column is not known, each reason once."""
+    """Yield why a column is not known, each reason once."""
     said: dict[str, str] = {}
     for stage in memory:
         for name in ("parameters", "weights", "optimizer", "activations"):

@@ -45,7 +45,7 @@ def sizes(mesh: Mesh) -> str:
 
 
 def world(topology: Topology) -> str:
-    """How many ranks, and whether that was given."""
+    """Return how many ranks, and whether that was given."""
     found = topology.world
     if isinstance(found, Unknown):
         return f"? ({found.reason})"
@@ -131,7 +131,7 @@ def bubble(topology: Topology) -> str:
 
 
 def chunk(held: Chunk) -> str:
-    """What a virtual stage holds: `embedding, 0-5`, `42-47, loss`, `nothing`."""
+    """Return what a virtual stage holds: `embedding, 0-5`, `42-47, loss`, `nothing`."""
     parts = ["embedding"] if held.embedding else []
     if held.layers:
         parts.append(str(held.first) if held.layers == 1 else f"{held.first}-{held.first + held.layers - 1}")
@@ -143,7 +143,7 @@ def chunk(held: Chunk) -> str:
 
 
 def sources(topology: Topology) -> list[str]:
-    """Where the formulas come from, and what was taken for granted."""
+    """Return where the formulas come from, and what was taken for granted."""
     said = []
     memory = topology.memory
     if not isinstance(topology.precision, Unknown) and not isinstance(memory, Unknown):

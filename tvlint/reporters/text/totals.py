@@ -64,7 +64,7 @@ def silenced_text(report: Report) -> str:
 
 
 def assumed(verdict: Verdict) -> str:
-    """What the verdict takes for granted, on one line; empty where that is nothing."""
+    """Return what the verdict takes for granted, on one line; empty where that is nothing."""
     return f"assumed: {'; '.join(verdict.assumptions)}" if verdict.assumptions else ""
 
 

@@ -1,4 +1,4 @@
-"""What an expression is worth, in three-valued logic: a value, or `Unknown` with the reason.
+"""Evaluate expressions in three-valued logic: to a value, or to `Unknown` with the reason.
 
 Nothing here raises on a value from a file: type errors, divisions by zero or by a negative number, and results beyond
 `MAX_MAGNITUDE` are unknown.

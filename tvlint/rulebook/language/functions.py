@@ -22,7 +22,7 @@ MAX_MAGNITUDE = 2**128
 
 
 def is_number(value: SettingValue | Unknown) -> TypeGuard[int | float]:
-    """Whether `value` is an integer or a float; truth values are not numbers."""
+    """Return whether `value` is an integer or a float; truth values are not numbers."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -72,7 +72,7 @@ def _numbers(values: tuple[SettingValue, ...]) -> list[int | float]:
 
 
 def divides(divisor: SettingValue, number: SettingValue) -> bool:
-    """Whether `number` is a multiple of `divisor`."""
+    """Return whether `number` is a multiple of `divisor`."""
     return _count(number) % _positive(divisor) == 0
 
 
@@ -108,14 +108,14 @@ def divisors_near(number: SettingValue, wanted: SettingValue) -> str:
 
 
 def length(value: SettingValue) -> int:
-    """How many items a list, or characters a text, has."""
+    """Return how many items a list, or characters a text, has."""
     if not isinstance(value, tuple | str):
         raise ValueError(f"{show(value)} has no length")
     return len(value)
 
 
 def others(values: SettingValue, allowed: SettingValue) -> tuple[SettingValue, ...]:
-    """What `values` (a list, or one value) holds beyond the list `allowed`."""
+    """Return what `values` (a list, or one value) holds beyond the list `allowed`."""
     if not isinstance(allowed, tuple):
         raise ValueError(f"{show(allowed)} is not a list")
     return tuple(value for value in (values if isinstance(values, tuple) else (values,)) if value not in allowed)

@@ -1,4 +1,4 @@
-"""What a name of the expression language is worth in one configuration."""
+"""Look up names of the expression language in one configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Values:
         return evaluate_expression(expression, self.value, self.is_set)
 
     def setting(self, name: str) -> Setting | None:
-        """What the file itself says under `name`."""
+        """Return what the file itself says under `name`."""
         if name.startswith(ENVIRONMENT):
             return self.configuration.environment.get(name[len(ENVIRONMENT) :])
         return self.configuration.settings.get(name)
@@ -43,7 +43,7 @@ class Values:
         return self._known[name]
 
     def is_set(self, name: str) -> Result:
-        """Whether the file gives `name` a value."""
+        """Return whether the file gives `name` a value."""
         setting = self.setting(name)
         if setting is not None:
             value = setting.value

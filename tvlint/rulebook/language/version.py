@@ -30,7 +30,9 @@ def bounds(version_range: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def holds_for(version_range: str, version: str) -> bool | Unknown:
-    """Whether `version` lies in the range; a version that is not known counts as the newest, so an upper bound is unknown."""
+    """Return whether `version` lies in the range; a version that is not known counts as the newest, so an upper bound is
+    unknown.
+    """
     needed = bounds(version_range)
     if not needed:
         return True
@@ -43,7 +45,9 @@ def holds_for(version_range: str, version: str) -> bool | Unknown:
 
 
 def is_assumed(version_range: str, version: str) -> bool:
-    """Whether judging by the range took something for granted: the newest version, or all of one that is being developed."""
+    """Return whether judging by the range took something for granted: the newest version, or all of one that is being
+    developed.
+    """
     needed = bounds(version_range)
     read = _VERSION.match(version)
     if read is None:

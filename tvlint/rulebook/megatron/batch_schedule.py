@@ -39,7 +39,7 @@ def batch_schedule_sizes(text: str) -> tuple[int, ...]:
 
 
 def is_batch_schedule(text: str, seq_length: int) -> bool:
-    """Whether a schedule starts at 0, rises strictly when counted in samples, and has positive sizes."""
+    """Return whether a schedule starts at 0, rises strictly when counted in samples, and has positive sizes."""
     schedule = parse_batch_schedule(text)
     if not schedule or seq_length <= 0:
         return False

@@ -24,12 +24,12 @@ def list_pattern(text: str) -> tuple[int, ...]:
 
 
 def list_pattern_length(text: str) -> int:
-    """How many items the list has that `text` builds; raises `ValueError` where it builds none."""
+    """Return how many items the list has that `text` builds; raises `ValueError` where it builds none."""
     return len(list_pattern(text))
 
 
 def expert_layers(frequency: int | str | tuple[object, ...], layers: int) -> tuple[bool, ...]:
-    """Which of `layers` have experts: every n-th from the first on, or those with a 1 in a list (`([0]*3+[1]*58)`).
+    """Return which of `layers` have experts: every n-th from the first on, or those with a 1 in a list (`([0]*3+[1]*58)`).
 
     Raises `ValueError` where the frequency is neither, or the list has another length.
     """
@@ -53,7 +53,7 @@ def _whole(text: str) -> int:
 
 
 def hybrid_layers(pattern: str) -> int:
-    """How many layers the main part of a hybrid pattern has."""
+    """Return how many layers the main part of a hybrid pattern has."""
     return len(_main(pattern).replace("|", ""))
 
 
@@ -63,7 +63,7 @@ def hybrid_segments(pattern: str) -> int:
 
 
 def is_hybrid_pattern(pattern: str) -> bool:
-    """Whether Megatron reads `pattern`: known symbols, equal parts for multi-token prediction, one kind of attention.
+    """Return whether Megatron reads `pattern`: known symbols, equal parts for multi-token prediction, one kind of attention.
 
     Raises `ValueError` where the pattern is quoted or holds a variable.
     """

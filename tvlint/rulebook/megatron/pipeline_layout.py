@@ -45,7 +45,7 @@ def layout_stages(text: str) -> tuple[str, ...]:
 
 
 def layout_count(text: str, kind: str) -> int:
-    """How many layers of a kind (`t`, `m`, `E`, `L`) the layout has over all stages."""
+    """Return how many layers of a kind (`t`, `m`, `E`, `L`) the layout has over all stages."""
     return sum(stage.count(kind) for stage in layout_stages(text))
 
 

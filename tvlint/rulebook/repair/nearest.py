@@ -54,17 +54,17 @@ class Change:
 
     @property
     def of_model(self) -> bool:
-        """Whether it changes the model, and not only how it is run."""
+        """Return whether it changes the model, and not only how it is run."""
         return WEIGHTS[self.setting.name] >= MODEL
 
     @property
     def switches_off(self) -> bool:
-        """Whether it gives up a kind of parallelism."""
+        """Return whether it gives up a kind of parallelism."""
         return self.value == 1 and not self.of_model
 
     @property
     def odd(self) -> bool:
-        """Whether it is a size that ranks do not come in."""
+        """Return whether it is a size that ranks do not come in."""
         return is_odd(self.setting.name, self.value)
 
 
@@ -100,7 +100,7 @@ def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Seque
 
 
 def is_odd(name: str, value: int) -> bool:
-    """Whether the value of a parallel size is no power of two."""
+    """Return whether the value of a parallel size is no power of two."""
     return WEIGHTS[name] <= 1 and value & (value - 1) != 0
 
 
@@ -113,7 +113,7 @@ def _listed(parts: list[str]) -> str:
 
 
 def _twos(number: int) -> int:
-    """How often 2 divides the number."""
+    """Return how often 2 divides the number."""
     return (number & -number).bit_length() - 1
 
 
@@ -259,7 +259,8 @@ class _Search:
         return judge(rule, Values(self._with(changed))) is not False
 
     def cost(self, name: str, value: int) -> int:
-        """How large a change it is: that it is one, by which factor, and how round the value is, also compared to before.
+        """Return how large a change it is: that it is one, by which factor, and how round the value is, also compared to
+        before.
 
         Parallel sizes other than powers of two are far, since ranks come in powers of two.
         """

@@ -1,4 +1,4 @@
-"""Which settings are sizes that may be changed, which of them a rule depends on, and which rules are about sizes."""
+"""Sizes that a repair may change, and the rules that depend on them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LARGEST = 1 << 24
 
 
 def adjustable(configuration: Configuration, name: str) -> bool:
-    """Whether the file gives a size that may be changed."""
+    """Return whether the file gives a size that may be changed."""
     setting = configuration.settings.get(name)
     value = setting.value if setting is not None else None
     return name in WEIGHTS and isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST
@@ -66,7 +66,7 @@ def read_by_text(*texts: str) -> frozenset[str]:
 
 
 def about_sizes(expression: Expression) -> bool:
-    """Whether a requirement is that a number divides another, or lies in a range that another sets."""
+    """Return whether a requirement is that a number divides another, or lies in a range that another sets."""
     match expression:
         case Call("divides" | "exact", _):
             return True

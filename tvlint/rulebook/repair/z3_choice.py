@@ -11,7 +11,7 @@ _LIMIT = 300_000
 
 
 class Choices:
-    """Which value each setting takes: one truth value for each candidate, exactly one of them true."""
+    """Choices of a value for each setting: one truth value for each candidate, exactly one of them true."""
 
     def __init__(self, domains: Mapping[str, Sequence[int]], cost: Callable[[str, int], int], most: int) -> None:
         """The first value of a domain is the one that is there already; at most `most` settings take another."""

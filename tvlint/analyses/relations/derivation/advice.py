@@ -1,4 +1,4 @@
-"""What to write instead of an operator that stands where the reference has none."""
+"""Suggest what to write instead of an operator that the reference does not have."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def reach_nothing(machine: Machine, rank: RankState, operator: Backward) -> None
 
 
 def computes(machine: Machine, forward: Compute) -> bool:
-    """Whether the plan runs an operator of these outputs, rather than naming it for its gradient only."""
+    """Return whether the plan runs an operator of these outputs, rather than naming it for its gradient only."""
     if not machine.made:
         own = (operator for segment in machine.plan.segments.values() for operator in segment.operators)
         machine.made.update(operator.outputs for operator in own if isinstance(operator, Compute))
@@ -125,7 +125,9 @@ def computes(machine: Machine, forward: Compute) -> bool:
 
 
 def anew(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
-    """What an operator that is written out for its gradient alone would keep, had it run on its operands as they are now."""
+    """Return what an operator that is written out for its gradient alone would keep, had it run on its operands as they are
+    now.
+    """
     spec = spec_of(operator.forward.op)
     if spec is None or spec.may_draw or spec.family is Family.RESHAPE:
         return None
@@ -137,7 +139,7 @@ def anew(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
 
 
 def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> bool:
-    """Whether the operator that is written out is the one that ran, on the same values under whatever names."""
+    """Return whether the operator that is written out is the one that ran, on the same values under whatever names."""
     own = operator.forward
     kept = rank.earlier.get(id(own))
     if kept is not None and (kept.inputs, kept.outputs) != (saved.inputs, saved.outputs):
@@ -277,14 +279,14 @@ def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: di
 
 
 def _reaches(saved: Saved, index: int, position: int) -> bool:
-    """Whether step `index` depends on operand `position` of the whole."""
+    """Return whether step `index` depends on operand `position` of the whole."""
     if index < 0:
         return False
     return any(own == position or (own < 0 and _reaches(saved, index + own, position)) for own in saved.steps[index][1])
 
 
 def same_operator(one: Compute | None, other: Compute) -> bool:
-    """Whether two operators compute the same from the same operands."""
+    """Return whether two operators compute the same from the same operands."""
     return (
         one is not None
         and (one.op, one.inputs, one.outputs) == (other.op, other.inputs, other.outputs)

@@ -116,7 +116,7 @@ def _check_root(machine: Machine, rank: RankState, operator: Communicate, member
 
 
 def _given(machine: Machine, rank: RankState, operator: Communicate, name: str) -> Slot | str:
-    """What the rank puts in as `name`; "absent" for a gradient that nothing produces."""
+    """Return what the rank puts in as `name`; "absent" for a gradient that nothing produces."""
     tensor = machine.plan.tensors.get(name)
     try:
         if tensor is not None and tensor.role is Role.GRADIENT and machine.weight_of.get(name, "") not in rank.gradients:
@@ -207,7 +207,7 @@ def together(
 
 
 def _blind(machine: Machine, operator: Communicate, given: Mapping[int, Value]) -> bool:
-    """Whether what is made of the result may be blind to the order along the dimension that is gathered."""
+    """Return whether what is made of the result may be blind to the order along the dimension that is gathered."""
     rank = len(next(iter(given.values())).box)
     dim = operator.dim if operator.dim is not None else 0
     readers = machine.results.get("readers")
@@ -217,7 +217,7 @@ def _blind(machine: Machine, operator: Communicate, given: Mapping[int, Value]) 
 
 
 def _shape_of(operator: Communicate) -> tuple[object, ...]:
-    """What the members of a collective must agree on."""
+    """Return what the members of a collective must agree on."""
     return (
         operator.kind,
         operator.dim,

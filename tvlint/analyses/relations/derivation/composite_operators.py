@@ -78,7 +78,7 @@ def repeated(
 
 
 def has_groups(spec: OpSpec, call: Call) -> bool:
-    """Whether several heads of queries share one of keys and values."""
+    """Return whether several heads of queries share one of keys and values."""
     if spec.name != ATTENTION or call.attributes.get("enable_gqa") is not True:
         return False
     return call.shape(0)[-3:-2] != call.shape(1)[-3:-2]

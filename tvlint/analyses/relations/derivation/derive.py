@@ -214,7 +214,7 @@ def _may_change_anything(operator: Operator) -> bool:
 
 
 def _at_a_root(segment: Segment, name: str, rank: int) -> bool:
-    """Whether `name` is the result of a collective that gives it to a root, which `rank` is not."""
+    """Return whether `name` is the result of a collective that gives it to a root, which `rank` is not."""
     return any(
         isinstance(own, Communicate)
         and own.kind in (Collective.REDUCE, Collective.GATHER)

@@ -18,7 +18,7 @@ from tvlint.ops.elementwise import holds_whole_numbers
 
 
 def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:
-    """What `name` holds after `value` is produced; gradients add up. `before` is "" where nothing was produced yet."""
+    """Return what `name` holds after `value` is produced; gradients add up. `before` is "" where nothing was produced yet."""
     tensor = machine.plan.tensors.get(name)
     gradient = name in machine.gradient_names if tensor is None else tensor.role is Role.GRADIENT
     if isinstance(before, str) or not gradient:
@@ -42,7 +42,7 @@ def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, befor
 
 
 def parts_of_one(one: Value, other: Value) -> bool:
-    """Whether two values are different parts of one value, so that their sum is more of it and not a multiple."""
+    """Return whether two values are different parts of one value, so that their sum is more of it and not a multiple."""
     nothing = any(value.coefficient == 0 and not value.leaves for value in (one, other))
     partial = one is not other and bool(one.leaves or other.leaves)
     return one.term == other.term and (nothing or partial) and one.fold is None and other.fold is None
@@ -170,7 +170,7 @@ def incoming(machine: Machine, rank: RankState, operator: Backward, name: str, o
 
 
 def is_absent(machine: Machine, rank: RankState, operator: Operator, name: str) -> bool:
-    """Whether `name` is a gradient that nothing produces, which is zero."""
+    """Return whether `name` is a gradient that nothing produces, which is zero."""
     tensor = machine.plan.tensors.get(name)
     if tensor is None or tensor.role is not Role.GRADIENT or machine.weight_of.get(name, "") in rank.gradients:
         return False
@@ -250,5 +250,5 @@ def _made_of(machine: Machine, rank: RankState, inputs: Sequence[Operand]) -> fr
 
 
 def _is_given(role: Role, operator: Operator) -> bool:
-    """Whether nothing may produce a tensor of the role; inputs may be communicated."""
+    """Return whether nothing may produce a tensor of the role; inputs may be communicated."""
     return role in (Role.WEIGHT, Role.BUFFER, Role.STATE) or (role is Role.INPUT and isinstance(operator, Compute | Backward))

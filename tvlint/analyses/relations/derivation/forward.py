@@ -158,13 +158,13 @@ def draws_of(machine: Machine, rank: RankState, form: Form, values: tuple[Value,
 
 
 def keeps_zero(machine: Machine, form: Form, name: str) -> bool:
-    """Whether the operator is linear in its one operand, so that it makes zero of zero."""
+    """Return whether the operator is linear in its one operand, so that it makes zero of zero."""
     assert form.spec is not None
     return frozenset({0}) in form.spec.bind(form.call([machine.plan.tensors[name].shape])).linear
 
 
 def noted(machine: Machine, results: tuple[Slot, ...]) -> bool:
-    """Whether the reference never computes some of the results; all are noted to be computed."""
+    """Return whether the reference never computes some of the results; all are noted to be computed."""
     terms, foreign = machine.world.terms, False
     for value in results:
         if value is not None:
@@ -212,7 +212,7 @@ def recovered(
 
 
 def _casts(operator: Compute | Backward) -> bool:
-    """Whether the operator only changes the type of numbers, and so stands in the place of no other."""
+    """Return whether the operator only changes the type of numbers, and so stands in the place of no other."""
     spec = spec_of(operator.op if isinstance(operator, Compute) else operator.forward.op)
     return spec is not None and spec.name == "to"
 

@@ -1,4 +1,4 @@
-"""What forward operators make of relations, each by its family."""
+"""Transfer relations through forward operators, by family."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def view_of(machine: Machine, case: Case, value: Value) -> Value:
 
 
 def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
-    """Whether the operator takes a slice of its one operand, of local shape `shape`, that is all of it."""
+    """Return whether the operator takes a slice of its one operand, of local shape `shape`, that is all of it."""
     if Trait.RANGES not in spec.traits:
         return False
     try:

@@ -120,7 +120,7 @@ def _scatter(machine: Machine, table: Mapping[int, Reducing]) -> None:
 
 
 def _meeting_of(plan: Plan, operator: ReduceGradients, rank: int) -> tuple[tuple[int, ...], bool, str]:
-    """What tells the reducers apart that a rank can meet."""
+    """Return what tells the reducers apart that a rank can meet."""
     group = operator.group
     return members_of(plan, group, rank), spans_replicas(plan, group), group.name
 

@@ -135,7 +135,7 @@ def at_fault(machine: Machine, rank: RankState, operator: Operator) -> Slot:
 
 
 def scope_of(pending: Pending) -> str:
-    """What a pending sum lacks."""
+    """Return what a pending sum lacks."""
     parts = []
     if (pending.low, pending.high) != (0, pending.size):
         parts.append(f"over a part of {pending.size} indices")

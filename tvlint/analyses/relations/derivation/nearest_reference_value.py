@@ -1,4 +1,4 @@
-"""What the reference has in the place of a value that it does not compute."""
+"""Find the reference value nearest to one that the reference does not compute."""
 
 from __future__ import annotations
 

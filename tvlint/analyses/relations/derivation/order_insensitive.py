@@ -1,4 +1,4 @@
-"""Whether it can make no difference in which order the pieces of a gathered dimension stand.
+"""Decide whether the order of the pieces of a gathered dimension can matter.
 
 A gather in another order than that of the pieces is a mistake by its structure where the order matters. It does not where all
 that becomes of the result is computed element by element, without another operand, and then summed, averaged or compared over
@@ -40,7 +40,7 @@ def readers_of(plan: Plan) -> Readers:
 
 
 def order_may_not_matter(plan: Plan, readers: Readers, name: str, dim: int) -> bool:
-    """Whether everything that reads tensor `name`, and what is made of it, may be blind to the order along `dim`."""
+    """Return whether everything that reads tensor `name`, and what is made of it, may be blind to the order along `dim`."""
     waiting, seen = [(name, dim)], {(name, dim)}
     while waiting:
         own, place = waiting.pop()

@@ -43,7 +43,9 @@ def drawn(machine: Machine, rank: RankState, op: str, bound: Bound, values: Sequ
 
 
 def _count(before: list[list[Box]], box: Box) -> int:
-    """How many draws there were for the elements of the box; the draw is added to those `before`, each told by its boxes."""
+    """Return how many draws there were for the elements of the box; the draw is added to those `before`, each told by its
+    boxes.
+    """
     for count, boxes in enumerate(before):
         if not any(_overlap(box, own) for own in boxes):
             boxes.append(box)

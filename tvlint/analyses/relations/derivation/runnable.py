@@ -1,4 +1,4 @@
-"""Whether a call runs on the tensors that a rank really has, whatever becomes of what it makes."""
+"""Check that a call runs on the local tensors of a rank, whether or not its results are used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALIKE = (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER, C
 
 
 def may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
-    """Whether the operands of an operator have shapes that it can be called with, as far as they are known."""
+    """Return whether the operands of an operator have shapes that it can be called with, as far as they are known."""
     spec = spec_of(operator.op) if isinstance(operator, Compute) else None
     if spec is None or spec.family is not Family.INDEXED or not isinstance(operator, Compute):
         return True
@@ -32,14 +32,14 @@ def may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
 
 
 def may_go_back(machine: Machine, saved: Saved, gradients: Mapping[int, Value]) -> bool:
-    """Whether the gradients that a gradient operator is given have the shapes of what they are the gradients of."""
+    """Return whether the gradients that a gradient operator is given have the shapes of what they are the gradients of."""
     results = ((saved.outputs[position], given) for position, given in gradients.items() if position < len(saved.outputs))
     local = machine.world.local_shape
     return all(result is None or local(result) == local(given) for result, given in results)
 
 
 def may_exchange(operator: Communicate, shapes: Sequence[Shape], members: int) -> bool:
-    """Whether a collective runs on what its members give, as far as they are known to give something."""
+    """Return whether a collective runs on what its members give, as far as they are known to give something."""
     if not shapes:
         return True
     rank = len(shapes[0])
@@ -52,7 +52,9 @@ def may_exchange(operator: Communicate, shapes: Sequence[Shape], members: int) -
 
 
 def _fits_splits(operator: Communicate, sizes: Sequence[int], members: int) -> bool:
-    """Whether the sizes that members have of the dimension are those that the collective states, or can be cut equally."""
+    """Return whether the sizes that members have of the dimension are those that the collective states, or can be cut
+    equally.
+    """
     if operator.kind in (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL, Collective.SCATTER):
         return all(size == sum(operator.splits) if operator.splits else size % members == 0 for size in sizes)
     gathers = operator.kind in (Collective.ALL_GATHER, Collective.GATHER)
@@ -60,7 +62,7 @@ def _fits_splits(operator: Communicate, sizes: Sequence[int], members: int) -> b
 
 
 def _fit(bound: Bound, shapes: Sequence[Shape]) -> bool:
-    """Whether every name has one size."""
+    """Return whether every name has one size."""
     sizes = {ONE: 1}
     for names, shape in zip(bound.operands, shapes, strict=False):
         if len(names) != len(shape) or any(

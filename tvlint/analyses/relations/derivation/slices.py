@@ -19,7 +19,9 @@ from tvlint.ops.spec import Bound, Family, OpSpec, UnsupportedError
 
 
 def sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value], ordinary: Callable[[], Saved]) -> Saved:
-    """What a slice makes: the slice that the reference takes too, which is what `ordinary` gives, or a part of its operand."""
+    """Return what a slice makes: the slice that the reference takes too, which is what `ordinary` gives, or a part of its
+    operand.
+    """
     terms = machine.world.terms
     if not terms.normal or terms.sealed < 0:
         return ordinary()

@@ -24,7 +24,7 @@ Slot: TypeAlias = "Value | None"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Saved:
-    """What a forward operator keeps for its gradient."""
+    """Values that a forward operator saves for its gradient."""
 
     op: str
     bound: Any
@@ -74,7 +74,7 @@ class Root:
 
 @dataclass(slots=True)
 class Derived:
-    """What was derived. `finished` says that every rank ran to its end."""
+    """The result of a derivation. `finished` says that every rank ran to its end."""
 
     environments: dict[int, dict[str, Slot]] = field(default_factory=dict)
     gradients: dict[int, dict[str, Slot]] = field(default_factory=dict)

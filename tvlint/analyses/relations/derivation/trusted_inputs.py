@@ -22,7 +22,7 @@ class Inputs:
     """Full name -> position."""
 
     def position(self, tensor: Tensor) -> int | None:
-        """Which of the inputs the tensor is a slice of; None for none of them."""
+        """Return which of the inputs the tensor is a slice of; None for none of them."""
         return self.number.get(tensor.logical or tensor.name)
 
 
@@ -125,7 +125,7 @@ def _kind(plan: Plan, tensor: Tensor) -> str:
 
 
 def slot_dims(reference: Inputs, parallel: Inputs) -> tuple[int, tuple[int, ...]] | str:
-    """How many slots the reference's batch has, and the slotted dimension of each input (-1: none); or what is wrong."""
+    """Return how many slots the reference's batch has, and the slotted dimension of each input (-1: none); or what is wrong."""
     if len(reference.names) != len(parallel.names):
         return f"the reference reads {len(reference.names)} inputs and the parallel plan {len(parallel.names)}"
     if reference.dtypes != parallel.dtypes:
@@ -149,7 +149,7 @@ def slot_dims(reference: Inputs, parallel: Inputs) -> tuple[int, tuple[int, ...]
 
 
 def covers(boxes: list[Box], whole: tuple[int, ...]) -> bool:
-    """Whether every element of the whole is in some box."""
+    """Return whether every element of the whole is in some box."""
     distinct = set(boxes)
     edges = [sorted({0, size, *(edge for box in distinct for edge in box[dim])}) for dim, size in enumerate(whole)]
     cells = product(*(pairwise(marks) for marks in edges))

@@ -114,7 +114,7 @@ def _scores(
 
 
 def _is_of_numbers(terms: Terms, term: int) -> bool:
-    """Whether the elements are numbers that are not whole, so that a mask is one to add and not one of flags."""
+    """Return whether the elements are numbers that are not whole, so that a mask is one to add and not one of flags."""
     waiting, seen = [term], {term}
     while waiting:
         own = waiting.pop()

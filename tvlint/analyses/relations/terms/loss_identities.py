@@ -89,7 +89,7 @@ def factor_of(op: str, attributes: Any) -> Fraction | None:
 
 
 def is_gradient(terms: Terms, term: int) -> bool:
-    """Whether the term is a gradient, in which all that follows is linear."""
+    """Return whether the term is a gradient, in which all that follows is linear."""
     head = terms.keys[term]
     return bool(head[0] in ("one", GRADIENT_SUM) or str(head[0]).endswith(" gradient"))
 

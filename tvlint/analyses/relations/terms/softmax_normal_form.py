@@ -55,7 +55,7 @@ def _log_softmax_gradient(terms: Terms, given: int, scores: int, dim: int) -> in
 
 
 def _is_real(attributes: Any) -> bool:
-    """Whether the one attribute is no type, or one of numbers that are not whole."""
+    """Return whether the one attribute is no type, or one of numbers that are not whole."""
     return attributes == (None,) or (len(attributes) == 1 and "float" in str(attributes[0]))
 
 
@@ -163,7 +163,7 @@ def without_powers(terms: Terms, term: int) -> int:
 
 
 def _of_power(terms: Terms, head: Head, operands: Operands) -> int | None:
-    """What `exp` makes of the two gradients of `e` in `e / sum(e)`, or in a product of `e` divided by it."""
+    """Return what `exp` makes of the two gradients of `e` in `e / sum(e)`, or in a product of `e` divided by it."""
     own, scores = terms.keys[operands[0]], operands[1] if len(operands) == 2 else -1
     if head[1:3] != (_G, ()) or scores < 0 or own[0] != GRADIENT_SUM or len(terms.operands[operands[0]]) != 2:
         return None
@@ -204,7 +204,7 @@ def _of_two_ways(terms: Terms, direct: int, through: int, scores: int) -> int | 
 
 
 def _same_places(pattern: tuple[tuple[int, ...], ...], kept: Sequence[int]) -> bool:
-    """Whether the gradient of a sum goes back to where its elements came from."""
+    """Return whether the gradient of a sum goes back to where its elements came from."""
     source, result = pattern[:2]
     return len(source) == len(kept) and all(
         (own == -1) if place < 0 else result[place] == own for own, place in zip(source, kept, strict=True)

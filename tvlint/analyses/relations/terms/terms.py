@@ -53,13 +53,14 @@ class Terms:
         return self._numbers.get((head, operands, shape, slot))
 
     def averages(self, term: int, number: int) -> bool:
-        """Whether the term's own operator is a mean over dimension `number`: its key lists these after what is summed."""
+        """Return whether the term's own operator is a mean over dimension `number`: its key lists these after what is summed.
+        """
         head = self.keys[term]
         pattern = head[-2] if len(head) > 3 else ()
         return isinstance(pattern, tuple) and len(pattern) > 3 and number in pattern[-2]
 
     def foreign(self, term: int) -> bool:
-        """Whether the reference does not compute the term."""
+        """Return whether the reference does not compute the term."""
         return 0 <= self.sealed <= term and term not in self.auxiliary
 
     def token(self, path: Any) -> int:

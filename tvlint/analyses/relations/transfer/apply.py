@@ -1,4 +1,4 @@
-"""What an operator makes of relations: forward operators and their vector-Jacobian products."""
+"""Transfer relations through operators and their vector-Jacobian products."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _moves(op: str) -> bool:
 
 
 def fold_text(fold: Fold) -> str:
-    """What a value is that has not seen all of a folded dimension."""
+    """Return what a value is that has not seen all of a folded dimension."""
     seen = ", ".join(f"{low}:{high}" for low, high in fold.covered) or "none"
     what = {"max": "a maximum", "merge": "attention", "gradient": "the gradient of attention"}[fold.kind]
     return f"{what} over indices {seen} of {fold.size}"

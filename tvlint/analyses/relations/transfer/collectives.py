@@ -1,4 +1,4 @@
-"""What communication makes of relations."""
+"""Transfer relations through collectives and messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def exchange(
     of: int,
     claimed: Mapping[int, tuple[tuple[int, int], ...]] | None = None,
 ) -> dict[int, Value]:
-    """What each of `members` (ascending) holds after the collective, given what each puts in.
+    """Return what each of `members` (ascending) holds after the collective, given what each puts in.
 
     A member's position is its position in the sorted group. `of` is the forward value when gradients are exchanged (-1
     otherwise). `claimed` are the declared boxes of the results, used only under the assumption `declared-piece-order`.
@@ -49,7 +49,7 @@ def exchange(
 def _rooted(
     world: World, operator: Communicate, members: tuple[int, ...], given: Mapping[int, Value], of: int, reorder: bool
 ) -> dict[int, Value]:
-    """What a collective with a root gives: to all, from the root; or to the root alone."""
+    """Return what a collective with a root gives: to all, from the root; or to the root alone."""
     root = operator.root
     if root is None or root not in members:
         raise Mismatch("wrong-root", f"names the root {root}, which is not in the group {list(members)}", refutes=True)

@@ -62,7 +62,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What one named dimension is in one use of an operator."""
+    """One named dimension in one use of an operator."""
 
     low: int
     high: int
@@ -105,7 +105,7 @@ def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[st
 
 
 def is_zero(value: Value) -> bool:
-    """Whether the value is known to be zero, of whatever it is a part: no times its term, or attention to no keys."""
+    """Return whether the value is known to be zero, of whatever it is a part: no times its term, or attention to no keys."""
     return (value.coefficient == 0 and not value.leaves) or (value.fold is not None and not value.fold.covered)
 
 

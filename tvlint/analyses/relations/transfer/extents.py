@@ -1,4 +1,4 @@
-"""What an operator makes of the extents of its operands: of their boxes, and of the shapes and slots of their terms."""
+"""Transfer the extents of operands (boxes, and shapes and slots of their terms) to those of results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvlint.ops.table import has_trait
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a use makes of its operands, as far as it does not depend on which terms they are about.
+    """The result of one use of an operator, as far as it does not depend on the terms of its operands.
 
     `counted` are the operands with values that count, in the order in which the term has them; `pending` is what is not yet
     summed, of no origin yet, None where a mask leaves nothing to sum.
@@ -37,7 +37,7 @@ class Result:
 
 
 def result_of(world: World, use: Use, total_slots: int) -> Result:
-    """What the use makes of its operands; raises Mismatch as `run` does, where that depends on their extents."""
+    """Return what the use makes of its operands; raises Mismatch as `run` does, where that depends on their extents."""
     indices = indices_of(world, use.operands)
     _check_whole(use, indices)
     if sum(index.slotted for index in indices.values()) > 1:
@@ -114,7 +114,7 @@ def _contraction(
     numbers: Mapping[str, int],
     masked: tuple[str, str] | None,
 ) -> tuple[Pending, ...] | None:
-    """What is not yet summed after summing over `names`; None where a mask leaves nothing."""
+    """Return what is not yet summed after summing over `names`; None where a mask leaves nothing."""
     pending = set()
     for name in names:
         index = indices.get(name)
@@ -132,7 +132,7 @@ def _contraction(
 
 
 def averaging(world: World, names: frozenset[str], indices: Mapping[str, Index], total_slots: int) -> Coefficient:
-    """What makes a mean over the local elements a part of the mean over all."""
+    """Return what makes a mean over the local elements a part of the mean over all."""
     factor: Coefficient = 1
     for name in names:
         index = indices[name]
@@ -144,7 +144,7 @@ def averaging(world: World, names: frozenset[str], indices: Mapping[str, Index],
 
 
 def _folded(use: Use, indices: Mapping[str, Index], numbers: Mapping[str, int]) -> Fold | None:
-    """What the result has seen of a folded dimension that is not whole."""
+    """Return what the result has seen of a folded dimension that is not whole."""
     found = []
     for name, kind in use.splits.items():
         index = indices.get(name)
@@ -160,7 +160,8 @@ def _folded(use: Use, indices: Mapping[str, Index], numbers: Mapping[str, int]) 
 
 
 def _needs_no_more(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> bool:
-    """Whether these are the first rows under a mask, which count from the first, or the columns that the rows look at."""
+    """Return whether these are the first rows under a mask, which count from the first, or the columns that the rows look at.
+    """
     if masked is None or name not in masked:
         return False
     low, high, size = _seen(name, index, masked, indices)

@@ -18,7 +18,7 @@ def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
 
 
 def spans_replicas(plan: Plan, group: Group) -> bool:
-    """Whether the group goes along the axis on which replicas are folded."""
+    """Return whether the group goes along the axis on which replicas are folded."""
     return any(_folded(plan, axis) for axis in resolved(plan, group).axes)
 
 

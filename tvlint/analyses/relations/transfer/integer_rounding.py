@@ -1,4 +1,4 @@
-"""What communication does to whole numbers that it does not do to others: it rounds."""
+"""Rounding of whole numbers by collectives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvlint.ops.elementwise import holds_whole_numbers
 
 
 def sent_as_other_numbers(plan: Plan, operator: Communicate) -> str:
-    """How a collective rounds what it moves, by sending it as whole numbers; empty where it does not."""
+    """Return how a collective rounds what it moves, by sending it as whole numbers; empty where it does not."""
     tensor = plan.tensors.get(operator.inputs[0]) if operator.inputs else None
     if tensor is None or not holds_whole_numbers(operator.dtype) or tensor.dtype == operator.dtype:
         return ""
@@ -19,6 +19,6 @@ def sent_as_other_numbers(plan: Plan, operator: Communicate) -> str:
 
 
 def rounds_an_average(plan: Plan, operator: Communicate, given: Iterable[Value]) -> bool:
-    """Whether a collective divides whole numbers that are not the same on all members, so that a rest is lost."""
+    """Return whether a collective divides whole numbers that are not the same on all members, so that a rest is lost."""
     types = (plan.tensors[name].dtype for name in operator.inputs if name in plan.tensors)
     return operator.reduce == "avg" and any(map(holds_whole_numbers, types)) and any(value.leaves for value in given)

@@ -1,4 +1,4 @@
-"""What operators do to operands, worked out once for all operands that are alike in everything but what they are.
+"""Memo of transfer functions, for operands that differ in their terms only.
 
 Layer `k + 1` of a model does what layer `k` does, to other terms. A `Form` is an operator apart from the names that it reads
 and writes; a `Case` is a form on operands of certain extents (`relation.Value`), with what was worked out for it.

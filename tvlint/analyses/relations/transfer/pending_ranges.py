@@ -1,4 +1,4 @@
-"""What is left to sum or to put in, as ranges of indices, and whether several make up one."""
+"""Pending sums as ranges of indices, and how ranges join."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pending(NamedTuple):
     one_micro_batch: bool
 
     def complete(self) -> bool:
-        """Whether nothing is left to sum."""
+        """Return whether nothing is left to sum."""
         return self.low == 0 and self.high == self.size and not self.one_replica and not self.one_micro_batch
 
 
@@ -41,7 +41,7 @@ def united(*parts: Ranges) -> Ranges:
 
 
 def overlapping(one: Ranges, other: Ranges) -> bool:
-    """Whether some index is in both."""
+    """Return whether some index is in both."""
     return any(a[0] < b[1] and b[0] < a[1] for a in one for b in other)
 
 

@@ -1,4 +1,4 @@
-"""How a local tensor relates to a logical value.
+"""Relations of local tensors to logical terms.
 
 A `Value` says: this tensor is `coefficient` times the box `box` of the term `term`; or, where sums are not yet complete, it is
 the sum over `leaves` of coefficient times that part of a linear contribution to `term` whose pending ranges the leaf states.
@@ -32,7 +32,7 @@ class Leaf(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """What a tensor has seen of a dimension that its operator folds: the indices `covered` of `0:size`.
+    """The part of a dimension that a maximum or merge went over so far: the indices `covered` of `0:size`.
 
     `kind` says how parts are put together: `max` by taking the greatest, `merge` by weights of their log-sum-exps. `gradient`
     marks the gradient of a part that is merged. `number` is the folded dimension of the operator that `term` goes back to.
@@ -44,7 +44,7 @@ class Fold(NamedTuple):
     size: int
 
     def complete(self) -> bool:
-        """Whether nothing is left to put in."""
+        """Return whether nothing is left to put in."""
         return self.covered == ((0, self.size),)
 
 
@@ -87,7 +87,7 @@ class Values:
         return self._intern(term, box, 1, ())
 
     def folded(self, term: int, box: Box, fold: Fold, coefficient: Coefficient = 1) -> Value:
-        """What the fold says of the term; the term itself where a maximum or merge has seen everything."""
+        """Return what the fold says of the term; the term itself where a maximum or merge has seen everything."""
         return self._intern(term, box, coefficient, (), None if fold.kind != "gradient" and fold.complete() else fold)
 
     def multiple(self, term: int, box: Box, coefficient: Coefficient) -> Value:

@@ -52,7 +52,7 @@ def reshape(world: World, value: Value, after: tuple[int, ...]) -> Value:
 
 
 def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Reading, ...]:
-    """What a view of the local tensor as local shape `after` may be, which depends on the extent of the value alone.
+    """Return what a view of the local tensor as local shape `after` may be, which depends on the extent of the value alone.
 
     A run of dimensions is one dimension split into parts with the outermost part derived, or several joined: every
     dimension but the outermost of a run must be whole, otherwise the part held is not a box of the result. Where a size of 1

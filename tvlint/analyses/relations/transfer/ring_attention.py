@@ -27,7 +27,7 @@ _PART = "attention part gradient"
 
 
 def merges_parts(values: Sequence[Value]) -> bool:
-    """Whether the operands of a merge are parts of attention, rather than values of their own."""
+    """Return whether the operands of a merge are parts of attention, rather than values of their own."""
     return any(value.fold is not None for value in values) or values[0].term == values[2].term
 
 
@@ -55,7 +55,7 @@ def merge(world: World, values: Sequence[Value]) -> tuple[Value, Value]:
 
 
 def _belong(world: World, result: Value, logarithm: Value) -> bool:
-    """Whether the log-sum-exp is that of the scores of the result."""
+    """Return whether the log-sum-exp is that of the scores of the result."""
     terms = world.terms
     head, other = terms.keys[result.term], terms.keys[logarithm.term]
     if head[0] != ATTENTION or other[0] != ATTENTION or (head[1], other[1]) != (0, 1) or head[2] != other[2]:

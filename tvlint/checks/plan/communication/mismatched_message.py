@@ -68,7 +68,7 @@ def _crossed(facts: Facts, sends: list[Call], receives: list[Call]) -> set[Call]
 
 
 def _by_name(facts: Facts, send: Call, receive: Call, crossed: set[Call]) -> str:
-    """What the names alone say against the pair; empty when they say nothing."""
+    """Return what the names alone say against the pair; empty when they say nothing."""
     if send in crossed:
         return "that is the name of another message between these ranks"
     assert isinstance(send.operator, Send)
@@ -80,7 +80,7 @@ def _by_name(facts: Facts, send: Call, receive: Call, crossed: set[Call]) -> str
 
 
 def _left_behind(facts: Facts, rank: int) -> frozenset[str]:
-    """What a rank computes and neither the caller nor an operator on it reads, the operator's own backward apart."""
+    """Return what a rank computes and neither the caller nor an operator on it reads, the operator's own backward apart."""
     return facts.derived(f"values left behind on {rank}", lambda: _unread(facts, rank))
 
 

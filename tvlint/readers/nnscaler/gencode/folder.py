@@ -40,7 +40,7 @@ CONFIG = "compute_config.pt"
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder holds generated code."""
+    """Return whether a folder holds generated code."""
     try:
         return Path(path, "gencode0.py").is_file()
     except (OSError, ValueError):
@@ -192,7 +192,7 @@ def _rank_file(path: str, data: bytes, rank: int, operators: tuple[Declared, ...
 
 
 def _traced(path: str) -> Traced | None:
-    """What the graph in the folder was traced with; None without a graph."""
+    """Return what the graph in the folder was traced with; None without a graph."""
     from tvlint.readers.nnscaler.gencode.traced_graph import traced
 
     graph = Path(path, GRAPH)

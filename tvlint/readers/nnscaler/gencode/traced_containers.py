@@ -17,7 +17,7 @@ from tvlint.readers.nnscaler.pickle.tensors import Tensors
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What a graph was traced with: shape and dtype of what the loader gave, by position and keys, and of each parameter.
+    """The sample that a graph was traced with: shape and dtype of loaded values, by position and keys, and of parameters.
 
     Parameters are those that operators use, by full name, with the whole shape; `numbers` are their ids. `unsafe` is what
     loading the file would run.

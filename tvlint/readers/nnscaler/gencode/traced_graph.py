@@ -50,7 +50,7 @@ _LEAST_WORK = 1_000_000
 
 
 def is_traced_graph(data: bytes) -> bool:
-    """Whether unpacked `data` look like a pickle of nnScaler's traced graph."""
+    """Return whether unpacked `data` look like a pickle of nnScaler's traced graph."""
     head = data[: 1 << 16]
     return looks_like_pickle(data) and b"nnscaler.graph.graph" in head and b"IRGraph" in head
 
@@ -76,7 +76,7 @@ def read_graph(
 
 
 def traced(path: str, data: bytes) -> Traced:
-    """What the graph was traced with."""
+    """Return what the graph was traced with."""
     with without_collection():
         loaded, work = _loaded(path, data)
         try:
@@ -181,7 +181,7 @@ class _Graph:
         return self._finished(tuple(inputs), tuple(forward), backward, outputs, loss, tensors)
 
     def opened(self, loaded: Loaded) -> tuple[dict[Field, str], list[Compute]]:
-        """What the loader gives, taken apart into tensors in order, and the operators of the graph."""
+        """Return what the loader gives, taken apart into tensors in order, and the operators of the graph."""
         inputs: list[str] = []
         forward: list[Compute] = []
         for index, node in enumerate(_nodes(loaded, self.work)):
@@ -213,7 +213,9 @@ class _Graph:
         return found, kept
 
     def _loses_gradient(self, operator: Compute) -> bool:
-        """Whether numbers that need no gradient are made of some that do; before 0.7 nothing else is left of `no_grad`."""
+        """Return whether numbers that need no gradient are made of some that do; before 0.7 nothing else is left of
+        `no_grad`.
+        """
         declared = self.tensors.declared
         made = [declared[name] for name in operator.outputs if name in declared]
         needs = any(isinstance(name, str) and name in declared and declared[name].requires_grad for name in operator.inputs)

@@ -124,7 +124,7 @@ class Operators:
         return Backward(forward, placed_results, placed_operands, source=forward.source, label=_label(own))
 
     def _slots(self, records: list[Record], names: Sequence[str]) -> list[bool]:
-        """Whether each tensor, whose current names are `names`, has a gradient."""
+        """Return whether each tensor, whose current names are `names`, has a gradient."""
         has_gradient = self._tensors.has_gradient
         return [has_gradient(record, name) for record, name in zip(records, names, strict=True)]
 
@@ -179,7 +179,7 @@ def _label(own: dict[str, Any]) -> str:
 
 
 def without_gradient(context: object) -> bool:
-    """Whether an operator was traced below `torch.no_grad()` or `torch.inference_mode()`."""
+    """Return whether an operator was traced below `torch.no_grad()` or `torch.inference_mode()`."""
     mode = context.get("grad_mode") if isinstance(context, dict) else None
     return isinstance(mode, dict) and (mode.get("no_grad_mode") is True or mode.get("inference_mode") is True)
 

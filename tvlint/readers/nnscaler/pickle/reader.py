@@ -76,7 +76,7 @@ _RULES = frozenset({"torch.slice", "setattr", "self_getattr", "nnscaler.runtime.
 
 
 def is_nnscaler_plan(data: bytes) -> bool:
-    """Whether unpacked `data` look like a pickle of nnScaler's code generator."""
+    """Return whether unpacked `data` look like a pickle of nnScaler's code generator."""
     return looks_like_pickle(data) and b"ModuleCodeGen" in data
 
 
@@ -90,7 +90,7 @@ def read(path: str, data: bytes) -> Document:
 
 
 def findings_only(path: str, data: bytes) -> tuple[Finding, ...]:
-    """What is unsafe about a pickle that is no plan."""
+    """Return what is unsafe about a pickle that is no plan."""
     return tuple(unsafe_calls(load(decompress(data, path), path), path))
 
 
@@ -136,7 +136,7 @@ def _plan(path: str, loaded: Loaded, work: Work) -> Plan:
 
 
 def _exchanges_gradients(segment: Segment) -> bool:
-    """Whether the segment has collectives between gradient operators."""
+    """Return whether the segment has collectives between gradient operators."""
     kinds = frozenset(map(type, segment.operators))
     return Backward in kinds and Communicate in kinds
 

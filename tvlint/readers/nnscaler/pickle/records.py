@@ -24,7 +24,7 @@ class Malformed(Exception):
 
 
 class Work:
-    """How much of a file has been looked at, so that lists that share their parts cannot unfold without end."""
+    """A bound on the work for one file, so that lists that share their parts cannot unfold without end."""
 
     def __init__(self, most: int) -> None:
         self.left = most
@@ -127,7 +127,7 @@ def printable(value: str) -> str:
 
 
 def described(value: object) -> str:
-    """What a value of the file is, in few words."""
+    """Return what a value of the file is, in few words."""
     name = global_name(value)
     if name:
         return f"`{name}`"

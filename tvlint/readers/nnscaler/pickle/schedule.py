@@ -1,4 +1,4 @@
-"""What every device of an nnScaler plan runs: its cells as segments, their uses as steps."""
+"""Lower the execution plan of every device: its cells to segments, their uses to steps."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Tensors:
         return [name(record, role) for record in records_in(sequence(value, what), self.work)]
 
     def has_gradient(self, record: Record, name: str) -> bool:
-        """Whether a tensor record has a gradient; if so, `name`, its current name, is what that is the gradient of."""
+        """Return whether a tensor record has a gradient; if so, `name`, its current name, is what that is the gradient of."""
         found = record.__dict__.get("_grad")
         if found is None:
             return False
@@ -123,7 +123,7 @@ class Tensors:
         return self.declared
 
     def _owner(self, gradient: str) -> str:
-        """What a gradient is the gradient of, as far as that is known; empty for anything else."""
+        """Return what a gradient is the gradient of, as far as that is known; empty for anything else."""
         return self._gradient_of.get(gradient) or self._owners.get(gradient, "")
 
     def _object(self, record: object) -> str:

@@ -1,4 +1,4 @@
-"""What nnScaler's trainer would refuse, or never read, in the sections of its arguments."""
+"""Find trainer arguments that nnScaler refuses or never reads."""
 
 from __future__ import annotations
 

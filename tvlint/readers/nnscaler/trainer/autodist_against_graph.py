@@ -1,4 +1,4 @@
-"""Whether a saved autodist plan is one of the traced graph beside it: the plan knows operators by their numbers only."""
+"""Check a saved autodist plan against the traced graph beside it; the plan knows operators by number only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HELP = "search the plan again: an edit of the model gives its operators other n
 
 
 def misfits(path: str, data: bytes) -> Iterator[Finding]:
-    """What of the saved plan in `data` does not go with the traced graph in its folder; nothing where there is none."""
+    """Yield what of the saved plan in `data` does not go with the traced graph in its folder; nothing where there is none."""
     found = graph_beside(path)
     if found is None:
         return
@@ -69,7 +69,7 @@ def operators_of(graph: Plan) -> dict[int, Compute]:
 
 
 def _misfit(graph: Plan, operators: dict[int, Compute], split: Split) -> str:
-    """Why the operator cannot be split so; empty where it can, or is only replicated."""
+    """Return why the operator cannot be split so; empty where it can, or is only replicated."""
     cut: dict[tuple[int, int], int] = {}
     for index, dimension, parts in split.steps:
         if min(index, dimension) >= 0:

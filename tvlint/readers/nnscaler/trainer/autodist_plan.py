@@ -22,7 +22,7 @@ WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,8})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many pipeline stages a saved plan has, and on how many devices they run in all."""
+    """The number of pipeline stages of a saved plan, and of devices that they run on in all."""
 
     stages: int
     devices: int
@@ -31,7 +31,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How an operator is split: input, dimension and number of parts, one step after the other; -1 to replicate."""
+    """A split of an operator: input, dimension and number of parts, one step after the other; -1 to replicate."""
 
     operator: int
     steps: tuple[tuple[int, int, int], ...]
@@ -39,12 +39,12 @@ class Split:
 
 
 def recognise(data: bytes) -> bool:
-    """Whether `data` is a JSON object that names the stages of a saved plan."""
+    """Return whether `data` is a JSON object that names the stages of a saved plan."""
     return data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and NAMES.search(data) is not None
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """What is wrong with the plan; None where the file is none."""
+    """Return what is wrong with the plan; None where the file is none."""
     stages = _stages(path, data)
     if stages is None:
         return None

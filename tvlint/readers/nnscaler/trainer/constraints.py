@@ -22,12 +22,12 @@ DROPPED = "nnScaler logs the error and goes on without any of the file's constra
 
 
 def recognise(data: bytes) -> bool:
-    """Whether `data` begins with a list and has a key of partition constraints."""
+    """Return whether `data` begins with a list and has a key of partition constraints."""
     return OPENS.match(data) is not None and NAMES.search(data) is not None
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """What is wrong with the constraints of the file; None where it is no list of constraints."""
+    """Return what is wrong with the constraints of the file; None where it is no list of constraints."""
     if len(data) > LARGEST:
         return None
     root = only_document(path, data)

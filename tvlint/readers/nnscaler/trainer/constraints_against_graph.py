@@ -1,4 +1,4 @@
-"""Whether partition constraints name operators and dimensions that there are: those of the traced graph beside them, if any."""
+"""Check that partition constraints name operators and dimensions of the traced graph beside them, if there is one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Constraint:
 
 
 def constraint_misfits(path: str, constraints: Sequence[Constraint]) -> Iterator[Finding]:
-    """What the constraints name that there is not, with the traced graph in the folder of `path` where there is one.
+    """Yield what the constraints name that there is not, with the traced graph in the folder of `path` where there is one.
 
     A dimension is told where no operator of the name has it: which of them a constraint is about depends on modules, of which
     the graph as it is read knows nothing.
@@ -66,13 +66,13 @@ def constraint_misfits(path: str, constraints: Sequence[Constraint]) -> Iterator
 
 
 def _weightless(name: str, index: int, dimension: int) -> str:
-    """Why a function surely has no such dimension, whatever the model; empty where it may have."""
+    """Return why a function surely has no such dimension, whatever the model; empty where it may have."""
     rank = WEIGHTS.get(name, dimension + 1)
     return f"its tensor 1, the weight, has {rank} dimensions" if index == 1 and dimension >= rank else ""
 
 
 def _misfit(graph: Plan, operator: Compute, index: int, dimension: int) -> str:
-    """Why the operator has no such dimension to split; empty where it has one, or that is not known."""
+    """Return why the operator has no such dimension to split; empty where it has one, or that is not known."""
     tensors = (*operator.inputs, *operator.outputs)
     if index >= len(tensors):
         return f"it has {len(operator.inputs)} inputs and {len(operator.outputs)} outputs"
@@ -106,7 +106,7 @@ def _annotated(operator: Compute, index: int, rank: int) -> tuple[str, ...]:
 
 
 def _mentioned(path: str, name: str) -> bool:
-    """Whether the file of the graph has exactly this text in it, in whatever role."""
+    """Return whether the file of the graph has exactly this text in it, in whatever role."""
     from tvlint.readers.nnscaler.gencode.traced_graph import LARGEST
     from tvlint.readers.sources.decompress import decompress
 

@@ -37,7 +37,7 @@ EARLY = frozenset({"use_pipeline", "pipeline_nmicros", "pipeline_nstages", "pipe
 
 
 def recognise(path: str, data: bytes) -> bool:
-    """Whether `data` has a `compute_config` with a number of GPUs to plan for, and may be YAML."""
+    """Return whether `data` has a `compute_config` with a number of GPUs to plan for, and may be YAML."""
     return KEYS.search(data) is not None and PLAN.search(data) is not None and is_yaml(path, data)
 
 

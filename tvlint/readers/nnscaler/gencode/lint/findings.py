@@ -1,4 +1,4 @@
-"""What is wrong with generated code, as far as the code alone shows it."""
+"""Find defects of generated code that the code alone shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the slices of every parameter are the whole parameter, each position once."""
+"""Check that the slices of every parameter tile the whole parameter."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _slice(parameter: Parameter) -> tuple[object, ...]:
 
 
 def _fits(parameter: Parameter) -> bool:
-    """Whether a slice is inside its whole and as large as its shape."""
+    """Return whether a slice is inside its whole and as large as its shape."""
     inside = all(0 <= low < high <= size for (low, high), size in zip(parameter.region, parameter.whole, strict=False))
     return inside and tuple(high - low for low, high in parameter.region) == parameter.shape
 

@@ -1,4 +1,4 @@
-"""What is wrong with gradient reduction in generated code."""
+"""Find defects of gradient reduction in generated code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generated code leaves to the training loop around it: dividing gradients that it adds up, where the loss is a mean."""
+"""Model the training loop around generated code: it divides summed gradients where the loss is a mean."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def with_loop(reference: Plan, parallel: Plan) -> Plan:
 
 
 def loss_is_mean(reference: Plan) -> bool:
-    """Whether the loss is a mean of single numbers, or a sum of multiples of such means, by the operators that make it."""
+    """Return whether the loss is a mean of single numbers, or a sum of multiples of such means, by the operators that make
+    it.
+    """
     loss = reference.loss or (reference.outputs[0] if len(reference.outputs) == 1 else "")
     forward = [part for part in reference.segments.values() if part.phase is Phase.FORWARD]
     makers = {name: own for part in forward for own in part.operators if isinstance(own, Compute) for name in own.outputs}

@@ -1,4 +1,4 @@
-"""What autograd does with a segment: the gradient of every operator, in reverse."""
+"""Derive the backward of a segment as autograd runs it: the gradient of every operator, in reverse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What autograd runs in the schedule of one rank, and the reducers that it starts."""
+"""Place the backward runs of autograd in the schedule of one rank, with the reducers that they start."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Schedule(Steps):
         return run.method == segment and set(made) <= set(run.outputs)
 
     def _used(self, name: str) -> bool:
-        """Whether anything in the schedule takes the value; what is only deleted may as well be None."""
+        """Return whether anything in the schedule takes the value; what is only deleted may as well be None."""
         return any(
             name in (action.inputs if isinstance(action, Execute) else action.gradients)
             for action in self.file.actions

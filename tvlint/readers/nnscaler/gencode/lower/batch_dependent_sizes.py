@@ -19,7 +19,7 @@ from tvlint.readers.nnscaler.gencode.lower.shapes import Kind, bound_of
 
 
 def makers(operators: Iterable[tuple[Compute, bool]]) -> dict[str, Compute]:
-    """What makes each tensor, of the operators whose gradient autograd derives; empty where any overwrites a tensor."""
+    """Return what makes each tensor, of the operators whose gradient autograd derives; empty where any overwrites a tensor."""
     found: dict[str, Compute] = {}
     for operator, derived in operators:
         if operator.in_place or operator.op.endswith("_"):
@@ -169,7 +169,7 @@ def _copies(operator: Compute) -> bool:
 
 
 def _expands(operator: Operator | None) -> bool:
-    """Whether the operator is an expansion to numbers."""
+    """Return whether the operator is an expansion to numbers."""
     spec = spec_of(operator.op) if isinstance(operator, Compute) else None
     if spec is None or spec.name != "expand" or not isinstance(operator, Compute):
         return False

@@ -18,7 +18,7 @@ _MOST_SIZES = 24
 
 
 def loaders_of(files: Sequence[RankFile]) -> list[tuple[str, int]]:
-    """What data loaders give, by loader and position, in the order of first use."""
+    """Return what data loaders give, by loader and position, in the order of first use."""
     found: dict[tuple[str, int], None] = {}
     for file in files:
         for action in file.actions:
@@ -98,7 +98,7 @@ class _Trial:
         return found
 
     def consumes(self, key: tuple[str, int]) -> bool:
-        """Whether the first segment reads this input."""
+        """Return whether the first segment reads this input."""
         return any(
             load.loader == key[0] and load.outputs[key[1]] in action.inputs
             for file, load in zip(self.users, self.loads, strict=True)
@@ -142,7 +142,7 @@ class _Trial:
         return weight
 
     def fits(self, kinds: Mapping[tuple[str, int], Kind]) -> bool:
-        """Whether every operator and every message fits these inputs."""
+        """Return whether every operator and every message fits these inputs."""
         for file, load in zip(self.users, self.loads, strict=True):
             outer = {
                 name: kinds[load.loader, position]

@@ -190,7 +190,7 @@ def _renamed(operator: Operator, names: Mapping[str, str]) -> Operator:
 
 
 def _detaches(call: ast.Call) -> bool:
-    """Whether the call is `builtins.getattr(x, 'data')`: the value without its gradient."""
+    """Return whether the call is `builtins.getattr(x, 'data')`: the value without its gradient."""
     match call:
         case ast.Call(args=[_, ast.Constant(value="data")], keywords=[]):
             return dotted(call.func) == GETATTR

@@ -100,13 +100,13 @@ def _judge_stated(built: Built) -> None:
 
 
 def _receiving_end(built: Built, name: str) -> Location | None:
-    """Where the tensor is received; None where it is on no rank."""
+    """Return where the tensor is received; None where it is on no rank."""
     received = (entry.operator for body in built.bodies.values() for entry in body.operators)
     return next((own.source for own in received if _is_end(own, name) and name in made_by(own)), None)
 
 
 def _is_end(operator: Operator, name: str) -> bool:
-    """Whether this is where a message with the tensor is sent or received."""
+    """Return whether this is where a message with the tensor is sent or received."""
     if isinstance(operator, (Send, Receive)):
         return operator.tensor == name
     return isinstance(operator, Communicate) and name in (*operator.inputs, *operator.outputs)

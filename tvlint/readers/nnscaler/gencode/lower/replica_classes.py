@@ -1,4 +1,4 @@
-"""Which replicas run the same code: generated files compared exactly, with their ranks shifted."""
+"""Group replicas that run the same code: generated files compared exactly, with their ranks shifted."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def classes_of(texts: Sequence[str], size: int) -> list[list[int]]:
 
 
 def differences(texts: Sequence[str], size: int, replica: int, other: int) -> list[Difference]:
-    """Where the files of `replica` are not those of `other`, a line a rank."""
+    """Return where the files of `replica` are not those of `other`, a line a rank."""
     found = []
     for offset in range(size):
         rank, against = replica * size + offset, other * size + offset

@@ -142,7 +142,7 @@ class Steps:
         return Role.GRADIENT if name in self.gradients else Role.ACTIVATION
 
     def _kept(self, body: Body) -> list[bool]:
-        """Which returned values are made by the body; the others are its inputs, handed through."""
+        """Return which returned values are made by the body; the others are its inputs, handed through."""
         made = {name for entry in body.operators for name in made_by(entry.operator)}
         return [name in made or name not in body.inputs for name in body.outputs]
 
@@ -245,7 +245,7 @@ class Steps:
 
 
 def _makers(operator: Operator, body: Body) -> tuple[tuple[str, Location], ...]:
-    """Where the operands of an operator were made in its body."""
+    """Return where the operands of an operator were made in its body."""
     operands = {name for name in getattr(operator, "inputs", ()) if isinstance(name, str)}
     return tuple(
         (name, entry.operator.source)

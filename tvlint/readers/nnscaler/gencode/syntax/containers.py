@@ -1,4 +1,4 @@
-"""What a data loader gives that is no tensor: dictionaries and lists, taken apart into the tensors that the code reads.
+"""Take dictionaries and lists of a data loader apart into the tensors that the code reads.
 
 `data_46['ids']` is the tensor that the statement `_operator.getitem(data_46, 'ids')` reads; it takes the place of the
 dictionary wherever that is handed on. Fields are ordered by their path, on every rank and in the traced graph alike.
@@ -61,7 +61,7 @@ def take_apart(files: Sequence[RankFile]) -> None:
 
 
 def _given(file: RankFile) -> dict[str, tuple[str, int]]:
-    """What loaders give, by name: the loader and the position."""
+    """Return what loaders give, by name: the loader and the position."""
     loads = [action for action in file.actions if isinstance(action, Load)]
     return {name: (load.loader, position) for load in loads for position, name in enumerate(load.outputs)}
 

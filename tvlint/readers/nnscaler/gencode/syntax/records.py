@@ -1,4 +1,4 @@
-"""What one `gencode{rank}.py` says, as records."""
+"""Records of one `gencode{rank}.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the project lives; the only place that says so."""
+"""Addresses of the project, stated once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a finding is, whatever line, file and value it stands at: the print by which it is found again.
+"""Identity of findings, independent of line, file and value.
 
 A finding is its rule and what it is about: the section of the file that a configuration stands in, or the operators, tensors
 and settings that its message names. Where several are equal, a count tells them apart.

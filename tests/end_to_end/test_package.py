@@ -22,7 +22,7 @@ def test_the_wheel_built_from_the_source_distribution_is_whole(tmp_path: Path) -
     names = set(zipfile.ZipFile(wheel).namelist())
     for kind, pattern in (("rules", "*.md"), ("schemas", "*.json")):
         shipped = {name for name in names if name.startswith(f"tvlint/_data/{kind}/") and name.endswith(pattern[1:])}
-        assert {Path(name).name for name in shipped} == {path.name for path in (checkout / kind).glob(pattern)}
+        assert {Path(name).name for name in shipped} == {path.name for path in (checkout / kind).rglob(pattern)}
     modules = {path.relative_to(checkout).as_posix() for path in (checkout / "tvlint").rglob("*.py")}
     assert modules <= names
     assert "tvlint/py.typed" in names

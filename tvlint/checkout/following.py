@@ -1,4 +1,4 @@
-"""Which paths are followed, and whose lines may be shown: what a commit names must be in the commit."""
+"""Decide which paths are followed and whose lines are shown: what a commit names must be in the commit."""
 
 from __future__ import annotations
 

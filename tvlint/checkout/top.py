@@ -1,4 +1,4 @@
-"""Where a checkout starts."""
+"""Find the top of a checkout."""
 
 from __future__ import annotations
 

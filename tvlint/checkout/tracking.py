@@ -1,4 +1,4 @@
-"""Which files git tracks."""
+"""List the files that git tracks."""
 
 from __future__ import annotations
 

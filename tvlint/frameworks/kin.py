@@ -1,4 +1,4 @@
-"""What each framework is: whose code it runs, less what it does in its own way; and by which packages it is known."""
+"""Kinship of frameworks: whose code each runs, what it replaces, and the packages by which it is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What collectives do with the numbers of their members."""
+"""Run collectives on the numbers of their members."""
 
 from __future__ import annotations
 

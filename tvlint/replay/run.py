@@ -53,7 +53,7 @@ class Post:
 
 @dataclass(slots=True)
 class Result:
-    """What one training step gives: gradients by rank and weight, returned values by rank, micro-batch and name."""
+    """The results of one training step: gradients by rank and weight, returned values by rank, micro-batch and name."""
 
     gradients: dict[tuple[int, str], Array] = field(default_factory=dict)
     returned: dict[tuple[int, int, str], Array] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class _Pending:
 
 
 class _Rank:
-    """What one rank holds while it runs."""
+    """The state of one rank while it runs."""
 
     def __init__(self, world: _World, first: int, shift: int) -> None:
         self.world, self.rank, self.shift = world, first + shift, shift

@@ -15,7 +15,7 @@ _WORST = ("refuted", "unknown", "")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one kind of rank computes in one phase of one pipeline stage, and what a proof found there."""
+    """One phase of one pipeline stage on one kind of rank, with the outcome of its proof."""
 
     ranks: tuple[int, ...]
     phase: Phase

@@ -1,4 +1,4 @@
-"""How much time and memory a run may take, and each file of it."""
+"""Budgets of time and memory for a run and for each file."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _FAR = 10
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """How far the replay of a plan is from what its program computed, and where it is too far or could not be run."""
+    """The distance between a replay and the recorded numbers, and where it is too large or the replay did not run."""
 
     compared: int
     worst: float

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process came to its end: its exit code, negative where a signal ended it, and the seconds of processor it took."""
+    """The end of a process: its exit code, negative for a signal, and its processor seconds."""
 
     code: int
     seconds: float

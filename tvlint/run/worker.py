@@ -68,7 +68,7 @@ def supervise(command: Callable[[Steps], int], budget: Budget) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """What became of the workers before: how the last one ended, the processor time of all, and when the first began."""
+    """The history of workers: how the last one ended, the processor time of all, and when the first began."""
 
     death: int
     seconds: float
@@ -126,7 +126,7 @@ class _Raised:
 
 
 class _Journal:
-    """What is known of all steps so far, in a file without a name."""
+    """The journal of all steps so far, in a file without a name."""
 
     def __init__(self) -> None:
         self._file: BinaryIO = open(_file_without_name(), "w+b")  # noqa: SIM115 - open until the processes end

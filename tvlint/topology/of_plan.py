@@ -43,8 +43,9 @@ class StageSegments:
 
 @dataclass(frozen=True, slots=True)
 class LaneSteps:
-    """What some ranks run in order: `F0` is the forward of micro-batch 0, `B0` its backward, and a letter tells apart
-    the segments of a rank that runs several; other work is left out."""
+    """The steps that some ranks run in order: `F0` is the forward of micro-batch 0, `B0` its backward, and a letter tells
+    apart the segments of a rank that runs several; other work is left out.
+    """
 
     ranks: tuple[int, ...]
     steps: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Where gradients start: gradients that a plan reads and that nothing makes.
+"""Backward roots: gradients that a plan reads and that nothing makes.
 
 Such a gradient starts at the value that its own name (`grad(x)`) or a declaration says it is the gradient of, with one for
 every element. A name that says nothing of the kind starts nothing, and one that an operator or a run gives is made.

@@ -1,4 +1,4 @@
-"""Why a reason refutes, rather than leaving a verdict open; docs/soundness.md has the argument for each."""
+"""Grounds on which reasons refute; docs/soundness.md has the argument for each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Ground(Enum):
-    """What a reason that refutes shows of a plan."""
+    """The ground of a reason that refutes."""
 
     FAILS = "does not run to its end"
     RACES = "reads or overwrites what is under way, so that its result depends on time"

@@ -1,4 +1,4 @@
-"""Where gradients start, held against where those of the reference do.
+"""Compare the backward roots of a plan with the reference's.
 
 What a gradient starts with, and at which copies and parts of a value, shows in the gradients of weights. That none starts at a
 value, or one more, is reported here, where gradients differ by it.

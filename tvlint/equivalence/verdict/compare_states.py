@@ -1,4 +1,4 @@
-"""What plans that write out their optimizer leave in weights and states, held against each other.
+"""Compare weights and states that plans with written-out optimizers leave.
 
 A plan writes out how a weight is updated where an operator gives the weight anew: the step of an optimizer, a subtraction, a
 gather of updated shards. Its gradient is then a value like any other; what the step leaves in the weight and in every state is

@@ -305,7 +305,7 @@ class CrossingError(Exception):
 
 
 class _Emit:
-    """How one call is written."""
+    """The form in which one call is written."""
 
     def __init__(self, emitter: Emitter, call: Call) -> None:
         self.emitter = emitter

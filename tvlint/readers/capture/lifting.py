@@ -75,7 +75,7 @@ class Lifted:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """What stands for an operator of `aten`: in words, and as the function that lifts a use of it.
+    """An equation for an operator of `aten`: its statement, and the function that lifts a use of it.
 
     The function returns whether it has lifted the use.
     """

@@ -1,4 +1,4 @@
-"""What the values that a step is given are: weights, buffers and inputs, under names that two captures share."""
+"""Pair the inputs of two captures: weights, buffers and inputs, under names that both share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvlint.readers.document import ReadError
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a rank holds of a whole value in one micro-batch; `sure` says that the numbers show it."""
+    """The piece of a whole value that a rank holds in one micro-batch; `sure` says that the numbers show it."""
 
     box: Box
     sure: bool

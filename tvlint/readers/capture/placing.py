@@ -1,4 +1,4 @@
-"""Which piece of a whole value each rank holds, found by comparing recorded numbers, and the mesh that says it in axes."""
+"""Place whole values on ranks by comparing recorded numbers, and find the mesh that states it in axes."""
 
 from __future__ import annotations
 

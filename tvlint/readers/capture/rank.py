@@ -36,7 +36,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class RankProgram:
-    """What one rank runs: runs in order, types of the values made, reducers, the weights that it updates."""
+    """The program of one rank: runs in order, types of values, reducers, updated weights."""
 
     runs: tuple[Run, ...]
     declared: Declared

@@ -1,4 +1,4 @@
-"""What becomes of the gradients of weights between the backward passes and the optimizer.
+"""Follow gradients of weights between the backward passes and the optimizer.
 
 The gradient that the optimizer finds is a sum over micro-batches, on which collectives and divisions work. They are the plan's
 reducers; what stands before them are the addends.

@@ -1,4 +1,4 @@
-"""Which framework a program is part of: by what it imports, where its source lies around the script that launches it."""
+"""Recognise the framework of a program by its imports, where its source lies around the launch script."""
 
 from __future__ import annotations
 

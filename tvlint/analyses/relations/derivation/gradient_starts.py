@@ -1,4 +1,4 @@
-"""Where gradients start, and where none comes: a gradient that nothing makes is a root, zero for a reason, or a mistake."""
+"""Classify gradients that nothing makes: a root, zero for a reason, or a mistake."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def widened_in_place(
 
 @dataclass(frozen=True, slots=True)
 class _Traced:
-    """What is known of the tensors of a method: `there` are those that have been made before an expansion."""
+    """Facts about the tensors of a method: `there` are those that were made before an expansion."""
 
     made: Mapping[str, Operator]
     known: Mapping[str, Kind]

@@ -119,7 +119,8 @@ def has_strace() -> bool:
 @functools.cache
 def _filter() -> tuple[str, ...]:
     """Return the option that stops a process at the traced calls alone, where this strace and kernel have it."""
-    tried = subprocess.run(["strace", "-f", "--seccomp-bpf", "-qq", "-o", os.devnull, "true"], capture_output=True)
+    quiet = ["-qq", "-e", "trace=execve", "-o", os.devnull]
+    tried = subprocess.run(["strace", "-f", "--seccomp-bpf", *quiet, "true"], capture_output=True)
     return ("--seccomp-bpf",) if tried.returncode == 0 and not tried.stderr else ()
 
 

@@ -168,7 +168,7 @@ SPECS = (
         _spec("softsign", _softsign),
     ),
     *having(
-        (Trait.RISING,),
+        (Trait.NONLINEAR, Trait.RISING),
         _spec("clamp", _bounded, "clip", min=None, max=None),
         _spec("clamp-min", _at_least, min=0),
         _spec("clamp-max", _at_most, max=0),

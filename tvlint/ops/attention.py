@@ -9,7 +9,7 @@ from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract
 from tvlint.ops.selecting import kept, share_of
-from tvlint.ops.spec import DRAWS, ONE, Bound, Call, Drawn, Family, Names, OpSpec, Trait, UnsupportedError, stars
+from tvlint.ops.spec import DRAWS, ONE, Bound, Call, Drawn, Family, Names, OpSpec, Trait, UnsupportedError, having, stars
 
 _POSITIONS = {"l": ("query_start", "query_stop"), "s": ("key_start", "key_stop")}
 """The attributes that state which queries and keys of the sequence a call holds."""
@@ -164,7 +164,11 @@ SPECS = (
         evaluate=_attend,
         may_draw=True,
         range_attributes=_POSITIONS,
-        traits=frozenset({Trait.CONTRACTION}),
+        traits=frozenset({Trait.ATTENTION, Trait.CONTRACTION}),
+        sequence=-2,
     ),
-    OpSpec("merge-by-log-sum-exp", ("merge_by_log_sum_exp",), _merge, Family.MERGE, evaluate=_merged),
+    *having(
+        (Trait.LOG_SUM_EXP_MERGE,),
+        OpSpec("merge-by-log-sum-exp", ("merge_by_log_sum_exp",), _merge, Family.MERGE, evaluate=_merged),
+    ),
 )

@@ -251,7 +251,7 @@ _OF_AVERAGE = ("ceil_mode", "count_include_pad", "divisor_override")
 
 SPECS = (
     *having(
-        (Trait.CONTRACTION,),
+        (Trait.CONTRACTION, Trait.CONVOLUTION),
         *(OpSpec(f"conv{n}d", _signatures(f"conv{n}d"), _convolution(n), evaluate=_convolve) for n in (1, 2, 3)),
     ),
     *(OpSpec(f"max-pool{n}d", _signatures(f"max_pool{n}d"), _bind_pool(n, *_OF_MAX), evaluate=_greatest) for n in (1, 2, 3)),

@@ -285,7 +285,8 @@ _FUNCTIONS: dict[str, Callable[[Array, Field], Array]] = {
 }
 
 _TRAITS = {
-    **dict.fromkeys(("exp", "log", "sqrt", "erf"), (Trait.RISING,)),
+    **dict.fromkeys(("exp", "log", "sqrt", "erf"), (Trait.NONLINEAR, Trait.RISING)),
+    **dict.fromkeys(("sin", "cos", "rsqrt", "reciprocal", "abs"), (Trait.NONLINEAR,)),
     **dict.fromkeys(("sigmoid", "tanh", "relu"), (Trait.ACTIVATION, Trait.RISING)),
     "silu": (Trait.ACTIVATION,),
 }
@@ -298,8 +299,12 @@ SPECS = (
     ),
     *having((Trait.SCALING, Trait.PRODUCT), OpSpec("mul", (*_torch("mul"), "operator.mul"), _product, evaluate=_times)),
     *having((Trait.SCALING,), OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over)),
-    OpSpec("pow", (*_torch("square"), "square"), _squared, evaluate=_to_the_power),
-    OpSpec("pow", (*_torch("pow"), "operator.pow", "_operator.pow"), _power, evaluate=_to_the_power),
+    *having(
+        (Trait.NONLINEAR,),
+        OpSpec("pow", (*_torch("square"), "square"), _squared, evaluate=_to_the_power),
+        OpSpec("pow", (*_torch("pow"), "operator.pow", "_operator.pow"), _power, evaluate=_to_the_power),
+        OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
+    ),
     OpSpec("neg", (*_torch("neg"), "operator.neg", "_operator.neg"), _linear_unary(), evaluate=_of_one(lambda x, field: -x)),
     *having(
         (Trait.CONVERSION,),
@@ -319,5 +324,4 @@ SPECS = (
         for name, function in _FUNCTIONS.items()
     ),
     *having((Trait.ACTIVATION,), OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu)),
-    OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
 )

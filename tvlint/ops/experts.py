@@ -12,7 +12,7 @@ from functools import reduce
 
 from tvlint.ops.field import Array, Field
 from tvlint.ops.slicing import dimension, whole_number
-from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
 
 def _top(call: Call) -> Bound:
@@ -141,7 +141,10 @@ def _bring(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array
 
 
 SPECS = (
-    OpSpec("topk", ("torch.topk", "torch.Tensor.topk"), _top, evaluate=_greatest),
-    OpSpec("moe-dispatch", ("moe_dispatch",), _dispatch, evaluate=_send),
-    OpSpec("moe-combine", ("moe_combine",), _combine, evaluate=_bring),
+    *having(
+        (Trait.CHOICE, Trait.NONLINEAR),
+        OpSpec("topk", ("torch.topk", "torch.Tensor.topk"), _top, evaluate=_greatest, dimension=(1, -1)),
+    ),
+    *having((Trait.TOKEN_DISPATCH,), OpSpec("moe-dispatch", ("moe_dispatch",), _dispatch, evaluate=_send)),
+    *having((Trait.TOKEN_COMBINE,), OpSpec("moe-combine", ("moe_combine",), _combine, evaluate=_bring)),
 )

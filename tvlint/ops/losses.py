@@ -15,7 +15,7 @@ from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import as_array
 from tvlint.ops.reductions import without_absent
 from tvlint.ops.slicing import dimension
-from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, UnsupportedError
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having
 
 _NEVER = -100
 """The target that the losses ignore unless they are told another."""
@@ -169,15 +169,24 @@ def _torch(name: str) -> tuple[str, ...]:
 
 
 SPECS = (
-    OpSpec(
-        "cross-entropy",
-        _torch("cross_entropy"),
-        _loss("label_smoothing"),
-        steps=_in_rows("cross-entropy-rows"),
-        evaluate=_cross_entropy,
+    *having(
+        (Trait.CLASS_LOSS, Trait.NONLINEAR),
+        OpSpec(
+            "cross-entropy",
+            _torch("cross_entropy"),
+            _loss("label_smoothing"),
+            steps=_in_rows("cross-entropy-rows"),
+            evaluate=_cross_entropy,
+        ),
     ),
-    OpSpec("nll-loss", _torch("nll_loss"), _loss(), steps=_in_rows("nll-rows"), evaluate=_likelihood),
-    OpSpec("cross-entropy-rows", (), _rows, evaluate=_entropies),
+    *having(
+        (Trait.CLASS_LOSS,),
+        OpSpec("nll-loss", _torch("nll_loss"), _loss(), steps=_in_rows("nll-rows"), evaluate=_likelihood),
+    ),
+    *having((Trait.CLASS_LOSS, Trait.NONLINEAR), OpSpec("cross-entropy-rows", (), _rows, evaluate=_entropies)),
     OpSpec("nll-rows", (), _linear_rows, evaluate=_picked_rows),
-    OpSpec("masked-gather", ("masked_gather",), _masked_gather, evaluate=_pick, range_attributes={"c": ("start", "stop")}),
+    *having(
+        (Trait.MASKED_LOOKUP,),
+        OpSpec("masked-gather", ("masked_gather",), _masked_gather, evaluate=_pick, range_attributes={"c": ("start", "stop")}),
+    ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
 from tvlint.ops.reductions import without_absent, without_none
-from tvlint.ops.spec import Bound, Call, OpSpec, UnsupportedError
+from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having
 
 
 def _places(call: Call) -> tuple[str, ...]:
@@ -103,6 +103,9 @@ def _torch(name: str) -> tuple[str, ...]:
 
 
 SPECS = (
-    OpSpec("group-norm", _torch("group_norm"), _bind_group, evaluate=_group),
-    OpSpec("batch-norm", ("torch.nn.functional.batch_norm",), _bind_running, evaluate=_running),
+    *having(
+        (Trait.NONLINEAR,),
+        OpSpec("group-norm", _torch("group_norm"), _bind_group, evaluate=_group),
+        OpSpec("batch-norm", ("torch.nn.functional.batch_norm",), _bind_running, evaluate=_running),
+    ),
 )

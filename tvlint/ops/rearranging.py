@@ -157,8 +157,11 @@ def _torch(*names: str) -> tuple[str, ...]:
 SPECS = (
     OpSpec("repeat", (*_torch("tile"), "torch.Tensor.repeat"), _repeat, evaluate=_tile),
     *having((Trait.APART, Trait.SELECTION), OpSpec("unbind", _torch("unbind"), _unbind, evaluate=_parts)),
-    OpSpec("flip", _torch("flip"), _flip, evaluate=_turn),
-    OpSpec("roll", _torch("roll"), _roll, evaluate=_rolled),
+    *having(
+        (Trait.SCAN,),
+        OpSpec("flip", _torch("flip"), _flip, evaluate=_turn, dimension=(0, None)),
+        OpSpec("roll", _torch("roll"), _roll, evaluate=_rolled, dimension=(1, None)),
+    ),
     OpSpec("tril", _torch("tril", "triu"), _triangle, evaluate=_cut),
     *having((Trait.DETACHED,), OpSpec("detach", _torch("detach"), _detached, evaluate=_same)),
 )

@@ -231,9 +231,12 @@ SPECS = (
         (Trait.REDUCTION,),
         OpSpec("sum", _both("sum"), _reduction(average=False), evaluate=_total),
         OpSpec("mean", _both("mean"), _reduction(average=True), evaluate=_total),
+    ),
+    *having(
+        (Trait.NONLINEAR, Trait.PEAK, Trait.REDUCTION),
         OpSpec("amax", (*_both("amax"), "torch.max", "torch.Tensor.max"), _greatest, evaluate=greatest_of_rows),
     ),
-    *having((Trait.SCAN,), OpSpec("cumsum", _both("cumsum"), _cumsum, evaluate=_cumulative)),
+    *having((Trait.SCAN,), OpSpec("cumsum", _both("cumsum"), _cumsum, evaluate=_cumulative, dimension=(0, None))),
     *having(
         (Trait.SOFTMAX,),
         OpSpec("softmax", _both("softmax"), _rows, evaluate=_softmax),

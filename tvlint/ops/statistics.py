@@ -124,13 +124,19 @@ def _torch(*names: str) -> tuple[str, ...]:
 
 
 SPECS = (
-    OpSpec("var", _torch("var"), _bind_spread, evaluate=_var),
-    OpSpec("std", _torch("std"), _bind_spread, evaluate=_std),
-    OpSpec("norm", _torch("norm"), _bind_norm("p"), evaluate=_norm),
-    OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"), evaluate=_norm),
+    *having(
+        (Trait.NONLINEAR,),
+        OpSpec("var", _torch("var"), _bind_spread, evaluate=_var),
+        OpSpec("std", _torch("std"), _bind_spread, evaluate=_std),
+        OpSpec("norm", _torch("norm"), _bind_norm("p"), evaluate=_norm),
+        OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"), evaluate=_norm),
+    ),
     *having(
         (Trait.REDUCTION, Trait.SOFTMAX),
         OpSpec("logsumexp", _torch("logsumexp"), _bind_log_sum_exp, evaluate=_log_sum_exp),
     ),
-    OpSpec("argmax", _torch("argmax"), _bind_place, evaluate=_place),
+    *having(
+        (Trait.CHOICE, Trait.NONLINEAR),
+        OpSpec("argmax", _torch("argmax"), _bind_place, evaluate=_place, dimension=(0, None)),
+    ),
 )

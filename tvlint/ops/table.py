@@ -18,6 +18,7 @@ from tvlint.ops import (
     experts,
     inert,
     joining,
+    kernels,
     linear_algebra,
     losses,
     normalisation,
@@ -32,7 +33,7 @@ from tvlint.ops import (
 )
 from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declared
 from tvlint.ops.spec import Call, Family, OpSpec, Trait
-from tvlint.ops.spelling import HALF_TO_FLOAT, spellings
+from tvlint.ops.spelling import HALF_TO_FLOAT, spellings, without_overload
 
 SPECS: tuple[OpSpec, ...] = (
     *linear_algebra.SPECS,
@@ -63,6 +64,10 @@ _BY_FUNCTION = {
     key.rsplit(".", 1)[-1]: spec for spec in reversed(SPECS) if spec.family is not Family.INERT for key in spec.signatures
 }
 _REGISTERED = {spec.name: spec for spec in registered.SPECS}
+_KERNELS = {spec.name: spec for spec in kernels.KERNELS}
+_NONLINEAR = (
+    Trait.ACTIVATION, Trait.ATTENTION, Trait.COMMUNICATING_ATTENTION, Trait.NONLINEAR, Trait.NORMALISATION, Trait.SOFTMAX,
+)  # fmt: skip
 
 
 @cache
@@ -84,6 +89,33 @@ def has_trait(op: str, *traits: Trait) -> bool:
     """Return whether the table has `op` with one of the traits; a function that it does not have has none."""
     spec = spec_of(op)
     return spec is not None and not spec.traits.isdisjoint(traits)
+
+
+def canonical_name(op: str) -> str:
+    """Return the name of the operator that the function `op` is in the table; empty for one that it does not have."""
+    spec = spec_of(op)
+    return "" if spec is None else spec.name
+
+
+@cache
+def row_of(op: str) -> OpSpec | None:
+    """Return what is stated of the function `op`: its meaning, or its kind alone; None for a function that is unknown."""
+    return spec_of(op) or _KERNELS.get(without_overload(op).rsplit(".", 1)[-1])
+
+
+@cache
+def has_kind(op: str, *traits: Trait) -> bool:
+    """Return whether `op` has one of the traits, by its meaning or, where that is not known, by its kind.
+
+    A kind says what is wrong with operands. It proves nothing.
+    """
+    row = row_of(op)
+    return row is not None and not row.traits.isdisjoint(traits)
+
+
+def is_nonlinear(op: str) -> bool:
+    """Return whether `op` is known not to be linear in its first operand, whatever its attributes are."""
+    return has_kind(op, *_NONLINEAR)
 
 
 def _named(spec: OpSpec, whole: str, op: str) -> OpSpec:

@@ -14,7 +14,8 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role, Tensor
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_kind, has_trait
 
 Exchange = tuple[object, ...]
 """The communicator of an all-to-all, as every member names it."""
@@ -88,12 +89,10 @@ def _passed_on(held: _Tokens, operator: Communicate, members: Exchange) -> _Toke
 
 
 def _is_expert(operator: Compute, weights: list[Tensor]) -> bool:
-    """Return whether it is sure to apply experts: it says so, or every rank holds some of a stack of matrices."""
-    name = operator.op.rsplit(".", 1)[-1].lower()
-    if "expert" in name or "moe" in name:
+    """Return whether it is sure to apply experts: it is known to, or every rank holds some of a stack of matrices."""
+    if has_kind(operator.op, Trait.EXPERTS):
         return True
-    spec = spec_of(operator.op)
-    if spec is not None and "conv" in spec.name:
+    if has_kind(operator.op, Trait.CONVOLUTION):
         return False
     stacked = [weight for weight in weights if len(weight.shape) >= 3]
     return any(
@@ -166,27 +165,19 @@ def _compute(
     data = [name for name in names if roles.get(name) in (Role.ACTIVATION, Role.INPUT)]
     exchanged = [name for name in data if tokens.get(name, _Tokens()).open]
     own = tokens[exchanged[0]] if exchanged else _Tokens()
-    spec = spec_of(operator.op)
-    if exchanged and spec is not None and spec.name in ("add", "sub") and len(data) == 2:
+    if exchanged and has_trait(operator.op, Trait.SUM) and len(data) == 2:
         other = next(name for name in (*data, "") if name != exchanged[0])
         if tokens.get(other, _Tokens()).open != own.open and own.worked and own.swaps_rows() and other in roles:
             _, given, dispatched, _ = own.open[-1]
             yield Unpaired(*where, exchanged[0], given, "", other, dispatched, program.ranks)
             own = _Tokens()
-    name = operator.op.rsplit(".", 1)[-1].lower()
-    if exchanged and own.worked and ("moe_combine" in name or "unpermute" in name) and data[:1] == exchanged[:1]:
+    if exchanged and own.worked and has_kind(operator.op, Trait.TOKEN_COMBINE) and data[:1] == exchanged[:1]:
         _, given, dispatched, _ = own.open[-1]
         yield Unpaired(*where, exchanged[0], given, "", "", dispatched, program.ranks)
         own = _Tokens()
     weights = [tensors[name] for name, role in roles.items() if role is Role.WEIGHT]
     worked = own.worked or (bool(weights) and (own.routed or _is_expert(operator, weights)))
     passed = len(data) == 1 and not weights and tokens.get(data[0], _Tokens()).routed
-    routed = passed or _routes(operator) or (own.routed and bool(own.open))
+    routed = passed or has_kind(operator.op, Trait.TOKEN_DISPATCH) or (own.routed and bool(own.open))
     for output in operator.outputs:
         tokens[output] = _Tokens(own.open, worked and bool(own.open), routed)
-
-
-def _routes(operator: Compute) -> bool:
-    """Return whether the operator says that it puts tokens in the order of their experts."""
-    name = operator.op.rsplit(".", 1)[-1].lower()
-    return ("dispatch" in name and ("moe" in name or "token" in name)) or "permute_tokens" in name or "moe_permute" in name

@@ -16,10 +16,9 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.ir.operators import Communicate, Compute, Literal, Receive, Send
 from tvlint.ir.plan import Role
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.table import has_kind, has_trait, spec_of
 
 Where = tuple[str, int]
-_MERGES = ("merge", "lse", "log_sum_exp", "combine")
 _LARGEST = 1 << 14
 
 
@@ -173,12 +172,13 @@ def _written_out(state: _Rank, where: Where, operator: Compute, tensors: list[st
             state.attended.append(_attention(state, where, operator, of.query, of.key, tensors[1], of.normalised))
     elif len(scored) == 1 and tensors[0] == scored[0] and len(operator.outputs) == 1 and not _is_reduction(operator):
         of = state.scores[scored[0]]
-        raised, soft = _raises(operator), operator.op.rsplit(".", 1)[-1].endswith("softmax")
+        raised, soft = _raises(operator), has_trait(operator.op, Trait.SOFTMAX)
         state.scores[operator.outputs[0]] = _Scores(of.query, of.key, of.raised or raised, of.normalised or soft)
 
 
 def _raises(operator: Compute) -> bool:
-    return operator.op.rsplit(".", 1)[-1] in ("exp", "softmax", "_softmax")
+    spec = spec_of(operator.op)
+    return spec is not None and (spec.name == "exp" or Trait.SOFTMAX in spec.traits)
 
 
 def _is_reduction(operator: Compute) -> bool:
@@ -244,11 +244,10 @@ def _summed(state: _Rank) -> Iterator[RingDefect]:
         if not isinstance(operator, Compute) or not operator.outputs:
             continue
         parts = [operand for operand in operator.inputs if isinstance(operand, str)]
-        last = operator.op.rsplit(".", 1)[-1]
         if len(parts) == 1 and has_trait(operator.op, Trait.SCALING, Trait.CONVERSION, Trait.VIEW) and parts[0] in results:
             results.setdefault(operator.outputs[0], results[parts[0]])
         merged = [part for part in parts if part in results]
-        if len(merged) > 1 and any(word in last for word in _MERGES):
+        if len(merged) > 1 and has_kind(operator.op, Trait.LOG_SUM_EXP_MERGE):
             first = results[merged[0]]
             results.setdefault(operator.outputs[0], replace(first, key=(operator.outputs[0], -1)))
             continue

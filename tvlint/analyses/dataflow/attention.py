@@ -1,20 +1,21 @@
-"""Recognise attention operators of any framework."""
+"""Recognise attention by the operator table."""
 
 from __future__ import annotations
 
-from functools import cache
-
 from tvlint.ir.operators import Compute
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_kind
 
 
 def is_attention(operator: Compute) -> bool:
-    """Return whether the operator attends with queries, keys and values to a block of keys, by its name and operands."""
-    return _names_attention(operator.op) and sum(isinstance(operand, str) for operand in operator.inputs) >= 3
+    """Return whether the operator attends with queries, keys and values to the keys that it is given, and to no others."""
+    return has_kind(operator.op, Trait.ATTENTION) and _has_three(operator)
 
 
-@cache
-def _names_attention(op: str) -> bool:
-    name = op.rsplit(".", 1)[-1].lower().replace("-", "_")
-    if any(word in name for word in ("merge", "combine", "lse", "log_sum", "rescale", "mask", "norm", "backward")):
-        return False
-    return "attention" in name or "attn" in name or name.startswith("flash") or name == "sdpa"
+def is_any_attention(operator: Compute) -> bool:
+    """Return whether the operator attends with queries, keys and values, its own or those that it fetches from other ranks."""
+    return has_kind(operator.op, Trait.ATTENTION, Trait.COMMUNICATING_ATTENTION) and _has_three(operator)
+
+
+def _has_three(operator: Compute) -> bool:
+    return sum(isinstance(operand, str) for operand in operator.inputs) >= 3

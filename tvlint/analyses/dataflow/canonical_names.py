@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import cache
 
 from tvlint.ir.operators import Compute, Literal, Operand, Value
+from tvlint.ops.declared import PREFIX
 from tvlint.ops.spelling import OF_ANOTHER_ORDER, spellings, without_overload
-from tvlint.ops.table import spec_of
+from tvlint.ops.table import canonical_name, spec_of
 
 _MODULES = frozenset({"torch", "nn", "functional", "F", "aten", "ops", "Tensor", "operator", "prims", "special", "_C", "_nn"})
 _ALIASES = {
@@ -27,7 +28,7 @@ _NORMS = ("layer_norm", "rms_norm")
 def usual(operator: Compute) -> Compute:
     """The operator as the table knows it; itself where it is that already, or where the table knows none like it."""
     op = usual_name(operator.op)
-    last = op.rsplit(".", 1)[-1]
+    last = "" if op.startswith(PREFIX) else op.rsplit(".", 1)[-1]
     inputs, attributes = operator.inputs, operator.attributes
     if last == "t" and len(inputs) == 1:
         op, inputs = "transpose", (*inputs, Literal(0), Literal(1))
@@ -70,12 +71,12 @@ def _norm(inputs: tuple[Operand, ...], attributes: dict[str, Value]) -> tuple[tu
 
 def biased(operator: Compute) -> tuple[Compute, int] | None:
     """The product and the position of the bias, for a product of two tensors to which a third is added."""
-    last = operator.op.rsplit(".", 1)[-1]
     if len(operator.inputs) != 3 or any(isinstance(operand, Literal) for operand in operator.inputs):
         return None
-    if last == "linear":
+    name = canonical_name(operator.op)
+    if name == "linear":
         return replace(operator, inputs=operator.inputs[:2]), 2
-    if last in ("addmm", "baddbmm") and not operator.attributes:
+    if name == "addmm" and not operator.attributes:
         return replace(operator, op="matmul", inputs=operator.inputs[1:]), 0
     return None
 

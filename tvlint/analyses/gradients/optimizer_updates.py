@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 from tvlint.analyses.dataflow.def_use import overwritten, writes
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.ir.operators import Backward, Communicate, Compute, Update
 from tvlint.ir.plan import Plan, Role
-
-_STEPS = ("adam", "adagrad", "sgd", "momentum", "lamb", "lars", "lion", "muon", "rmsprop", "adafactor", "optimizer", "optim")
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_kind
 
 
 def is_step(operator: Compute) -> bool:
-    """Return whether the operator is an optimizer step, by its name."""
-    return _is_step(operator.op)
-
-
-@cache
-def _is_step(op: str) -> bool:
-    name = op.lower().replace("-", "_")
-    return any(step in name for step in _STEPS)
+    """Return whether the operator is an optimizer step."""
+    return has_kind(operator.op, Trait.OPTIMIZER)
 
 
 def updated_weights(plan: Plan) -> frozenset[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 from tvlint.analyses.dataflow.def_use import overwritten, writes
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.plan import Plan, Program, Role, Segment
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.table import has_kind, has_trait, spec_of
 
 _BITS = {"float64": 64, "float32": 32, "float16": 16, "bfloat16": 16, "f8e4m3": 8, "f8e5m2": 8}
 _REDUCES = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
@@ -79,7 +78,7 @@ def quantised_from(segment: Segment) -> dict[str, str]:
         for operator in segment.operators
         if isinstance(operator, Compute)
         and operator.outputs
-        and names_quantisation(operator.op)
+        and is_quantisation(operator)
         and operator.inputs
         and not isinstance(operator.inputs[0], Literal)
     }
@@ -90,13 +89,7 @@ def _is_code(dtype: str) -> bool:
 
 
 def _is_cast(operator: Compute) -> bool:
-    return _names_cast(operator.op) and bool(operator.inputs) and len(operator.outputs) == 1
-
-
-@cache
-def _names_cast(op: str) -> bool:
-    last = op.rsplit(".", 1)[-1].lower()
-    return has_trait(op, Trait.CONVERSION) or any(word in last for word in ("quantize", "to_fp8", "to_float8", "cast_to"))
+    return has_kind(operator.op, Trait.CONVERSION, Trait.QUANTISATION) and bool(operator.inputs) and len(operator.outputs) == 1
 
 
 def _of(plan: Plan, name: str) -> int:
@@ -144,10 +137,10 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
                 if names[0] not in from_peak.get(scale, frozenset()) and given is not None and given.role in _KEPT:
                     quantised.setdefault(names[0], (name, index, scale))
                 continue
-            makes_scale = "scale" in operator.op.lower() or any("scale" in each.lower() for each in changed)
-            for operand in sorted(peaks & quantised.keys()) if makes_scale else ():
+            for operand in sorted(peaks & quantised.keys()):
                 segment, at, scale = quantised[operand]
-                if not any(_is_history(plan, each) for each in names):
+                makes_scale = scale in changed or has_kind(operator.op, Trait.SCALE)
+                if makes_scale and not any(_is_history(plan, each) for each in names):
                     yield Stale(segment, at, operand, scale, (name, index), program.ranks)
             for each in changed:
                 from_peak[each] = frozenset() if _is_history(plan, each) else peaks
@@ -168,20 +161,17 @@ def _is_history(plan: Plan, name: str) -> bool:
 
 
 def is_peak(operator: Compute) -> bool:
-    """Return whether the operator takes the greatest magnitude, by its name."""
-    name = operator.op.rsplit(".", 1)[-1].lower().replace("_", "").replace("-", "")
-    return "amax" in name or "absmax" in name or "maxabs" in name
+    """Return whether the operator takes the greatest magnitude."""
+    return has_kind(operator.op, Trait.PEAK)
 
 
 def _quantises(plan: Plan, operator: Compute) -> bool:
-    if names_quantisation(operator.op):
+    if is_quantisation(operator):
         return True
     low = any(_of(plan, output) == 8 for output in operator.outputs)
-    return low and "linear" not in operator.op.rsplit(".", 1)[-1].lower()
+    return low and not has_kind(operator.op, Trait.CONTRACTION)
 
 
-@cache
-def names_quantisation(op: str) -> bool:
-    """Return whether a function of that name gives codes of few bits."""
-    name = op.rsplit(".", 1)[-1].lower()
-    return "dequant" not in name and any(word in name for word in ("quantize", "to_fp8", "to_float8", "cast_to_f"))
+def is_quantisation(operator: Compute) -> bool:
+    """Return whether the operator gives codes of few bits."""
+    return has_kind(operator.op, Trait.QUANTISATION)

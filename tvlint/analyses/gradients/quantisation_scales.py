@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import writes
-from tvlint.analyses.gradients.precision import is_peak, names_quantisation
+from tvlint.analyses.gradients.precision import is_peak, is_quantisation
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.plan import Plan, Program
 
@@ -30,7 +30,7 @@ class Foreign:
 def foreign_scales(plan: Plan) -> Iterator[Foreign]:
     """Operators that take codes of several ranks together with the own rank's scale, once each."""
     computes = (each for segment in plan.segments.values() for each in segment.operators if isinstance(each, Compute))
-    if not any(names_quantisation(operator.op) for operator in computes):
+    if not any(is_quantisation(operator) for operator in computes):
         return
     seen: set[Where] = set()
     for program in plan.programs:
@@ -62,7 +62,7 @@ def _in_program(plan: Plan, program: Program) -> Iterator[Foreign]:
                 if codes in joined and joined[codes][0] in names:
                     scale, at = joined[codes]
                     yield Foreign(codes, scale, where, at, program.ranks)
-            if names_quantisation(operator.op) and len(names) > 1:
+            if is_quantisation(operator) and len(names) > 1:
                 if names[0] in own.get(names[1], ()):
                     coded.update(dict.fromkeys(operator.outputs, names[1]))
             elif is_peak(operator):

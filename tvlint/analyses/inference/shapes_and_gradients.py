@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from tvlint.analyses.dataflow.attention import is_attention
+from tvlint.analyses.dataflow.attention import is_any_attention
 from tvlint.analyses.dataflow.canonical_names import biased, flat_shape, target_shape, usual
 from tvlint.analyses.inference.segments import reads, writes
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.spec import ONE, Bound, Call, Family, Trait, UnsupportedError
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.table import has_kind, has_trait, spec_of
 
 _ROUNDS = 6
 _FLOATS = ("float", "bfloat", "complex")
-_OTHER_DTYPE = frozenset(
-    {
-        "to", "type", "float", "double", "half", "bfloat16", "long", "int", "bool", "argmax", "argmin", "topk", "sort",
-        "one_hot",
-    }
-)  # fmt: skip
-"""Functions whose result is of another dtype than their operands."""
 _SHORT = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp16": "float16"}
-_LOSSES = ("cross_entropy", "nll_loss")
 _CASTS = {"to": "", "type": "", "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
 _NUMBERS = ("torch.", "float", "bfloat", "int", "uint", "bool")
 
@@ -197,24 +189,24 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     spec = spec_of(operator.op)
     if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
         return [(found[operator.inputs[0]].shape, cast)]
-    if spec is None and is_attention(operator):
+    if spec is None and is_any_attention(operator):
         query, _, value = [found[name] for name in operator.inputs if isinstance(name, str)][:3]
         return [((*query.shape[:-1], *value.shape[-1:]), query.dtype)]
-    if operator.op.rsplit(".", 1)[-1] in _LOSSES and operator.attributes.get("reduction", "mean") in ("mean", "sum"):
+    if has_kind(operator.op, Trait.CLASS_LOSS) and operator.attributes.get("reduction", "mean") in ("mean", "sum"):
         first = operator.inputs[0]
         return [((), found[first].dtype)] if isinstance(first, str) and len(operator.outputs) == 1 else []
     tensors = [found[name] for name in operator.inputs if not isinstance(name, Literal)]
-    last = operator.op.rsplit(".", 1)[-1]
-    if (last == "type_as" or has_trait(operator.op, Trait.LIKE)) and len(operator.outputs) == 1:
-        return [(tensors[0].shape, tensors[-1 if last == "type_as" else 0].dtype)]
+    alike = operator.op.rsplit(".", 1)[-1] == "type_as" and has_trait(operator.op, Trait.CONVERSION)
+    if (alike or has_trait(operator.op, Trait.LIKE)) and len(operator.outputs) == 1:
+        return [(tensors[0].shape, tensors[-1 if alike else 0].dtype)]
     if spec is not None and spec.family is Family.RESHAPE and len(operator.outputs) == len(tensors) == 1:
         shape = (flat_shape if flat else target_shape)(operator, tensors[0].shape)
         return [] if shape is None else [(shape, tensors[0].dtype)]
-    if spec is None and "gather" in last and ("masked" in last or "target" in last) and len(tensors) == 2:
+    if spec is None and has_kind(operator.op, Trait.MASKED_LOOKUP) and len(tensors) == 2:
         return [(tensors[1].shape, tensors[0].dtype)]
     dtypes = {tensor.dtype for tensor in tensors}
     floats = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)}
-    if spec is None or last in _OTHER_DTYPE or len(floats or dtypes) != 1:
+    if spec is None or has_trait(operator.op, Trait.CONVERSION, Trait.CHOICE) or len(floats or dtypes) != 1:
         return []
     dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else (floats or dtypes).pop()
     operands = tuple(name if isinstance(name, Literal) else found[name].shape for name in operator.inputs)
@@ -228,7 +220,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
 def _cast_to(operator: Compute) -> str:
     """The dtype that a cast gives; empty for other operators, and where it does not say."""
     name = operator.op.rsplit(".", 1)[-1]
-    if not operator.inputs or name not in _CASTS:
+    if not operator.inputs or name not in _CASTS or not has_kind(operator.op, Trait.CONVERSION):
         return ""
     given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
     dtype = _CASTS[name] or operator.attributes.get("dtype", given[0] if given else None)

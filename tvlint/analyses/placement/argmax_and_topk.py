@@ -9,23 +9,18 @@ from tvlint.analyses.placement.reach import sent_on
 from tvlint.analyses.placement.state import Walk
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.placement import Shard
-
-_LAST = -1
-_PICKS: dict[str, tuple[int, int | None]] = {
-    "argmax": (0, None), "argmin": (0, None), "topk": (1, _LAST), "sort": (0, _LAST), "argsort": (0, _LAST),
-    "kthvalue": (1, _LAST),
-}  # fmt: skip
-"""Functions, which of their constants names the dimension where no attribute does, and the dimension without either."""
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import row_of
 
 
 def choices(walk: Walk, operator: Compute) -> Iterator[tuple[str, str, str]]:
     """The rule, the tensor and the axis, for every axis over which the operator picks within a shard, and nothing that is made
     of what it picked meets what the other ranks did. Rows of a batch are picked among on every rank by themselves."""
-    last = operator.op.rsplit(".", 1)[-1].lower()
+    row = row_of(operator.op)
     first = operator.inputs[0] if operator.inputs else None
-    if last not in _PICKS or not isinstance(first, str):
+    if row is None or Trait.CHOICE not in row.traits or row.dimension is None or not isinstance(first, str):
         return
-    rank, (at, usual) = len(walk.shape(first) or ()), _PICKS[last]
+    rank, (at, usual) = len(walk.shape(first) or ()), row.dimension
     constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
     dim = operator.attributes.get("dim", constants[at] if len(constants) > at else usual)
     own = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan)) | SEQUENCE_AXES

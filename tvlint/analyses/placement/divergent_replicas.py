@@ -13,7 +13,7 @@ from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.table import canonical_name, has_kind, has_trait, is_nonlinear
 
 _MOST_PROGRAMS = 256
 
@@ -50,8 +50,12 @@ def mates(walk: Walk, operator: Compute) -> None:
 
 
 def _scales(operator: Compute) -> bool:
-    spec = spec_of(operator.op)
-    return has_trait(operator.op, Trait.SCALING) or (spec is not None and spec.name == "pow")
+    return has_trait(operator.op, Trait.SCALING) or canonical_name(operator.op) == "pow"
+
+
+def _is_function(operator: Compute) -> bool:
+    """Return whether the operator is a function of one tensor that is not linear, an activation for example."""
+    return has_kind(operator.op, Trait.ACTIVATION) or (len(operator.inputs) == 1 and is_nonlinear(operator.op))
 
 
 def _concerns(operator: Compute) -> bool:
@@ -59,11 +63,11 @@ def _concerns(operator: Compute) -> bool:
         return False
     constants = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
     number = len(constants) == 1 == len(operator.inputs) - 1 and isinstance(constants[0], int | float) and bool(constants[0])
-    return has_trait(operator.op, Trait.ACTIVATION) or (_scales(operator) and number)
+    return _is_function(operator) or (_scales(operator) and number)
 
 
 def _key(operator: Compute) -> tuple[object, ...]:
-    kind = "activation" if has_trait(operator.op, Trait.ACTIVATION) else operator.op
+    kind = "function" if _is_function(operator) else operator.op
     names = tuple(shared_name(name) for name in operator.inputs if isinstance(name, str))
     return kind, names, shared_name(operator.outputs[0])
 

@@ -21,7 +21,7 @@ from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Grou
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import canonical_name, has_trait
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 _AVERAGES = ("avg", "mean")
@@ -124,7 +124,6 @@ def _after(facts: Facts, operator: Communicate | Compute, before: _Reduced, wher
         divisor = _size(facts, operator.group) if operator.reduce in _AVERAGES else 1
         total = None if before.divisor is None else before.divisor * divisor
         return _Reduced(before.axes | axes_apart(facts, operator.group), total, where)
-    last = operator.op.rsplit(".", 1)[-1]
     constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
     if has_trait(operator.op, Trait.CONVERSION, Trait.VIEW) and len(operator.inputs) - len(constants) == 1:
         return before
@@ -134,7 +133,8 @@ def _after(facts: Facts, operator: Communicate | Compute, before: _Reduced, wher
     if not 1e-30 < abs(factor) < 1e30 or before.divisor is None or not isinstance(operator.inputs[0], str):
         return _Reduced(before.axes, None, where)
     number = Fraction(factor).limit_denominator(1 << 32)
-    return _Reduced(before.axes, before.divisor / number if last == "mul" else before.divisor * number, where)
+    times = canonical_name(operator.op) == "mul"
+    return _Reduced(before.axes, before.divisor / number if times else before.divisor * number, where)
 
 
 def _over(facts: Facts, operator: ReduceGradients, before: _Reduced, where: tuple[str, int]) -> _Reduced:

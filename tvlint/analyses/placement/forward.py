@@ -26,9 +26,8 @@ from tvlint.analyses.placement.unscaled_means import multiplied
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Role
-from tvlint.ops.nonlinear import never_linear
 from tvlint.ops.spec import Family, Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import canonical_name, has_trait, is_nonlinear, row_of
 
 _RENAMED = {
     "constant": "bias-added-to-partial",
@@ -39,6 +38,13 @@ _RENAMED = {
     "mismatched": "mismatched-shards",
     "shuffled": "pieces-not-in-rank-order",
 }
+
+_WHOLE = {
+    Trait.SOFTMAX: "softmax-over-shards",
+    Trait.NORMALISATION: "norm-over-shards",
+    Trait.CLASS_LOSS: "loss-over-shards",
+}
+"""Kinds of operators that need a dimension whole, and the defect where it is not."""
 
 _EXTREMES = (Partial("max"), Partial("min"))
 """What a rank compares with the reduced value to find out whether the extreme is its own."""
@@ -107,7 +113,7 @@ def _biased(walk: Walk, operator: Compute, product: Compute, at: int) -> None:
 def _unbound(walk: Walk, operator: Compute) -> None:
     """An operator without annotation: its results are unknown; it may still be known not to take partial values."""
     first = operator.inputs[0] if operator.inputs else None
-    if never_linear(operator.op) and isinstance(first, str):
+    if is_nonlinear(operator.op) and isinstance(first, str):
         for axis in walk.axes:
             if isinstance(walk.value(first).on.get(axis), Partial):
                 walk.say("partial-through-nonlinear", first, axis, operator.op.rsplit(".", 1)[-1])
@@ -153,16 +159,15 @@ def _may_be_heads(walk: Walk, operator: Compute, axis: str) -> bool:
     """Return whether what is split over the axis may be heads: just traded for the sequence, or given to a kernel of the
     flash family, whose layout those who name it seldom keep.
     """
-    if operator.op.endswith("scaled_dot_product_attention"):
+    row = row_of(operator.op)
+    if row is not None and row.sequence == -2:
         return False
     made = walk.producer.get(next((name for name in operator.inputs if isinstance(name, str)), ""))
     maker = walk.plan.segments[made[0]].operators[made[1]] if made is not None else None
     if isinstance(maker, Communicate) and maker.kind is Collective.ALL_TO_ALL and axis in (walk.axes_of(maker.group) or ()):
         return True
-    if "flash" not in operator.op.rsplit(".", 1)[-1].lower():
-        return False
     trading = walk.facts.derived("axes that are traded or split by weights", lambda: traded_axes(walk.plan))
-    return axis in trading or (axis not in SEQUENCE_AXES and not operator.op.endswith("flash_attn_func"))
+    return axis in trading or (axis not in SEQUENCE_AXES and (row is None or row.sequence is None))
 
 
 def _over_own_keys(walk: Walk, axis: str, names: list[str], ranks: list[int]) -> tuple[str, int]:
@@ -235,7 +240,6 @@ def _adds_once(walk: Walk, axis: str, added: str, output: str) -> bool:
 
 def _shares(walk: Walk, operator: Compute) -> None:
     """Notes what is a known fraction of a whole value."""
-    last = operator.op.rsplit(".", 1)[-1]
     if not has_trait(operator.op, Trait.SCALING) or len(operator.inputs) != 2 or len(operator.outputs) != 1:
         return
     name, factor = operator.inputs
@@ -244,7 +248,8 @@ def _shares(walk: Walk, operator: Compute) -> None:
     if isinstance(factor.value, int | float) and factor.value and abs(factor.value) < 1e30:
         number = Fraction(factor.value).limit_denominator(1 << 32)
         if number:
-            walk.shares[operator.outputs[0]] = walk.shares.get(name, Fraction(1)) * (number if last == "mul" else 1 / number)
+            share = number if canonical_name(operator.op) == "mul" else 1 / number
+            walk.shares[operator.outputs[0]] = walk.shares.get(name, Fraction(1)) * share
 
 
 def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: str) -> None:
@@ -263,8 +268,7 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
         tensor = walk.plan.tensors.get(other)
         rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
     if rule == "whole":
-        families = {"softmax": "softmax-over-shards", "norm": "norm-over-shards", "entropy": "loss-over-shards"}
-        rule = next((named for part, named in families.items() if part in operator), "")
+        rule = next((named for trait, named in _WHOLE.items() if has_trait(operator, trait)), "")
         if not rule:
             return
     walk.say(_RENAMED.get(rule, rule), name, axis, operator, other)

@@ -13,7 +13,7 @@ from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Replicate, Shard
 from tvlint.ir.plan import Role
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import canonical_name, has_trait
 
 _SPLITS = (Collective.CHUNK, Collective.SCATTER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
 
@@ -63,17 +63,18 @@ def _split_again(walk: Walk, axis: str) -> bool:
 
 def noted(walk: Walk, operator: Compute) -> None:
     """Notes which slices of a value the operator takes."""
-    last, source = operator.op.rsplit(".", 1)[-1], operator.inputs[0] if operator.inputs else None
+    narrow = canonical_name(operator.op) == "narrow"
+    source = operator.inputs[0] if operator.inputs else None
     shape = walk.shape(source) if isinstance(source, str) else None
     constants = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
-    if not isinstance(source, str) or not shape or not (last == "narrow" or has_trait(operator.op, Trait.APART)):
+    if not isinstance(source, str) or not shape or not (narrow or has_trait(operator.op, Trait.APART)):
         return
-    at = 0 if last == "narrow" else 1
+    at = 0 if narrow else 1
     dim = operator.attributes.get("dim", constants[at] if len(constants) > at else 0)
     if not isinstance(dim, int) or not -len(shape) <= dim < len(shape):
         return
     dim %= len(shape)
-    low = operator.attributes.get("start", constants[1] if len(constants) > 1 else None) if last == "narrow" else 0
+    low = operator.attributes.get("start", constants[1] if len(constants) > 1 else None) if narrow else 0
     for name in operator.outputs:
         own = walk.shape(name)
         if own is None or len(own) != len(shape) or not isinstance(low, int) or not 0 <= low <= shape[dim] - own[dim]:

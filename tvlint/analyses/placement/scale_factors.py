@@ -17,16 +17,16 @@ from tvlint.analyses.placement.state import Scale, Walk
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, ReduceGradients
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ops.spec import ONE, Bound, Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import canonical_name, has_trait
 
 _KEEPS = (Trait.CONVERSION, Trait.VIEW, Trait.DETACHED, Trait.RANGES, Trait.APART, Trait.JOIN)
 
 
 def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
     """The factor of the result: a sum or mean has one, and a number of those keeps or changes it."""
-    last = operator.op.rsplit(".", 1)[-1]
-    if has_trait(operator.op, *_KEEPS) or last == "add":
-        _of_parts(walk, operator, last)
+    name = canonical_name(operator.op)
+    if has_trait(operator.op, *_KEEPS) or name == "add":
+        _of_parts(walk, operator, name)
     if len(operator.outputs) != 1:
         return
     output = operator.outputs[0]
@@ -37,9 +37,9 @@ def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
         if has_trait(operator.op, Trait.SCALING) and len(literals) == 1 and isinstance(operator.inputs[0], str):
             number = _fraction(literals[0])
             if number is not None:
-                walk.scales[output] = replace(scale, factor=scale.factor * (number if last == "mul" else 1 / number))
+                walk.scales[output] = replace(scale, factor=scale.factor * (number if name == "mul" else 1 / number))
         return
-    if scale is not None and len(tensors) == 2 and last in ("div", "truediv") and tensors[1] in walk.scales:
+    if scale is not None and len(tensors) == 2 and name == "div" and tensors[1] in walk.scales:
         count = walk.scales[tensors[1]]
         complete = all(is_whole(walk.value(tensors[1]).on.get(axis)) for axis in walk.axes)
         if complete and prod(count.sizes) == prod(scale.sizes):
@@ -50,10 +50,10 @@ def of_compute(walk: Walk, operator: Compute, bound: Bound | None) -> None:
         _of_reduction(walk, bound, tensors, output)
 
 
-def _of_parts(walk: Walk, operator: Compute, last: str) -> None:
+def _of_parts(walk: Walk, operator: Compute, name: str) -> None:
     """What is put together from gradients of one factor, or taken out of them, has that factor too."""
     scales = [walk.scales.get(name) for name in operator.inputs if isinstance(name, str)]
-    if not scales or scales[0] is None or scales.count(scales[0]) < len(scales) or (last == "add" and len(scales) < 2):
+    if not scales or scales[0] is None or scales.count(scales[0]) < len(scales) or (name == "add" and len(scales) < 2):
         return
     for output in operator.outputs:
         walk.scales[output] = scales[0]

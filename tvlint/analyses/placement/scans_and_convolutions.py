@@ -11,9 +11,9 @@ from tvlint.analyses.placement.domain import On
 from tvlint.analyses.placement.state import Walk
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Replicate, Shard
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_kind, row_of
 
-_RUNNING = {"cumsum": 0, "cumprod": 0, "cummax": 0, "cummin": 0, "logcumsumexp": 0, "flip": 0, "roll": 1}
-"""Functions along dimensions, and which of their constants names those where no attribute does."""
 _CARRYING = (Collective.ALL_GATHER, Collective.ALL_TO_ALL, Collective.BROADCAST)
 
 
@@ -30,18 +30,18 @@ def scans(walk: Walk, operator: Compute) -> Iterator[tuple[str, str, str]]:
 
 
 def _runs_along(walk: Walk, operator: Compute, dim: int, rank: int, axis: str) -> bool:
-    last = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
+    row = row_of(operator.op)
     constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
-    if last in _RUNNING:
+    if row is not None and Trait.SCAN in row.traits and row.dimension is not None:
         if dim == 0 and axis in walk.facts.derived("batch axes", lambda: batch_axes(walk.plan)) - SEQUENCE_AXES:
             return False
-        at = _RUNNING[last]
+        at, _ = row.dimension
         given = operator.attributes.get("dim", operator.attributes.get("dims", constants[at] if len(constants) > at else None))
         dims = given if isinstance(given, tuple) else (given,)
         return any(isinstance(each, int) and each % rank == dim for each in dims)
-    if "conv" in last and "transpose" not in last:
+    if has_kind(operator.op, Trait.CONVOLUTION):
         return dim >= 2 and _kernel(walk, operator, dim) > 1
-    if "scan" in last and axis in SEQUENCE_AXES and rank > 2 and dim in (1, 2):
+    if has_kind(operator.op, Trait.RECURRENCE) and axis in SEQUENCE_AXES and rank > 2 and dim in (1, 2):
         return axis not in walk.facts.derived("axes that are traded or split by weights", lambda: traded_axes(walk.plan))
     return False
 
@@ -69,7 +69,7 @@ def channelwise(walk: Walk, operator: Compute) -> dict[str, On]:
     """Return how a convolution lies that treats every channel on its own: by channels, where input and weight do."""
     names = [name for name in operator.inputs if isinstance(name, str)]
     shapes = [walk.shape(name) for name in names]
-    if "conv" not in operator.op.rsplit(".", 1)[-1] or len(names) < 2 or shapes[0] is None or shapes[1] is None:
+    if not has_kind(operator.op, Trait.CONVOLUTION) or len(names) < 2 or shapes[0] is None or shapes[1] is None:
         return {}
     source, weight = shapes[0], shapes[1]
     if len(source) < 3 or not source[1] == weight[0] == operator.attributes.get("groups"):

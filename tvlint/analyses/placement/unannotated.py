@@ -4,43 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tvlint.analyses.dataflow.attention import is_attention
+from tvlint.analyses.dataflow.attention import is_any_attention, is_attention
 from tvlint.analyses.placement.axes import DATA_AXES, SEQUENCE_AXES
 from tvlint.analyses.placement.domain import On, is_whole
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, stars
-from tvlint.ops.table import has_trait
-
-_LAST_DIM_WHOLE = {
-    "cross_entropy": "loss-over-shards",
-    "nll_loss": "loss-over-shards",
-    "layer_norm": "norm-over-shards",
-    "rms_norm": "norm-over-shards",
-    "layernorm": "norm-over-shards",
-    "rmsnorm": "norm-over-shards",
-}
-_ATTENTION_SEQUENCE = {"scaled_dot_product_attention": -2, "flash_attn_func": 1, "flash_attention": 1}
+from tvlint.ops.table import has_kind, has_trait, row_of
 
 
 def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int], axis: str) -> tuple[str, int]:
     """The rule that the operator breaks on `axis`, and the operand concerned; an empty rule: none that is known."""
-    name = operator.op.rsplit(".", 1)[-1].replace("-", "_")
     if not operands or not ranks:
         return "", 0
     first, rank = operands[0], ranks[0]
     if not isinstance(first, Shard) or not rank:
         return "", 0
     dim = first.dim % rank
-    if name in _LAST_DIM_WHOLE and dim == rank - 1 and (rank == 2 or "loss" not in _LAST_DIM_WHOLE[name]):
-        return _LAST_DIM_WHOLE[name], 0
+    if has_kind(operator.op, Trait.NORMALISATION) and dim == rank - 1:
+        return "norm-over-shards", 0
+    if has_kind(operator.op, Trait.CLASS_LOSS) and dim == rank - 1 == 1:
+        return "loss-over-shards", 0
     if is_attention(operator) and axis in DATA_AXES - SEQUENCE_AXES:
         return "", 0
     if is_attention(operator) and len(operands) > 2 and is_whole(operands[1]) and operands[2] == first and dim < rank - 1:
         return "attention-over-local-keys", 2
     if is_attention(operator) and len(operands) > 1 and dim < rank - 1:
         keys = operands[1]
-        known = rank == 4 and name in _ATTENTION_SEQUENCE and dim == _ATTENTION_SEQUENCE[name] % rank
+        row = row_of(operator.op)
+        known = row is not None and row.sequence is not None and rank == 4 and dim == row.sequence % rank
         sequence = known or rank == 2 or (rank == 3 and axis in SEQUENCE_AXES)
         local = sequence and isinstance(keys, Shard) and keys.dim % rank == dim
         return ("attention-over-local-keys", 1) if local else ("", 0)
@@ -53,7 +45,7 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int],
 
 def loss_spec(operator: Compute) -> OpSpec | None:
     """Cross-entropy of rows of scores with the indices of their targets: a mean or a sum over the rows."""
-    return _LOSS if operator.op.rsplit(".", 1)[-1] in ("cross_entropy", "nll_loss") else None
+    return _LOSS if has_kind(operator.op, Trait.CLASS_LOSS) else None
 
 
 def _loss(call: Call) -> Bound:
@@ -79,8 +71,7 @@ _LOSS = OpSpec("cross-entropy", (), _loss)
 
 def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
     """Return how the greatest magnitude of a tensor lies, for operators that take it under names of their own."""
-    name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
-    if "amax" not in name and "absmax" not in name.replace("_", "") and "maxabs" not in name.replace("_", ""):
+    if not has_kind(operator.op, Trait.PEAK):
         return {}
     if len(operands) != 1 or operator.attributes.get("dim") is not None or len(operator.outputs) != 1:
         return {}
@@ -90,7 +81,7 @@ def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
 def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
     """Return how the result of an attention without annotation lies: like its queries, where keys and values do or are whole.
     """
-    if not is_attention(operator) or len(operands) < 3:
+    if not is_any_attention(operator):
         return {}
     each = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
     return {
@@ -125,8 +116,7 @@ def looked_up(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Seq
     """Return how scores of targets lie that are looked up in a shard of the classes, zero where another rank has them:
     partial.
     """
-    name = operator.op.rsplit(".", 1)[-1].lower().replace("-", "_")
-    if not ("masked_gather" in name or ("gather" in name and "target" in name)) or len(operands) != 2 or rank < 2:
+    if not has_kind(operator.op, Trait.MASKED_LOOKUP) or len(operands) != 2 or rank < 2:
         return {}
     found: dict[str, On] = {}
     for axis in axes:

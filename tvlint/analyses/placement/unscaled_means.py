@@ -15,9 +15,8 @@ from tvlint.analyses.placement.state import Walk
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Role
-from tvlint.ops.nonlinear import never_linear
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import canonical_name, has_trait, is_nonlinear
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 
@@ -40,27 +39,26 @@ def multiplied(walk: Walk, operator: Compute) -> None:
     if not held:
         return
     times, defect = walk.multiples[held]
-    last = operator.op.rsplit(".", 1)[-1]
     factors = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
     if len(names) == 1 and has_trait(operator.op, Trait.VIEW, Trait.CONVERSION) and operator.outputs:
         walk.multiples[operator.outputs[0]] = times, defect
     elif len(names) == 1 and has_trait(operator.op, Trait.SCALING) and len(factors) == 1 and operator.inputs[0] == held:
-        _scaled(walk, operator, last, factors[0], times, defect)
-    elif _takes_as_is(walk, operator, last, names):
+        _scaled(walk, operator, factors[0], times, defect)
+    elif _takes_as_is(walk, operator, names):
         walk.found.append(defect)
 
 
-def _takes_as_is(walk: Walk, operator: Compute, last: str, names: Sequence[str]) -> bool:
+def _takes_as_is(walk: Walk, operator: Compute, names: Sequence[str]) -> bool:
     if len(names) == 1:
-        return never_linear(operator.op) or has_trait(operator.op, Trait.SUM) or last in ("rsqrt", "sqrt")
+        return is_nonlinear(operator.op) or has_trait(operator.op, Trait.SUM)
     weights = [name for name in names if name in walk.plan.tensors and walk.plan.tensors[name].role is Role.WEIGHT]
     return has_trait(operator.op, Trait.CONTRACTION) and bool(weights)
 
 
-def _scaled(walk: Walk, operator: Compute, last: str, factor: object, times: Fraction, defect: Defect) -> None:
+def _scaled(walk: Walk, operator: Compute, factor: object, times: Fraction, defect: Defect) -> None:
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1e-30 < abs(factor) < 1e30:
         return
     number = Fraction(factor).limit_denominator(1 << 32)
-    times = times * number if last == "mul" else times / number
+    times = times * number if canonical_name(operator.op) == "mul" else times / number
     if times != 1:
         walk.multiples[operator.outputs[0]] = times, defect

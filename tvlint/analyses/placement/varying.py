@@ -1,7 +1,8 @@
 """Values of unknown placement that differ between the ranks of an axis.
 
-Where an operator of which nobody knows the meaning reads values that differ, so does what it gives, until a collective over the
-axis makes it one. Of such a value no placement is known, but a weight that all ranks share must not be updated with it.
+Where a known operator reads values that differ, so does what it gives, until a collective over the axis makes it one. Of such a
+value the placement may be unknown, but a weight that all ranks share must not be updated with it. An operator that is unknown
+may communicate: of what it gives nothing is known.
 """
 
 from __future__ import annotations
@@ -12,14 +13,8 @@ from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.placement.domain import is_whole
 from tvlint.analyses.placement.state import Walk
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator, Receive
-
-_ALIKE = frozenset(
-    {"zeros_like", "ones_like", "empty_like", "full_like", "new_zeros", "new_ones", "zeros", "ones", "zero", "size", "shape"}
-)
-_SPEAKING = (
-    "reduce", "gather", "scatter", "sync", "broadcast", "exchange", "region", "psum", "pmean", "all_to_all", "collective",
-)  # fmt: skip
-"""Names of operators that may communicate themselves."""
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait, row_of
 
 
 def differing(walk: Walk, name: str) -> frozenset[str]:
@@ -51,9 +46,7 @@ def follow(walk: Walk, operator: Operator, joined: Iterable[str]) -> None:
     if isinstance(operator, Communicate) and operator.kind is not Collective.ALL_TO_ALL:
         axes = walk.axes_of(operator.group)
         differ = frozenset() if axes is None else differ - frozenset(axes)
-    if isinstance(operator, Compute):
-        last = operator.op.rsplit(".", 1)[-1].lower()
-        if last in _ALIKE or any(word in last for word in _SPEAKING):
-            differ = frozenset()
+    if isinstance(operator, Compute) and (has_trait(operator.op, Trait.FILLED) or row_of(operator.op) is None):
+        differ = frozenset()
     for name in results:
         walk.varying[name] = differ | before.get(name, frozenset())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 
 from tvlint.findings import Finding, Reason
@@ -19,6 +19,39 @@ _GENERATED = re.compile(r"(?<![.\d])(?:_?\d+)+$")
 _LINE = re.compile(r"line \d+")
 """A section that has no name but the line at which it starts."""
 
+FORMER_NAMES: Mapping[str, str] = {
+    "alias-read-in-flight": "buffer-in-flight",
+    "deadlock": "send-recv-deadlock",
+    "gathers-partial-sums": "gather-of-partial",
+    "gathers-wrong-dimension": "wrong-gather-dim",
+    "incomplete-gradient": "missing-gradient-reduction",
+    "members-disagree": "mismatched-collective",
+    "mismatched-slices": "mismatched-shards",
+    "missing-value": "use-before-definition",
+    "needs-buffered-sends": "send-needs-buffering",
+    "never-waited": "handle-never-waited",
+    "partial-used-as-complete": "missing-allreduce",
+    "pieces-out-of-order": "pieces-not-in-rank-order",
+    "read-before-made": "use-before-definition",
+    "read-in-flight": "missing-wait",
+    "reduce-operator": "wrong-reduce-op",
+    "reduced-too-early": "reducer-before-last-backward",
+    "reissued": "handle-reissued",
+    "scaled-gradient": "wrong-gradient-scale",
+    "unmatched-collective": "missing-collective-member",
+    "unmatched-message": "unmatched-send",
+    "updated-too-early": "update-before-final-gradient",
+    "waited-twice": "double-wait",
+    "write-over-read": "buffer-in-flight",
+    "write-over-write": "buffer-in-flight",
+    "wrong-group": "wrong-collective-group",
+    "wrong-shape": "wrong-shape-claim",
+}
+"""The rules that say what reasons of verdicts said under names of their own, by those names."""
+
+_FIRST_NAMES = {rule: name for name, rule in reversed(tuple(FORMER_NAMES.items()))}
+"""The name that stands in the print of a reason, so that baselines and alerts from before a rule took its place hold."""
+
 
 def fingerprint(finding: Finding) -> str:
     """Return the print of the finding; equal findings of a file have the same."""
@@ -27,7 +60,7 @@ def fingerprint(finding: Finding) -> str:
 
 def reason_fingerprint(reason: Reason) -> str:
     """Return the print of a reason of a verdict."""
-    return _printed((reason.name, reason.operator, *_about(None, reason.message)))
+    return _printed((_FIRST_NAMES.get(reason.name, reason.name), reason.operator, *_about(None, reason.message)))
 
 
 def numbered(prints: Iterable[str]) -> Sequence[str]:

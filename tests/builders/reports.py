@@ -141,7 +141,7 @@ REFUTED = Verdict(
     StageCounts(45, 12, 40, 3, 2),
     (
         Reason(
-            "partial-used-as-complete",
+            "missing-allreduce",
             True,
             "`t550` is a partial sum over tp of `linear`; `add` uses it as complete",
             Location(

@@ -70,8 +70,8 @@ def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micr
 @pytest.mark.parametrize(
     ("name", "reason", "message"),
     [
-        ("missing_gradient_reduction", "incomplete-gradient", "is a partial sum over dp"),
-        ("undivided_loss", "scaled-gradient", "is 2 times the reference's"),
+        ("missing_gradient_reduction", "missing-gradient-reduction", "is a partial sum over dp"),
+        ("undivided_loss", "wrong-gradient-scale", "is 2 times the reference's"),
     ],
 )
 def test_a_fault_in_data_parallelism_is_refuted(name: str, reason: str, message: str) -> None:
@@ -84,8 +84,8 @@ def test_a_fault_in_data_parallelism_is_refuted(name: str, reason: str, message:
 @pytest.mark.parametrize(
     ("name", "reason", "line"),
     [
-        ("missing_forward_sum", "partial-used-as-complete", "return x + y + self.down_bias"),
-        ("missing_gradient_sum", "incomplete-gradient", ""),
+        ("missing_forward_sum", "missing-allreduce", "return x + y + self.down_bias"),
+        ("missing_gradient_sum", "missing-gradient-reduction", ""),
         ("doubled_gradient", "other-recorded-gradient", "gradient = gradient * 2 if WORLD > 1 else gradient.clone()"),
     ],
 )

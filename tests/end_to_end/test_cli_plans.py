@@ -44,7 +44,7 @@ def test_a_wrong_plan_is_refuted_at_its_line(here: Path, capsys: pytest.CaptureF
     assert verdict["verdict"] == "refuted"
     [reason] = verdict["reasons"]
     line = (here / "dp2-tp2-broken.plan").read_text().splitlines()[reason["line"] - 1]
-    assert (reason["name"], line.split()[0]) == ("partial-used-as-complete", "b")
+    assert (reason["name"], line.split()[0]) == ("missing-allreduce", "b")
 
 
 def test_what_is_not_understood_is_unknown_and_exits_5(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,15 +136,15 @@ RIGHT = {
 }  # fmt: skip
 
 WRONG = {
-    "clipped before the reducer": (over_dp(CLIP + REDUCE + UPDATE), single(CLIP), "partial-used-as-complete"),
-    "the norm before the reducer": (over_dp(NORM + FACTOR + REDUCE + SCALE + UPDATE), single(CLIP), "partial-used-as-complete"),
+    "clipped before the reducer": (over_dp(CLIP + REDUCE + UPDATE), single(CLIP), "missing-allreduce"),
+    "the norm before the reducer": (over_dp(NORM + FACTOR + REDUCE + SCALE + UPDATE), single(CLIP), "missing-allreduce"),
     "the norm counted by every replica": (
         over_dp(REDUCE + CLIP.replace("  n = sqrt(q)", OVER_TP.replace("tp", "dp")) + UPDATE), single(CLIP), "scaled-value",
     ),
-    "the norm of the shards": (over_tp(CLIP + UPDATE), single(CLIP), "partial-used-as-complete"),
+    "the norm of the shards": (over_tp(CLIP + UPDATE), single(CLIP), "missing-allreduce"),
     "the norm over dp instead of tp": (
         over_both(REDUCE + CLIP.replace("  n = sqrt(q)", OVER_TP.replace("tp", "dp")) + UPDATE), single(CLIP),
-        "partial-used-as-complete",
+        "missing-allreduce",
     ),
     "the norm over dp as well": (
         over_both(REDUCE + CLIP.replace("  n = sqrt(q)", OVER_TP.replace("tp", "dp,tp")) + UPDATE), single(CLIP),
@@ -152,7 +152,7 @@ WRONG = {
     ),
     "norms that are added": (
         over_tp(CLIP.replace("  n = sqrt(q)", "  m = sqrt(q)\n  n = all-reduce(m) over tp") + UPDATE), single(CLIP),
-        "partial-used-as-complete",
+        "missing-allreduce",
     ),
     "one weight is not clipped": (
         over_dp(REDUCE + CLIP.replace("  grad(w2) = mul(grad(w2), c)\n", "") + UPDATE), single(CLIP), "other-gradient",
@@ -165,14 +165,14 @@ WRONG = {
     "the norm of one weight twice": (
         over_dp(REDUCE + CLIP.replace("add(q1, q2)", "add(q1, q1)") + UPDATE), single(CLIP), "other-operator",
     ),
-    "reduced after the update": (over_dp(UPDATE + REDUCE), single(""), "incomplete-gradient"),
-    "never reduced": (over_dp(CLIP + UPDATE), single(CLIP), "partial-used-as-complete"),
+    "reduced after the update": (over_dp(UPDATE + REDUCE), single(""), "missing-gradient-reduction"),
+    "never reduced": (over_dp(CLIP + UPDATE), single(CLIP), "missing-allreduce"),
     "divided by another number": (
         over_dp(REDUCE + "  grad(w1) = div(grad(w1), 4)\n" + UPDATE), single(EIGHTH),
-        "scaled-gradient",
+        "wrong-gradient-scale",
     ),
     "divided under a name that nothing reads": (
-        over_dp(REDUCE + "  g1 = div(grad(w1), 8)\n" + UPDATE), single(EIGHTH), "scaled-gradient",
+        over_dp(REDUCE + "  g1 = div(grad(w1), 8)\n" + UPDATE), single(EIGHTH), "wrong-gradient-scale",
     ),
     "weight decay before the reducer": (
         over_dp("  d = mul(w1, 0.1)\n  grad(w1) = add(grad(w1), d)\n" + REDUCE + UPDATE),
@@ -215,4 +215,4 @@ def test_a_gradient_is_not_read_while_it_is_reduced() -> None:
     parallel = over_dp(REDUCE.replace("over dp", "over dp async k") + NORM + FACTOR + "  wait k\n" + SCALE + UPDATE)
     verdict = verdict_on(parallel, single(CLIP))
     assert verdict.outcome is Outcome.REFUTED
-    assert "read-in-flight" in [reason.name for reason in verdict.reasons]
+    assert "missing-wait" in [reason.name for reason in verdict.reasons]

@@ -176,14 +176,14 @@ MERGE = "merge_by_log_sum_exp(o0, e0, o1, e1)"
 
 BY_HAND = {
     "one block twice": ("attention(a, b1, c1)", "attention(a, b, c)", "merged-twice"),
-    "values that stay": ("attention(a, b1, c1)", "attention(a, b1, c)", "mismatched-slices"),
+    "values that stay": ("attention(a, b1, c1)", "attention(a, b1, c)", "mismatched-shards"),
     "another log-sum-exp": (MERGE, "merge_by_log_sum_exp(o0, e1, o1, e0)", "merges-different-values"),
     "a step left out": ("mul(m1, xs)", "mul(o0, xs)", "part-used-as-complete"),
     "no gradient of the log-sum-exp": ("backward o1 (do1, de1)", "backward o1 (do1, _)", "part-gradient"),
     "the gradient of all keys": ("backward o1 (do1, de1)", "backward o1 (dm1, de1)", "part-gradient"),
-    "gradients that stay": ("db = add(db0, backb1)", "db = add(db0, db1)", "mismatched-slices"),
-    "gradients of some queries": ("db = add(db0, backb1)", "db = identity(db0)", "incomplete-gradient"),
-    "gradients of some keys": ("t1 = add(da0, da1)", "t1 = identity(da0)", "incomplete-gradient"),
+    "gradients that stay": ("db = add(db0, backb1)", "db = add(db0, db1)", "mismatched-shards"),
+    "gradients of some queries": ("db = add(db0, backb1)", "db = identity(db0)", "missing-gradient-reduction"),
+    "gradients of some keys": ("t1 = add(da0, da1)", "t1 = identity(da0)", "missing-gradient-reduction"),
 }
 
 

@@ -124,13 +124,13 @@ def test_no_mutant_that_computes_something_else_is_proved(name: str, every: int)
 
 
 WRONG = {
-    "a sum of maxima": ("all-reduce max(m0)", "all-reduce(m0)", "reduce-operator"),
+    "a sum of maxima": ("all-reduce max(m0)", "all-reduce(m0)", "wrong-reduce-op"),
     "a maximum of one rank": ("m = all-reduce max(m0) over tp", "m = identity(m0)", "part-used-as-complete"),
-    "a maximum of sums": ("s = all-reduce(s0)", "s = all-reduce max(s0)", "reduce-operator"),
-    "a sum of one rank": ("s = all-reduce(s0) over tp", "s = identity(s0)", "partial-used-as-complete"),
+    "a maximum of sums": ("s = all-reduce(s0)", "s = all-reduce max(s0)", "wrong-reduce-op"),
+    "a sum of one rank": ("s = all-reduce(s0) over tp", "s = identity(s0)", "missing-allreduce"),
     "a target of one rank": ("p = all-reduce(p0) over tp", "p = identity(p0)", "incomplete-output"),
     "the range of another rank": ("start=0, stop=2", "start=2, stop=4", "wrong-range"),
-    "classes without their target": ("  dx, _ = backward p0 (dp)\n", "", "incomplete-gradient"),
+    "classes without their target": ("  dx, _ = backward p0 (dp)\n", "", "missing-gradient-reduction"),
 }
 
 

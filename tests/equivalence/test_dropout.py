@@ -103,7 +103,7 @@ def test_draws_for_the_elements_of_the_reference_are_its_draws(text: str) -> Non
 def test_a_draw_for_a_partial_sum_is_refuted() -> None:
     verdict = verdict_on(BEFORE_THE_SUM, REFERENCE)
     assert verdict.outcome is Outcome.REFUTED, text_of(verdict)
-    assert [reason.name for reason in verdict.reasons if reason.refutes] == ["partial-used-as-complete"]
+    assert [reason.name for reason in verdict.reasons if reason.refutes] == ["missing-allreduce"]
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)

@@ -122,7 +122,7 @@ def test_what_an_assertion_says_is_assumed() -> None:
 @pytest.mark.parametrize("call", ["print(nothing)", "logging.info(nothing)"])
 def test_a_call_that_changes_nothing_still_needs_its_operands(call: str) -> None:
     verdict = verdict_on(with_call(PARALLEL, "forward", call), REFERENCE)
-    assert (verdict.outcome, "missing-value" in names(verdict)) == (Outcome.REFUTED, True)
+    assert (verdict.outcome, "use-before-definition" in names(verdict)) == (Outcome.REFUTED, True)
 
 
 def test_what_a_call_that_changes_nothing_gives_is_no_part_of_the_model() -> None:

@@ -248,7 +248,7 @@ def with_replicas(replicas: int, *changes: tuple[str, str]) -> Verdict:
             Outcome.UNKNOWN,
             "other-operator",
         ),
-        ([("reduce-gradients w1, w2", "reduce-gradients w1")], Outcome.REFUTED, "incomplete-gradient"),
+        ([("reduce-gradients w1, w2", "reduce-gradients w1")], Outcome.REFUTED, "missing-gradient-reduction"),
     ],
 )
 def test_the_time_to_tell_what_is_wrong_does_not_grow_with_replicas(

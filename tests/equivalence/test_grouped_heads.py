@@ -67,8 +67,8 @@ def test_keys_that_are_written_out_for_every_head_of_queries_are_the_shared_ones
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        (SHARED.replace("  reduce-gradients k, v over tp\n", ""), "incomplete-gradient"),
-        (split(ALONE, "tp=2", "tp:S(1)", "", "tp") + "  reduce-gradients k, v over tp\n", "mismatched-slices"),
+        (SHARED.replace("  reduce-gradients k, v over tp\n", ""), "missing-gradient-reduction"),
+        (split(ALONE, "tp=2", "tp:S(1)", "", "tp") + "  reduce-gradients k, v over tp\n", "mismatched-shards"),
         (HALVES.replace(", enable_gqa=True", ""), "unsupported-operator"),
     ],
 )

@@ -136,7 +136,7 @@ REASONS = {
     "another input": "unlike-values",
     "a loss of another type": "missing-output",
     "loaded twice": "loaded-twice",
-    "two gradients of one weight": "scaled-gradient",
+    "two gradients of one weight": "wrong-gradient-scale",
     "reduced in place": "undefined-value",
     "reduced in place and not given on": "renamed-value",
     "means that are added over replicas": "scaled-output",

@@ -60,7 +60,7 @@ def test_pieces_that_are_gathered_in_another_order_and_then_summed_are_not_refut
     assert compare(*plans(ROWS, GATHERED)).outcome == "equal"
     verdict = verdict_on(GATHERED, ROWS)
     assert verdict.outcome is Outcome.UNKNOWN
-    assert "pieces-out-of-order" in [reason.name for reason in verdict.reasons]
+    assert "pieces-not-in-rank-order" in [reason.name for reason in verdict.reasons]
 
 
 def test_pieces_that_are_gathered_in_another_order_and_meet_others_are_refuted() -> None:
@@ -71,7 +71,7 @@ def test_pieces_that_are_gathered_in_another_order_and_meet_others_are_refuted()
     assert compare(*plans(reference, wrong)).outcome == "different"
     verdict = verdict_on(wrong, reference)
     assert verdict.outcome is Outcome.REFUTED
-    assert "pieces-out-of-order" in [reason.name for reason in verdict.reasons]
+    assert "pieces-not-in-rank-order" in [reason.name for reason in verdict.reasons]
 
 
 TOTAL = """
@@ -312,7 +312,7 @@ def zigzag(rank: int) -> str:
 def test_pieces_that_are_gathered_in_reverse_and_then_put_in_order_are_not_told_to_be_out_of_order() -> None:
     text = "mesh cp=2\nweight wk f32[4,4]\nloss l\n" + zigzag(0) + zigzag(1)
     told = {reason.name: reason.refutes for reason in verdict_on(text, ZIGZAG_ALONE).reasons}
-    assert told["pieces-out-of-order"] is False
+    assert told["pieces-not-in-rank-order"] is False
 
 
 LOSS_LATE = """

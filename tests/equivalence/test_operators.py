@@ -61,7 +61,7 @@ def test_a_mean_over_a_split_batch_is_averaged_over_replicas(loss: str) -> None:
     assert any("-100" in assumption for assumption in verdict.assumptions) == ("cross_entropy" in loss)
     undivided = verdict_on(data_parallel(reference).replace(" divide 2", ""), reference)
     assert undivided.outcome is Outcome.REFUTED
-    assert reasons(undivided) == ["scaled-gradient", "scaled-gradient"]
+    assert reasons(undivided) == ["wrong-gradient-scale", "wrong-gradient-scale"]
 
 
 def test_the_gradients_of_a_mean_on_two_replicas_are_those_of_different_rows() -> None:
@@ -71,7 +71,7 @@ def test_the_gradients_of_a_mean_on_two_replicas_are_those_of_different_rows() -
     )
     verdict = verdict_on(wrong, reference)
     assert verdict.outcome is Outcome.REFUTED
-    assert "mismatched-slices" in reasons(verdict)
+    assert "mismatched-shards" in reasons(verdict)
 
 
 TENSOR = """

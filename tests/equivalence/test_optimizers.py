@@ -120,7 +120,7 @@ WRONG = {
     "no gather": (over_dp(ZERO.replace("  w2 = all-gather(k2, dim=0) over dp\n", "")), single(STEPS), "not-updated-once"),
     "no reduction": (
         over_dp(ZERO.replace("reduce-scatter(grad(w1), dim=0)", "chunk(grad(w1), dim=0)")), single(STEPS),
-        "partial-used-as-complete",
+        "missing-allreduce",
     ),
     "an average": (
         over_dp(ZERO.replace("reduce-scatter(grad(w1)", "reduce-scatter avg(grad(w1)")), single(STEPS), "scaled-value",
@@ -135,11 +135,11 @@ WRONG = {
     ),
     "the moments exchanged": (over_dp(ZERO.replace("m1!, v1!", "v1!, m1!")), single(STEPS), "other-operator"),
     "the shard of another rank": (
-        over_dp(ZERO.replace("  adam_step(k1!, g1", SHIFTED)), single(STEPS), "mismatched-slices",
+        over_dp(ZERO.replace("  adam_step(k1!, g1", SHIFTED)), single(STEPS), "mismatched-shards",
     ),
     "states that lie otherwise": (
         over_dp(ZERO, SHARDED.replace("state m1 f32[16,8] dp:S(0)", "state m1 f32[16,8] dp:S(1)") + MASTERS), single(STEPS),
-        "mismatched-slices",
+        "mismatched-shards",
     ),
     "the weights exchanged": (
         over_dp(ZERO.replace("all-gather(k1", "all-gather(K").replace("all-gather(k2", "all-gather(k1").replace("(K,", "(k2,")),
@@ -149,7 +149,7 @@ WRONG = {
         over_dp(FIRST + "".join(LAST) + "".join(ZERO.splitlines(True)[2:4])), single(STEPS), "other-update",
     ),
     "gathered along another dimension": (
-        over_dp(ZERO.replace(LAST[0], ASKEW)), single(STEPS), "gathers-wrong-dimension",
+        over_dp(ZERO.replace(LAST[0], ASKEW)), single(STEPS), "wrong-gather-dim",
     ),
     "the gradient gathered": (over_dp(ZERO.replace("all-gather(k1", "all-gather(g1")), single(STEPS), "other-update"),
     "two steps": (
@@ -161,7 +161,7 @@ WRONG = {
         over_dp(ZERO.replace("adam_step(k1", "adamw_step(k1").replace("v1!, lr=0.1", "v1!, lr=0.1, weight_decay=0.1")),
         single(STEPS), "other-operator",
     ),
-    "the norm of a shard": (over_dp(CLIPPED.replace("TOTAL", "identity(q)")), single(ALONE), "partial-used-as-complete"),
+    "the norm of a shard": (over_dp(CLIPPED.replace("TOTAL", "identity(q)")), single(ALONE), "missing-allreduce"),
     "a shard that is not clipped": (
         over_dp(CLIPPED.replace("TOTAL", "all-reduce(q) over dp").replace("k1!, c1", "k1!, g1")), single(ALONE),
         "other-operator",

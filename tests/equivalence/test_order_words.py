@@ -15,33 +15,33 @@ HEAD = "mesh tp=2\ninput x f32[4,8]\ninput p f32[4,8] tp:P\nprogram\n"
     [
         (
             "y = all-reduce(p) over tp async h",
-            "never-waited",
+            "handle-never-waited",
             "`h` on {ranks} is never waited for: `wait h` on the same ranks before the step ends",
         ),
         (
             "y = all-reduce(p) over tp async h\nwait h\nwait h",
-            "waited-twice",
+            "double-wait",
             "`h` on {ranks} is waited for again, and nothing is issued on it in between",
         ),
         ("wait h", "unknown-handle", "`h` on {ranks} is waited for, and nothing was issued on it"),
         (
             "y = all-reduce(p) over tp async h\nz = gelu(x)\nw = all-reduce(p) over tp async h\nwait h",
-            "reissued",
+            "handle-reissued",
             "`h` on {ranks} is issued again before the first is waited for",
         ),
         (
             "y = all-reduce(p) over tp async h\nz = gelu(y)\nwait h",
-            "read-in-flight",
+            "missing-wait",
             "`y` on {ranks} is read before `h`, which writes it, is waited for",
         ),
         (
             "a = gelu(x)\nsend a to tp+1 ring async h\nrecv b: f32[4,8] from tp-1 ring async g\nadd(a!, 1.0)\nwait h, g",
-            "write-over-read",
+            "buffer-in-flight",
             "`a` on {ranks} is overwritten while `h` still reads it: wait for `h` before",
         ),
         (
             "y = all-reduce(p) over tp async h\ny = gelu(x)\nwait h",
-            "write-over-write",
+            "buffer-in-flight",
             "`y` on {ranks} is overwritten while `h` still writes it: wait for `h` before",
         ),
     ],
@@ -60,5 +60,5 @@ def test_the_earlier_operator_is_named_where_it_stands_in_another_segment() -> N
     )
     plan = read("own.plan", text).plan
     assert plan is not None
-    (message,) = {trouble.message for trouble in check_order(plan) if trouble.name == "read-in-flight"}
+    (message,) = {trouble.message for trouble in check_order(plan) if trouble.name == "missing-wait"}
     assert message == "`y` on {ranks} is read before `h`, which writes it, is waited for (issued in `f`)"

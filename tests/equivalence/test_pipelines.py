@@ -31,7 +31,7 @@ def test_sends_that_block_are_left_open_with_advice(way: str) -> None:
     pipe = Pipe(3, 3, 4, way, "none")
     verdict = verdict_on(pipe.plan(), pipe.reference())
     assert verdict.outcome is Outcome.UNKNOWN
-    assert [reason.name for reason in verdict.reasons] == ["needs-buffered-sends"]
+    assert [reason.name for reason in verdict.reasons] == ["send-needs-buffering"]
     assert "`async HANDLE`" in verdict.reasons[0].message
 
 
@@ -40,7 +40,7 @@ def test_a_send_that_nothing_waits_for_is_left_open_with_advice() -> None:
     text = "".join(line for line in pipe.plan().splitlines(keepends=True) if not line.startswith("run DF0 "))
     verdict = verdict_on(text, pipe.reference())
     assert verdict.outcome is Outcome.UNKNOWN
-    assert [reason.name for reason in verdict.reasons] == ["never-waited"]
+    assert [reason.name for reason in verdict.reasons] == ["handle-never-waited"]
     assert "`wait sf0`" in verdict.reasons[0].message
 
 

@@ -19,7 +19,7 @@ STOPS = {
     "u = broadcast(h, root=9) over tp": ("wrong-root", Outcome.REFUTED),
     "u = all-gather(h, dim=5) over tp": ("wrong-dimension", Outcome.REFUTED),
     "u = chunk(h, dim=7) over tp": ("wrong-dimension", Outcome.REFUTED),
-    "u = gelu(nothing)": ("missing-value", Outcome.REFUTED),
+    "u = gelu(nothing)": ("use-before-definition", Outcome.REFUTED),
     "u = view(h, [3,3])": ("wrong-view-size", Outcome.REFUTED),
     "u: f32[8,8] = matmul(h, h, scale_by=3)": ("unsupported-operator", Outcome.UNKNOWN),
     'u: f32[8,8] = gelu(h, approximate="none", normalized_shape=[2])': ("unsupported-operator", Outcome.UNKNOWN),

@@ -189,7 +189,7 @@ def test_collectives_that_are_waited_for_in_two_orders_never_complete() -> None:
     assert compare(*plans(COLUMNS, text)).outcome == "deadlocks"
     verdict = verdict_on(text, COLUMNS)
     assert verdict.outcome is Outcome.REFUTED
-    assert "deadlock" in [reason.name for reason in verdict.reasons]
+    assert "send-recv-deadlock" in [reason.name for reason in verdict.reasons]
 
 
 EXCHANGED = """mesh tp=2
@@ -230,4 +230,4 @@ def test_ranks_may_exchange_what_they_have(text: str) -> None:
 def test_ranks_that_both_wait_first_do_not() -> None:
     verdict = verdict_on(exchanged("  recv o: f32[8,8] from PEER\n  send p to PEER\n"), ROWS.replace("[16,8]", "[8,8]"))
     assert verdict.outcome is Outcome.REFUTED
-    assert "deadlock" in [reason.name for reason in verdict.reasons]
+    assert "send-recv-deadlock" in [reason.name for reason in verdict.reasons]

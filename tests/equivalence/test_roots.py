@@ -154,9 +154,9 @@ def test_an_auxiliary_loss_may_be_added_to_the_loss_or_start_alone() -> None:
 DIVIDED = {
     "divided": ("div(l, 2)", ""),
     "multiplied": ("mul(l, 0.5)", ""),
-    "by another number": ("div(l, 4)", "scaled-gradient"),
-    "the other way": ("mul(l, 2)", "scaled-gradient"),
-    "not at all": ("mul(l, 1)", "scaled-gradient"),
+    "by another number": ("div(l, 4)", "wrong-gradient-scale"),
+    "the other way": ("mul(l, 2)", "wrong-gradient-scale"),
+    "not at all": ("mul(l, 1)", "wrong-gradient-scale"),
 }
 
 
@@ -204,16 +204,16 @@ UNSCALED = {
 
 @pytest.mark.parametrize("how", UNSCALED)
 def test_a_scaled_loss_is_unscaled_again(how: str) -> None:
-    refuted(SCALED, REFERENCE, "scaled-gradient")
+    refuted(SCALED, REFERENCE, "wrong-gradient-scale")
     proved(changed(SCALED, UNSCALED[how]), REFERENCE)
-    refuted(changed(SCALED, UNSCALED[how], ("mul(l, 1024)", "mul(l, 512)")), REFERENCE, "scaled-gradient")
+    refuted(changed(SCALED, UNSCALED[how], ("mul(l, 1024)", "mul(l, 512)")), REFERENCE, "wrong-gradient-scale")
 
 
 def test_a_gradient_starts_with_the_number_that_it_is_given() -> None:
     start = "  dz = backward l (grad(l))\n"
     proved(changed(REFERENCE, (start, "  s: f32[] = ones([])\n  dz = backward l (s)\n")), REFERENCE)
     two = changed(REFERENCE, (start, "  s: f32[] = full([], 2.0)\n  dz = backward l (s)\n"))
-    refuted(two, REFERENCE, "scaled-gradient")
+    refuted(two, REFERENCE, "wrong-gradient-scale")
     proved(two, two)
 
 
@@ -239,7 +239,7 @@ def test_a_gradient_that_nothing_makes_does_not_come_back_as_a_start(kind: str) 
     lines = f"  s = all-reduce {kind}(s) over tp\n  dz = backward l (s)\n"
     assert verdict_on(changed(text, ("  dz = backward l (grad(l))\n", lines)), REFERENCE).outcome is not Outcome.PROVED
     lines = f"  k = mul(l, 3)\n  dl = backward k (grad(k))\n  dl = all-reduce {kind}(dl) over tp\n  dz = backward l (dl)\n"
-    refuted(changed(text, ("  dz = backward l (grad(l))\n", lines)), REFERENCE, "scaled-gradient")
+    refuted(changed(text, ("  dz = backward l (grad(l))\n", lines)), REFERENCE, "wrong-gradient-scale")
 
 
 def test_a_start_in_the_middle_is_one_more() -> None:

@@ -38,17 +38,17 @@ GOOD = {
 }
 
 BROKEN = {
-    "br1": ("partial-used-as-complete", "`t550`", (0, 1, 4, 5)),
-    "br1r": ("partial-used-as-complete", "`t550`", (0, 1, 4, 5)),
-    "br2": ("missing-value", "`t550`", (0, 1, 4, 5)),
-    "br3": ("partial-used-as-complete", "partial sum over tp of `linear`", (0, 1, 4, 5)),
-    "br3r": ("partial-used-as-complete", "`all-gather`", (0, 1, 4, 5)),
-    "br4": ("wrong-shape", "`t551`", (2, 3, 6, 7)),
-    "br4r": ("mismatched-slices", "`all-reduce`", (2, 3, 6, 7)),
-    "br5": ("partial-used-as-complete", "partial sum over tp of `linear gradient`", (2, 3, 6, 7)),
-    "br5b": ("partial-used-as-complete", "partial sum over tp of `linear gradient`", (2, 3, 6, 7)),
+    "br1": ("missing-allreduce", "`t550`", (0, 1, 4, 5)),
+    "br1r": ("missing-allreduce", "`t550`", (0, 1, 4, 5)),
+    "br2": ("use-before-definition", "`t550`", (0, 1, 4, 5)),
+    "br3": ("missing-allreduce", "partial sum over tp of `linear`", (0, 1, 4, 5)),
+    "br3r": ("missing-allreduce", "`all-gather`", (0, 1, 4, 5)),
+    "br4": ("wrong-shape-claim", "`t551`", (2, 3, 6, 7)),
+    "br4r": ("mismatched-shards", "`all-reduce`", (2, 3, 6, 7)),
+    "br5": ("missing-allreduce", "partial sum over tp of `linear gradient`", (2, 3, 6, 7)),
+    "br5b": ("missing-allreduce", "partial sum over tp of `linear gradient`", (2, 3, 6, 7)),
     "br5r": ("scaled-value", "2 times", (2, 3, 6, 7)),
-    "br6": ("pieces-out-of-order", "64:128 on rank 2, 0:64 on rank 3", (2, 3, 6, 7)),
+    "br6": ("pieces-not-in-rank-order", "64:128 on rank 2, 0:64 on rank 3", (2, 3, 6, 7)),
     "br7": ("other-constant", "uses 2 where the reference uses 1e-05", (0, 4)),
     "br8": ("other-constant", "uses 1 where the reference uses 2", (0, 4)),
     "br9": ("other-constant", "uses 2 where the reference uses 1e-05", (0, 1, 4, 5)),
@@ -57,7 +57,7 @@ BROKEN = {
     "br12": ("other-constant", "uses 4 where the reference uses 2.0", (0, 4)),
     "br13": ("other-constant", "uses 4 where the reference uses 2.0", (0, 1, 4, 5)),
     "br14": ("missing-micro-batch", "micro-batch 1", (0, 4)),
-    "br14r": ("reduced-too-early", "micro-batch 1", (0, 4)),
+    "br14r": ("reducer-before-last-backward", "micro-batch 1", (0, 4)),
 }
 
 
@@ -102,7 +102,7 @@ def test_pieces_that_a_pipeline_boundary_permutes_are_refuted_and_proved_only_as
     reference = plan("good", LLAMA.format(2))
     strict = prove(parallel, reference)
     assert strict.outcome is Outcome.REFUTED
-    assert {reason.name for reason in strict.reasons if reason.refutes} == {"pieces-out-of-order"}
+    assert {reason.name for reason in strict.reasons if reason.refutes} == {"pieces-not-in-rank-order"}
     declared = prove(parallel, reference, assume=frozenset({"declared-piece-order"}))
     assert declared.outcome is Outcome.PROVED
     assert any("declared-piece-order" in assumption for assumption in declared.assumptions)

@@ -68,19 +68,19 @@ def test_the_parallel_mlp_is_proved() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "name"),
     [
-        ("y = all-reduce(p) over tp", "y = identity(p)", "partial-used-as-complete"),
+        ("y = all-reduce(p) over tp", "y = identity(p)", "missing-allreduce"),
         ("y = all-reduce(p) over tp", "y0 = all-reduce(p) over tp\n  y = all-reduce(y0) over tp", "scaled-value"),
-        ("y = all-reduce(p) over tp", "y = all-reduce(p) over dp", "mismatched-slices"),
-        ("y = all-reduce(p) over tp", "y = all-reduce max(p) over tp", "reduce-operator"),
+        ("y = all-reduce(p) over tp", "y = all-reduce(p) over dp", "mismatched-shards"),
+        ("y = all-reduce(p) over tp", "y = all-reduce max(p) over tp", "wrong-reduce-op"),
         ("softmax(y, dim=1)", "softmax(y, dim=0)", "split-dimension"),
         ("a = gelu(h)", "a = relu(h)", "other-operator"),
-        ("weight b1 f32[16]   tp:S(0)", "weight b1 f32[16]", "mismatched-slices"),
-        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, w2 over dp", "incomplete-gradient"),
-        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp divide 2", "scaled-gradient"),
-        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp,tp", "mismatched-slices"),
+        ("weight b1 f32[16]   tp:S(0)", "weight b1 f32[16]", "mismatched-shards"),
+        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, w2 over dp", "missing-gradient-reduction"),
+        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp divide 2", "wrong-gradient-scale"),
+        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp,tp", "mismatched-shards"),
         ("_, grad(w1), grad(b1) = backward h (dh)", "_, grad(w1), _ = backward h (dh)", "missing-gradient"),
         ("l = all-reduce(l0) over dp", "l = identity(l0)", "incomplete-output"),
-        ("input  x  f32[8,8]  dp:S(0)", "input  x  f32[8,8]", "scaled-gradient"),
+        ("input  x  f32[8,8]  dp:S(0)", "input  x  f32[8,8]", "wrong-gradient-scale"),
     ],
 )
 def test_one_wrong_line_is_not_proved_and_says_why(before: str, after: str, name: str) -> None:
@@ -125,7 +125,7 @@ def test_a_deadlocked_plan_is_refuted() -> None:
     )
     verdict = verdict_on(parallel, reference)
     assert verdict.outcome is Outcome.REFUTED
-    assert {"deadlock", "never-completes"} & {reason.name for reason in verdict.reasons}
+    assert {"send-recv-deadlock", "never-completes"} & {reason.name for reason in verdict.reasons}
 
 
 def test_a_loss_that_is_declared_partial_is_proved_as_the_sum_of_its_parts() -> None:
@@ -168,10 +168,10 @@ def test_replicas_that_are_folded_are_proved_like_replicas_that_are_written_out(
 @pytest.mark.parametrize(
     ("before", "after", "name"),
     [
-        ("w1, b1, w2 over dp", "w1, w2 over dp", "incomplete-gradient"),
-        ("w1, b1, w2 over dp", "w1, b1, w2 over dp divide 2", "scaled-gradient"),
+        ("w1, b1, w2 over dp", "w1, w2 over dp", "missing-gradient-reduction"),
+        ("w1, b1, w2 over dp", "w1, b1, w2 over dp divide 2", "wrong-gradient-scale"),
         ("input  x  f32[4,8]", "input  x  f32[2,8]", "other-batch"),
-        ("y = all-reduce(p) over tp", "y = all-reduce(p) over tp,dp", "mismatched-slices"),
+        ("y = all-reduce(p) over tp", "y = all-reduce(p) over tp,dp", "mismatched-shards"),
     ],
 )
 def test_one_wrong_line_of_a_folded_plan_is_not_proved(before: str, after: str, name: str) -> None:
@@ -223,7 +223,7 @@ def test_a_gradient_is_told_with_the_axis_that_holds_its_parts() -> None:
     reasons = verdict_on(
         PARALLEL.replace("mesh dp=2 tp=2", "mesh tp=2 dp=4").replace("w1, b1, w2 over dp", "b1, w2 over dp")
     ).reasons
-    (told,) = {reason.message for reason in reasons if reason.name == "incomplete-gradient"}
+    (told,) = {reason.message for reason in reasons if reason.name == "missing-gradient-reduction"}
     assert told.endswith("is a partial sum over dp, over a part of 8 indices, that nothing completes")
 
 

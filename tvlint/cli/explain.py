@@ -6,6 +6,7 @@ import argparse
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.session import width
+from tvlint.identity import FORMER_NAMES
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.rulebook.explain import explain
 from tvlint.rulebook.pages import load_rules
@@ -17,7 +18,8 @@ from tvlint.run.suggest import did_you_mean
 def run(options: argparse.Namespace) -> int:
     """Print the rule's page."""
     rules = load_rules()
-    if options.rule not in rules:
+    name = FORMER_NAMES.get(options.rule, options.rule)
+    if name not in rules:
         fail(f"unknown rule `{options.rule}`", did_you_mean(options.rule, rules) or "`tvlint rules` lists them")
-    write_stdout(terminal(explain(rules[options.rule], width(40, 100)).removesuffix("\n").split("\n")))
+    write_stdout(terminal(explain(rules[name], width(40, 100)).removesuffix("\n").split("\n")))
     return CLEAN

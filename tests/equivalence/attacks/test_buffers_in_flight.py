@@ -123,17 +123,17 @@ def test_communication_that_is_waited_for_is_proved(name: str) -> None:
 
 
 WRONG = {
-    "read too early": (WHOLE, "  wait h\n  g = gelu(y)", "  g = gelu(y)\n  wait h", "read-in-flight"),
-    "never waited for": (WHOLE, "  wait h\n", "", "never-waited"),
-    "waited for after the end": (SEGMENTS, "  wait h\n", "", "never-waited"),
+    "read too early": (WHOLE, "  wait h\n  g = gelu(y)", "  g = gelu(y)\n  wait h", "missing-wait"),
+    "never waited for": (WHOLE, "  wait h\n", "", "handle-never-waited"),
+    "waited for after the end": (SEGMENTS, "  wait h\n", "", "handle-never-waited"),
     "another handle": (WHOLE, "wait h", "wait k", "unknown-handle"),
     "read in the next segment": (
         SEGMENTS,
         "  wait h\n  g = gelu(y)",
         "  g = gelu(y)\n  wait h",
-        "read-in-flight",
+        "missing-wait",
     ),
-    "waited for twice": (SEGMENTS, "  wait h\n", "  wait h\n  wait h\n", "waited-twice"),
+    "waited for twice": (SEGMENTS, "  wait h\n", "  wait h\n  wait h\n", "double-wait"),
     "no event": (EVENT, "  await e on comm\n", "", "cross-stream-access"),
     "an event of another stream": (EVENT, "record e on main", "record e on other", "cross-stream-access"),
     "an event that is too early": (
@@ -167,4 +167,4 @@ def test_a_buffer_may_be_read_again_while_it_is_sent_but_not_written() -> None:
     text = ACROSS_BATCHES.replace("  send y to pp+1 async out\n", "  send y to pp+1 async out\n  z = gelu(y)\n")
     assert prove(*plans(text, REFERENCE)).outcome is Outcome.PROVED
     verdict = prove(*plans(text.replace("z = gelu(y)", "y = gelu(x)"), REFERENCE))
-    assert "write-over-read" in [found.name for found in verdict.reasons]
+    assert "buffer-in-flight" in [found.name for found in verdict.reasons]

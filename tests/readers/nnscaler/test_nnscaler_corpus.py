@@ -31,8 +31,12 @@ SINGLE = {
 }
 """The plan of one device for each plan of several, by the rows of the whole batch."""
 REFUTED = {
-    "gpt--pp2": ("missing-value", "uses `blocks_0_dropout_training_225`, which nothing on rank 1", "gencode1.py"),
-    "mlp--hybrid_pp2_tp4": ("pieces-out-of-order", "gathers pieces in rank order that do not lie in that order", "gencode4.py"),
+    "gpt--pp2": ("use-before-definition", "uses `blocks_0_dropout_training_225`, which nothing on rank 1", "gencode1.py"),
+    "mlp--hybrid_pp2_tp4": (
+        "pieces-not-in-rank-order",
+        "gathers pieces in rank order that do not lie in that order",
+        "gencode4.py",
+    ),
 }
 """Folders that nnScaler writes wrongly, by the first reason: its words and the file where it stands."""
 OPERATORS = load(CORPUS / "tvlint.toml", "tvlint.toml").operators

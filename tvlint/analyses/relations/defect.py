@@ -89,7 +89,9 @@ Draw: TypeAlias = Callable[[Sequence[Trouble]], tuple[Scene, ...]]
 """Draws what happens around the troubles of one reason."""
 
 
-STOPS = frozenset({"missing-value", "absent-gradient", "wrong-dimension", "wrong-root", "wrong-shape", "wrong-view-size"})
+STOPS = frozenset(
+    {"use-before-definition", "absent-gradient", "wrong-dimension", "wrong-root", "wrong-shape-claim", "wrong-view-size"}
+)
 """What no framework runs, or may not."""
 
 

@@ -22,7 +22,7 @@ _LARGEST_OF_SEVERAL = 5_000
 _JUDGED = 4
 """So many changes are judged with what else is wrong."""
 
-_MISFITS = ("mismatched-slices", "wrong-shape", "partial-used-as-complete")
+_MISFITS = ("mismatched-shards", "wrong-shape-claim", "missing-allreduce")
 """What is wrong at a collective that should be another one."""
 
 

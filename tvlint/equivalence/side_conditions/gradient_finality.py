@@ -89,13 +89,17 @@ class Finals:
                             f"the gradients of `{where}` on {{ranks}} are {how} before the backward of micro-batch "
                             f"{step.micro_batch} adds to them"
                         )
-                        yield at(taker, where, Trouble("reduced-too-early", how == "reduced" and name not in means, text, -1))
+                        yield at(
+                            taker,
+                            where,
+                            Trouble("reducer-before-last-backward", how == "reduced" and name not in means, text, -1),
+                        )
                 for name in (*touch.adds, *touch.reads) if not of_step else ():
                     if name in updated and name not in told:
                         told.add(name)
                         where, update = updated[name]
                         text = f"`{name}` on {{ranks}} is updated while it or its gradient is still in use"
-                        yield at(update, where, Trouble("updated-too-early", name in touch.adds, text, -1))
+                        yield at(update, where, Trouble("update-before-final-gradient", name in touch.adds, text, -1))
                 taken = (*touch.reduces, *(touch.takes if of_step else ()))
                 final.update(dict.fromkeys(taken, (step.segment, touch.operator)))
                 updated.update(dict.fromkeys(touch.updates, (step.segment, touch.operator)))

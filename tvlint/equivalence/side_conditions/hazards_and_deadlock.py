@@ -13,21 +13,23 @@ from tvlint.equivalence.side_conditions.handles import reused_handles
 from tvlint.ir.operators import Await, Communicate, Operator, Receive, Record, Send, Wait
 from tvlint.ir.plan import Plan
 
-_HARMLESS = ("never-waited", "waited-twice")
+_TOLD = {
+    "never-waited": ("handle-never-waited", "is never waited for: `wait {name}` on the same ranks before the step ends"),
+    "waited-twice": ("double-wait", "is waited for again, and nothing is issued on it in between"),
+    "unknown-handle": ("unknown-handle", "is waited for, and nothing was issued on it"),
+    "reissued": ("handle-reissued", "is issued again before the first is waited for{by}"),
+    "read-in-flight": ("missing-wait", "is read before `{handle}`, which writes it, is waited for{by}"),
+    "alias-read-in-flight": (
+        "buffer-in-flight", "is read while `{handle}` writes into its storage: wait for `{handle}` before{by}",
+    ),
+    "write-over-read": ("buffer-in-flight", "is overwritten while `{handle}` still reads it: wait for `{handle}` before{by}"),
+    "write-over-write": ("buffer-in-flight", "is overwritten while `{handle}` still writes it: wait for `{handle}` before{by}"),
+}  # fmt: skip
+"""The rule and the words for each kind of hazard; `{by}` tells where the earlier operator is, if it stands elsewhere."""
 
-_WORDS = {
-    "never-waited": "is never waited for: `wait {name}` on the same ranks before the step ends",
-    "waited-twice": "is waited for again, and nothing is issued on it in between",
-    "unknown-handle": "is waited for, and nothing was issued on it",
-    "reissued": "is issued again before the first is waited for{by}",
-    "read-in-flight": "is read before `{handle}`, which writes it, is waited for{by}",
-    "alias-read-in-flight": "is read while `{handle}` writes into its storage: wait for `{handle}` before{by}",
-    "write-over-read": "is overwritten while `{handle}` still reads it: wait for `{handle}` before{by}",
-    "write-over-write": "is overwritten while `{handle}` still writes it: wait for `{handle}` before{by}",
-}
-"""What is said of each kind of hazard; `{by}` tells where the earlier operator is, if it stands elsewhere."""
+_HARMLESS = ("handle-never-waited", "double-wait")
 
-KINDS_THAT_REFUTE = tuple(kind for kind in _WORDS if kind not in _HARMLESS)
+KINDS_THAT_REFUTE = tuple(dict.fromkeys(name for name, _ in _TOLD.values() if name not in _HARMLESS))
 
 
 def check_order(plan: Plan) -> Iterator[Trouble]:
@@ -35,11 +37,12 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
     facts = Facts(plan)
     for hazard in facts.hazards:
         operator = plan.segments[hazard.segment].operators[hazard.index]
-        text = f"`{hazard.name}` on {{ranks}} {_told(plan, hazard)}"
+        rule, words = _TOLD[hazard.kind]
+        text = f"`{hazard.name}` on {{ranks}} {_filled(words, plan, hazard)}"
         for rank in hazard.ranks:
             yield Trouble(
-                hazard.kind,
-                hazard.kind in KINDS_THAT_REFUTE,
+                rule,
+                rule in KINDS_THAT_REFUTE,
                 text,
                 rank,
                 hazard.segment,
@@ -66,7 +69,7 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
         return
     stuck = facts.buffered.blocked or facts.rendezvous.blocked
     certain = bool(facts.buffered.blocked)
-    name = "deadlock" if certain else "needs-buffered-sends"
+    name = "send-recv-deadlock" if certain else "send-needs-buffering"
     text = "{ranks} wait for each other for ever"
     if not certain:
         text = (
@@ -86,11 +89,11 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
         )
 
 
-def _told(plan: Plan, hazard: Hazard) -> str:
+def _filled(words: str, plan: Plan, hazard: Hazard) -> str:
     where, index = hazard.other or (hazard.segment, hazard.index)
     by = f" (issued in `{where}`)" if where != hazard.segment else ""
     handle = handle_of(plan.segments[where].operators[index])
-    return _WORDS[hazard.kind].format(name=hazard.name, handle=handle, by=by)
+    return words.format(name=hazard.name, handle=handle, by=by)
 
 
 def _unordered(operator: Operator) -> bool:

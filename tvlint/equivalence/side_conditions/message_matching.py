@@ -92,6 +92,12 @@ def mispaired(plan: Plan) -> Iterator[Trouble]:
             yield from _paired(one, ends.collectives.get((meeting, rank), silent), "collective")
 
 
+def _unmatched(one: _End, other: _End, what: str) -> str:
+    if what == "collective":
+        return "missing-collective-member"
+    return "unmatched-send" if len(one.said) > len(other.said) else "unmatched-receive"
+
+
 def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator[Trouble]:
     if not one.said and not other.said:
         return
@@ -99,7 +105,7 @@ def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator
         one_sided = not one.said or not other.said or one.said[0].rank == other.said[0].rank
         own = (one.said or other.said)[0] if one_sided else other.said[0]
         text = f"{{ranks}} has {len(one.said)} {what}s where the other end has {len(other.said)}"
-        yield Trouble(f"unmatched-{what}", certain, text, own.rank, source=own.source)
+        yield Trouble(_unmatched(one, other, what), certain, text, own.rank, source=own.source)
         return
     meets: dict[_Talk, _Talk] = {}
     for left, left_batch, right, right_batch in zip(one.said, one.batches, other.said, other.batches, strict=True):

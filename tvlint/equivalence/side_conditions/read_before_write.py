@@ -82,4 +82,4 @@ class Early:
 
     def _trouble(self, segment: str, operator: Operator, name: str) -> Trouble:
         text = f"`{name}` on {{ranks}} is read before it is made"
-        return at(operator, segment, Trouble("read-before-made", False, text, -1))
+        return at(operator, segment, Trouble("use-before-definition", False, text, -1))

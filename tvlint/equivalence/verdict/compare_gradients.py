@@ -121,17 +121,17 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Val
         yield _of_many("other-gradient", "is not the expression that the reference computes", name, rank)
     elif value.fold is not None:
         text = f"{subject} is {fold_text(value.fold)}"
-        yield Trouble("incomplete-gradient", False, text, rank)
+        yield Trouble("missing-gradient-reduction", False, text, rank)
     elif pending:
         partial = partial_sum(plan, rank, pending[0])
         text = f"{subject} is {partial}, {scope_of(pending[0])}, that nothing completes"
-        yield Trouble("incomplete-gradient", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
+        yield Trouble("missing-gradient-reduction", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
     elif value.leaves:
         yield Trouble("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)
     elif value.coefficient != right.coefficient:
         factor = Fraction(value.coefficient) / right.coefficient
         yield Trouble(
-            "scaled-gradient",
+            "wrong-gradient-scale",
             True,
             f"{subject} is {factor} times the reference's",
             rank,

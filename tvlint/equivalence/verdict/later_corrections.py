@@ -19,7 +19,7 @@ from tvlint.ir.plan import Phase, Plan
 from tvlint.ops.spec import Family, Trait
 from tvlint.ops.table import has_trait, spec_of
 
-_STATISTICS = ("reduce-operator", "partial-used-as-complete")
+_STATISTICS = ("wrong-reduce-op", "missing-allreduce")
 """What is told of a statistic that is put together over ranks as the reference does not, and of powers of what it shifts."""
 
 _VIEWS = (Trait.VIEW, Trait.BROADCAST)
@@ -30,7 +30,7 @@ def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Troub
     pieces = [
         own
         for own in derived.troubles
-        if own.refutes and own.name == "mismatched-slices" and isinstance(own.place, Compute) and _has_pieces(plan, own.rank)
+        if own.refutes and own.name == "mismatched-shards" and isinstance(own.place, Compute) and _has_pieces(plan, own.rank)
     ]
     pieces = pieces if pieces and _cuts(reference) else []
     found = [own for own in derived.troubles if own.refutes and own.name in ("split-dimension", *_STATISTICS)]

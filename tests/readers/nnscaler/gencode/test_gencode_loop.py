@@ -58,7 +58,7 @@ def test_gradients_are_asked_to_be_exactly_what_the_loop_divides(tmp_path: Path)
     assert prove(parallel, parallel).outcome is Outcome.PROVED
     verdict = prove(parallel, replace(parallel, undivided=2))
     assert verdict.outcome is Outcome.REFUTED
-    assert [(reason.name, reason.actual) for reason in verdict.reasons] == [("scaled-gradient", "1/2")]
+    assert [(reason.name, reason.actual) for reason in verdict.reasons] == [("wrong-gradient-scale", "1/2")]
     assert any("divides gradients by 2" in assumption for assumption in verdict.assumptions)
 
 

@@ -204,14 +204,14 @@ def evaluated_vjp(
     for output, gradient in gradients.items():
         result = saved.outputs[output] if output < len(saved.outputs) else None
         if result is not None and result.box != gradient.box:
-            raise Mismatch("mismatched-slices", "gets the gradient of another slice than its result", refutes=True)
+            raise Mismatch("mismatched-shards", "gets the gradient of another slice than its result", refutes=True)
     if saved.family is Family.IDENTITY:
         box = inputs[0].box
         if any(gradient.box != box for gradient in gradients.values()):
-            raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+            raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=True)
         total = machine.world.values.gradient_sum(inputs[0].term, tuple(gradients.values()))
         if total is None:
-            raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+            raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=True)
         return total
     if saved.family is Family.RESHAPE:
         result = saved.outputs[0]
@@ -274,7 +274,7 @@ def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: di
     operand_term = next(value.term for i, value in enumerate(saved.inputs) if i == position and value is not None)
     total = machine.world.values.gradient_sum(operand_term, found)
     if total is None:
-        raise Mismatch("mismatched-slices", "adds gradients of different slices", refutes=True)
+        raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=True)
     return total
 
 

@@ -35,7 +35,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
         text = "reduces the gradient of a weight in every micro-batch"
         tell(machine, rank, operator, Mismatch("reduced-per-micro-batch", text, refutes=False), fatal=True)
     if rank.number not in members:
-        mismatch = Mismatch("wrong-group", f"runs in the group {list(members)}, which it is not in", refutes=True)
+        mismatch = Mismatch("wrong-collective-group", f"runs in the group {list(members)}, which it is not in", refutes=True)
         tell(machine, rank, operator, mismatch, fatal=True)
         for name in operator.outputs:
             assign(machine, rank, operator, name, None, operator.inputs)
@@ -94,14 +94,14 @@ def _check_absent(
     sums = operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
     if sums and len(shapes) > 1 and any(given == "absent" for _, given in table.values()):
         text = f"sums values of the shapes {', '.join(map(str, sorted(shapes)))}, one of which nothing makes"
-        tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=False), fatal=True)
+        tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=False), fatal=True)
 
 
 def _several(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...], giving: bool) -> None:
     """A collective of several tensors, or of none, is not followed; one that no framework runs is told apart."""
     _check_root(machine, rank, operator, members)
     if giving and not operator.inputs:
-        tell(machine, rank, operator, Mismatch("missing-value", "puts nothing in", refutes=False))
+        tell(machine, rank, operator, Mismatch("use-before-definition", "puts nothing in", refutes=False))
     for name in operator.inputs:
         _given(machine, rank, operator, name)
     tell(machine, rank, operator, Mismatch("unsupported-collective", "moves several tensors", refutes=False))
@@ -164,7 +164,7 @@ def together(
         own = table[other][0]
         if _shape_of(own) != _shape_of(first):
             mismatch = Mismatch(
-                "members-disagree", f"meets {name_of(own)} of rank {other} in one group {list(members)}", refutes=True
+                "mismatched-collective", f"meets {name_of(own)} of rank {other} in one group {list(members)}", refutes=True
             )
             tell(machine, rank, first, mismatch, fatal=True)
             return None
@@ -197,7 +197,7 @@ def together(
         scaled = machine.world.values.scaled
         return {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
     except Mismatch as mismatch:
-        blind = mismatch.name == "pieces-out-of-order" and all(_blind(machine, own, given) for own, _ in table.values())
+        blind = mismatch.name == "pieces-not-in-rank-order" and all(_blind(machine, own, given) for own, _ in table.values())
         if blind:
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
         runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))

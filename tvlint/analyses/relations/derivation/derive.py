@@ -167,7 +167,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                 rank.zero_outside.add(outer)
             elif inner not in machine.weight_of and inner not in rank.renewed and not _at_a_root(segment, inner, rank.number):
                 text = f"gives `{inner}`, which nothing in it makes"
-                missing = Mismatch("missing-value", f"`{segment.name}` {text}", refutes=False)
+                missing = Mismatch("use-before-definition", f"`{segment.name}` {text}", refutes=False)
                 tell(machine, rank, None, missing, fatal=True, source=step.source)
         machine.derived.stages += 1
         classes.add((segment.phase, tuple(map(id, rank.trail))))

@@ -35,7 +35,7 @@ def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, befor
         tell(machine, rank, None, Mismatch("ambiguous-sum", text, refutes=False))
         return None
     if total is None:
-        mismatch = Mismatch("mismatched-slices", f"adds gradients of different slices into `{name}`", refutes=True)
+        mismatch = Mismatch("mismatched-shards", f"adds gradients of different slices into `{name}`", refutes=True)
         tell(machine, rank, None, mismatch)
     rank.trail.append(total)
     return total
@@ -121,7 +121,7 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
     if name in rank.zero:
         raise Mismatch("absent-gradient", f"uses `{name}`, a gradient that none reaches", refutes=False)
     text = f"uses `{name}`, which nothing on {{ranks}} produces before"
-    raise Mismatch("missing-value", text, refutes=True, source=rank.unbound.get(name))
+    raise Mismatch("use-before-definition", text, refutes=True, source=rank.unbound.get(name))
 
 
 def gradient_value(
@@ -182,7 +182,7 @@ def operand_value(machine: Machine, rank: RankState, operator: Operator, name: s
     if tensor is not None and tensor.role is Role.GRADIENT:
         found = gradient_value(machine, rank, operator, name)
         if isinstance(found, str):
-            raise Mismatch("missing-value", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
+            raise Mismatch("use-before-definition", f"uses `{name}`, which nothing on {{ranks}} produces before", refutes=True)
         return found
     return read(machine, rank, operator, name)
 
@@ -200,7 +200,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
     if value is not None and tensor is not None:
         shape = machine.world.local_shape(value)
         if tensor.shape != shape:
-            mismatch = Mismatch("wrong-shape", f"makes shape {shape} where `{name}` is declared {tensor.shape}", refutes=True)
+            mismatch = Mismatch(
+                "wrong-shape-claim", f"makes shape {shape} where `{name}` is declared {tensor.shape}", refutes=True
+            )
             tell(machine, rank, operator, mismatch, expected=str(tensor.shape), actual=str(shape))
             value = None
         elif tensor.dtype and machine.dtypes.setdefault(value.term, tensor.dtype) != tensor.dtype:

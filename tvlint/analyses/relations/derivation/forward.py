@@ -153,7 +153,7 @@ def draws_of(machine: Machine, rank: RankState, form: Form, values: tuple[Value,
         call, values = as_widened(machine, call, values)
     draws = drawn(machine, rank, spec.name, spec.bind(call), values)
     if draws and any(value.leaves for value in values):
-        raise Mismatch("partial-used-as-complete", "draws for a partial sum as if it were complete", refutes=True)
+        raise Mismatch("missing-allreduce", "draws for a partial sum as if it were complete", refutes=True)
     return draws
 
 

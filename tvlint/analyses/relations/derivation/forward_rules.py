@@ -124,7 +124,7 @@ def more_of_one(machine: Machine, values: tuple[Value, ...]) -> Value:
         text = "adds contributions that are parts of the same value in different ways"
         raise Mismatch("ambiguous-sum", text, refutes=False) from None
     if total is None:
-        raise Mismatch("mismatched-slices", "adds different slices of a value", refutes=True)
+        raise Mismatch("mismatched-shards", "adds different slices of a value", refutes=True)
     return total
 
 

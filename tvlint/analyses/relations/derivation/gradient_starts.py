@@ -76,7 +76,7 @@ def started(machine: Machine, rank: RankState, operator: Operator, name: str, of
     tensor, own = machine.plan.tensors.get(name), machine.world.local_shape(seed)
     if tensor is not None and tensor.shape != own:
         text = f"starts from `{name}` of shape {tensor.shape}, the gradient of a value of shape {own}"
-        tell(machine, rank, operator, Mismatch("wrong-shape", text, refutes=True), fatal=True)
+        tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=True), fatal=True)
     return seed
 
 

@@ -21,9 +21,9 @@ def accumulated(world: World, value: Value, micro_batches: int) -> Value:
     if micro_batches == 1:
         return value
     if value.fold is not None:
-        raise Mismatch("reduce-operator", f"adds {fold_text(value.fold)} of each micro-batch", refutes=False)
+        raise Mismatch("wrong-reduce-op", f"adds {fold_text(value.fold)} of each micro-batch", refutes=False)
     if world.terms.slot[value.term] >= 0:
-        raise Mismatch("mismatched-slices", "adds the slices that micro-batches have of a batch", refutes=True)
+        raise Mismatch("mismatched-shards", "adds the slices that micro-batches have of a batch", refutes=True)
     leaves = []
     for leaf in world.values.leaves_of(value):
         one = [entry for entry in leaf.pending if entry.one_micro_batch]
@@ -181,9 +181,9 @@ def _known_as(tensor: Tensor | None) -> str:
 
 def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, values: list[Value], count: int) -> Value:
     if operator.reduce not in ("sum", "avg"):
-        raise Mismatch("reduce-operator", f"reduces with `{operator.reduce}`", refutes=False)
+        raise Mismatch("wrong-reduce-op", f"reduces with `{operator.reduce}`", refutes=False)
     if any(value.fold is not None for value in values):
-        raise Mismatch("reduce-operator", "adds results over parts, which have to be put together", refutes=False)
+        raise Mismatch("wrong-reduce-op", "adds results over parts, which have to be put together", refutes=False)
     weight = plan.tensors[name]
     whole = weight.whole or weight.shape
     of = world.terms.find(("weight", weight.logical or name, weight.dtype, whole), (), whole, -1)
@@ -193,7 +193,7 @@ def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, value
         text = "adds contributions that are parts of the same value in different ways"
         raise Mismatch("ambiguous-sum", text, refutes=False) from None
     if total is None:
-        raise Mismatch("mismatched-slices", "sums gradients of different slices", refutes=True)
+        raise Mismatch("mismatched-shards", "sums gradients of different slices", refutes=True)
     if operator.replicated or spans_replicas(plan, operator.group):
         total = over_replicas(world, total, plan.replication.count)
         count *= plan.replication.count

@@ -15,7 +15,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Plan
 
-_PARTIAL = ("partial-used-as-complete", "gathers-partial-sums")
+_PARTIAL = ("missing-allreduce", "gather-of-partial")
 """Mismatches that a partial sum causes by arriving where it does."""
 
 
@@ -95,7 +95,7 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
     partial, scope = partial_sum(machine.plan, maker.number, pending), scope_of(pending)
     what = machine.world.terms.keys[pending.origin][0]
     told = Trouble(
-        "partial-used-as-complete",
+        "missing-allreduce",
         mismatch.refutes,
         f"{{subject}} on {{ranks}} is {partial} of `{what}`, {scope}; {name_of(consumer)} uses it as complete",
         maker.number,

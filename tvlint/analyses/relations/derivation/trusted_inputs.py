@@ -80,7 +80,7 @@ def region(plan: Plan, tensor: Tensor, rank: int) -> Box:
     if len(box) != len(whole) or any(not 0 <= low < high <= size for (low, high), size in zip(box, whole, strict=True)):
         raise Mismatch("bad-region", f"`{tensor.name}` is declared to hold {box} of shape {whole}", refutes=True)
     if tuple(high - low for low, high in box) != tensor.shape:
-        raise Mismatch("wrong-shape", f"`{tensor.name}` of shape {tensor.shape} is declared to hold {box}", refutes=True)
+        raise Mismatch("wrong-shape-claim", f"`{tensor.name}` of shape {tensor.shape} is declared to hold {box}", refutes=True)
     return box
 
 

@@ -163,7 +163,7 @@ def _incomplete(value: Value, operand: int) -> Mismatch:
         wrong = value.fold.kind != "gradient" and bool(value.fold.covered)
         return Mismatch("part-used-as-complete", text, refutes=wrong, operand=operand)
     if value.leaves:
-        return Mismatch("partial-used-as-complete", "uses a partial sum as if it were complete", refutes=True, operand=operand)
+        return Mismatch("missing-allreduce", "uses a partial sum as if it were complete", refutes=True, operand=operand)
     return Mismatch(
         "scaled-value", f"uses {value.coefficient} times the value as if it were the value", refutes=True, operand=operand
     )

@@ -80,15 +80,15 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
     if part is not None and (operator.reduce != "max" or part.kind != "max"):
         how = {"": "adds", "sum": "adds", "avg": "averages"}.get(operator.reduce, f"takes the `{operator.reduce}` of")
         wrong = operator.reduce in ("", "sum", "avg", "max", "min") and part.kind != "gradient"
-        raise Mismatch("reduce-operator", f"{how} {fold_text(part)}", refutes=wrong)
+        raise Mismatch("wrong-reduce-op", f"{how} {fold_text(part)}", refutes=wrong)
     if part is not None:
         return _greatest(world, pieces)
     if operator.reduce not in ("", "sum", "avg"):
         wrong = operator.reduce in ("max", "min") and any(piece.leaves for piece in pieces)
         what = " of partial sums, which have to be added" if wrong else ""
-        raise Mismatch("reduce-operator", f"takes the `{operator.reduce}`{what}", refutes=wrong)
+        raise Mismatch("wrong-reduce-op", f"takes the `{operator.reduce}`{what}", refutes=wrong)
     if any(piece.box != pieces[0].box for piece in pieces):
-        raise Mismatch("mismatched-slices", "sums different slices of a value", refutes=True)
+        raise Mismatch("mismatched-shards", "sums different slices of a value", refutes=True)
     terms = {piece.term for piece in pieces}
     if len(terms) > 1 and of < 0:
         raise Mismatch("sum-of-different-values", "sums values that are not parts of the same value", refutes=False)
@@ -98,18 +98,18 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
         text = "adds contributions that are parts of the same value in different ways"
         raise Mismatch("ambiguous-sum", text, refutes=False) from None
     if total is None:
-        raise Mismatch("mismatched-slices", "sums different slices of a value", refutes=True)
+        raise Mismatch("mismatched-shards", "sums different slices of a value", refutes=True)
     return world.values.scaled(total, Fraction(1, len(pieces))) if operator.reduce == "avg" else total
 
 
 def _greatest(world: World, pieces: Sequence[Value]) -> Value:
     """The maximum of maxima over parts of one dimension; parts may overlap."""
     if any(piece.box != pieces[0].box for piece in pieces):
-        raise Mismatch("mismatched-slices", "takes the maximum of different slices of a value", refutes=True)
+        raise Mismatch("mismatched-shards", "takes the maximum of different slices of a value", refutes=True)
     if any(piece.term != pieces[0].term for piece in pieces):
         raise Mismatch("max-of-different-values", "takes the maximum of what are not parts of one value", refutes=False)
     if any(piece.leaves or piece.coefficient != 1 for piece in pieces):
-        raise Mismatch("reduce-operator", "takes the maximum of maxima and partial sums", refutes=False)
+        raise Mismatch("wrong-reduce-op", "takes the maximum of maxima and partial sums", refutes=False)
     folds = [piece.fold for piece in pieces if piece.fold is not None]
     if len(folds) < len(pieces):
         return next(piece for piece in pieces if piece.fold is None)
@@ -136,10 +136,10 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
     if any(piece.fold != first.fold for piece in pieces):
         raise Mismatch("gathers-parts", "gathers results over different parts of a dimension", refutes=False)
     if any((piece.leaves, piece.coefficient) != (first.leaves, first.coefficient) for piece in pieces):
-        raise Mismatch("gathers-partial-sums", "gathers partial sums, which have to be added", refutes=True)
+        raise Mismatch("gather-of-partial", "gathers partial sums, which have to be added", refutes=True)
     outside = (*first.box[:dim], *first.box[dim + 1 :])
     if any((*piece.box[:dim], *piece.box[dim + 1 :]) != outside for piece in pieces):
-        raise Mismatch("gathers-wrong-dimension", f"gathers along dimension {dim} pieces that differ in another", refutes=True)
+        raise Mismatch("wrong-gather-dim", f"gathers along dimension {dim} pieces that differ in another", refutes=True)
     bounds = [piece.box[dim] for piece in pieces]
     ordered = sorted(bounds)
     adjacent = all(a[1] == b[0] for a, b in pairwise(ordered))
@@ -149,7 +149,7 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
     if bounds != ordered and not reorder:
         held = ", ".join(f"{low}:{high} on rank {rank}" for (low, high), rank in zip(bounds, ranks, strict=True))
         raise Mismatch(
-            "pieces-out-of-order", f"gathers pieces in rank order that do not lie in that order ({held})", refutes=True
+            "pieces-not-in-rank-order", f"gathers pieces in rank order that do not lie in that order ({held})", refutes=True
         )
     box = (*first.box[:dim], (ordered[0][0], ordered[-1][1]), *first.box[dim + 1 :])
     return world.values.with_box(first, box)
@@ -176,9 +176,9 @@ def over_replicas(world: World, value: Value, replicas: int) -> Value:
     if replicas == 1:
         return value
     if value.fold is not None:
-        raise Mismatch("reduce-operator", f"adds {fold_text(value.fold)} of each replica", refutes=False)
+        raise Mismatch("wrong-reduce-op", f"adds {fold_text(value.fold)} of each replica", refutes=False)
     if world.terms.slot[value.term] >= 0:
-        raise Mismatch("mismatched-slices", "adds the slices that replicas have of a batch", refutes=True)
+        raise Mismatch("mismatched-shards", "adds the slices that replicas have of a batch", refutes=True)
     leaves: list[Leaf] = []
     for leaf in world.values.leaves_of(value):
         one = [entry for entry in leaf.pending if entry.one_replica]

@@ -90,7 +90,7 @@ def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[st
                 continue
             if known.size == index.size and known.slotted == index.slotted:
                 raise Mismatch(
-                    "mismatched-slices",
+                    "mismatched-shards",
                     f"combines indices {known.low}:{known.high} of one operand with {low}:{high} of another in one dimension",
                     refutes=not any(is_zero(own) for _, own in operands),
                     operand=position,

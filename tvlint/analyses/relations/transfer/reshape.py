@@ -113,7 +113,7 @@ def _readings(world: World, value: Value, ins: list[int], after: tuple[int, ...]
 def reshape_gradient(world: World, operand: Value, result: Value, gradient: Value) -> Value:
     """The gradient of the operand of a view whose result was `result`."""
     if gradient.box != result.box:
-        raise Mismatch("mismatched-slices", "gets the gradient of another slice than its own", refutes=True)
+        raise Mismatch("mismatched-shards", "gets the gradient of another slice than its own", refutes=True)
     terms = world.terms
     head = ("view gradient", terms.keys[result.term], terms.shape[operand.term])
     term = terms.term(head, (gradient.term,), terms.shape[operand.term], terms.slot[operand.term])

@@ -38,9 +38,9 @@ def merge(world: World, values: Sequence[Value]) -> tuple[Value, Value]:
     if one.term != other.term or own.term != second.term or not _belong(world, one, own):
         raise Mismatch("merges-different-values", "merges what are not parts of one attention", refutes=False)
     if any(value.leaves or value.coefficient != 1 for value in values):
-        raise Mismatch("partial-used-as-complete", "merges partial sums", refutes=False)
+        raise Mismatch("missing-allreduce", "merges partial sums", refutes=False)
     if one.box != other.box or own.box != second.box or one.box[:-1] != own.box:
-        raise Mismatch("mismatched-slices", "merges different slices of a value", refutes=True)
+        raise Mismatch("mismatched-shards", "merges different slices of a value", refutes=True)
     folds = [value.fold for value in values if value.fold is not None]
     if any((fold.kind, fold.number, fold.size) != ("merge", folds[0].number, folds[0].size) for fold in folds):
         raise Mismatch("merges-different-values", f"merges {fold_text(folds[0])} with something else", refutes=False)
@@ -80,7 +80,7 @@ def merge_gradient(
     if given is None or result.box[-1] != (0, world.terms.shape[result.term][-1]):
         raise Mismatch("part-gradient", "has no gradient of a whole row of its result", refutes=False)
     if given.leaves:
-        raise Mismatch("partial-used-as-complete", "uses a partial sum as if it were complete", refutes=False)
+        raise Mismatch("missing-allreduce", "uses a partial sum as if it were complete", refutes=False)
     size = next((value.fold.size for value in (*inputs, given) if value.fold is not None), 0)
     if given.fold is not None:
         root = _root(world, result, _seen(result, size), gradients)

@@ -103,6 +103,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "mse_loss": ({"self": X, "target": Y, "reduction": 2}, ((X - Y) ** 2).sum()),
     "nll_loss_forward": ({"self": A, "target": np.array([0, 3, 1]), "weight": None, "reduction": 1, "ignore_index": -100},
                          chances(A, np.array([0, 3, 1])).mean()),
+    "index_put": ({"self": X, "indices": (MASK,), "values": -7.0}, np.where(MASK, -7.0, X)),
     "embedding": ({"weight": TABLE, "indices": IDS}, TABLE[IDS]),
 }  # fmt: skip
 """Uses of operators with what they give, by the statement and not by the operator table."""

@@ -136,6 +136,8 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
     """Run the program up to the end of its first training step."""
     import torch
 
+    from tvlint.capture.imports import change_when_imported
+    from tvlint.capture.megatron import changes
     from tvlint.capture.recorder import Recorder, watch_waits
     from tvlint.capture.stand_ins import install
     from tvlint.capture.step import CapturedError, Step
@@ -150,8 +152,9 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
             file.write("\n")
 
         recorder = Recorder(write)
-        step = Step(recorder)
-        keep = install(lambda text: replaced.setdefault(text))
+        step = Step(recorder, replaced.setdefault)
+        keep = install(replaced.setdefault)
+        change_when_imported(changes(step, replaced.setdefault))
         watch_waits(recorder)
         step.watch()
         try:

@@ -105,6 +105,10 @@ class Recorder(TorchDispatchMode):
                 event["values"] = bytes_of(whole)
         self.write(json.dumps(event))
 
+    def is_made(self, tensor: torch.Tensor) -> bool:
+        """Return whether an operator of the step has made the storage of a tensor."""
+        return self.storages.get(tensor.untyped_storage()._cdata) in self.made
+
     def values(self, tensor: torch.Tensor) -> str:
         """Return the numbers of a tensor."""
         with _disable_current_modes():
@@ -264,6 +268,7 @@ def watch_waits(recorder: Recorder) -> None:
 def _watched(original: Any, recorder: Recorder) -> Any:
     def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
         recorder.waited(self)
-        return original(self, *args, **kwargs)
+        with _disable_current_modes():  # some collectives of gloo copy their results where they are waited for
+            return original(self, *args, **kwargs)
 
     return wait

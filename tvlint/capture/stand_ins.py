@@ -75,7 +75,7 @@ class _Event:
 class CpuForCuda(TorchFunctionMode):
     """Turns every request for a CUDA device into one for the CPU."""
 
-    def __init__(self, replace: Callable[[str], None]) -> None:
+    def __init__(self, replace: Callable[[str], object]) -> None:
         super().__init__()
         self.replace = replace
 
@@ -103,6 +103,8 @@ class CpuForCuda(TorchFunctionMode):
             return args[0]
         if func is torch.Tensor.record_stream:
             return None
+        if func is torch.Tensor.type and len(args) == 1 and not kwargs and _asks_for_gpu_type():
+            return func(*args).replace("torch.", "torch.cuda.", 1)
         if "device" in kwargs:
             kwargs["device"] = self._device(kwargs["device"])
         if kwargs.get("pin_memory"):
@@ -112,7 +114,15 @@ class CpuForCuda(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def install(replace: Callable[[str], None]) -> CpuForCuda:
+def _asks_for_gpu_type() -> bool:
+    """Return whether Megatron asks for the type of a tensor, of which it knows those of GPUs only."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.endswith("overrides.py"):
+        frame = frame.f_back
+    return frame is not None and f"{os.sep}megatron{os.sep}" in frame.f_code.co_filename
+
+
+def install(replace: Callable[[str], object]) -> CpuForCuda:
     """Let the process find CPUs where it asks for GPUs and gloo where it asks for nccl; `replace` is told what was replaced.
 
     The mode that is returned must be kept.
@@ -123,6 +133,25 @@ def install(replace: Callable[[str], None]) -> CpuForCuda:
     mode = CpuForCuda(replace)
     mode.__enter__()
     return mode
+
+
+_TENSOR_TYPES = {
+    "FloatTensor": torch.float32, "DoubleTensor": torch.float64, "HalfTensor": torch.float16, "BFloat16Tensor": torch.bfloat16,
+    "LongTensor": torch.int64, "IntTensor": torch.int32, "ByteTensor": torch.uint8,
+}  # fmt: skip
+
+
+def _constructor(dtype: torch.dtype) -> Callable[..., torch.Tensor]:
+    """Return what `torch.cuda.FloatTensor` and its kind make, on the CPU: a tensor of a list, or one of a shape."""
+
+    def make(*given: Any) -> torch.Tensor:
+        return (
+            torch.tensor(*given, dtype=dtype)
+            if given and isinstance(given[0], list | tuple)
+            else torch.empty(*given, dtype=dtype)
+        )
+
+    return make
 
 
 def _name_cuda() -> None:
@@ -138,6 +167,8 @@ def _name_cuda() -> None:
     cuda.Stream, cuda.Event = _Stream, _Event
     cuda.stream = lambda *_, **__: contextlib.nullcontext()
     cuda.manual_seed = cuda.manual_seed_all = torch.default_generator.manual_seed
+    for name, dtype in _TENSOR_TYPES.items():
+        setattr(cuda, name, _constructor(dtype))
     cuda.get_rng_state = lambda *_, **__: torch.get_rng_state()
     cuda.set_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     cuda.get_device_capability = lambda *_, **__: (8, 0)
@@ -151,7 +182,7 @@ def _name_cuda() -> None:
     cuda.nvtx = types.SimpleNamespace(range=lambda *_, **__: contextlib.nullcontext(), **silent)
 
 
-def _use_gloo(replace: Callable[[str], None]) -> None:
+def _use_gloo(replace: Callable[[str], object]) -> None:
     started, grouped = dist.init_process_group, dist.new_group
 
     def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import _disable_current_modes
 
+from tvlint.capture.megatron_weights import fill, pieces_of, says_pieces
 from tvlint.capture.recorder import Recorder
-from tvlint.capture.weights import leaves_of, local_part, meshes, named_state, placement_of
+from tvlint.capture.weights import State, gradient_of, leaves_of, local_part, meshes, named_state, state_of
 
 
 class CapturedError(BaseException):
@@ -21,9 +24,10 @@ class CapturedError(BaseException):
 class Step:
     """Follows one training step of the program and tells the recorder what belongs to it."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, replace: Callable[[str], object]) -> None:
         self.recorder = recorder
-        self.weights: dict[int, tuple[str, torch.Tensor]] = {}
+        self.replace = replace
+        self.weights: dict[int, State] = {}
         self.module_names: dict[int, str] = {}
         self.calls: dict[int, int] = {}
         self.depth = 0
@@ -57,35 +61,54 @@ class Step:
         for mesh in meshes():
             self.recorder.emit(mesh)
 
+    def begin_with(self, roots: Sequence[nn.Module]) -> None:
+        """Begin to record a step that the modules take part in."""
+        for root in roots:
+            if says_pieces(root):
+                self.fill(root)
+        self.begin()
+        for root in roots:
+            self.name_state(root)
+            self.calls[id(root)] = 0
+
+    def fill(self, root: nn.Module) -> None:
+        """Let the weights begin with the numbers that their names give."""
+        self.replace("weights filled with numbers that their names give")
+        with torch.no_grad(), _disable_current_modes():
+            for piece in pieces_of(root):
+                fill(piece)
+
     def name_state(self, root: nn.Module) -> None:
         """Record the names of the parameters and buffers of a module that is called from outside of any other."""
-        taken = {name for name, _ in self.weights.values()}
+        taken = {own.name for own in self.weights.values()}
         entries = list(named_state(root))
-        clash = any(name in taken and id(tensor) not in self.weights for name, _, tensor in entries)
+        clash = any(own.name in taken and id(own.tensor) not in self.weights for own in entries)
         prefix = f"{type(root).__name__}{len(self.calls)}." if clash else ""
-        for name, role, tensor in entries:
-            if id(tensor) not in self.weights:
-                self.name(prefix + name, role, tensor)
+        for own in entries:
+            if id(own.tensor) not in self.weights:
+                self.name(replace(own, name=prefix + own.name))
 
     def name_leaves(self, roots: Sequence[torch.Tensor]) -> None:
         """Record names of weights that no module holds, numbered in the order in which the backward pass finds them."""
         for tensor in leaves_of(roots):
-            if id(tensor) not in self.weights:
-                self.name(f"weight{len(self.weights)}", "weight", tensor)
+            if id(tensor) not in self.weights and not self.recorder.is_made(tensor):
+                self.name(state_of(f"weight{len(self.weights)}", "weight", tensor))
 
-    def name(self, name: str, role: str, tensor: torch.Tensor) -> None:
+    def name(self, own: State) -> None:
         """Record the name of a weight or buffer."""
-        number = self.recorder.identify(local_part(tensor))
-        wanted = {"trained": True} if role == "weight" and tensor.requires_grad else {}
-        self.recorder.emit({"name": name, "role": role, "of": number, **wanted, **placement_of(tensor)})
-        if role == "weight":
-            self.weights[id(tensor)] = (name, tensor)
+        number = self.recorder.identify(own.held)
+        wanted = {"trained": True} if own.role == "weight" and own.tensor.requires_grad else {}
+        self.recorder.emit({"name": own.name, "role": own.role, "of": number, **wanted, **own.place})
+        if own.role == "weight":
+            self.weights[id(own.tensor)] = own
 
     def _enter(self, module: nn.Module, inputs: Any) -> None:
         outermost, self.depth = self.depth == 0, self.depth + 1
         if not torch.is_grad_enabled() and not self.recorder.recording:
             return
         if outermost and not self.backward_depth:
+            if id(module) not in self.calls and says_pieces(module):
+                self.fill(module)
             if next(module.parameters(), None) is not None:
                 self.begin()
             if id(module) not in self.calls:
@@ -126,25 +149,37 @@ class Step:
                 self.recorder.micro_batch = self.roots
 
     def _before_update(self, optimizer: Any, *_: Any) -> None:
-        if self.recorder.recording and not self.finished:
+        self.before_update()
+
+    def before_update(self) -> None:
+        """Record the gradients where an optimizer begins its step."""
+        if self.recorder.recording and not self.finished and self.recorder.phase != "optimizer":
             self.results()
             self.recorder.phase = "optimizer"
 
     def _after_update(self, optimizer: Any, *_: Any) -> None:
+        held = {id(each) for group in optimizer.param_groups for each in group["params"]}
+        self.after_update(type(optimizer).__name__, held)
+
+    def after_update(self, optimizer: str, held: Container[int] | None) -> None:
+        """End the program where the step of an optimizer ends; `held` are the weights that it holds (None: all)."""
         if self.recorder.recording and not self.finished:
-            held = {id(each) for group in optimizer.param_groups for each in group["params"]}
-            names = [name for own, (name, _) in self.weights.items() if own in held]
-            self.recorder.emit({"update": names, "optimizer": type(optimizer).__name__})
+            names = [own.name for key, own in self.weights.items() if held is None or key in held]
+            self.recorder.emit({"update": names, "optimizer": optimizer})
             self.finish()
             raise CapturedError
 
     def results(self) -> None:
         """Record the gradients as the optimizer finds them."""
-        for name, tensor in self.weights.values():
-            if tensor.grad is not None:
-                own = local_part(tensor.grad)
-                event = {"gradient": name, "of": self.recorder.identify(own), "values": self.recorder.values(own)}
-                self.recorder.emit({**event, **placement_of(tensor.grad)})
+        for weight in self.weights.values():
+            found = gradient_of(weight)
+            if found is not None:
+                event = {
+                    "gradient": weight.name,
+                    "of": self.recorder.identify(found.held),
+                    "values": self.recorder.values(found.held),
+                }
+                self.recorder.emit({**event, **found.place})
 
     def finish(self) -> None:
         """Record no more."""

@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
+from tvlint.capture.megatron_weights import pieces_of, says_pieces
+
 _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 
 
-def named_state(root: nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
-    """Yield the name, role and tensor of each parameter and buffer of a module."""
+@dataclass(frozen=True, slots=True)
+class State:
+    """A weight or buffer of the program by its name, what the rank holds of it, and what its framework says of its place."""
+
+    name: str
+    role: str
+    tensor: torch.Tensor
+    held: torch.Tensor
+    place: Mapping[str, Any] = field(default_factory=dict)
+
+
+def named_state(root: nn.Module) -> Iterator[State]:
+    """Yield the parameters and buffers of a module."""
+    said = {id(own.weight): own for own in pieces_of(root)} if says_pieces(root) else {}
     for role, entries in (("weight", root.named_parameters()), ("buffer", root.named_buffers())):
         for name, tensor in entries:
-            yield plain_name(root, name), role, tensor
+            piece = said.get(id(tensor))
+            if piece is None:
+                yield state_of(plain_name(root, name), role, tensor)
+                continue
+            yield State(piece.name, role, tensor, piece.own, {"whole": list(piece.whole), "start": list(piece.start)})
+
+
+def state_of(name: str, role: str, tensor: torch.Tensor) -> State:
+    """Return a weight or buffer with the place that a distributed tensor declares."""
+    return State(name, role, tensor, local_part(tensor), placement_of(tensor))
+
+
+def gradient_of(weight: State) -> State | None:
+    """Return the gradient of a weight as its optimizer finds it; None where there is none."""
+    gradient = getattr(weight.tensor, "main_grad", None)
+    if gradient is None:
+        gradient = weight.tensor.grad
+    if gradient is None:
+        return None
+    held = local_part(gradient)
+    viewed = held if held.shape == weight.held.shape or "start" not in weight.place else held.view(weight.held.shape)
+    return State(weight.name, "gradient", gradient, viewed, placement_of(gradient))
 
 
 def leaves_of(roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -97,13 +97,15 @@ def _masked_gather(call: Call) -> Bound:
     call.expect(2)
     scores, target = call.shape(0), call.shape(1)
     start, stop = call.attributes.get("start"), call.attributes.get("stop")
-    if len(scores) != 2 or len(target) != 1 or dimension(call, "dim", 2, 1) != 1:
+    last = len(scores) - 1
+    if len(target) != last or dimension(call, "dim", len(scores), last) != last:
         raise UnsupportedError(f"`{call.op}` of shapes {scores} and {target}")
     if not isinstance(start, int) or not isinstance(stop, int):
         raise UnsupportedError(f"`{call.op}` without `start` and `stop`")
+    rows = tuple(f"t{place}" for place in range(last))
     return Bound(
-        (("t", "c"), ("t",)),
-        (("t",),),
+        ((*rows, "c"), rows),
+        (rows,),
         frozenset({"c"}),
         linear=(frozenset({0}),),
         zero_gradient=frozenset({1}),
@@ -114,10 +116,10 @@ def _masked_gather(call: Call) -> Bound:
 
 def _picked(scores: Array, target: Array, first: int, field: Field) -> Array:
     zero = field.number(0)
-    columns = range(scores.shape[1])
+    columns = range(scores.shape[-1])
     return reduce(
         lambda one, other: one + other,
-        [field.where(field.equal(target, first + c), scores[:, c], zero) for c in columns],
+        [field.where(field.equal(target, first + c), scores[..., c], zero) for c in columns],
     )
 
 

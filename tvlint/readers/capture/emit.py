@@ -22,9 +22,7 @@ from tvlint.ir.operators import (
     Value,
     Wait,
 )
-from tvlint.ops.spec import ONE, UnsupportedError
-from tvlint.ops.table import spec_of
-from tvlint.readers.capture.factors import Factors, table_call
+from tvlint.readers.capture.factors import Factors, is_elementwise
 from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode
 from tvlint.readers.capture.program import End, Exchange, Message, Ref
 from tvlint.readers.capture.tape import Mark
@@ -206,10 +204,10 @@ class Emitter:
 
     def _call(self, call: Call) -> None:
         function = _SPECIAL.get(call.op)
-        if function is None:
-            function = (
-                _Emit.leading if call.op in _LEADING else _Emit.elementwise if self._is_elementwise(call) else _Emit.as_called
-            )
+        if function is None and call.op in _LEADING:
+            function = _Emit.leading
+        elif function is None:
+            function = _Emit.elementwise if is_elementwise(call, self.types) else _Emit.as_called
         function(_Emit(self, call))
 
     def write(self, call: Call, operands: Sequence[Shape], results: Sequence[Shape], **changed: Value) -> None:
@@ -226,23 +224,6 @@ class Emitter:
         """Add what was written for a call."""
         self._add(compute)
         self.calls[call.outputs[0], self.current.micro_batch] = Written(compute, tuple(operands), tuple(results))
-
-    def _is_elementwise(self, call: Call) -> bool:
-        """Return whether each element of the result depends on the elements in its place alone, by the operator table."""
-        spec = spec_of(call.op)
-        values = [each.name for each in call.inputs if isinstance(each, Ref)]
-        if spec is None or not values or len(call.outputs) != 1:
-            return False
-        try:
-            bound = spec.bind(table_call(call, self.types[call.outputs[0]].shape, {n: self.types[n].shape for n in values}))
-        except UnsupportedError:
-            return False
-        if bound.whole or bound.reduced or bound.averaged or bound.indices or bound.draws or bound.sizes:
-            return False
-        (result,) = bound.outputs
-        if not all(_is_broadcast(own, result) for own in bound.operands):
-            return False
-        return ONE not in result
 
     def _gradient(self, node: GradientOf) -> None:
         written = self.calls.get((node.forward.outputs[0], node.mark.micro_batch))
@@ -476,6 +457,13 @@ class _Emit:
         shape = self.flat(indices)
         self.emitter.write(self.call, [shape, self.shape(table)], [(*shape, self.shape(table)[1])])
 
+    def pick(self) -> None:
+        """Write a pick of scores by targets, with the dimensions of the targets as factors."""
+        scores, targets = self.values
+        rows = self.flat(targets)
+        own = (*rows, self.shape(scores)[-1])
+        self.emitter.write(self.call, [own, rows], [rows], dim=len(rows))
+
     def loss(self) -> None:
         """Write a loss over all elements, or one for each, with all dimensions as factors."""
         shape = self.flat(self.values[0])
@@ -502,12 +490,8 @@ _SPECIAL = {
     "torch.zeros": _Emit.made,
     "torch.full": _Emit.made,
     "torch.nn.functional.embedding": _Emit.lookup,
+    "nnscaler.runtime.function.embedding": _Emit.lookup,
+    "masked_gather": _Emit.pick,
     "torch.nn.functional.mse_loss": _Emit.loss,
 }
 """How calls are written whose dimensions stand in their arguments."""
-
-
-def _is_broadcast(operand: tuple[str, ...], result: tuple[str, ...]) -> bool:
-    """Return whether the names of an operand are the last ones of the result, but for dimensions of size 1."""
-    tail = result[len(result) - len(operand) :] if operand else ()
-    return len(tail) == len(operand) and all(here in (ONE, there) for here, there in zip(operand, tail, strict=True))

@@ -6,7 +6,7 @@ agree. What cannot be split stays a view.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 
 from tvlint.ir.operators import Literal
@@ -14,7 +14,7 @@ from tvlint.ops.spec import ONE, Family, UnsupportedError
 from tvlint.ops.spec import Call as TableCall
 from tvlint.ops.table import spec_of
 from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode
-from tvlint.readers.capture.program import Exchange, Ref
+from tvlint.readers.capture.program import Exchange, Ref, Type
 
 _ROUNDS = 3
 
@@ -137,3 +137,25 @@ def table_call(call: Call, result: tuple[int, ...], shapes: dict[str, tuple[int,
     """Return a call as the operator table reads it."""
     inputs = tuple(each if isinstance(each, Literal) else shapes[each.name] for each in call.inputs)
     return TableCall(call.op, inputs, call.attributes, (result,))
+
+
+def is_elementwise(call: Call, types: Mapping[str, Type]) -> bool:
+    """Return whether each element of the result depends on the elements in its place alone, by the operator table."""
+    spec = spec_of(call.op)
+    values = [each.name for each in call.inputs if isinstance(each, Ref)]
+    if spec is None or not values or len(call.outputs) != 1:
+        return False
+    try:
+        bound = spec.bind(table_call(call, types[call.outputs[0]].shape, {name: types[name].shape for name in values}))
+    except UnsupportedError:
+        return False
+    if len(bound.outputs) != 1 or bound.whole or bound.reduced or bound.averaged or bound.indices or bound.draws or bound.sizes:
+        return False
+    (result,) = bound.outputs
+    return ONE not in result and all(_is_broadcast(own, result) for own in bound.operands)
+
+
+def _is_broadcast(operand: tuple[str, ...], result: tuple[str, ...]) -> bool:
+    """Return whether the names of an operand are the last ones of the result, but for dimensions of size 1."""
+    tail = result[len(result) - len(operand) :] if operand else ()
+    return len(tail) == len(operand) and all(here in (ONE, there) for here, there in zip(operand, tail, strict=True))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TypeAlias
 
 from tvlint.ir.operators import Literal, Value
@@ -126,6 +127,7 @@ class Lifting:
         self.undefined: set[str] = set()
         self.uses: dict[str, list[Call]] = {}
         self.moved: dict[object, str] = {}
+        self.means: dict[str, Call] = {}
         self.roots = {root.value for root in program.roots if not root.start}
 
     # ---- what is known of a value ----
@@ -253,8 +255,21 @@ def lift(program: Program, equations: Mapping[str, tuple[Equation, ...]]) -> Lif
         _lift(lifting, node)
     result = lifting.result
     result.gradients = {name: (lifting.name(value), own) for name, (value, own) in program.gradients.items()}
-    result.roots = [replace(root, value=lifting.name(root.value), start=lifting.name(root.start)) for root in program.roots]
+    for root in program.roots:
+        value = _scalar(lifting, root.value) if not root.start else lifting.name(root.value)
+        result.roots.append(replace(root, value=value, start=lifting.name(root.start)))
+    for seed, root_value in result.seeds.items():
+        program.types[seed] = program.types[_scalar(lifting, root_value)]
     return result
+
+
+def _scalar(lifting: Lifting, name: str) -> str:
+    """Return the number that a tensor of one element holds in another shape; the tensor itself where it is no such view."""
+    name = lifting.name(name)
+    call = lifting.call_of(name)
+    if call is None or call.op != "torch.Tensor.view" or not isinstance(call.inputs[0], Ref) or prod(lifting.shape(name)) != 1:
+        return name
+    return _scalar(lifting, call.inputs[0].name)
 
 
 def _lift(lifting: Lifting, node: Node) -> None:

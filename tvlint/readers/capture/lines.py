@@ -145,7 +145,8 @@ class _Rank:
         if "name" in line:
             whole = _counts(line["whole"]) if "whole" in line else None
             placed = _placements(line.get("placements"))
-            return Named(line["name"], line["role"], self._known(line["of"]), line.get("trained", False), whole, placed)
+            begins = _counts(line["start"]) if "start" in line else None
+            return Named(line["name"], line["role"], self._known(line["of"]), line.get("trained", False), whole, placed, begins)
         if "op" in line:
             arguments = {name: self._argument(value) for name, value in line["arguments"].items()}
             outputs, writes = (tuple(map(self._known, line.get(key, ()))) for key in ("outputs", "writes"))

@@ -175,8 +175,12 @@ def _piece(use: Use, whole: Whole, numbers: Array | None, shape: tuple[int, ...]
 
 
 def _said(use: Use, whole: Whole, shape: tuple[int, ...], prepared: Prepared) -> Box | None:
-    """Return the box that a distributed tensor declares; None where nothing is declared that a box says."""
+    """Return the box that a framework declares; None where nothing is declared that a box says."""
     named = use.given.named
+    if named is not None and named.start is not None:
+        stated = tuple((low, low + size) for low, size in zip(named.start, shape, strict=False))
+        fits = len(named.start) == len(shape) == len(whole.shape) and named.whole == whole.shape
+        return stated if fits and all(high <= size for (_, high), size in zip(stated, whole.shape, strict=True)) else None
     if named is None or named.placements is None:
         return None
     mesh = next((axes for axes, _ in prepared.meshes if {axis.name for axis in axes} >= named.placements.keys()), None)

@@ -33,6 +33,10 @@ class Type:
     shape: tuple[int, ...]
     dtype: str
 
+    def of_shape(self, shape: tuple[int, ...]) -> Type:
+        """Return the same type with another shape."""
+        return Type(shape, self.dtype)
+
 
 @dataclass(frozen=True, slots=True)
 class Apply:
@@ -109,6 +113,7 @@ class RootValue:
 class Program:
     """The computation of one rank in one training step.
 
+    `constants` are the numbers that given values are throughout, with where each is read.
     `gradients` are the gradients of weights by their names, as the optimizer finds them, with their recorded numbers;
     `operations` are the first results of the recorded operations by their numbers, to which `Mark.of` refers.
     """
@@ -117,6 +122,7 @@ class Program:
     nodes: list[Node] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
     given: dict[str, GivenValue] = field(default_factory=dict)
+    constants: list[tuple[float, Mark]] = field(default_factory=list)
     roots: list[RootValue] = field(default_factory=list)
     gradients: dict[str, tuple[str, Array | None]] = field(default_factory=dict)
     updated: dict[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator,
 from tvlint.readers.capture.dead import without_dead
 from tvlint.readers.capture.emit import Emitter, Run, Shape
 from tvlint.readers.capture.equations.table import EQUATIONS
+from tvlint.readers.capture.expansions import without_expansions
 from tvlint.readers.capture.factors import Factors
 from tvlint.readers.capture.lifting import MOVES, Call, Lifted, LiftedNode, inputs_of, lift, outputs_of
 from tvlint.readers.capture.program import Array, End, Exchange, Message
@@ -48,7 +49,7 @@ class RankProgram:
 def prepare(tape: Tape) -> Prepared:
     """Return what one rank recorded, in operators of the table, up to the optimizer."""
     program = follow(tape)
-    lifted = with_whole_biases(with_dimensions(without_dead(lift(program, EQUATIONS))))
+    lifted = with_whole_biases(with_dimensions(without_expansions(without_dead(lift(program, EQUATIONS)))))
     lifted = _with_data_in_its_micro_batch(without_dead(lifted))
     reduced = reducers_of(lifted)
     gradients: dict[str, tuple[str, Array | None]] = {

@@ -38,10 +38,11 @@ _FOREACH = "_foreach_"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The last write to a window."""
+    """The last write to a window; where it is not `written`, what the storage held before, or a repetition of what it holds."""
 
     window: Window
     value: str
+    written: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,8 @@ class _Follower:
             if not overlap(entry.window, window):
                 continue
             found = moves(entry.window, window) if entry.window.dtype == window.dtype else None
+            if found is None and not entry.written:
+                continue
             if found is not None:
                 key = (entry.value, window, mark.phase, mark.micro_batch)
                 if key not in self.moved:
@@ -149,9 +152,15 @@ class _Follower:
         if known is None:
             self.program.nodes.append(Apply("aten.empty.memory_format", {"size": window.shape}, (name,), mark))
         else:
-            numbers = _part_of(known, window)
-            self.program.given[name] = GivenValue(self.named.get(window), numbers, mark)
-        self.storages.setdefault(window.storage, []).append(Entry(window, name))
+            named, numbers = self.named.get(window), _part_of(known, window)
+            number = _same_throughout(numbers) if named is None else None
+            if number is not None:
+                filled: dict[str, Argument] = {"size": window.shape, "fill_value": number}
+                self.program.nodes.append(Apply("aten.full.default", filled, (name,), mark))
+                self.program.constants.append((number, mark))
+            else:
+                self.program.given[name] = GivenValue(named, numbers, mark)
+        self.storages.setdefault(window.storage, []).append(Entry(window, name, known is None or window in self.named))
         return name
 
     def _moved(self, value: str, found: tuple[Move, ...], window: Window, mark: Mark) -> str:
@@ -319,7 +328,7 @@ class _Follower:
         shape = (1,) * (len(window.shape) - len(self.program.shape(value))) + self.program.shape(value)
         source = self._move(value, View(shape), mark) if shape != self.program.shape(value) else value
         made = self._move(source, Expand(window.shape), mark)
-        self.moved[value, window, mark.phase, mark.micro_batch] = made
+        self.storages[window.storage].append(Entry(window, made, written=False))
         return made
 
     def _in_pieces(self, event: Operation, name: str) -> bool:
@@ -430,7 +439,8 @@ class _Follower:
             window = self.tape.windows[number]
             pieces = self._pieces(window) if is_flat(window) and number == result else []
             if len(event.group) == 1:
-                self.write(result, self.read(number, event.mark))
+                if number != result:
+                    self.write(result, self.read(number, event.mark))
                 continue
             if len(pieces) > 1:
                 for own, value in list(self._each_piece(pieces, window, event.mark)):
@@ -572,6 +582,15 @@ def _numbers(values: bytes | None, window: Window) -> Array | None:
     """Return recorded numbers in the shape of a window; None where they are not those of one."""
     own = _array(values, window.dtype)
     return None if own is None or own.size != count(window) else own.reshape(window.shape)
+
+
+def _same_throughout(numbers: Array | None) -> float | None:
+    """Return the number that all elements are; None where they differ, or are several whole numbers, as tokens are."""
+    if numbers is None or not numbers.size or (numbers.size > 1 and numbers.dtype.kind in "iu"):
+        return None
+    first = numbers.flat[0]
+    same = bool((numbers == first).all())
+    return first.item() if same and numbers.dtype.kind != "b" else None
 
 
 def _part_of(given: Given, window: Window) -> Array | None:

@@ -65,7 +65,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A weight, buffer or input; `whole` and `placements` are what its framework says of it."""
+    """A weight, buffer or input; `whole`, `placements` and `start` (of the piece) are what its framework says of it."""
 
     name: str
     role: str
@@ -73,6 +73,7 @@ class Named:
     trained: bool = False
     whole: tuple[int, ...] | None = None
     placements: Mapping[str, Placement] | None = None
+    start: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def overlap(one: Window, other: Window) -> bool:
 
 def moves(source: Window, target: Window) -> tuple[Move, ...] | None:
     """Return how the elements of `target` are read from a tensor that holds those of `source`; None where they are not."""
-    found = _direct(source, target)
+    found = _reordered(source, target) if 0 in source.stride else _direct(source, target)
     if found is not None or not is_flat(source) or not count(target):
         return found
     whole = flat(source.storage, source.offset, source.offset + count(source), source.dtype)
@@ -119,6 +119,25 @@ def moves(source: Window, target: Window) -> tuple[Move, ...] | None:
         return None
     rest = _direct(flat(source.storage, low, high, source.dtype), target)
     return None if rest is None else (View(whole.shape), Narrow(0, low - source.offset, high - low), *rest)
+
+
+def _reordered(source: Window, target: Window) -> tuple[Move, ...] | None:
+    """Return the moves where the target has the dimensions of the source in another order, also those that repeat elements."""
+    held = [i for i, size in enumerate(source.shape) if size != 1]
+    order: list[int] = []
+    for size, stride in zip(target.shape, target.stride, strict=True):
+        if size == 1:
+            continue
+        free = [i for i in held if i not in order and (source.shape[i], source.stride[i]) == (size, stride)]
+        if not free:
+            return None
+        order.append(free[0])
+    if len(order) != len(held) or source.offset != target.offset:
+        return None
+    order += [i for i, size in enumerate(source.shape) if size == 1]
+    permuted = tuple(source.shape[i] for i in order)
+    moved: tuple[Move, ...] = () if order == sorted(order) else (Permute(tuple(order)),)
+    return moved if permuted == target.shape else (*moved, View(target.shape))
 
 
 def _direct(source: Window, target: Window) -> tuple[Move, ...] | None:

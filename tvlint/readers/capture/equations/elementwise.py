@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from tvlint.readers.capture.lifting import Equation, Lifting, given
-from tvlint.readers.capture.program import Apply, Argument
+from tvlint.readers.capture.program import Apply, Argument, Ref
 
 _UNARY = {
     "exp": "torch.exp", "log": "torch.log", "sqrt": "torch.sqrt", "rsqrt": "torch.rsqrt", "sin": "torch.sin",
@@ -93,6 +94,10 @@ def _once(lifting: Lifting, node: Apply) -> bool:
     for own, other in ((left, right), (right, left)):
         if lifting.number(other) == 1 and _has_type_of_result(lifting, node, own):
             return lifting.equate(node.outputs[0], own)
+        name, made = lifting.value(own), lifting.program.types[node.outputs[0]]
+        single = name is not None and lifting.program.types[name] == made.of_shape(()) and prod(made.shape) == 1
+        if lifting.number(other) == 1 and name is not None and single:
+            return lifting.call(node, "torch.Tensor.view", (Ref(name), made.shape))
     return False
 
 

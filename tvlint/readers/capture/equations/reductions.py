@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from tvlint.ir.operators import Literal
 from tvlint.readers.capture.lifting import Call, Equation, Lifting, given, sizes, whole
 from tvlint.readers.capture.program import Apply, Ref
 
@@ -58,14 +59,43 @@ def _greatest_with_places(lifting: Lifting, node: Apply) -> bool:
     return True
 
 
+def _mean_of_sum(lifting: Lifting, node: Apply) -> bool:
+    """A sum that is divided by the number of what it adds is their mean."""
+    total, count = lifting.value(given(node, "self")), lifting.number(given(node, "other"))
+    call = lifting.call_of(total) if total is not None else None
+    added_up = call.inputs[0] if call is not None and call.op == "torch.sum" else None
+    if call is None or not isinstance(added_up, Ref) or node.arguments.get("rounding_mode") is not None:
+        return False
+    added = prod(lifting.shape(added_up.name)) // max(1, prod(lifting.shape(call.outputs[0])))
+    if count != added or lifting.shape(call.outputs[0]) != lifting.shape(node.outputs[0]):
+        return False
+    lifting.means[call.outputs[0]] = lifting.emit("torch.mean", (added_up,), node.outputs, node.mark, call.attributes, node)
+    return True
+
+
+def _mean_gradient_of_sum(lifting: Lifting, node: Apply, total: Call) -> bool:
+    """The gradient of a sum, of a gradient that is divided by the number of what is added, is the gradient of the mean."""
+    mean, value = lifting.means.get(total.outputs[0]), lifting.value(given(node, "self"))
+    shared = lifting.call_of(value) if mean is not None and value is not None else None
+    while shared is not None and shared.op == "torch.Tensor.view" and isinstance(shared.inputs[0], Ref):
+        shared = lifting.call_of(shared.inputs[0].name)
+    if mean is None or shared is None or shared.op != "torch.div" or not isinstance(shared.inputs[0], Ref):
+        return False
+    count, name = shared.inputs[1], shared.inputs[0].name
+    added = prod(lifting.shape(node.outputs[0])) // max(1, prod(lifting.shape(mean.outputs[0])))
+    if count != Literal(added) or lifting.shape(name) != lifting.shape(mean.outputs[0]):
+        return False
+    return lifting.gradient(mean, (Ref(name),), node.outputs, node.mark)
+
+
 def _spread(lifting: Lifting, node: Apply) -> bool:
     """In the node of autograd that computes the gradient of a sum, an expansion is that gradient."""
     forward = lifting.forward_of(node.mark, "torch.sum")
-    return (
-        forward is not None
-        and _is_gradient_of(lifting, node, forward)
-        and lifting.gradient(forward, (_of_its_shape(lifting, node, forward),), node.outputs, node.mark)
-    )
+    if forward is None or not _is_gradient_of(lifting, node, forward):
+        return False
+    if _mean_gradient_of_sum(lifting, node, forward):
+        return True
+    return lifting.gradient(forward, (_of_its_shape(lifting, node, forward),), node.outputs, node.mark)
 
 
 def _is_gradient_of(lifting: Lifting, node: Apply, forward: Call) -> bool:
@@ -118,6 +148,7 @@ EQUATIONS = (
     Equation("max", "max(x, dim) is torch.amax, and the places of the greatest", _greatest_with_places),
     Equation("expand", "the gradient of a sum is its result's gradient, expanded", _spread),
     Equation("div", "the gradient of a mean is its result's gradient, expanded and divided by the count", _mean_gradient),
+    Equation("div", "the sum of n numbers divided by n is their mean", _mean_of_sum),
     Equation("_softmax", "_softmax(x, dim) is torch.softmax", _softmax),
     Equation("_log_softmax", "_log_softmax(x, dim) is torch.log_softmax", _softmax),
     Equation(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tvlint.readers.capture.equations import elementwise, kernels, products, reductions, shapes
+from tvlint.readers.capture.equations import elementwise, kernels, products, reductions, selections, shapes
 from tvlint.readers.capture.lifting import Equation
 
 ALL: tuple[Equation, ...] = (
     *reductions.EQUATIONS,
+    *selections.EQUATIONS,
     *shapes.EQUATIONS,
     *elementwise.EQUATIONS,
     *products.EQUATIONS,

@@ -1,0 +1,84 @@
+"""Lookups and losses of layers that hold a range of a vocabulary, as Megatron writes them, held to numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from capture.test_capture_equations import RANDOM, Bench
+
+from tvlint.readers.capture.equations.table import EQUATIONS
+from tvlint.readers.capture.lifting import Call, GradientOf, lift
+from tvlint.readers.capture.program import Ref
+from tvlint.readers.capture.tape import Mark
+
+START, STOP, ROWS = 4, 10, 5
+TARGETS = np.array([4, 12, 9, 0, 7])
+INSIDE = (TARGETS >= START) & (TARGETS < STOP)
+SCORES = RANDOM.normal(size=(ROWS, STOP - START))
+HELD = RANDOM.normal(size=(STOP - START, 3))
+
+
+class Masked:
+    """Targets that are counted from the start of a range, and where they lie outside of it."""
+
+    def __init__(self, bench: Bench, start: int = START, stop: int = STOP) -> None:
+        self.bench = bench
+        targets = bench.give("targets", TARGETS)
+        below = bench.apply("lt", {"self": targets, "other": start}, TARGETS)
+        above = bench.apply("ge", {"self": targets, "other": stop}, TARGETS)
+        for name in (below, above):
+            bench.program.types[name] = bench.program.types[name].__class__((ROWS,), "bool")
+        self.mask = Ref(bench.apply("bitwise_or", {"self": Ref(below), "other": Ref(above)}, TARGETS))
+        shifted = Ref(bench.apply("sub", {"self": targets, "other": start}, TARGETS))
+        self.columns = Ref(bench.apply("index_put", {"self": shifted, "indices": (self.mask,), "values": 0}, TARGETS))
+        self.rows = Ref(bench.apply("arange", {"start": 0, "end": ROWS}, np.arange(ROWS)))
+
+    def zero_outside(self, value: str, result: Any) -> str:
+        return self.bench.apply("index_put", {"self": Ref(value), "indices": (self.mask,), "values": 0.0}, result)
+
+
+def picked(bench: Bench, own: Masked) -> str:
+    chosen = bench.program.fresh(bench.program.types["v0"].__class__((ROWS,), "float64"))
+    arguments = {"self": bench.give("scores", SCORES), "indices": (own.rows, own.columns)}
+    bench.program.nodes.append(type(bench.program.nodes[0])("aten.index.Tensor", arguments, (chosen,), Mark(micro_batch=0)))
+    return own.zero_outside(chosen, TARGETS)
+
+
+def run(bench: Bench, wanted: str) -> Any:
+    """Compute a value of a program some of whose nodes the equations fuse."""
+    lifted = lift(bench.program, EQUATIONS)
+    live = {lifted.gradients.get(wanted, (wanted, None))[0]}
+    kept = []
+    for node in reversed(lifted.nodes):
+        if live.intersection(node.outputs if isinstance(node, Call | GradientOf) else ()):
+            kept.append(node)
+            inputs = node.inputs if isinstance(node, GradientOf) else [own.name for own in node.inputs if isinstance(own, Ref)]
+            live |= {own for own in inputs if own}
+            if isinstance(node, GradientOf):
+                live |= {*node.forward.outputs, *(own.name for own in node.forward.inputs if isinstance(own, Ref))}
+    return [node.op if isinstance(node, Call) else f"gradient of {node.forward.op}" for node in reversed(kept)]
+
+
+def test_a_lookup_outside_of_the_range_is_the_lookup_in_the_range() -> None:
+    bench = Bench()
+    own = Masked(bench)
+    found = bench.apply("embedding", {"weight": bench.give("weight", HELD), "indices": own.columns}, HELD[[0] * ROWS])
+    result = own.zero_outside(found, HELD[[0] * ROWS])
+    assert run(bench, result) == ["nnscaler.runtime.function.embedding"]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(START, STOP + 1), (START + 1, STOP)])
+def test_a_table_that_is_not_as_long_as_the_range_is_another_lookup(start: int, stop: int) -> None:
+    bench = Bench()
+    own = Masked(bench, start, stop)
+    found = bench.apply("embedding", {"weight": bench.give("weight", HELD), "indices": own.columns}, HELD[[0] * ROWS])
+    result = own.zero_outside(found, HELD[[0] * ROWS])
+    assert "nnscaler.runtime.function.embedding" not in run(bench, result)
+
+
+def test_scores_of_targets_in_the_range_are_picked() -> None:
+    bench = Bench()
+    result = picked(bench, Masked(bench))
+    assert run(bench, result) == ["masked_gather", "torch.Tensor.view"]

@@ -1,0 +1,95 @@
+"""Megatron-Core on CPUs: what replaces its GPU-only parts, where its step ends, how its weights lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from tvlint.capture.imports import Change
+from tvlint.capture.step import Step
+
+Replace = Callable[[str], object]
+
+_CORE = "megatron.core."
+
+
+def changes(step: Step, replace: Replace) -> Mapping[str, Change]:
+    """Return how the modules of Megatron are changed, by their names."""
+    return {
+        _CORE + "tensor_parallel.random": _random_states,
+        _CORE + "transformer.torch_norm": lambda module: _norms(module, replace),
+        _CORE + "transformer.moe.moe_utils": _counts_on_cpu,
+        _CORE + "transformer.moe.token_dispatcher": _counts_on_cpu,
+        _CORE + "pipeline_parallel.schedules": lambda module: _schedules(module, step),
+        _CORE + "optimizer.optimizer": lambda module: _optimizers(module, step),
+    }
+
+
+def _random_states(module: Any) -> None:
+    """Keep the states of random numbers of the CPU."""
+    module._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
+    module._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+
+
+def _norms(module: Any, replace: Replace) -> None:
+    """Let torch's norms be used with sequence parallelism, marked as the norms of Apex and TransformerEngine are."""
+    plain = module.WrappedTorchNorm.__new__
+
+    def new(kind: Any, config: Any, *args: Any, **kwargs: Any) -> Any:
+        parallel, config.sequence_parallel = config.sequence_parallel, False
+        try:
+            norm = plain(kind, config, *args, **kwargs)
+        finally:
+            config.sequence_parallel = parallel
+        if parallel:
+            replace("norm of torch in place of Apex's and TransformerEngine's, under sequence parallelism too")
+        for parameter in norm.parameters():
+            parameter.sequence_parallel = parallel
+        return norm
+
+    module.WrappedTorchNorm.__new__ = new
+
+
+def _counts_on_cpu(module: Any) -> None:
+    """Give counts of tokens as arrays where Megatron asks for that, though they are on the CPU already."""
+    if hasattr(module, "maybe_move_tensor_to_cpu"):
+        module.maybe_move_tensor_to_cpu = lambda tensor, as_numpy=False, *_, **__: (
+            tensor.numpy() if as_numpy and isinstance(tensor, torch.Tensor) else tensor
+        )
+
+
+def _schedules(module: Any, step: Step) -> None:
+    """Begin the training step with the schedule; keep the outputs of stages, and let backward passes from them be seen."""
+    step.recorder.begin = lambda: None
+    module.deallocate_output_tensor = lambda *_, **__: None
+    module.custom_backward = lambda output, gradient: torch.autograd.backward((output,), (gradient,))
+    for name in dir(module):
+        if name.startswith("forward_backward_") and callable(getattr(module, name)):
+            setattr(module, name, _begun(getattr(module, name), step))
+
+
+def _begun(schedule: Any, step: Step) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        chunks = kwargs["model"]
+        step.begin_with(chunks if isinstance(chunks, list) else [chunks])
+        return schedule(*args, **kwargs)
+
+    return run
+
+
+def _optimizers(module: Any, step: Step) -> None:
+    """End the training step where Megatron's optimizer begins, which finds gradients in buffers of its own."""
+    for kind in ("MixedPrecisionOptimizer", "FP32Optimizer", "ChainedOptimizer"):
+        own = getattr(module, kind, None)
+        if own is not None:
+            own.step = _ended(step)
+
+
+def _ended(step: Step) -> Any:
+    def run(self: Any, *_: Any, **__: Any) -> Any:
+        step.before_update()
+        step.after_update(type(self).__name__, None)
+
+    return run

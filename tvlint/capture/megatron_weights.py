@@ -1,0 +1,94 @@
+"""The weights of Megatron-Core by the names that checkpoints give them, and where the piece of a rank lies in all of each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A weight by its name in the whole model: its parameter, what the rank holds, the shape of all, where the piece begins."""
+
+    name: str
+    weight: torch.Tensor
+    own: torch.Tensor
+    whole: Sequence[int]
+    start: Sequence[int]
+
+
+def says_pieces(root: nn.Module) -> bool:
+    """Return whether a module says which pieces of weights it holds, as those of Megatron do."""
+    return hasattr(_inner(root), "sharded_state_dict")
+
+
+def _inner(root: nn.Module) -> nn.Module:
+    """Return the module that wrappers hold."""
+    while isinstance(getattr(root, "module", None), nn.Module):
+        root = root.module
+    return root
+
+
+def pieces_of(root: nn.Module) -> Iterator[Piece]:
+    """Yield the pieces of weights that the rank holds; a weight that is stored in several pieces has one dimension more."""
+    root = _inner(root)
+    known = {own.data_ptr(): own for own in root.parameters() if own.numel()}
+    for shards in _shards(root.sharded_state_dict(prefix="")):
+        weight = known.get(shards[0].data.data_ptr())
+        if weight is None:
+            continue
+        first, parts = shards[0], len(shards)
+        rest = slice(first.prepend_axis_num, None)
+        whole, start = list(first.global_shape)[rest], list(first.global_offset)[rest]
+        own = weight.detach()
+        if parts > 1:
+            whole[0] //= parts if len({each.key for each in shards}) == 1 else 1
+            begins = [each.global_offset[first.prepend_axis_num] - start[0] for each in shards]
+            if own.shape[0] % parts or any(begin not in (0, at * whole[0]) for at, begin in enumerate(begins)):
+                continue
+            whole, start = [parts, *whole], [0, *start]
+            own = own.view(parts, own.shape[0] // parts, *own.shape[1:])
+        yield Piece(_name(first), weight, own, whole, start)
+
+
+def _shards(state: Any) -> Iterator[list[Any]]:
+    """Yield the shards that each entry of a state is written as."""
+    if isinstance(state, dict):
+        for each in state.values():
+            yield from _shards(each)
+    elif isinstance(state, list | tuple):
+        for each in state:
+            yield from _shards(each)
+    elif hasattr(state, "build") and hasattr(state, "data"):
+        yield [each for one in _shards(state.build()) for each in one]
+    elif getattr(state, "global_offset", None) is not None and isinstance(getattr(state, "data", None), torch.Tensor):
+        yield [state]
+
+
+def _name(shard: Any) -> str:
+    """Return the name of a weight with the numbers of its layer and expert, which stand in the offset of its shard."""
+    name: str = shard.key
+    for word, number in zip(("layers.", "experts."), shard.global_offset[: shard.prepend_axis_num], strict=False):
+        before, found, after = name.rpartition(word)
+        name = f"{before}{found}{number}.{after}" if found else f"{name}.{number}"
+    return name
+
+
+def fill(piece: Piece) -> None:
+    """Fill a piece with its part of the numbers that the name of the weight gives.
+
+    Ranks and the reference then start from the same weights, in whatever order each makes its own. A weight of one number
+    throughout, as those of norms, stays near it.
+    """
+    seed = int.from_bytes(hashlib.sha256(piece.name.encode()).digest()[:6], "little")
+    numbers = 0.1 * torch.randn(tuple(piece.whole), generator=torch.Generator().manual_seed(seed))
+    for dim, (start, size) in enumerate(zip(piece.start, piece.own.shape, strict=True)):
+        numbers = numbers.narrow(dim, start, size)
+    first = piece.own.flatten()[0]
+    middle = first if bool((piece.own == first).all()) else torch.zeros_like(first)
+    piece.own.copy_(middle + numbers)

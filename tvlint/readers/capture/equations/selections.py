@@ -1,0 +1,246 @@
+"""Elements that masks and indices choose, as the layers do that hold a range of a vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvlint.ir.operators import Literal
+from tvlint.readers.capture.lifting import Call, Equation, Lifting, Operand, given
+from tvlint.readers.capture.program import Apply, Argument, Ref
+
+LOOKUP = "torch.nn.functional.embedding"
+LOOKUP_IN_RANGE = "nnscaler.runtime.function.embedding"
+PICK = "masked_gather"
+_MASKED = "torch.masked_fill"
+_SHAPED = frozenset({"torch.Tensor.view", "torch.Tensor.to"})
+
+
+@dataclass(frozen=True, slots=True)
+class InRange:
+    """Indices that are counted from `start` where they are below `stop`, and 0 elsewhere, where `mask` holds."""
+
+    indices: str
+    start: int
+    stop: int
+    mask: str
+
+
+def _indices(node: Apply) -> tuple[Argument, ...]:
+    """Return the indices of an indexing, without those that take all of a dimension at the end."""
+    listed = given(node, "indices")
+    found = list(listed) if isinstance(listed, tuple) else []
+    while found and found[-1] is None:
+        found.pop()
+    return tuple(found)
+
+
+def _filled_where(lifting: Lifting, node: Apply) -> bool:
+    """Lift the assignment of one number where a mask of the first dimensions holds."""
+    indices, value = _indices(node), lifting.number(given(node, "values"))
+    own, mask = lifting.value(given(node, "self")), lifting.value(indices[0]) if len(indices) == 1 else None
+    if own is None or mask is None or value is None or node.arguments.get("accumulate") or lifting.dtype(mask) != "bool":
+        return False
+    shape, covered = lifting.shape(own), lifting.shape(mask)
+    if shape[: len(covered)] != covered:
+        return False
+    looked_up = _in_range_lookup(lifting, own, mask) if value == 0 else None
+    if looked_up is not None:
+        table, found = looked_up
+        return lifting.call(node, LOOKUP_IN_RANGE, (Ref(found.indices), table), start=found.start, stop=found.stop)
+    picked = _picked_in_range(lifting, own, mask) if value == 0 else None
+    if picked is not None:
+        scores, found = picked
+        rows = lifting.shape(scores)[:-1]
+        targets = _as_shape(lifting, node, Ref(found.indices), rows)
+        chosen = lifting.temporary(node, PICK, (Ref(scores), targets), rows, dim=len(rows), start=found.start, stop=found.stop)
+        return lifting.call(node, "torch.Tensor.view", (chosen, shape))
+    spread: Argument = Ref(mask)
+    if covered != shape:
+        wide = (*covered, *(1 for _ in shape[len(covered) :]))
+        spread = lifting.temporary(node, "torch.Tensor.view", (spread, wide), wide)
+    return lifting.call(node, _MASKED, (Ref(own), spread, value))
+
+
+def _as_shape(lifting: Lifting, node: Apply, value: Ref, shape: tuple[int, ...]) -> Ref:
+    name = lifting.name(value.name)
+    if lifting.shape(name) == shape:
+        return Ref(name)
+    viewed = lifting.program.fresh(lifting.program.types[name].of_shape(shape))
+    lifting.emit("torch.Tensor.view", (Ref(name), shape), (viewed,), node.mark, {}, node)
+    return Ref(viewed)
+
+
+def _source(lifting: Lifting, name: str, through: frozenset[str] = _SHAPED) -> str:
+    """Return the value that a value is in another shape or type."""
+    call = lifting.call_of(name)
+    while call is not None and call.op in through and isinstance(call.inputs[0], Ref):
+        name = call.inputs[0].name
+        call = lifting.call_of(name)
+    return lifting.name(name)
+
+
+def _in_range(lifting: Lifting, name: str) -> InRange | None:
+    """Return what indices say that are masked and shifted; None where they are others."""
+    filled = lifting.call_of(_source(lifting, name))
+    if filled is None or filled.op != _MASKED or not _is_number(filled.inputs[2], 0):
+        return None
+    shifted, mask = (each.name if isinstance(each, Ref) else "" for each in filled.inputs[:2])
+    either = lifting.call_of(mask)
+    if either is None or either.op != "torch.logical_or":
+        return None
+    below, above = (lifting.call_of(each.name) if isinstance(each, Ref) else None for each in either.inputs)
+    if below is None or above is None or (below.op, above.op) != ("torch.lt", "torch.ge"):
+        return None
+    (indices, start), (again, stop) = below.inputs, above.inputs
+    if not isinstance(indices, Ref) or indices != again or not isinstance(start, Literal) or not isinstance(stop, Literal):
+        return None
+    low, high = start.value, stop.value
+    if not isinstance(low, int) or not isinstance(high, int) or not _is_shifted(lifting, shifted, indices.name, low):
+        return None
+    return InRange(indices.name, low, high, lifting.name(mask))
+
+
+def _is_shifted(lifting: Lifting, name: str, indices: str, start: int) -> bool:
+    call = lifting.call_of(name)
+    if start == 0 and lifting.name(name) == lifting.name(indices):
+        return True
+    return call is not None and call.op == "torch.sub" and call.inputs[0] == Ref(indices) and _is_number(call.inputs[1], start)
+
+
+def _is_number(operand: Operand, number: float) -> bool:
+    return isinstance(operand, Literal) and operand.value == number and not isinstance(operand.value, bool)
+
+
+def _in_range_lookup(lifting: Lifting, own: str, mask: str) -> tuple[Ref, InRange] | None:
+    """Return the table and the indices of a lookup whose rows outside of the table are set to zero."""
+    call = lifting.call_of(own)
+    if call is None or call.op != LOOKUP or not isinstance(call.inputs[0], Ref) or not isinstance(call.inputs[1], Ref):
+        return None
+    found = _in_range(lifting, call.inputs[0].name)
+    table = call.inputs[1]
+    if found is None or found.mask != mask or found.stop - found.start != lifting.shape(table.name)[0]:
+        return None
+    return table, found
+
+
+def _picked_in_range(lifting: Lifting, own: str, mask: str) -> tuple[str, InRange] | None:
+    """Return the scores and the targets of scores that were picked by rows, where those outside are set to zero."""
+    source = lifting.maker(Ref(_source(lifting, own)))
+    chosen = _rows_and_columns(lifting, source) if source is not None and source.op == "aten.index.Tensor" else None
+    if chosen is None or chosen[1].mask != mask:
+        return None
+    return chosen
+
+
+def _rows_and_columns(lifting: Lifting, node: Apply) -> tuple[str, InRange] | None:
+    """Return the matrix and the columns of `x[arange(n), columns]`, with columns in the range that the matrix holds."""
+    own, indices = lifting.value(given(node, "self")), _indices(node)
+    if own is None or len(indices) != 2 or len(lifting.shape(own)) != 2:
+        return None
+    rows, columns = lifting.value(indices[0]), lifting.value(indices[1])
+    found = _in_range(lifting, columns) if columns is not None else None
+    if found is None or rows is None or not _counts(lifting, rows, lifting.shape(own)[0]):
+        return None
+    return (own, found) if found.stop - found.start == lifting.shape(own)[1] else None
+
+
+def _counts(lifting: Lifting, name: str, number: int) -> bool:
+    """Return whether a value is 0, 1, .. up to a number."""
+    call = lifting.call_of(name)
+    if call is None or call.op != "torch.arange":
+        return False
+    bounds = [each.value for each in call.inputs if isinstance(each, Literal)]
+    return bounds in ([number], [0, number], [0, number, 1]) and lifting.shape(name) == (number,)
+
+
+def _minus_one_at(lifting: Lifting, node: Apply) -> bool:
+    """Lift `x[i, t] -= a (1 - mask)`, the gradient of a cross entropy for its scores, where t is in the range that x holds."""
+    place = _rows_and_columns(lifting, node)
+    taken = lifting.call_of(str(lifting.value(given(node, "values"))))
+    own = lifting.value(given(node, "self"))
+    if place is None or taken is None or taken.op != "torch.sub" or taken.attributes or node.arguments.get("accumulate"):
+        return False
+    old, subtracted = (each.name if isinstance(each, Ref) else "" for each in taken.inputs)
+    before = lifting.maker(Ref(old)) if old else None
+    if before is None or before.op != "aten.index.Tensor" or before.arguments["indices"] != node.arguments["indices"]:
+        return False
+    factor = _kept(lifting, subtracted, place[1].mask) if subtracted else None
+    if lifting.value(given(before, "self")) != own or factor is None:
+        return False
+    forward = _pick_of(lifting, place[1], lifting.shape(str(own)))
+    if forward is None:
+        return False
+    rows = lifting.shape(forward.outputs[0])
+    ones = lifting.temporary(node, "torch.ones_like", (Ref(forward.outputs[0]),), rows)
+    scores = next(each for each in forward.inputs if isinstance(each, Ref))
+    at_targets = lifting.program.fresh(lifting.program.types[node.outputs[0]].of_shape(lifting.shape(scores.name)))
+    lifting.gradient(forward, (ones,), (at_targets, ""), node.mark)
+    wanted: Argument = _as_shape(lifting, node, Ref(at_targets), lifting.shape(str(own)))
+    if factor != 1:
+        wanted = lifting.temporary(node, "torch.mul", (wanted, factor), lifting.shape(str(own)))
+    return lifting.call(node, "torch.sub", (Ref(str(own)), wanted))
+
+
+def _kept(lifting: Lifting, name: str, mask: str) -> float | None:
+    """Return the number by which `1 - mask` is multiplied in a value; None where it is another value."""
+    call = lifting.call_of(_source(lifting, name))
+    if call is not None and call.op == "torch.mul" and isinstance(call.inputs[1], Literal) and isinstance(call.inputs[0], Ref):
+        factor = call.inputs[1].value
+        inner = _kept(lifting, call.inputs[0].name, mask)
+        return factor * inner if isinstance(factor, int | float) and inner is not None else None
+    if call is None or call.op != "torch.sub" or not _is_number(call.inputs[0], 1) or not isinstance(call.inputs[1], Ref):
+        return None
+    return 1.0 if _source(lifting, call.inputs[1].name) == mask else None
+
+
+def _pick_of(lifting: Lifting, found: InRange, shape: tuple[int, ...]) -> Call | None:
+    """Return the last pick of scores of this shape with these targets."""
+    for call in reversed(lifting.result.nodes):
+        if not isinstance(call, Call) or call.op != PICK or not isinstance(call.inputs[1], Ref):
+            continue
+        bounds = call.attributes["start"], call.attributes["stop"]
+        scores = call.inputs[0].name if isinstance(call.inputs[0], Ref) else ""
+        same = _source(lifting, call.inputs[1].name) == _source(lifting, found.indices)
+        if same and bounds == (found.start, found.stop) and lifting.shape(scores)[-1] == shape[-1]:
+            return call
+    return None
+
+
+def _lookup_in_range_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift the gradient of a lookup whose rows outside of the table are zero: their gradients are zero too."""
+    if node.arguments.get("scale_grad_by_freq") or lifting.number(node.arguments.get("padding_idx", -1)) != -1:
+        return False
+    indices, filled = lifting.value(given(node, "indices")), lifting.call_of(str(lifting.value(given(node, "grad_output"))))
+    found = _in_range(lifting, indices) if indices is not None else None
+    if found is None or filled is None or filled.op != _MASKED or not _is_number(filled.inputs[2], 0):
+        return False
+    if not isinstance(filled.inputs[1], Ref) or _source(lifting, filled.inputs[1].name) != found.mask:
+        return False
+    calls = [
+        call
+        for call in lifting.uses.get(found.indices, ())
+        if call.op == LOOKUP_IN_RANGE
+        and (call.attributes["start"], call.attributes["stop"]) == (found.start, found.stop)
+        and isinstance(call.inputs[1], Ref)
+        and lifting.shape(call.inputs[1].name) == lifting.shape(node.outputs[0])
+    ]
+    if not calls or not isinstance(filled.inputs[0], Ref):
+        return False
+    return lifting.gradient(calls[-1], (filled.inputs[0],), ("", node.outputs[0]), node.mark)
+
+
+EQUATIONS = (
+    Equation(
+        "index_put",
+        "x[mask] = c is masked_fill(x, mask, c); on rows looked up or scores picked outside of a range: those in the range",
+        _filled_where,
+    ),
+    Equation(
+        "index_put", "x[i, t] -= a (1 - mask) is x - a times the gradient of picking t in the range from x", _minus_one_at
+    ),
+    Equation(
+        "embedding_dense_backward",
+        "the gradient of a lookup in a range does not see rows outside of it",
+        _lookup_in_range_gradient,
+    ),
+)

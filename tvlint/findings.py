@@ -34,13 +34,34 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """The span of a file from `location` up to its end, and the text that takes its place."""
+
+    location: Location
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that repair a finding together; `message` says in the imperative what they do.
+
+    A safe one writes down what the file surely means; any other is one of several that a person chooses from.
+    """
+
+    message: str
+    edits: tuple[Edit, ...]
+    is_safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One mistake, at one place.
 
     `message` is one sentence: this thing, what is wrong with it, where; lower case, no full stop, names in backticks. `help`
     says what to do about it. `ranks` are the ranks concerned, when the finding is about a plan. `found_in` is the checked file
     that shows it, where it stands elsewhere (the model's source of a plan, a script that another one reads). `about` are the
-    names of what it is about, by which it is found again in another run; None: those in backticks in its message.
+    names of what it is about, by which it is found again in another run; None: those in backticks in its message. `fixes` are
+    ways to repair it, the best first.
     """
 
     rule: str
@@ -52,6 +73,7 @@ class Finding:
     ranks: tuple[int, ...] = ()
     found_in: str = ""
     about: tuple[str, ...] | None = None
+    fixes: tuple[Fix, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

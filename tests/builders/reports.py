@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tvlint.findings import (
+    Edit,
     Finding,
+    Fix,
     NotEvaluated,
     Outcome,
     Pairing,
@@ -98,7 +100,15 @@ def _layers() -> Finding:
         Location("train.sh", 4, 18, 4, 20),
         "use 46 or 48 layers, or set `--decoder-first-pipeline-num-layers 24`",
         (Related("the pipeline size is set here", Location("train.sh", 5, 5, 5, 37)),),
+        fixes=(
+            Fix("set `--num-layers` to 48", (Edit(Location("train.sh", 4, 18, 4, 20), "48"),)),
+            Fix("put both on one line", (_at("train.sh", 4, 20), _at("train.sh", 5, 37))),
+        ),
     )
+
+
+def _at(path: str, line: int, column: int) -> Edit:
+    return Edit(Location(path, line, column, line, column), " ")
 
 
 def _heads() -> Finding:
@@ -207,7 +217,13 @@ _EVIL_PLACE = Location("evil.sh", 2, 1, 2, 20, EVIL, EVIL)
 HOSTILE = Report(
     (
         Finding("missing-allreduce", Severity.ERROR, EVIL, _EVIL_PLACE, EVIL, (Related(EVIL, _EVIL_PLACE),), (0, 1)),
-        Finding("missing-allreduce", Severity.NOTE, EVIL, Location("evil.sh", 3, 32, 3, 36)),
+        Finding(
+            "missing-allreduce",
+            Severity.NOTE,
+            EVIL,
+            Location("evil.sh", 3, 32, 3, 36),
+            fixes=(Fix(EVIL, (Edit(_EVIL_PLACE, EVIL),)),),
+        ),
         Finding("missing-allreduce", Severity.WARNING, EVIL, Location(f"dir/{EVIL}", 1, 1, 3, 2)),
         Finding("missing-allreduce", Severity.WARNING, "\ud800 lone \0", Location("\0", 10**9, 10**9, 1, 1)),
     ),

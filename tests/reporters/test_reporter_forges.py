@@ -48,6 +48,12 @@ POSITION: Any = {
     "required": ["line"],
     "properties": {"line": {"type": "integer", "minimum": 1}, "column": {"type": "integer", "minimum": 1}},
 }
+RANGE: Any = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["start"],
+    "properties": {"start": POSITION, "end": POSITION},
+}
 RDJSON: Any = {
     "type": "object",
     "additionalProperties": False,
@@ -61,6 +67,15 @@ RDJSON: Any = {
                 "additionalProperties": False,
                 "required": ["message", "location"],
                 "properties": {
+                    "suggestions": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "additionalProperties": False,
+                            "required": ["range", "text"],
+                            "properties": {"range": RANGE, "text": {"type": "string"}},
+                        },
+                    },
                     "message": {"type": "string", "minLength": 1},
                     "location": {
                         "type": "object",
@@ -68,12 +83,7 @@ RDJSON: Any = {
                         "required": ["path"],
                         "properties": {
                             "path": {"type": "string", "minLength": 1},
-                            "range": {
-                                "type": "object",
-                                "additionalProperties": False,
-                                "required": ["start"],
-                                "properties": {"start": POSITION, "end": POSITION},
-                            },
+                            "range": RANGE,
                         },
                     },
                     "severity": {"enum": ["ERROR", "WARNING", "INFO"]},
@@ -114,6 +124,10 @@ def test_every_remark_is_there_once(tmp_path: Path) -> None:
     assert [(item["code"]["value"], item["location"]["path"]) for item in found] == [row[:2] for row in expected]
     assert [item["message"] for item in found] == [item["description"] for item in log]
     assert found[2]["code"]["url"].startswith(HOME)
+    [layers] = [item for item in found if "suggestions" in item]
+    assert layers["code"]["value"] == "layers-not-divisible-by-pp"
+    place = {"start": {"line": 4, "column": 18}, "end": {"line": 4, "column": 20}}
+    assert layers["suggestions"] == [{"range": place, "text": "48"}]
 
 
 def test_a_fingerprint_is_its_own_and_stays(tmp_path: Path) -> None:

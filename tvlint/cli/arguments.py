@@ -14,6 +14,7 @@ from tvlint.cli.options import (
     budget,
     choice,
     color,
+    fixing,
     judging,
     natural,
     outputs,
@@ -163,7 +164,11 @@ def _check(commands: Any) -> None:
         "  tvlint check --fail-on warning -o concise",
     )  # fmt: skip
     parser.add_argument(
-        "paths", nargs="*", type=path, metavar="PATH", help="files or folders (default: the project's paths, this folder)"
+        "paths", nargs="*", type=path, metavar="PATH",
+        help="files or folders (default: the project's paths, this folder); `-` is the standard input",
+    )  # fmt: skip
+    parser.add_argument(
+        "--stdin-filename", default="", metavar="FILE", help="the file whose text `-` is; its folder holds what it names"
     )
     parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
     judging(parser)
@@ -177,6 +182,7 @@ def _check(commands: Any) -> None:
         "--new-from", default="", metavar="REV", help="tell only what was not there where this change leaves REV (origin/main)"
     )
     parser.add_argument("--statistics", action="store_true", help="count findings by rule and file in text, do not list them")
+    fixing(parser)
     remembering(parser)
     reporting(parser)
 

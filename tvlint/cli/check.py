@@ -4,26 +4,50 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+from tvlint.checkout.opening import instead
+from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import deliver, looked_for, note, outputs, project, session
+from tvlint.cli.session import deliver, looked_for, note, outputs, project, session, unreadable
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.baseline import compare, load, path_of
-from tvlint.run.check import check
+from tvlint.run.baseline import Entry, compare, load, path_of
+from tvlint.run.check import Rules, check
 from tvlint.run.discovery import Candidates, changed, discover
-from tvlint.run.exit_code import CLEAN, INPUT, NOTHING, exit_code
+from tvlint.run.exit_code import CLEAN, FOUND, INPUT, NOTHING, exit_code
+from tvlint.run.outputs import Output, read_stdin
 from tvlint.run.project import ProjectError
 from tvlint.run.proofs import joined, prove_project
+from tvlint.run.session import Session
+
+STDIN = "-"
+LARGEST_STDIN = 64 << 20
+SHOWING_FIXES = ("json", "sarif", "rdjson")
+"""Formats that hold the fixes of a finding; to try these takes several readings of its file."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the files, prove the project's pairs, report, and give the exit code."""
+    if STDIN not in options.paths:
+        return _run(options)
+    if options.fix:
+        fail("`--fix` cannot rewrite the standard input", "`--diff` shows what it would change")
+    data = options.steps.do(STDIN, lambda: read_stdin(LARGEST_STDIN), "the standard input")
+    if isinstance(data, Problem):
+        return unreadable(data)
+    name = options.stdin_filename or STDIN
+    options.paths = [name if path == STDIN else path for path in options.paths]
+    with instead({name: data}):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     wanted = outputs(options)
     known = load_rules()
     try:
@@ -41,32 +65,27 @@ def run(options: argparse.Namespace) -> int:
     candidates = options.steps.do(os.curdir, search, "the search for files")
     if isinstance(candidates, Problem):
         candidates = Candidates((), problems=(candidates,))
-    elsewhere = 0
-    with Progress() as progress:
-        plans: dict[str, Plan] = {}
-        shared = session(options, settings, progress)
-        report, skipped = check(candidates, rules, known, settings, shared, plans)
-        if not options.no_prove and settings.proofs:
-            proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))
-            report = joined(report, proved)
-    stale = 0
-    if baseline is not None:
-        found = compare(report, entries, baseline.parent)
-        report = replace(report, findings=found.new, known=len(found.known))
-        stale = sum(entry.count for entry in found.stale)
-    if options.new_from:
-        from tvlint.cli.new_from import before_change
-
-        before = before_change(options, report, rules, known, settings)
-        report = replace(report, findings=before.new, known=report.known + len(before.known))
     fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
+    applied = Rules(rules, known, settings)
+    run = _Run(options, candidates, applied, baseline, entries)
+    judged = run.judged()
+    if options.fix or options.diff:
+        from tvlint.cli.fix import make, show
+
+        own = Session(options.steps)
+        if options.diff:
+            return FOUND if show(options, judged.report, applied, own) else exit_code(judged.report, fail_on)
+        if make(options, judged.report, applied, own):
+            judged = run.judged()
+    report = _with_fixes(judged.report, wanted, applied, Session(options.steps))
     report = deliver(report, wanted, options, known, fail_on)
-    for path in skipped:
+    for path in judged.skipped:
         note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")
-    if stale:
-        note(f"{counted(stale, 'finding')} of the baseline is no more: `tvlint baseline prune` takes out what is fixed")
-    if elsewhere:
-        note(f"{counted(elsewhere, 'pair')} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
+    if judged.stale:
+        note(f"{counted(judged.stale, 'finding')} of the baseline is no more: `tvlint baseline prune` takes out what is fixed")
+    if judged.elsewhere:
+        pairs = counted(judged.elsewhere, "pair")
+        note(f"{pairs} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
     for text in candidates.notes:
         note(text)
     code = exit_code(report, fail_on)
@@ -76,3 +95,55 @@ def run(options: argparse.Namespace) -> int:
         where = ", ".join(f"`{path}`" for path in options.paths or settings.paths or (os.curdir,))
         note(f"nothing to check in {where}: no launch script, configuration or plan was found")
     return code
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The report of a run, the named files that hold nothing to check, how many pairs were not asked for, and stale entries."""
+
+    report: Report
+    skipped: tuple[str, ...]
+    elsewhere: int
+    stale: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The files of a run and what they are compared with."""
+
+    options: argparse.Namespace
+    candidates: Candidates
+    rules: Rules
+    baseline: Path | None
+    entries: tuple[Entry, ...]
+
+    def judged(self) -> _Judged:
+        """Return the report on the files as they are, without the findings that are known."""
+        options, settings = self.options, self.rules.project
+        elsewhere, stale = 0, 0
+        with Progress() as progress:
+            plans: dict[str, Plan] = {}
+            shared = session(options, settings, progress)
+            report, skipped = check(self.candidates, self.rules.applied, self.rules.known, settings, shared, plans)
+            if not options.no_prove and settings.proofs:
+                proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))
+                report = joined(report, proved)
+        if self.baseline is not None:
+            found = compare(report, self.entries, self.baseline.parent)
+            report = replace(report, findings=found.new, known=len(found.known))
+            stale = sum(entry.count for entry in found.stale)
+        if options.new_from:
+            from tvlint.cli.new_from import before_change
+
+            before = before_change(options, report, self.rules.applied, self.rules.known, settings)
+            report = replace(report, findings=before.new, known=report.known + len(before.known))
+        return _Judged(report, skipped, elsewhere, stale)
+
+
+def _with_fixes(report: Report, wanted: tuple[Output, ...], rules: Rules, session: Session) -> Report:
+    """Return the report with the fixes that hold, where an output shows them."""
+    if not any(output.format in SHOWING_FIXES for output in wanted):
+        return report
+    from tvlint.run.fixes import with_fixes
+
+    return with_fixes(report, rules, session)

@@ -71,6 +71,15 @@ def reporting(parser: argparse.ArgumentParser) -> None:
     project_file(parser)
 
 
+def fixing(parser: argparse.ArgumentParser) -> None:
+    """`--fix`, what it does, and what it would do."""
+    parser.add_argument("--fix", action="store_true", help="repair what leaves no choice (misspelt options, lost lines)")
+    parser.add_argument(
+        "--unsafe-fixes", action="store_true", help="with `--fix`: also make the first of several repairs a person may choose"
+    )
+    parser.add_argument("--diff", action="store_true", help="show what `--fix` would change, and change nothing")
+
+
 def remembering(parser: argparse.ArgumentParser) -> None:
     """`--no-cache`."""
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep earlier results (`.tvlint_cache`)")

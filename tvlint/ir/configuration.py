@@ -41,6 +41,14 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """Another value of the setting `name`; None: the file does not give it any more."""
+
+    name: str
+    value: int | float | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """One set of settings that configures one run.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.schedule import COMPUTE, WITHOUT_MICRO_BATCH, Action, ActionKind, Row, Schedule
 from tvlint.readers.document import Document, ReadError
@@ -179,7 +179,19 @@ class _Reading:
                 f"gradient ({len(self.olds):,} cells)",
                 location,
                 "write `I` for `B` and `B` for `BW`; today's PyTorch reads another schedule",
+                fixes=tuple(self.respelled()),
             )
+
+    def respelled(self) -> Iterator[Fix]:
+        """Yield the fix that writes every cell in today's letters; none where one is part of a longer cell."""
+        edits = []
+        for text, place in self.olds:
+            match = _ACTION.match(text)
+            if match is None or (place.end_column or 0) - (place.column or 0) != len(text):
+                return
+            start, end = match.span(2)
+            edits.append(Edit(place, f"{text[:start]}{_OLD[match[2]]}{text[end:]}"))
+        yield Fix("write `I` for `B` and `B` for `BW`", tuple(edits), is_safe=True)
 
 
 _BACKWARD = COMPUTE - {ActionKind.FORWARD, ActionKind.OVERLAP}

@@ -38,7 +38,7 @@ def evaluate(
     if violated and repairs:
         from tvlint.rulebook.repair.nearest import nearest
 
-        changes = {rule.name: text for rule, text in nearest(configuration, known, violated)}
+        changes = {rule.name: str(repair) for rule, repair in nearest(configuration, known, violated)}
     for rule, holds in outcomes:
         if holds is False:
             yield _finding(rule, values, changes.get(rule.name, ""))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tvlint.checkout.opening import is_empty
 from tvlint.checks import load_check
 from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity, Silenced
 from tvlint.ir.configuration import Configuration, Setting
@@ -38,6 +39,15 @@ LARGE = 64 << 10
 
 MOST_REPAIRED = 200
 """After so many errors no more repairs are looked for: nobody reads them, and each takes a search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules that apply, all that exist, and the project that they are applied for."""
+
+    applied: Mapping[str, Rule]
+    known: Mapping[str, Rule]
+    project: Project
 
 
 @dataclass
@@ -102,6 +112,11 @@ def check(
     if isinstance(report, Problem):
         report = Report(problems=(*said.problems, report), checked=tuple(said.checked))
     return report, tuple(said.skipped)
+
+
+def without_fixes(report: Report) -> Report:
+    """Return the report without the fixes that readers propose, which have not been tried."""
+    return replace(report, findings=tuple(replace(finding, fixes=()) for finding in report.findings))
 
 
 def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule], project: Project) -> Report:
@@ -196,7 +211,7 @@ def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: P
         said.problems.append(Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(path)))
         return None
     if document is None:
-        if is_named and os.path.getsize(path) == 0:
+        if is_named and is_empty(path):
             said.problems.append(Problem("the file is empty", Location(path)))
         elif is_named:
             said.skipped.append(path)
@@ -210,7 +225,7 @@ def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: P
 
         comments = stated(path)
         said.problems += comments.problems
-        told = [as_project_says(as_stated(each, comments), project) for each in document.configurations]
+        told = as_known(document, comments, project)
         said.findings += still_refused(document.findings, told)
         for configuration in told:
             _check_configuration(configuration, rules, said)
@@ -282,6 +297,11 @@ def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Proj
             said.not_evaluated.append(NotEvaluated(name, Location(schedule.path), reason))
             continue
         said.findings += load_check(rule)(facts)
+
+
+def as_known(document: Document, comments: Stated, project: Project) -> list[Configuration]:
+    """Return the configurations of a file with what its comments and the project say of them."""
+    return [as_project_says(as_stated(each, comments), project) for each in document.configurations]
 
 
 def as_stated(configuration: Configuration, comments: Stated) -> Configuration:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.git import GitError, GitUnusable, ask
-from tvlint.checkout.opening import content
+from tvlint.checkout.opening import content, is_file
 from tvlint.checkout.top import METADATA, is_within, top_of
 from tvlint.checkout.tracking import is_repository
 from tvlint.findings import Problem
@@ -61,7 +61,7 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
         elif os.path.isdir(path):
             found = _in_folder(path, notes, problems)
             files.update(dict.fromkeys(file for file in found if not excluded(file, project) and _readable(file, notes)))
-        elif os.path.isfile(path):
+        elif is_file(path):
             files[path] = None
             named.add(path)
         else:
@@ -98,13 +98,19 @@ def changed(paths: tuple[str, ...], project: Project) -> Candidates:
     kept = {as_folder(path): None for path in paths if not excluded(path, project) and _readable(path, notes)}
     if not kept:
         return Candidates((), notes=tuple(notes))
+    around = discover((), project)
+    kept.update(dict.fromkeys(naming(tuple(kept), around.files)))
+    return Candidates(tuple(kept), problems=around.problems, notes=(*notes, *around.notes))
+
+
+def naming(named: Iterable[str], files: Iterable[str]) -> Iterator[str]:
+    """Yield those of the files that name one of the others."""
+    own = dict.fromkeys(named)
     names: dict[bytes, set[bytes]] = {}
-    for path in kept:
+    for path in own:
         folder, name = os.path.split(os.path.abspath(path))
         names.setdefault(os.fsencode(name), set()).add(os.fsencode(os.path.basename(folder)))
-    around = discover((), project)
-    kept.update({path: None for path in around.files if path not in kept and _names_one(path, names)})
-    return Candidates(tuple(kept), problems=around.problems, notes=(*notes, *around.notes))
+    yield from (path for path in files if path not in own and _names_one(path, names))
 
 
 def _names_one(path: str, names: Mapping[bytes, set[bytes]]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tvlint.checkout.following import may_be_shown
 from tvlint.checkout.opening import content
 from tvlint.checkout.top import folder_around
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
 from tvlint.run.intervals import Intervals, Lines
 from tvlint.run.suggest import did_you_mean
@@ -29,6 +29,8 @@ class Ignore:
     location: Location
     first: int
     last: int
+    removal: Edit | None = None
+    """The edit that takes the comment out, where it says nothing else."""
 
 
 def ignores(path: str) -> tuple[Ignore, ...]:
@@ -57,8 +59,17 @@ def ignores(path: str) -> tuple[Ignore, ...]:
         start = comment.start(1) + 1
         location = Location(path, number, start, number, start + len(comment[1]))
         names = [name.strip() for name in (comment[3] or "").split(",") if name.strip()]
-        found += [Ignore(name, location, first, last) for name in names or [""]]
+        removal = _removal(path, number, line, comment, alone) if len(names) < 2 else None
+        found += [Ignore(name, location, first, last, removal) for name in names or [""]]
     return tuple(found)
+
+
+def _removal(path: str, number: int, line: str, comment: re.Match[str], alone: bool) -> Edit | None:
+    if "tvlint:" in comment[4]:
+        return None
+    start = len(line[: comment.start(1)].rstrip())
+    span = (number, 1, number + 1, 1) if alone else (number, start + 1, number, len(line) + 1)
+    return Edit(Location(path, *span), "")
 
 
 def _statements(lines: list[str]) -> list[tuple[int, int]]:
@@ -132,4 +143,5 @@ def _unused(ignore: Ignore, known: frozenset[str]) -> Finding:
         message, help = f"the comment ignores `{ignore.rule}`, which is no rule", did_you_mean(ignore.rule, known)
     else:
         message, help = f"the comment ignores `{ignore.rule}`, which finds nothing here", "delete the comment"
-    return Finding(RULE, Severity.WARNING, message, ignore.location, help)
+    fix = () if ignore.removal is None else (Fix("delete the comment", (ignore.removal,), is_safe=ignore.rule in known),)
+    return Finding(RULE, Severity.WARNING, message, ignore.location, help, fixes=fix)

@@ -63,9 +63,19 @@ def write_all(written: Mapping[Output, Escaped]) -> None:
 
 def write_file(path: str, escaped: Escaped) -> None:
     """Write the file wholly, or leave it as it was; raises `OutputError` where it cannot be written."""
+    _write_whole(path, escaped.text.encode("utf-8"))
+
+
+def rewrite(path: str, data: bytes) -> None:
+    """Write a file that is there wholly anew, or leave it as it was; raises `OutputError` where it cannot be written."""
+    if not os.path.isfile(path):
+        raise OutputError(f"`{path}` is not written: it is no regular file")
+    _write_whole(path, data)
+
+
+def _write_whole(path: str, data: bytes) -> None:
     if reason := why_not_written(path):
         raise OutputError(f"`{path}` is not written: {reason}", "name the file that is meant")
-    data = escaped.text.encode("utf-8")
     target = Path(os.path.realpath(path))
     if os.path.exists(target) and not os.path.isfile(target):
         _write_stream(path, data)
@@ -110,6 +120,16 @@ def write_stdout(escaped: Escaped) -> None:
     except OSError as error:
         _forget_stdout()
         raise OutputError(f"cannot write the standard output: {(error.strerror or 'unknown reason').lower()}") from None
+
+
+def read_stdin(largest: int) -> bytes:
+    """Return what the standard input holds. Raises `OutputError` where it is closed or holds more than `largest` bytes."""
+    if sys.stdin is None:
+        raise OutputError("the standard input is closed")
+    data = sys.stdin.buffer.read(largest + 1)
+    if len(data) > largest:
+        raise OutputError(f"the standard input holds more than the {largest:,} bytes that are read")
+    return data
 
 
 def say(*lines: str) -> None:

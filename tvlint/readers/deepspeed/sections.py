@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import pairwise
 
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Edit, Finding, Fix, Related, Severity
 from tvlint.frameworks.deepspeed import BATCH, NESTED
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
 from tvlint.readers.sources.scalar_values import yaml_typed
@@ -46,6 +48,14 @@ def _value(node: YamlScalar) -> SettingValue | Unknown:
     return yaml_typed(None, node.text, node.plain)
 
 
+def _without(key: YamlScalar, behind: YamlNode) -> Iterator[Fix]:
+    """Yield the fix that takes out an entry of an object, up to the key behind it."""
+    start, end = key.location, behind.location
+    if start.column is not None and end.column is not None:
+        span = replace(start, column=start.column - 1, end_line=end.line, end_column=end.column - 1)
+        yield Fix("remove the first one", (Edit(span, ""),))
+
+
 def duplicates(root: YamlNode) -> Iterator[Finding]:
     """The keys that stand twice in one object; DeepSpeed refuses them."""
     pending = [root]
@@ -56,6 +66,7 @@ def duplicates(root: YamlNode) -> Iterator[Finding]:
         if not isinstance(node, YamlMapping):
             continue
         first: dict[str, YamlScalar] = {}
+        behind = {id(key): later for (key, _), (later, _) in pairwise(node.entries)}
         for key, value in node.entries:
             pending.append(value)
             if not isinstance(key, YamlScalar):
@@ -70,4 +81,5 @@ def duplicates(root: YamlNode) -> Iterator[Finding]:
                 key.location,
                 "remove one of the two",
                 (Related("first set here", first[key.text].location),),
+                fixes=tuple(_without(first[key.text], behind[id(first[key.text])])),
             )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.megatron import Option, flags, hyphens, is_option, option, takes_the_same
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.megatron.arguments import VALUELESS
@@ -24,6 +25,8 @@ SPELLINGS = {
 """How a value is spelled that the parser converts by itself, and that in words."""
 CUT = re.compile(r"[ \t]*(\\[ \t]+)\n[ \t]*(--[A-Za-z][\w-]*)")
 """After a command: a space that a backslash keeps from joining the next line, which begins with an option."""
+TRUE = frozenset({"true", "1", "yes", "on"})
+"""What people write after a switch to say that it is on."""
 SHORT, LONG = 14, 22
 """Lengths from which one, and from which two letters may differ: shorter names have neighbours that mean something else."""
 
@@ -46,7 +49,9 @@ def option_mistakes(configuration: Configuration, surplus: Iterable[tuple[Settin
         near = _nearest(hyphens(setting.written), LONG if configuration.framework != "megatron-lm" else SHORT)
         if near:
             message = f"Megatron has no option `{setting.written[:LONGEST]}`"
-            yield Finding("misspelled-option", Severity.NOTE, message, setting.name_location, f"did you mean `{near}`?")
+            fix = Fix(f"write `{near}`", (Edit(setting.name_location, near),), is_safe=True)
+            place, help = setting.name_location, f"did you mean `{near}`?"
+            yield Finding("misspelled-option", Severity.NOTE, message, place, help, fixes=(fix,))
     for setting, word in surplus if own and not version else ():
         yield from _left_over(setting, word)
 
@@ -69,7 +74,8 @@ def cut_short(command: Span) -> Iterator[Finding]:
     if match is not None:
         message = f"the command ends here: a space stands after the backslash, so `{match[2][:LONGEST]}` is not passed"
         place = location_of(Span(command.source, *match.span(1)))
-        yield Finding("space-after-backslash", Severity.ERROR, message, place, "remove the space")
+        fix = Fix("remove the space", (Edit(place, "\\"),), is_safe=True)
+        yield Finding("space-after-backslash", Severity.ERROR, message, place, "remove the space", fixes=(fix,))
 
 
 def carriage_return(source: Source) -> Iterator[Finding]:
@@ -78,7 +84,10 @@ def carriage_return(source: Source) -> Iterator[Finding]:
     if at >= 0:
         message = "the command ends here: a carriage return stands after the backslash"
         place = location_of(Span(source, at, at + 1))
-        yield Finding("carriage-return-after-backslash", Severity.WARNING, message, place, "save the script with LF line ends")
+        help = "save the script with LF line ends"
+        ends = [match.start() for match in re.finditer("\r(?=\n)", source.text)]
+        fix = Fix(help, tuple(Edit(location_of(Span(source, end, end + 1)), "") for end in ends), is_safe=True)
+        yield Finding("carriage-return-after-backslash", Severity.WARNING, message, place, help, fixes=(fix,))
 
 
 def _left_over(setting: Setting, word: Word) -> Iterator[Finding]:
@@ -91,7 +100,13 @@ def _left_over(setting: Setting, word: Word) -> Iterator[Finding]:
     takes = "one value" if known.kind == "store" else "no value"
     message = f"`{setting.written}` takes {takes}, and `{text[:LONGEST]}` stands after it"
     help = "remove it" if text.strip() else "remove the space after the backslash"
-    yield Finding("value-after-complete-option", Severity.ERROR, message, location_of(span), help)
+    fix = Fix("remove it", (Edit(location_of(_with_blanks_before(span)), ""),), is_safe=text.lower() in TRUE)
+    yield Finding("value-after-complete-option", Severity.ERROR, message, location_of(span), help, fixes=(fix,))
+
+
+def _with_blanks_before(span: Span) -> Span:
+    before = span.source.text[: span.start]
+    return Span(span.source, len(before.rstrip(" \t")), span.end)
 
 
 def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
@@ -115,7 +130,9 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
         if choices and value is not None and str(value) not in choices:
             message = f"`{setting.written}` does not take `{shown}`"
             help = f"one of {', '.join(f'`{choice}`' for choice in choices)}"
-            yield Finding("option-value-not-a-choice", Severity.ERROR, message, setting.location, help)
+            near = () if isinstance(setting.value, tuple) else get_close_matches(shown, choices, 1)
+            fixes = tuple(Fix(f"write `{choice}`", (Edit(setting.location, choice),)) for choice in near)
+            yield Finding("option-value-not-a-choice", Severity.ERROR, message, setting.location, help, fixes=fixes)
             return
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Edit, Finding, Fix, Related, Severity
 from tvlint.frameworks.megatron import Option, option, option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
@@ -204,12 +204,12 @@ def _world_size(own: dict[str, Setting], shared: dict[str, Setting]) -> Setting:
 
 def _duplicates(root: YamlNode, visits: Visits) -> Iterator[Finding]:
     for _, mapping in mappings(root, visits):
-        first: dict[str, YamlScalar] = {}
-        for key, _ in mapping.entries:
+        first: dict[str, tuple[YamlScalar, YamlNode]] = {}
+        for key, value in mapping.entries:
             if not isinstance(key, YamlScalar) or key.text == "<<":
                 continue
             if key.text not in first:
-                first[key.text] = key
+                first[key.text] = (key, value)
                 continue
             yield Finding(
                 "yaml-duplicate-key",
@@ -217,8 +217,18 @@ def _duplicates(root: YamlNode, visits: Visits) -> Iterator[Finding]:
                 f"`{key.text[:120]}` is set twice in one mapping; only the last one counts",
                 key.location,
                 "remove one of the two",
-                (Related("first set here", first[key.text].location),),
+                (Related("first set here", first[key.text][0].location),),
+                fixes=_without(*first[key.text]),
             )
+
+
+def _without(key: YamlScalar, value: YamlNode) -> tuple[Fix, ...]:
+    """Return the fix that takes out an entry which counts for nothing, where it is a line of its own."""
+    line = key.location.line
+    if line is None or not isinstance(value, YamlScalar) or value.location.line != line:
+        return ()
+    whole = Location(key.location.path, line, 1, line + 1, 1)
+    return (Fix("remove the first one, which does not count", (Edit(whole, ""),), is_safe=True),)
 
 
 def _reinterpreted(root: YamlNode, visits: Visits) -> Iterator[Finding]:
@@ -230,10 +240,13 @@ def _reinterpreted(root: YamlNode, visits: Visits) -> Iterator[Finding]:
                 continue
             if known.type in ("int", "float") and (OCTAL.fullmatch(value.text) or SEXAGESIMAL.fullmatch(value.text)):
                 meant, help = yaml_typed(known, value.text, True), "write the number in decimal notation"
+                plain = value.text.lstrip("0") if value.text.isdigit() else str(meant)
             elif known.type == "str" and value.text.lower() in ("on", "off", "yes", "no"):
                 meant, help = value.text.lower() in ("on", "yes"), f'write "{value.text}" in quotes'
+                plain = f'"{value.text}"'
             else:
                 continue
             text = str(meant).lower()
             message = f"YAML reads `{value.text[:40]}` as {text}"
-            yield Finding("yaml-value-reinterpreted", Severity.WARNING, message, value.location, help)
+            fix = Fix(f"write `{plain[:40]}`", (Edit(value.location, plain),))
+            yield Finding("yaml-value-reinterpreted", Severity.WARNING, message, value.location, help, fixes=(fix,))

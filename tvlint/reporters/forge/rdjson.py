@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvlint.findings import Report, Severity
+from tvlint.findings import Edit, Report, Severity
 from tvlint.home import HOME
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped
-from tvlint.reporters.forge.anchor import Anchor
+from tvlint.reporters.forge.anchor import Anchor, located
 from tvlint.reporters.forge.remarks import Remark, lines, remarks
 from tvlint.reporters.forge.repository_lines import RepositoryLines
 from tvlint.reporters.sarif.rules import address
@@ -31,12 +31,28 @@ def write(report: Report, context: Context) -> Escaped:
 def _diagnostic(remark: Remark, source: RepositoryLines, context: Context) -> dict[str, Any]:
     rule = context.rules.get(remark.rule)
     url = address(rule, context.version) if rule is not None else ""
+    suggestions = [
+        {"range": found, "text": edit.text}
+        for fix in remark.fixes
+        for edit in fix.edits
+        if len(fix.edits) == 1 and (found := _suggested(edit, remark, source, context)) is not None
+    ]
     return {
         "message": "\n".join(lines(remark, context)),
         "location": {"path": remark.anchor.path, "range": _range(remark.anchor, source)},
         "severity": _SEVERITY[remark.level],
         "code": {"value": remark.rule, **({"url": url} if url else {})},
+        **({"suggestions": suggestions} if suggestions else {}),
     }
+
+
+def _suggested(edit: Edit, remark: Remark, source: RepositoryLines, context: Context) -> dict[str, Any] | None:
+    """Return the span of an edit of the same file; None of another one, for which a diagnostic has no suggestion."""
+    anchor = located(edit.location, context)
+    if anchor is None or anchor.outside or anchor.path != remark.anchor.path:
+        return None
+    found = _range(anchor, source)
+    return found if "column" in found["start"] else None
 
 
 def _range(anchor: Anchor, source: RepositoryLines) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tvlint.findings import Finding, Outcome, Problem, Reason, Related, Report, SceneStep, Severity, Verdict
+from tvlint.findings import Finding, Fix, Outcome, Problem, Reason, Related, Report, SceneStep, Severity, Verdict
 from tvlint.identity import fingerprint, numbered, reason_fingerprint
 from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
@@ -31,6 +31,7 @@ class Remark:
     ranks: tuple[int, ...] = ()
     flow: tuple[Related, ...] = ()
     """How the wrong value came about, from its cause to its use."""
+    fixes: tuple[Fix, ...] = ()
 
 
 def remarks(report: Report, context: Context) -> Iterator[Remark]:
@@ -81,6 +82,7 @@ def _of_finding(finding: Finding, report: Report, context: Context) -> Remark:
         (("help", finding.help),) if finding.help else (),
         finding.related,
         finding.ranks,
+        fixes=finding.fixes,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tvlint.findings import Comparison, Difference, Finding, NotEvaluated, Problem, Reason, Related, Report, Verdict
+from tvlint.findings import Comparison, Difference, Finding, Fix, NotEvaluated, Problem, Reason, Related, Report, Verdict
 from tvlint.identity import fingerprint, reason_fingerprint
 from tvlint.ir.location import Location
 from tvlint.ir.outline import Outline
@@ -67,7 +67,18 @@ def _finding(finding: Finding, root: Path) -> dict[str, Any]:
         **_location(finding.location, root),
         "ranks": list(finding.ranks),
         "related": [_related(related, root) for related in finding.related],
+        "fixes": [_fix(fix, root) for fix in finding.fixes],
     }
+
+
+def _fix(fix: Fix, root: Path) -> dict[str, Any]:
+    edits = [{**_span(edit.location, root), "replacement": edit.text} for edit in fix.edits]
+    return {"message": fix.message, "safe": fix.is_safe, "edits": edits}
+
+
+def _span(location: Location, root: Path) -> dict[str, Any]:
+    names = ("path", "line", "column", "end_line", "end_column")
+    return {name: value for name, value in _location(location, root).items() if name in names}
 
 
 def _verdict(verdict: Verdict, root: Path) -> dict[str, Any]:

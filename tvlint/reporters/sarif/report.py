@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvlint.findings import Problem, Related, Report, Severity
+from tvlint.findings import Fix, Problem, Related, Report, Severity
 from tvlint.home import HOME
 from tvlint.identity import numbered
 from tvlint.ir.location import Location
@@ -103,10 +103,30 @@ def _result(remark: Remark, index: int, fingerprints: dict[str, str], context: C
     if remark.flow:
         steps = [_step(step, context) for step in remark.flow]
         result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
+    fixes = [fix for own in remark.fixes if (fix := _fix(own, context)) is not None]
+    if fixes:
+        result["fixes"] = fixes
     properties = _properties(remark)
     if properties:
         result["properties"] = properties
     return result
+
+
+def _fix(fix: Fix, context: Context) -> dict[str, Any] | None:
+    """Return the fix, a change for each file; None where one of them is not in the repository."""
+    changes: dict[str, list[dict[str, Any]]] = {}
+    for edit in fix.edits:
+        anchor = located(edit.location, context)
+        if anchor is None:
+            return None
+        deleted = _physical(anchor)["physicalLocation"]["region"]
+        changes.setdefault(uri(anchor.path), []).append({"deletedRegion": deleted, "insertedContent": {"text": edit.text}})
+    return {
+        "description": {"text": message_text(fix.message)},
+        "artifactChanges": [
+            {"artifactLocation": {"uri": address}, "replacements": replacements} for address, replacements in changes.items()
+        ],
+    }
 
 
 def _physical(anchor: Anchor) -> dict[str, Any]:

@@ -68,8 +68,19 @@ class Change:
         return is_odd(self.setting.name, self.value)
 
 
-def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Sequence[Rule]) -> Iterator[tuple[Rule, str]]:
-    """Mistakes about sizes, with the changes that repair them, nearest first.
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Alternatives that repair a mistake, nearest first, and which rules hold after any of them."""
+
+    outcome: str
+    alternatives: tuple[tuple[Change, ...], ...]
+
+    def __str__(self) -> str:
+        return f"{self.outcome} with {_alternatives(self.alternatives)}"
+
+
+def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Sequence[Rule]) -> Iterator[tuple[Rule, Repair]]:
+    """Yield mistakes about sizes, with the changes that repair them.
 
     Of mistakes that share settings, all have the one change that repairs them all, if there is one; else each has a change of
     its own if these together satisfy every rule; else the first one has the changes that do.
@@ -82,7 +93,7 @@ def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Seque
         found = list(search.single())
         outcome = "no other rule breaks" if others or len(clusters) > 1 else "all rules hold"
         if found:
-            yield from ((rule, f"{outcome} with {_alternatives(found)}") for rule in members)
+            yield from ((rule, Repair(outcome, tuple(found))) for rule in members)
             continue
         alone = [
             list(_Search(configuration, rules, [rule], [own for own in members if own is not rule]).single())
@@ -91,12 +102,12 @@ def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Seque
         together = {change.setting.name: change.value for own in alone for change in (own[0] if own else ())}
         if all(alone) and search.fault(together) is None:
             yield from (
-                (rule, f"no other rule breaks with {_alternatives(own)}") for rule, own in zip(members, alone, strict=True)
+                (rule, Repair("no other rule breaks", tuple(own))) for rule, own in zip(members, alone, strict=True)
             )
             continue
         found = list(_Search(configuration, rules, members, more=search.touched).several())
         if found:
-            yield members[0], f"{outcome} with {_alternatives(found)}"
+            yield members[0], Repair(outcome, tuple(found))
 
 
 def is_odd(name: str, value: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Edit, Finding, Fix, Related, Severity
 from tvlint.frameworks.nnscaler import COMPUTE, EARLY_COMPUTE, FURTHER_POLICY, POLICY, SHIPPED
 from tvlint.ir.location import Location
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged
@@ -33,7 +33,10 @@ def surplus_settings(compute: Entries, policy: str, visits: Visits) -> Iterator[
             if not inner.text.startswith("_") and inner.text not in POLICY and inner.text not in FURTHER_POLICY:
                 message = f"the policy {policy} does not read `pas_config.{inner.text[:LONGEST]}`"
                 near = _nearest(inner.text, (*POLICY, *FURTHER_POLICY))
-                yield Finding("unread-policy-setting", Severity.WARNING, message, inner.location, near or "remove it")
+                help = f"did you mean `{near}`?" if near else "remove it"
+                yield Finding(
+                    "unread-policy-setting", Severity.WARNING, message, inner.location, help, fixes=_respelled(inner, near)
+                )
 
 
 def module_mistakes(entries: Entries, visits: Visits) -> Iterator[Finding]:
@@ -76,10 +79,15 @@ def _unknown(compute: Entries, known: Collection[str], otherwise: str) -> Iterat
     for key, _ in compute:
         if key.text not in known and not key.text.startswith("_"):
             message = f"`compute_config` has no setting `{key.text[:LONGEST]}`"
-            help = _nearest(key.text, known) or otherwise
-            yield Finding("unknown-compute-setting", Severity.WARNING, message, key.location, help)
+            near = _nearest(key.text, known)
+            help = f"did you mean `{near}`?" if near else otherwise
+            fixes = _respelled(key, near)
+            yield Finding("unknown-compute-setting", Severity.WARNING, message, key.location, help, fixes=fixes)
 
 
 def _nearest(text: str, known: Collection[str]) -> str:
-    near = get_close_matches(text[:LONGEST], known, 1)
-    return f"did you mean `{near[0]}`?" if near else ""
+    return next(iter(get_close_matches(text[:LONGEST], known, 1)), "")
+
+
+def _respelled(key: YamlScalar, near: str) -> tuple[Fix, ...]:
+    return (Fix(f"write `{near}`", (Edit(key.location, near),)),) if near else ()

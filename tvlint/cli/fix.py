@@ -1,0 +1,54 @@
+"""`tvlint check --fix` and `--diff`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from difflib import unified_diff
+
+from tvlint.checkout.opening import content
+from tvlint.cli.arguments import fail
+from tvlint.cli.session import colored, note
+from tvlint.findings import Report
+from tvlint.reporters.escape.terminal import Line, Span, Style, terminal
+from tvlint.reporters.text.totals import counted
+from tvlint.run.check import Rules
+from tvlint.run.fixes import LARGEST, Fixed, fixed
+from tvlint.run.outputs import OutputError, rewrite, write_stdout
+from tvlint.run.session import Session
+
+_STYLES = {"+": Style.PLAIN_GREEN, "-": Style.RED, "@": Style.CYAN}
+
+
+def show(options: argparse.Namespace, report: Report, rules: Rules, session: Session) -> int:
+    """Print what the fixes of the report's findings change, and return how many findings they repair."""
+    found = fixed(report, rules, session, options.unsafe_fixes)
+    write_stdout(terminal(_difference(found), colored(options.color)))
+    note(f"`--fix` would repair {counted(found.count, 'finding')}{_more(found, options)}")
+    return found.count
+
+
+def make(options: argparse.Namespace, report: Report, rules: Rules, session: Session) -> int:
+    """Write the files with the fixes of the report's findings, and return how many these repair."""
+    found = fixed(report, rules, session, options.unsafe_fixes)
+    for path, data in found.contents.items():
+        try:
+            rewrite(path, data)
+        except OutputError as error:
+            fail(str(error), error.help)
+    if found.count:
+        note(f"repaired {counted(found.count, 'finding')} in {counted(len(found.contents), 'file')}")
+    else:
+        note(f"nothing to repair that leaves no choice{_more(found, options)}")
+    return found.count
+
+
+def _more(found: Fixed, options: argparse.Namespace) -> str:
+    return "" if found.count or options.unsafe_fixes else "; `--unsafe-fixes` also makes repairs that a person may choose"
+
+
+def _difference(found: Fixed) -> Iterator[str | Line]:
+    for path, data in sorted(found.contents.items()):
+        old, new = (text.decode("utf-8").splitlines() for text in (content(path, LARGEST), data))
+        for line in unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm=""):
+            yield Line((Span(line, _STYLES.get(line[:1])),))

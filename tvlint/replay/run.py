@@ -367,8 +367,6 @@ class _Rank:
 
     def _reduce(self, operator: ReduceGradients) -> Turns[None]:
         members = self._members(operator.group, operator.replicated)
-        if operator.scatter:
-            raise NotReplayedError("gradients that are reduced to shards")
         values: list[Array | None] = []
         for weight in operator.weights:
             held = self.accumulated.get(weight)

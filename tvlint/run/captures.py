@@ -110,7 +110,8 @@ def _distance(one: Array | None, other: Array | None) -> float | None:
 
     if one is None or other is None or one.shape != other.shape:
         return None
-    left, right = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+    held = ~np.ma.getmaskarray(other) & ~np.ma.getmaskarray(one)
+    left, right = (np.asarray(own, dtype=float)[held] for own in (one, other))
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
         return None
     scale = max(float(np.abs(right).max(initial=0)), 1e-12)

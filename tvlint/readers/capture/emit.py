@@ -39,10 +39,15 @@ _LAST = {"torch.triu": 2, "torch.tril": 2}
 
 @dataclass(slots=True)
 class Run:
-    """Operators that a rank runs in one go: all of one phase and micro-batch (-1: none)."""
+    """Operators that a rank runs in one go: all of one phase and micro-batch (-1: none), or one end of a message, or its wait.
+
+    Schedules put the messages of a micro-batch between the computations of others, each in its own way at the beginning and at
+    the end: apart from them all micro-batches compute the same.
+    """
 
     phase: str
     micro_batch: int
+    message: str = ""
     operators: list[Operator] = field(default_factory=list)
 
 
@@ -80,13 +85,21 @@ class Emitter:
         self.prefix = ""
         self.inside: Run | None = None
         self.handles: dict[str, str] = {}
+        self.messages: dict[str, str] = {}
+        self.message = ""
         self.current = Mark()
 
     def emit(self, nodes: Sequence[LiftedNode]) -> None:
         """Write the nodes in order."""
         for node in nodes:
             self.current = node.mark
+            self.message = ""
+            if isinstance(node, Message):
+                self.message = self.messages[node.handle] = f"{'send' if node.sends else 'receive'} {node.value}"
+            elif isinstance(node, End) and node.handle in self.messages:
+                self.message = f"wait for {self.messages[node.handle]}"
             self._emit(node)
+        self.message = ""
 
     def _emit(self, node: LiftedNode) -> None:
         if isinstance(node, Call):
@@ -106,7 +119,8 @@ class Emitter:
     def finish_run(self, value: str, name: str, shape: Shape, mark: Mark) -> None:
         """Give a value another name at the end of what its micro-batch runs in its phase."""
         self.current = mark
-        runs = [run for run in self.runs if (run.phase, run.micro_batch) == (mark.phase, mark.micro_batch)]
+        key = mark.phase, mark.micro_batch, ""
+        runs = [run for run in self.runs if (run.phase, run.micro_batch, run.message) == key]
         self.inside = runs[-1] if runs else None
         own = self.as_shape(value, shape)
         self._add(Compute("torch.clone", (own,), (name,), source=self._place()))
@@ -115,8 +129,8 @@ class Emitter:
     def _run(self) -> Run:
         if self.inside is not None:
             return self.inside
-        key = self.current.phase, self.current.micro_batch
-        if not self.runs or (self.runs[-1].phase, self.runs[-1].micro_batch) != key:
+        key = self.current.phase, self.current.micro_batch, self.message
+        if not self.runs or (self.runs[-1].phase, self.runs[-1].micro_batch, self.runs[-1].message) != key:
             self.runs.append(Run(*key))
         return self.runs[-1]
 
@@ -146,6 +160,11 @@ class Emitter:
             self.counts[key] = self.counts.get(key, -1) + 1
             self.handles[handle] = f"{self.prefix}h{self.counts[key]}"
         return self.handles[handle]
+
+    def _name_handle(self, handle: str, name: str) -> None:
+        """Name the handle of a message by its tensor, so that it is the same in whatever order messages are issued."""
+        if handle:
+            self.handles[handle] = f"{self.prefix}h.{name.removeprefix(self.prefix)}"
 
     def _root(self, value: str) -> str:
         while value in self.aliases:
@@ -271,9 +290,11 @@ class Emitter:
         batch = f"batch{node.batch}" if node.batch else ""
         if node.sends:
             name = self.as_shape(node.value, shape)
+            self._name_handle(node.handle, name)
             self._add(Send(name, peer, node.tag, handle=self._handle(node.handle), source=self._place(), batch=batch))
         else:
             name = self._result(node.value, shape)
+            self._name_handle(node.handle, name)
             self._add(Receive(name, peer, node.tag, handle=self._handle(node.handle), source=self._place(), batch=batch))
 
 

@@ -114,6 +114,7 @@ class Program:
     """The computation of one rank in one training step.
 
     `constants` are the numbers that given values are throughout, with where each is read.
+    `elsewhere` are the results of reductions that are left to other ranks.
     `gradients` are the gradients of weights by their names, as the optimizer finds them, with their recorded numbers;
     `operations` are the first results of the recorded operations by their numbers, to which `Mark.of` refers.
     """
@@ -123,6 +124,7 @@ class Program:
     types: dict[str, Type] = field(default_factory=dict)
     given: dict[str, GivenValue] = field(default_factory=dict)
     constants: list[tuple[float, Mark]] = field(default_factory=list)
+    elsewhere: set[str] = field(default_factory=set)
     roots: list[RootValue] = field(default_factory=list)
     gradients: dict[str, tuple[str, Array | None]] = field(default_factory=dict)
     updated: dict[str, str] = field(default_factory=dict)

@@ -136,11 +136,13 @@ def _reducers(prepared: Prepared) -> tuple[ReduceGradients, ...]:
     for own in prepared.reduced.reducers:
         group = Group(ranks=own.group)
         last = found[-1] if found else None
-        alike = last is not None and (last.group, last.reduce, last.divisor) == (group, own.reduce, own.divisor)
+        same = (group, own.reduce, own.divisor, own.scatter)
+        alike = last is not None and (last.group, last.reduce, last.divisor, last.scatter) == same
         if last is not None and alike and own.weight not in last.weights:
             found[-1] = replace(last, weights=(*last.weights, own.weight))
             continue
-        found.append(ReduceGradients((own.weight,), group, own.reduce, own.divisor, source=own.mark.place))
+        place = own.mark.place
+        found.append(ReduceGradients((own.weight,), group, own.reduce, own.divisor, scatter=own.scatter, source=place))
     return tuple(found)
 
 

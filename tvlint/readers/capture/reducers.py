@@ -1,29 +1,34 @@
 """Follow gradients of weights between the backward passes and the optimizer.
 
-The gradient that the optimizer finds is a sum over micro-batches, on which collectives and divisions work. They are the plan's
-reducers; what stands before them are the addends.
+The gradient that the optimizer finds is a sum over micro-batches, on which collectives and divisions work, often on many
+gradients at once that lie one after the other in a flat buffer. They are the plan's reducers; what stands before them are the
+addends. A gradient is followed as the flat ranges of values that it consists of; all of its elements must go the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeAlias
 
 from tvlint.ir.operators import Literal
-from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, outputs_of
-from tvlint.readers.capture.program import Exchange, Ref
+from tvlint.readers.capture.dead import without_dead
+from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.program import Array, End, Exchange, Program, Ref
 from tvlint.readers.capture.tape import Mark
 
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """A reduction of the gradient of one weight, then a division."""
+    """A reduction of the gradient of one weight, then a division; `scatter`: each element is left to one of the ranks."""
 
     weight: str
     group: tuple[int, ...]
     reduce: str
     divisor: int
     mark: Mark
+    scatter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,46 +40,144 @@ class Reduced:
     gone: frozenset[int]
 
 
+Step: TypeAlias = "Exchange | float"
+"""A reduction, or a factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The elements of a value from `low` to `high`, counted in row-major order, and what is done with them, the last first."""
+
+    value: str
+    low: int
+    high: int
+    steps: tuple[Step, ...] = ()
+
+
 def reducers_of(lifted: Lifted) -> Reduced:
     """Return the addends and the reducers of all gradients."""
-    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
-    readers: dict[str, int] = {}
-    for node in lifted.nodes:
-        for name in inputs_of(node):
-            readers[name] = readers.get(name, 0) + 1
-    for value, _ in lifted.gradients.values():
-        readers[value] = readers.get(value, 0) + 1
-    addends: dict[str, tuple[str, ...]] = {}
-    reducers: list[Reducer] = []
-    gone: set[int] = set()
-    for weight, (value, _) in lifted.gradients.items():
-        chain, start = _chain(value, makers, readers)
-        found = _reducers(weight, chain)
-        if found is None:
-            chain, start, found = [], value, []
-        gone.update(map(id, chain))
-        reducers += found
-        addends[weight] = tuple(_addends(start, lifted, makers))
-    return Reduced(addends, tuple(reducers), frozenset(gone))
-
-
-def _chain(value: str, makers: Mapping[str, LiftedNode], readers: Mapping[str, int]) -> tuple[list[LiftedNode], str]:
-    """Return the collectives and divisions that end in `value`, the first of them first, and what they begin with."""
-    chain: list[LiftedNode] = []
-    while readers.get(value, 0) == 1:
-        node = makers.get(value)
-        reduces = isinstance(node, Exchange) and node.kind == "all-reduce" and node.reduce in ("sum", "avg")
-        scales = isinstance(node, Call) and node.op in ("torch.mul", "torch.div") and _is_after_accumulation(node)
-        views = isinstance(node, Call) and node.op == "torch.Tensor.view"
-        if node is None or not (reduces or (scales and _factor(node) is not None) or views):
+    trace = _Trace(lifted)
+    kept: frozenset[int] = frozenset()
+    while True:
+        found = {weight: trace.reduction(weight, value, kept) for weight, (value, _) in lifted.gradients.items()}
+        gone = frozenset(id(step) for _, _, steps in found.values() for step in steps)
+        addends = {weight: tuple(_addends(start, lifted, trace.makers)) for weight, (start, _, _) in found.items()}
+        read = _read_elsewhere(lifted, addends, gone)
+        if not read:
             break
-        chain.insert(0, node)
-        value = inputs_of(node)[0]
-    while chain and isinstance(chain[0], Call) and not any(isinstance(node, Exchange) for node in chain):
-        value = outputs_of(chain.pop(0))[0]
-    while chain and isinstance(chain[0], Call) and chain[0].op == "torch.Tensor.view":
-        value = outputs_of(chain.pop(0))[0]
-    return chain, value
+        kept |= read
+    ends = {step.handle for _, _, steps in found.values() for step in steps} - {""}
+    waits = {id(node) for node in lifted.nodes if isinstance(node, End) and node.handle in ends}
+    return Reduced(addends, tuple(own for _, reducers, _ in found.values() for own in reducers), gone | waits)
+
+
+def _read_elsewhere(lifted: Lifted, addends: Mapping[str, tuple[str, ...]], gone: frozenset[int]) -> frozenset[int]:
+    """Return the reductions among `gone` whose results something reads that is there without them."""
+    values = [value for own in addends.values() for value in own]
+    gradients: dict[str, tuple[str, Array | None]] = {str(place): (value, None) for place, value in enumerate(values)}
+    kept = [node for node in lifted.nodes if id(node) not in gone]
+    rest = without_dead(replace(lifted, nodes=kept, gradients=gradients))
+    read = {name for node in rest.nodes for name in inputs_of(node)}
+    read |= {name for node in rest.nodes if isinstance(node, GradientOf) for name in inputs_of(node.forward)}
+    made = {name: id(node) for node in lifted.nodes if id(node) in gone for name in outputs_of(node)}
+    return frozenset(made[name] for name in made.keys() & {*read, *values})
+
+
+Reduction: TypeAlias = "tuple[str, list[Reducer], tuple[Exchange, ...]]"
+"""The value that is reduced, its reducers in order, and the collectives that they stand for."""
+
+
+class _Trace:
+    """The values of a program, followed back to where they are added up."""
+
+    def __init__(self, lifted: Lifted) -> None:
+        self.program: Program = lifted.program
+        self.makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+        self.waited = {node.handle for node in lifted.nodes if isinstance(node, End) and node.mark.phase != "optimizer"}
+
+    def reduction(self, weight: str, value: str, kept: frozenset[int]) -> Reduction:
+        """Return how the gradient of a weight is reduced; not at all where its elements go different ways."""
+        parts = self._parts(value, kept)
+        ways = {tuple(_way(step) for step in part.steps) for part in parts}
+        sources = {part.value for part in parts}
+        if len(ways) != 1 or len(sources) != 1 or not _tiles(parts, self._count(parts[0].value)):
+            return value, [], ()
+        reducers = _reducers(weight, parts[0].steps)
+        if not reducers:
+            return value, [], ()
+        return parts[0].value, reducers, tuple(step for part in parts for step in part.steps if isinstance(step, Exchange))
+
+    def _count(self, value: str) -> int:
+        return prod(self.program.shape(value))
+
+    def _parts(self, value: str, kept: frozenset[int]) -> list[Part]:
+        """Return the parts that a value consists of, in order."""
+        node, count = self.makers.get(value), self._count(value)
+        if isinstance(node, Exchange) and self._reduces(node) and id(node) not in kept:
+            return [replace(part, steps=(node, *part.steps)) for part in self._parts(node.inputs[0], kept)]
+        if isinstance(node, Call):
+            factor = _factor(node) if _is_after_accumulation(node) else None
+            if factor is not None:
+                return [replace(part, steps=(factor, *part.steps)) for part in self._parts(inputs_of(node)[0], kept)]
+            if node.op == "torch.Tensor.view":
+                return self._parts(inputs_of(node)[0], kept)
+            if node.op == "torch.cat" and node.attributes.get("dim") == 0:
+                return _joined([part for each in inputs_of(node) for part in self._parts(each, kept)])
+            if node.op == "torch.narrow" and node.inputs[1] == Literal(0):
+                return self._range(node, kept)
+        return [Part(value, 0, count)]
+
+    def _range(self, node: Call, kept: frozenset[int]) -> list[Part]:
+        """Return the parts of a range of the first dimension."""
+        source = inputs_of(node)[0]
+        start, length = (own.value for own in node.inputs[2:] if isinstance(own, Literal))
+        assert isinstance(start, int)
+        assert isinstance(length, int)
+        row = self._count(source) // self.program.shape(source)[0]
+        return _between(self._parts(source, kept), start * row, (start + length) * row)
+
+    def _reduces(self, node: Exchange) -> bool:
+        """Return whether a collective reduces, and is waited for where it does not end at once."""
+        kinds = node.kind in ("all-reduce", "reduce") and node.reduce in ("sum", "avg")
+        return kinds and len(node.outputs) == 1 and (not node.handle or node.handle in self.waited)
+
+
+def _between(parts: Sequence[Part], low: int, high: int) -> list[Part]:
+    found, at = list[Part](), 0
+    for part in parts:
+        size = part.high - part.low
+        start, end = max(low, at), min(high, at + size)
+        if start < end:
+            found.append(replace(part, low=part.low + start - at, high=part.low + end - at))
+        at += size
+    return found
+
+
+def _joined(parts: Sequence[Part]) -> list[Part]:
+    """Return the parts, those as one that follow each other."""
+    found: list[Part] = []
+    for part in parts:
+        last = found[-1] if found else None
+        if last is not None and (last.value, last.steps, last.high) == (part.value, part.steps, part.low):
+            found[-1] = replace(last, high=part.high)
+        else:
+            found.append(part)
+    return found
+
+
+def _tiles(parts: Sequence[Part], count: int) -> bool:
+    """Return whether the parts are all of a value, in order."""
+    at = 0
+    for part in parts:
+        if part.low != at:
+            return False
+        at = part.high
+    return at == count
+
+
+def _way(step: Step) -> object:
+    """Return what is the same of a step for all elements that go the same way: not which rank an element is left to."""
+    return step if isinstance(step, float) else (step.kind, step.reduce, frozenset(step.group))
 
 
 def _is_after_accumulation(node: Call) -> bool:
@@ -89,24 +192,23 @@ def _factor(node: LiftedNode) -> float | None:
     value = number.value if isinstance(number, Literal) else None
     if not isinstance(tensor, Ref) or not isinstance(value, int | float) or isinstance(value, bool) or not value:
         return None
-    return value if node.op == "torch.mul" else 1 / value
+    return float(value if node.op == "torch.mul" else 1 / value)
 
 
-def _reducers(weight: str, chain: list[LiftedNode]) -> list[Reducer] | None:
-    """Return the reducers that a chain is; None where it divides by no whole number."""
+def _reducers(weight: str, steps: Sequence[Step]) -> list[Reducer]:
+    """Return the reducers that steps are, the last step first; none where they divide by no whole number."""
     found: list[Reducer] = []
     factor = 1.0
-    for node in chain:
-        factor *= _factor(node) or 1.0
-        if isinstance(node, Exchange):
-            found.append(Reducer(weight, tuple(sorted(node.group)), node.reduce, 1, node.mark))
-    if not found:
-        return []
+    for step in reversed(steps):
+        if isinstance(step, float):
+            factor *= step
+        else:
+            group = tuple(sorted(step.group))
+            found.append(Reducer(weight, group, step.reduce, 1, step.mark, step.kind == "reduce"))
     divisor = round(1 / factor) if factor > 0 else 0
-    if divisor < 1 or abs(divisor * factor - 1) > 1e-9:
-        return None
-    last = found[-1]
-    return [*found[:-1], Reducer(weight, last.group, last.reduce, divisor, last.mark)]
+    if not found or divisor < 1 or abs(divisor * factor - 1) > 1e-9:
+        return []
+    return [*found[:-1], replace(found[-1], divisor=divisor)]
 
 
 def _addends(value: str, lifted: Lifted, makers: Mapping[str, LiftedNode]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
@@ -99,10 +99,24 @@ class _Follower:
             self.program.roots.append(RootValue(self.read(event.window, event.mark), start, event.mark, number))
         elif isinstance(event, Gradient):
             window = self.tape.windows[event.window]
+            numbers = self._held(window, _numbers(event.values, window))
             value = self.read(event.window, Mark("backward"))
-            self.program.gradients[event.name] = (value, _numbers(event.values, window))
+            self.program.gradients[event.name] = (value, numbers)
         elif isinstance(event, Update):
             self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
+
+    def _held(self, window: Window, numbers: Array | None) -> Array | None:
+        """Return the numbers of a gradient, those masked that a reduction has left to other ranks."""
+        import numpy as np
+
+        entries = self.storages.get(window.storage, ())
+        if numbers is None or not is_flat(window) or not any(entry.value in self.program.elsewhere for entry in entries):
+            return numbers
+        masked = np.zeros(numbers.size, dtype=bool)
+        for piece in self._pieces(window):
+            if piece.entry is not None and piece.entry.value in self.program.elsewhere:
+                masked[piece.low - window.offset : piece.high - window.offset] = True
+        return np.ma.array(numbers, mask=masked.reshape(numbers.shape))
 
     def _name(self, named: Named) -> None:
         window = self.tape.windows[named.window]
@@ -409,7 +423,8 @@ class _Follower:
     # ---- communication ----
 
     def _handle(self, event: Communication) -> str:
-        if event.completes or event.work in self.immediate:
+        is_message = event.kind in ("send", "receive")
+        if event.completes or (event.work in self.immediate and not is_message):
             return ""
         known = self.handles.setdefault(event.work, [])
         known.append(f"h{event.work}" if not known else f"h{event.work}.{len(known)}")
@@ -479,6 +494,8 @@ class _Follower:
                 if self.program.shape(part) != windows[result].shape:
                     part = self._move(part, View(windows[result].shape), event.mark)
                 self.write(result, part)
+        elif event.kind == "reduce-scatter" and self._is_in_place(event):
+            self._scatter_in_place(event)
         elif event.kind == "reduce-scatter" and len(event.inputs) == len(event.outputs):
             for number, result in zip(event.inputs, event.outputs, strict=True):
                 self._along_first(event, number, result, ranks)
@@ -500,6 +517,46 @@ class _Follower:
                 read = tuple(Ref(self.read(own, event.mark)) for own in event.inputs)
                 self.program.nodes.append(Apply("unfollowed", {"tensors": read}, (value,), event.mark))
                 self.write(number, value)
+
+    def _is_in_place(self, event: Communication) -> bool:
+        """Return whether a collective leaves each rank its own part of the flat buffer that it takes."""
+        if len(event.inputs) != 1 or len(event.outputs) != 1 or self.program.rank not in event.group or len(event.group) < 2:
+            return False
+        whole, part = (self.tape.windows[number] for number in (event.inputs[0], event.outputs[0]))
+        place = event.group.index(self.program.rank)
+        size = count(part)
+        return (
+            (whole.storage, whole.dtype) == (part.storage, part.dtype)
+            and is_flat(whole)
+            and is_flat(part)
+            and size * len(event.group) == count(whole)
+            and part.offset == whole.offset + place * size
+        )
+
+    def _scatter_in_place(self, event: Communication) -> None:
+        """Follow a reduction of a flat buffer in place, of which each rank is left its own part.
+
+        It is one reduction for each piece, to the rank that the piece is left to. What the other ranks hold of it then stays as
+        it was, but is never read as a gradient: it counts as not there.
+        """
+        window = self.tape.windows[event.inputs[0]]
+        size = count(window) // len(event.group)
+        borders = [window.offset + place * size for place in range(1, len(event.group))]
+        for own, value in list(self._each_piece(self._cut(self._pieces(window), borders), window, event.mark)):
+            owner = event.group[(own.offset - window.offset) // size]
+            to_owner = replace(event, kind="reduce", root=owner)
+            made = self._exchange(to_owner, value, self.program.types[value])
+            if owner != self.program.rank:
+                self.program.elsewhere.add(made)
+            self._put(own, made)
+
+    def _cut(self, pieces: list[Piece], borders: list[int]) -> list[Piece]:
+        """Return the pieces, none of which crosses a border."""
+        found: list[Piece] = []
+        for piece in pieces:
+            places = [piece.low, *(border for border in borders if piece.low < border < piece.high), piece.high]
+            found += [replace(piece, low=low, high=high) for low, high in pairwise(places)]
+        return found
 
     def _along_first(self, event: Communication, number: int, result: int, ranks: int) -> None:
         target = self.tape.windows[result]

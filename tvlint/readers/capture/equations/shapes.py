@@ -101,6 +101,8 @@ def _slice_gradient(lifting: Lifting, node: Apply) -> bool:
     start, end, _ = slice(whole(given(node, "start")), whole(given(node, "end")), 1).indices(shape[dim])
     if step != 1:
         return False
+    if start >= end:
+        return _made_of(lifting, node, 0)
     before, after = (_zeros_of(lifting, node, shape, dim, length) for length in (start, shape[dim] - end))
     parts = (*before, given(node, "grad_output"), *after)
     if len(parts) == 1:

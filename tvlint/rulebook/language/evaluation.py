@@ -6,64 +6,102 @@ Nothing here raises on a value from a file: type errors, divisions by zero or by
 
 from __future__ import annotations
 
+import ast
+import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from tvlint.ir.configuration import SettingValue, Unknown
-from tvlint.rulebook.language.expression import Binary, Call, Choice, Expression, ListOf, Literal, Name, Unary
+from tvlint.rulebook.language.expression import Expression, constant_of, is_constant, name_of
 from tvlint.rulebook.language.functions import FUNCTIONS, MAX_MAGNITUDE, is_number, show
 
 Result: TypeAlias = "SettingValue | Unknown"
 Lookup: TypeAlias = Callable[[str], Result]
+_Term: TypeAlias = Callable[[Lookup, Lookup], Result]
 
 
 def evaluate_expression(expression: Expression, lookup: Lookup, is_set: Lookup) -> Result:
     """The value of `expression`; `lookup` gives a name's value, `is_set` whether it is given explicitly."""
+    return _term(expression)(lookup, is_set)
 
-    def value(part: Expression) -> Result:
-        match part:
-            case Literal(constant):
-                return constant
-            case Name(name):
-                return _bounded(lookup(name))
-            case ListOf(items):
-                return _all_known(tuple(value(item) for item in items))
-            case Unary("not", operand):
-                return _negate(_truth(value(operand)))
-            case Unary(_, operand):
-                return _arithmetic("-", 0, value(operand))
-            case Binary("and", left, right):
-                return _conjunction(value(left), lambda: value(right))
-            case Binary("or", left, right):
-                return _negate(_conjunction(_negate(_truth(value(left))), lambda: _negate(_truth(value(right)))))
-            case Binary(operator, left, right):
-                return _binary(operator, value(left), value(right))
-            case Choice(condition, then, otherwise):
-                return _choose(_truth(value(condition)), lambda: value(then), lambda: value(otherwise))
-            case Call("set", (Name(name),)):
-                return is_set(name)
-            case Call("known", (argument,)):
-                return not isinstance(value(argument), Unknown)
-            case Call(function, arguments):
-                return _call(function, _all_known(tuple(value(argument) for argument in arguments)))
-        raise TypeError(f"not an expression: {part!r}")
 
-    return value(expression)
+@lru_cache(maxsize=1 << 14)
+def _term(expression: Expression) -> _Term:
+    """Return the function that evaluates an expression; a page is judged for many files."""
+    match expression:
+        case _ if is_constant(expression):
+            constant = constant_of(expression)
+            return lambda lookup, is_set: constant
+        case ast.Name() | ast.Attribute():
+            name = name_of(expression)
+            return lambda lookup, is_set: _bounded(lookup(name))
+        case ast.List(items):
+            return _list(items)
+        case ast.UnaryOp(ast.Not(), operand):
+            negated = _term(operand)
+            return lambda lookup, is_set: _negate(_truth(negated(lookup, is_set)))
+        case ast.UnaryOp(_, operand):
+            minus = _term(operand)
+            return lambda lookup, is_set: _arithmetic(ast.Sub, 0, minus(lookup, is_set))
+        case ast.BoolOp(junction, operands):
+            return _junction([_term(operand) for operand in operands], decides=isinstance(junction, ast.Or))
+        case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]):
+            one, other, kind = _term(left), _term(right), type(sign)
+            return lambda lookup, is_set: _binary(kind, one(lookup, is_set), other(lookup, is_set))
+        case ast.IfExp(condition, then, otherwise):
+            asked, first, second = _term(condition), _term(then), _term(otherwise)
+            return lambda lookup, is_set: _choose(
+                _truth(asked(lookup, is_set)), lambda: first(lookup, is_set), lambda: second(lookup, is_set)
+            )
+        case ast.Call(ast.Name("set"), [argument]) if name_of(argument):
+            given = name_of(argument)
+            return lambda lookup, is_set: is_set(given)
+        case ast.Call(ast.Name("known"), [argument]):
+            inner = _term(argument)
+            return lambda lookup, is_set: not isinstance(inner(lookup, is_set), Unknown)
+        case ast.Call(ast.Name(function), arguments):
+            listed = _list(arguments)
+            return lambda lookup, is_set: _call(function, listed(lookup, is_set))
+    raise TypeError(f"not an expression: {ast.dump(expression)}")
+
+
+def _list(expressions: list[Expression]) -> _Term:
+    """Return the function that gives the values in a tuple, or the first that is unknown."""
+    items = [_term(expression) for expression in expressions]
+
+    def value(lookup: Lookup, is_set: Lookup) -> Result:
+        known: list[SettingValue] = []
+        for item in items:
+            found = item(lookup, is_set)
+            if isinstance(found, Unknown):
+                return found
+            known.append(found)
+        return tuple(known)
+
+    return value
+
+
+def _junction(parts: list[_Term], decides: bool) -> _Term:
+    """Return the function for parts of which one that is `decides` decides the whole: False for `and`, True for `or`."""
+
+    def value(lookup: Lookup, is_set: Lookup) -> Result:
+        found: bool | Unknown = not decides
+        for part in parts:
+            truth = _truth(part(lookup, is_set))
+            if truth is decides:
+                return decides
+            if isinstance(truth, Unknown) and not isinstance(found, Unknown):
+                found = truth
+        return found
+
+    return value
 
 
 def _bounded(value: Result) -> Result:
     if is_number(value) and abs(value) > MAX_MAGNITUDE:
         return Unknown("a number is too large")
     return value
-
-
-def _all_known(values: tuple[Result, ...]) -> Result:
-    known: list[SettingValue] = []
-    for value in values:
-        if isinstance(value, Unknown):
-            return value
-        known.append(value)
-    return tuple(known)
 
 
 def _truth(value: Result) -> bool | Unknown:
@@ -76,16 +114,6 @@ def _negate(value: bool | Unknown) -> bool | Unknown:
     return value if isinstance(value, Unknown) else not value
 
 
-def _conjunction(left: Result, right: Callable[[], Result]) -> bool | Unknown:
-    first = _truth(left)
-    if first is False:
-        return False
-    second = _truth(right())
-    if second is False:
-        return False
-    return first if isinstance(first, Unknown) else second
-
-
 def _choose(condition: bool | Unknown, then: Callable[[], Result], otherwise: Callable[[], Result]) -> Result:
     if not isinstance(condition, Unknown):
         return then() if condition else otherwise()
@@ -95,19 +123,20 @@ def _choose(condition: bool | Unknown, then: Callable[[], Result], otherwise: Ca
     return condition
 
 
-def _binary(operator: str, left: Result, right: Result) -> Result:
+def _binary(kind: type[ast.AST], left: Result, right: Result) -> Result:
     if isinstance(left, Unknown):
         return left
     if isinstance(right, Unknown):
         return right
-    if operator == "in":
-        return _contained(left, right)
-    if operator in ("==", "!="):
+    if kind in (ast.In, ast.NotIn):
+        contained = _contained(left, right)
+        return contained if kind is ast.In else _negate(contained)
+    if kind in (ast.Eq, ast.NotEq):
         same = _same(left, right)
-        return same if operator == "==" else _negate(same)
-    if operator in _ORDERS:
-        return _ordered(operator, left, right)
-    return _arithmetic(operator, left, right)
+        return same if kind is ast.Eq else _negate(same)
+    if kind in _ORDERS:
+        return _ordered(kind, left, right)
+    return _arithmetic(kind, left, right)
 
 
 def _same(left: SettingValue, right: SettingValue) -> bool | Unknown:
@@ -131,39 +160,39 @@ def _contained(item: SettingValue, items: SettingValue) -> bool | Unknown:
     return found
 
 
-_ORDERS: Mapping[str, Callable[[float, float], bool]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+_ORDERS: Mapping[type[ast.AST], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
-_OPERATIONS: Mapping[str, Callable[[float, float], float]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
+_OPERATIONS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
 
 
-def _ordered(operator: str, left: SettingValue, right: SettingValue) -> bool | Unknown:
+def _ordered(kind: type[ast.AST], left: SettingValue, right: SettingValue) -> bool | Unknown:
     if not is_number(left) or not is_number(right):
         return Unknown(f"{show(left)} and {show(right)} have no order")
-    return _ORDERS[operator](left, right)
+    return _ORDERS[kind](left, right)
 
 
-def _arithmetic(operator: str, left: Result, right: Result) -> Result:
+def _arithmetic(kind: type[ast.AST], left: Result, right: Result) -> Result:
     if isinstance(left, Unknown):
         return left
     if isinstance(right, Unknown):
         return right
     if not is_number(left) or not is_number(right):
         return Unknown(f"{show(right if is_number(left) else left)} is not a number")
-    if operator in ("/", "//", "%") and right <= 0:
+    if kind in (ast.Div, ast.FloorDiv, ast.Mod) and right <= 0:
         return Unknown(f"division by {show(right)}")
     try:
-        return _bounded(_OPERATIONS[operator](left, right))
+        return _bounded(_OPERATIONS[kind](left, right))
     except (ArithmeticError, ValueError):
         return Unknown("the arithmetic overflows")
 

@@ -5,22 +5,27 @@ They are proposals: that the rule holds afterwards, and every other rule as befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
 
 from tvlint.ir.configuration import Change, Unknown
 from tvlint.rule import Rule
 from tvlint.rulebook.language.derived import DERIVED
-from tvlint.rulebook.language.expression import Binary, Call, Choice, Expression, ListOf, Literal, Name, Unary, parse
+from tvlint.rulebook.language.expression import Constant, Expression, constant_of, is_constant, name_of, parse
 from tvlint.rulebook.language.values import ENVIRONMENT, Values
 from tvlint.rulebook.repair.sizes import MODEL, WEIGHTS
 
 MOST = 12
 """So many changes are proposed for one rule."""
 _MOST_ITEMS = 4
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">": "<=", "<=": ">", ">=": "<"}
+_FLIPPED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
+}  # fmt: skip
+_OPPOSITE: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.GtE: ast.Lt,
+}  # fmt: skip
 
 Changes = tuple[Change, ...]
 
@@ -49,30 +54,40 @@ def _made(expression: Expression, wanted: bool, values: Values) -> Iterator[Chan
         yield ()
         return
     match expression:
-        case Name(name):
-            yield from _truth(name, wanted, values)
-        case Unary("not", operand):
+        case ast.Name() | ast.Attribute() if name_of(expression):
+            yield from _truth(name_of(expression), wanted, values)
+        case ast.UnaryOp(ast.Not(), operand):
             yield from _made(operand, not wanted, values)
-        case Binary("and" | "or" as word, left, right) if (word == "and") is wanted:
-            for one in _made(left, wanted, values):
-                yield from ((*one, *other) for other in _made(right, wanted, values))
-        case Binary("and" | "or", left, right):
-            yield from _made(left, wanted, values)
-            yield from _made(right, wanted, values)
-        case Choice(condition, then, otherwise):
+        case ast.BoolOp(word, parts) if isinstance(word, ast.And) is wanted:
+            yield from _all_made(parts, wanted, values)
+        case ast.BoolOp(_, parts):
+            for part in parts:
+                yield from _made(part, wanted, values)
+        case ast.IfExp(condition, then, otherwise):
             holds = values.evaluate(condition)
             if holds is not False:
                 yield from _made(then, wanted, values)
             if holds is not True:
                 yield from _made(otherwise, wanted, values)
-        case Call("set", (Name(name),)) if not wanted:
-            yield from _removed(name, values)
-        case Binary("in", left, ListOf(items)) if wanted:
-            yield from _member(left, items, values)
-        case Binary(operator, Literal() as left, right) if operator in _OPPOSITE:
-            yield from _compared(_FLIPPED.get(operator, operator), right, left, wanted, values)
-        case Binary(operator, left, Literal() as right) if operator in _OPPOSITE:
-            yield from _compared(operator, left, right, wanted, values)
+        case ast.Call(ast.Name("set"), [argument]) if not wanted:
+            yield from _removed(name_of(argument), values)
+        case ast.Compare(left, [ast.In() | ast.NotIn() as order], [ast.List(items)]):
+            if isinstance(order, ast.In) is wanted:
+                yield from _member(left, items, values)
+        case ast.Compare(left, [order], [right]) if type(order) in _OPPOSITE:
+            kind = type(order) if wanted else _OPPOSITE[type(order)]
+            if is_constant(left):
+                yield from _compared(_FLIPPED.get(kind, kind), right, constant_of(left), values)
+            elif is_constant(right):
+                yield from _compared(kind, left, constant_of(right), values)
+
+
+def _all_made(parts: list[Expression], wanted: bool, values: Values) -> Iterator[Changes]:
+    if not parts:
+        yield ()
+        return
+    for one in _made(parts[0], wanted, values):
+        yield from ((*one, *other) for other in _all_made(parts[1:], wanted, values))
 
 
 def _truth(name: str, wanted: bool, values: Values) -> Iterator[Changes]:
@@ -87,10 +102,10 @@ def _removed(name: str, values: Values) -> Iterator[Changes]:
         yield (Change(name, None),)
 
 
-def _member(expression: Expression, items: tuple[Expression, ...], values: Values) -> Iterator[Changes]:
+def _member(expression: Expression, items: list[Expression], values: Values) -> Iterator[Changes]:
     """Yield the value as one of the items, the nearest by its letters first; nothing of a list."""
     name = _plain(expression)
-    texts = [item.value for item in items if isinstance(item, Literal)]
+    texts = [constant_of(item) for item in items if is_constant(item)]
     now = values.value(name) if name else Unknown("no setting")
     if not name or isinstance(now, tuple):
         return
@@ -100,30 +115,25 @@ def _member(expression: Expression, items: tuple[Expression, ...], values: Value
         yield (Change(name, item),)
 
 
-def _compared(operator: str, left: Expression, right: Literal, wanted: bool, values: Values) -> Iterator[Changes]:
-    name, value = _plain(left), right.value
-    operator = operator if wanted else _OPPOSITE[operator]
-    if not name:
+def _compared(kind: type[ast.cmpop], left: Expression, value: Constant, values: Values) -> Iterator[Changes]:
+    name = _plain(left)
+    if not name or name in DERIVED:
         return
-    if name in DERIVED:
-        return
-    if operator == "==" and value is None:
+    if kind is ast.Eq and value is None:
         yield from _removed(name, values)
-    elif operator == "==":
+    elif kind is ast.Eq:
         yield (Change(name, value),)
-    if operator in ("==", "!=", "<", "<=") and name not in WEIGHTS:
+    if kind in (ast.Eq, ast.NotEq, ast.Lt, ast.LtE) and name not in WEIGHTS:
         yield from _removed(name, values)
-    if isinstance(value, int) and not isinstance(value, bool) and operator in ("<=", ">=", "<", ">"):
-        yield (Change(name, value + {"<": -1, ">": 1}.get(operator, 0)),)
+    if isinstance(value, int) and not isinstance(value, bool) and kind in _FLIPPED:
+        yield (Change(name, value + {ast.Lt: -1, ast.Gt: 1}.get(kind, 0)),)
 
 
 def _plain(expression: Expression) -> str:
     """Return the setting that an expression is the value of; empty where it is more than that."""
     match expression:
-        case Name(name) if not name.startswith(ENVIRONMENT):
-            return name
-        case Call("text", (Name(name),)) if not name.startswith(ENVIRONMENT):
-            return name
-        case Call("default", (Name(name), _)) if not name.startswith(ENVIRONMENT):
-            return name
-    return ""
+        case ast.Call(ast.Name("text"), [inner]) | ast.Call(ast.Name("default"), [inner, _]):
+            name = name_of(inner)
+        case _:
+            name = name_of(expression)
+    return "" if name.startswith(ENVIRONMENT) else name

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from functools import lru_cache
 
 from tvlint.ir.configuration import Configuration
 from tvlint.rule import Rule
 from tvlint.rulebook.language.derived import DERIVED
-from tvlint.rulebook.language.expression import Binary, Call, Choice, Expression, Literal, Name, Unary, names, parse
+from tvlint.rulebook.language.expression import Expression, name_of, names, parse
 
 WEIGHTS: Mapping[str, float] = {
     "tensor_model_parallel_size": 1.0,
@@ -68,18 +69,21 @@ def read_by_text(*texts: str) -> frozenset[str]:
 def about_sizes(expression: Expression) -> bool:
     """Return whether a requirement is that a number divides another, or lies in a range that another sets."""
     match expression:
-        case Call("divides" | "exact", _):
+        case ast.Call(ast.Name("divides" | "exact")):
             return True
-        case Binary("<" | "<=" | ">" | ">=" | "==", left, right) if not isinstance(left, Name | Literal) or not isinstance(
-            right, Name | Literal
-        ):
-            return any(names(left)) and any(names(right))
-        case Binary("<" | "<=" | ">" | ">=", Name(), Name()):
-            return True
-        case Binary("and" | "or", left, right):
-            return about_sizes(left) or about_sizes(right)
-        case Choice(_, then, otherwise):
+        case ast.Compare(left, [ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() | ast.Eq() as order], [right]):
+            both = bool(name_of(left)) and bool(name_of(right))
+            computed = not _is_single(left) or not _is_single(right)
+            return (both and not isinstance(order, ast.Eq)) or (computed and any(names(left)) and any(names(right)))
+        case ast.BoolOp(_, parts):
+            return any(map(about_sizes, parts))
+        case ast.IfExp(_, then, otherwise):
             return about_sizes(then) or about_sizes(otherwise)
-        case Unary("not", operand):
+        case ast.UnaryOp(ast.Not(), operand):
             return about_sizes(operand)
     return False
+
+
+def _is_single(expression: Expression) -> bool:
+    """Return whether the expression is one name or constant."""
+    return isinstance(expression, ast.Name | ast.Attribute | ast.Constant)

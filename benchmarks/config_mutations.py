@@ -22,7 +22,7 @@ from tvlint.frameworks.megatron import option
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.read import read
 from tvlint.rule import Example, Rule, RuleKind
-from tvlint.rulebook.pages import load_rules
+from tvlint.rulebook.pages import load_rules, read_examples
 from tvlint.run.check import check
 from tvlint.run.discovery import Candidates
 from tvlint.run.project import Project
@@ -102,7 +102,7 @@ def lines_of(name: str, settings: Mapping[str, str]) -> Iterator[int]:
 def twins() -> Iterator[tuple[Rule, tuple[Example, Example]]]:
     """Every config rule's invalid shell examples with the valid ones that follow them."""
     for rule in RULES.values():
-        examples = rule.examples if rule.kind is RuleKind.CONFIG else ()
+        examples = read_examples(rule) if rule.kind is RuleKind.CONFIG else ()
         for invalid, valid in pairwise(examples):
             if not invalid.valid and valid.valid and invalid.language == valid.language == "sh":
                 yield rule, (invalid, valid)

@@ -61,7 +61,6 @@ class Rule:
     """`file`: it is said of no more than one configuration of a file, the first; empty: of each."""
     frameworks: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
-    examples: tuple[Example, ...] = ()
     path: str = ""
     topic: str = ""
     """The folder of the page below `rules/`."""

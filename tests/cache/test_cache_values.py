@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from fractions import Fraction
-from typing import get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.builders.reports import ALL
 from tvlint.cache.address import address
-from tvlint.cache.values import decode, encode
+from tvlint.cache.values import decode, encode, field_types
 from tvlint.findings import Outcome, Problem, Report, Severity, Verdict
 from tvlint.ir.location import Location
 from tvlint.run.pair import Pair
@@ -25,7 +24,7 @@ st.register_type_strategy(Location, _PLACES | st.builds(Location, st.text(max_si
 st.register_type_strategy(float, st.floats(allow_nan=False))
 _PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 
-REPORTS = st.one_of(*(st.builds(Report, **{name: st.from_type(kind)}) for name, kind in get_type_hints(Report).items()))
+REPORTS = st.one_of(*(st.builds(Report, **{name: st.from_type(kind)}) for name, kind in field_types(Report).items()))
 """Reports with something of one kind: whatever field a report gets, it is among them."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.checkout import copy_of_checkout, run_clean
+from tvlint.rulebook.pages import COMPILED, from_data, read_rules
 
 pytestmark = pytest.mark.heavy
 
@@ -22,7 +23,10 @@ def test_the_wheel_built_from_the_source_distribution_is_whole(tmp_path: Path) -
     names = set(zipfile.ZipFile(wheel).namelist())
     for kind, pattern in (("rules", "*.md"), ("schemas", "*.json")):
         shipped = {name for name in names if name.startswith(f"tvlint/_data/{kind}/") and name.endswith(pattern[1:])}
+        shipped -= {f"tvlint/_data/rules/{COMPILED}"}
         assert {Path(name).name for name in shipped} == {path.name for path in (checkout / kind).rglob(pattern)}
+    compiled = zipfile.ZipFile(wheel).read(f"tvlint/_data/rules/{COMPILED}").decode()
+    assert from_data(compiled, checkout / "rules") == read_rules(checkout / "rules")
     modules = {path.relative_to(checkout).as_posix() for path in (checkout / "tvlint").rglob("*.py")}
     assert modules <= names
     assert "tvlint/py.typed" in names

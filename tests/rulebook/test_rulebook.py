@@ -19,7 +19,7 @@ from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.explain import explain
 from tvlint.rulebook.language.derived import DERIVED, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
 from tvlint.rulebook.language.values import Values
-from tvlint.rulebook.pages import PageError, load_rules, read_page, read_rules
+from tvlint.rulebook.pages import PageError, from_data, load_rules, read_examples, read_page, read_rules, to_data
 
 RULES = load_rules()
 HEADS = {"heads": RULES["heads-not-divisible-by-tp"]}
@@ -203,7 +203,7 @@ def test_a_page_explains_itself_in_the_terminal(width: int) -> None:
         inside = [line for line in lines[1:] if not line.startswith("    ") and " " in line.strip()]
         assert all(len(line) <= width or "`" in line or "|" in line or "/" in line for line in inside)
         assert not any(line.startswith(("#", "```")) for line in lines)
-        for example in rule.examples:
+        for example in read_examples(rule):
             for line in example.text.splitlines():
                 assert f"    {line}".rstrip() in lines
 
@@ -226,14 +226,25 @@ def test_an_example_is_told_right_from_wrong() -> None:
         ("summary: a thing is", "summary: a: thing is"),
         ("[num_layers]", "[num_layers"),
         ("summary", "sumary"),
-        ("```\n", "\n"),
     ],
 )
 def test_a_wrong_page_is_an_error_of_ours(old: str, new: str) -> None:
     assert read_page("a-rule", PAGE).message == "{num_layers} layers"
     assert old in PAGE
     with pytest.raises(PageError, match="a-rule"):
-        read_page("a-rule", PAGE.replace(old, new, 1) if old != "```\n" else PAGE[:-4])
+        read_page("a-rule", PAGE.replace(old, new, 1))
+
+
+def test_an_example_that_does_not_end_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "a-rule.md").write_text(PAGE.removesuffix("```\n"), encoding="utf-8")
+    (rule,) = read_rules(tmp_path).values()
+    with pytest.raises(PageError, match="a-rule"):
+        read_examples(rule)
+
+
+def test_compiled_pages_are_the_pages() -> None:
+    folder = data_path("rules")
+    assert from_data(to_data(read_rules(folder)), folder) == read_rules(folder)
 
 
 def test_a_long_value_goes_on_over_indented_lines(tmp_path: Path) -> None:
@@ -241,7 +252,7 @@ def test_a_long_value_goes_on_over_indented_lines(tmp_path: Path) -> None:
     (rule,) = read_rules(tmp_path).values()
     assert rule.summary == "a thing is wrong"
     assert rule.kind is RuleKind.CONFIG
-    assert [(example.valid, example.language, example.text, example.line) for example in rule.examples] == [
+    assert [(example.valid, example.language, example.text, example.line) for example in read_examples(rule)] == [
         (False, "sh", "x\n", 18)
     ]
 

@@ -18,7 +18,7 @@ from tvlint.findings import Edit, Finding, Fix, Problem, Report
 from tvlint.identity import fingerprint
 from tvlint.ir.location import Location
 from tvlint.rule import Example, Rule, RuleKind
-from tvlint.rulebook.pages import load_rules
+from tvlint.rulebook.pages import load_rules, read_examples
 from tvlint.run.check import Rules, check
 from tvlint.run.discovery import Candidates
 from tvlint.run.fixes import with_fixes
@@ -55,7 +55,7 @@ PAGES = [
     for number, (rule, example) in enumerate(
         (rule, example)
         for rule in RULES.values()
-        for example in rule.examples
+        for example in read_examples(rule)
         if not example.valid and rule.kind in (RuleKind.CONFIG, RuleKind.INPUT) and example.language in SUFFIXES
         if (example.language, rule.name) != ("base64", "unsafe-pickle")
     )

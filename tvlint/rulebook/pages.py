@@ -1,7 +1,7 @@
 """Rule pages (`rules/<topic>/<rule-name>.md`) to `Rule` values.
 
-The front matter is the small subset of YAML that `docs/writing-rules.md` describes, so that hundreds of pages load in a few
-milliseconds. A wrong page is our mistake and raises `PageError`.
+The front matter is the small subset of YAML that `docs/writing-rules.md` describes. A wrong page is our mistake and raises
+`PageError`. A wheel holds all pages in one file as well (`hatch_build.py`), which is read in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from tvlint.data import data_path
 from tvlint.findings import Severity
 from tvlint.rule import Example, Rule, RuleKind
 
+COMPILED = "rules.json"
+_FIELDS = [field.name for field in fields(Rule) if field.name != "path"]
 _ENTRY = re.compile(r"^([a-z]+):(?: (.*))?$")
 _BARE_ITEM = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _FENCE = re.compile(r"^(?P<fence>```+)(?P<language>[a-z0-9]+) (?P<verdict>valid|invalid)(?P<options>[^\n]*)\n", re.MULTILINE)
@@ -31,7 +34,9 @@ class PageError(ValueError):
 @cache
 def load_rules() -> Mapping[str, Rule]:
     """Every rule that tvlint ships, by name."""
-    return read_rules(data_path("rules"))
+    folder = data_path("rules")
+    compiled = folder / COMPILED
+    return from_data(compiled.read_text(encoding="utf-8"), folder) if compiled.is_file() else read_rules(folder)
 
 
 def read_rules(folder: Path) -> Mapping[str, Rule]:
@@ -40,12 +45,43 @@ def read_rules(folder: Path) -> Mapping[str, Rule]:
     for path in sorted(folder.rglob("*.md"), key=lambda path: path.stem):
         if path.stem in rules:
             raise PageError(f"{path}: `{path.stem}` is the name of {rules[path.stem].path} already")
-        page = read_page(path.stem, path.read_text(encoding="utf-8"), str(path))
-        rules[path.stem] = replace(page, topic=path.parent.relative_to(folder).as_posix())
+        topic = path.parent.relative_to(folder).as_posix()
+        rules[path.stem] = read_page(path.stem, path.read_text(encoding="utf-8"), str(path), topic)
     return rules
 
 
-def read_page(name: str, text: str, path: str = "") -> Rule:
+def to_data(rules: Mapping[str, Rule]) -> str:
+    """Return all rules as one text, without the folder in which their pages lie."""
+    rows = [[_plain(getattr(rule, field)) for field in _FIELDS] for rule in rules.values()]
+    return json.dumps([_FIELDS, rows], ensure_ascii=True, separators=(",", ":"))
+
+
+def from_data(text: str, folder: Path) -> Mapping[str, Rule]:
+    """Return the rules that `to_data` was given, whose pages lie in `folder`."""
+    names, rows = json.loads(text)
+    rules = {}
+    for row in rows:
+        entries = dict(zip(names, row, strict=True))
+        name, topic = entries.pop("name"), entries["topic"]
+        rules[name] = _rule(name, entries, str(folder.joinpath(topic, f"{name}.md")))
+    return rules
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+def read_examples(rule: Rule) -> tuple[Example, ...]:
+    """Return the examples of the rule's page."""
+    text = Path(rule.path).read_text(encoding="utf-8")
+    first_line = text[: len(text) - len(rule.body)].count("\n") + 1
+    try:
+        return _examples(rule.body, first_line)
+    except ValueError as error:
+        raise PageError(f"{rule.path}: {error}") from error
+
+
+def read_page(name: str, text: str, path: str = "", topic: str = "") -> Rule:
     """The rule of one page."""
     if not text.startswith("---\n"):
         raise PageError(f"{path or name}:1: the page does not start with front matter")
@@ -56,10 +92,8 @@ def read_page(name: str, text: str, path: str = "") -> Rule:
     if not rest.startswith(title):
         raise PageError(f"{path or name}: the title is not `# {name}`")
     entries = read_front_matter(head, path or name)
-    body = rest[len(title) :]
-    first_line = text[: len(text) - len(body)].count("\n") + 1
     try:
-        return _rule(name, entries, body, _examples(body, first_line), path)
+        return _rule(name, {**entries, "body": rest[len(title) :], "topic": topic}, path)
     except (KeyError, TypeError, ValueError) as error:
         raise PageError(f"{path or name}: {error!r}") from error
 
@@ -96,12 +130,12 @@ def _value(text: str, where: str) -> Any:
         raise PageError(f"{where}: `{text}`: {error}") from error
 
 
-def _rule(name: str, entries: dict[str, Any], body: str, examples: tuple[Example, ...], path: str) -> Rule:
+def _rule(name: str, entries: dict[str, Any], path: str) -> Rule:
     kind = RuleKind(entries.pop("kind"))
     severity = Severity(entries.pop("severity"))
     location = tuple(entries.pop("location", ()))
     sources = tuple(entries.pop("sources", ()))
-    return Rule(name, kind, severity, body=body, examples=examples, path=path, location=location, sources=sources, **entries)
+    return Rule(name, kind, severity, path=path, location=location, sources=sources, **entries)
 
 
 def _examples(body: str, first_line: int) -> tuple[Example, ...]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from tvlint.ir.location import Location
-from tvlint.ir.outline import Outline
+
+if TYPE_CHECKING:
+    from tvlint.ir.outline import Outline
 
 
 class Severity(Enum):

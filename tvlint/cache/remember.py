@@ -58,10 +58,12 @@ class Cache:
 
     def recall(self, question: Question | None, type: type[T]) -> T | None:
         """The result that was kept for the question."""
+        if question is None:
+            return None
         from tvlint.cache.values import decode
 
         store = self._opened_store()
-        data = store.get(question.address) if question is not None and store is not None else None
+        data = store.get(question.address) if store is not None else None
         if data is None:
             return None
         try:

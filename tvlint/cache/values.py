@@ -49,9 +49,16 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {member.name: member for member in kind}.__getitem__
     if is_dataclass(kind) and isinstance(kind, type):
-        hints = get_type_hints(kind)
-        return _row(lambda values: kind(*values), tuple(hints[field.name] for field in fields(kind)))
+        return _row(lambda values: kind(*values), tuple(field_types(kind).values()))
     raise TypeError(f"no type that is remembered: {kind}")
+
+
+def field_types(kind: type) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass, in order, also of those that its module imports for type checkers only."""
+    from tvlint.ir.outline import Outline
+
+    hints = get_type_hints(kind, localns={"Outline": Outline})
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def _scalar(kind: type) -> Callable[[Any], Any]:

@@ -86,7 +86,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     shape = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="tvlint", description=_ABOUT, epilog=_EXAMPLES, formatter_class=shape, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tvlint {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(prog="tvlint", metavar="COMMAND", parser_class=_Parser)
     _check(commands)
     _baseline(commands)
     _prove(commands)

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tvlint.checkout.opening import instead
 from tvlint.cli.arguments import fail
@@ -14,17 +15,18 @@ from tvlint.cli.progress import Progress
 from tvlint.cli.session import deliver, looked_for, note, outputs, project, session, unreadable
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Plan
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.baseline import Entry, compare, load, path_of
 from tvlint.run.check import Rules, check
 from tvlint.run.discovery import Candidates, changed, discover
 from tvlint.run.exit_code import CLEAN, FOUND, INPUT, NOTHING, exit_code
 from tvlint.run.outputs import Output, read_stdin
-from tvlint.run.project import ProjectError
-from tvlint.run.proofs import joined, prove_project
+from tvlint.run.project import Project, ProjectError
 from tvlint.run.session import Session
+
+if TYPE_CHECKING:
+    from tvlint.ir.plan import Plan
+    from tvlint.run.baseline import Entry
 
 STDIN = "-"
 LARGEST_STDIN = 64 << 20
@@ -52,8 +54,7 @@ def _run(options: argparse.Namespace) -> int:
     known = load_rules()
     try:
         settings = project(options, known)
-        baseline = path_of(settings, options.baseline)
-        entries = load(baseline) if baseline is not None else ()
+        baseline, entries = _baseline(settings, options.baseline)
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
@@ -97,6 +98,16 @@ def _run(options: argparse.Namespace) -> int:
     return code
 
 
+def _baseline(project: Project, named: str) -> tuple[Path | None, tuple[Entry, ...]]:
+    """Return the baseline that was named, else that of the project, with its entries; None where there is none."""
+    if not named and not project.baseline:
+        return None, ()
+    from tvlint.run.baseline import load, path_of
+
+    path = path_of(project, named)
+    return path, load(path) if path is not None else ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Judged:
     """The report of a run, the named files that hold nothing to check, how many pairs were not asked for, and stale entries."""
@@ -126,9 +137,13 @@ class _Run:
             shared = session(options, settings, progress)
             report, skipped = check(self.candidates, self.rules.applied, self.rules.known, settings, shared, plans)
             if not options.no_prove and settings.proofs:
+                from tvlint.run.proofs import joined, prove_project
+
                 proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))
                 report = joined(report, proved)
         if self.baseline is not None:
+            from tvlint.run.baseline import compare
+
             found = compare(report, self.entries, self.baseline.parent)
             report = replace(report, findings=found.new, known=len(found.known))
             stale = sum(entry.count for entry in found.stale)

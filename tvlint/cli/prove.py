@@ -13,10 +13,11 @@ from tvlint.cli.session import assumptions, deliver, outputs, project, session, 
 from tvlint.findings import Problem, Report, Severity
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.captures import is_capture
+from tvlint.run.discovery import pairings
 from tvlint.run.exit_code import INPUT, exit_code
 from tvlint.run.pair import Pair
 from tvlint.run.project import ProjectError
-from tvlint.run.proofs import joined, pairings, with_sources
+from tvlint.run.proofs import joined, with_sources
 from tvlint.run.prove import prove_pairs
 
 

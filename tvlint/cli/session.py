@@ -19,7 +19,6 @@ from tvlint.run.budget import Budget
 from tvlint.run.discovery import shown
 from tvlint.run.exit_code import INPUT
 from tvlint.run.outputs import Output, OutputError, parse_outputs, say, write_all
-from tvlint.run.policy import load_policy
 from tvlint.run.project import Project, ProjectError, find, load
 from tvlint.run.report import rendered
 from tvlint.run.session import Progress, Session
@@ -83,6 +82,8 @@ def _within_budget(options: argparse.Namespace, verified: Callable[[Project], Pr
         fail("`--policy` and `--config` both name the project file", "give one of them")
     found: Project | Problem
     if options.policy:
+        from tvlint.run.policy import load_policy
+
         found = options.steps.do(os.curdir, lambda: verified(load_policy(options.policy)), "the policy")
     else:
         path = options.steps.do(os.curdir, lambda: project_path(options), "the search for the project file")
@@ -147,13 +148,11 @@ def _assumable(name: str) -> str:
 
 def applying(options: argparse.Namespace, project: Project, rules: Mapping[str, Rule]) -> dict[str, Rule]:
     """The rules that apply, with the severities of the project: `--select` replaces the project's, `--ignore` adds to it."""
-    select = _names(options.select, rules) or project.select or tuple(rules)
+    select = _names(options.select, rules) or project.select or rules
     ignore = {*_names(options.ignore, rules), *project.ignore}
-    return {
-        name: replace(rule, severity=project.severity.get(name, rule.severity))
-        for name, rule in rules.items()
-        if name in select and name not in ignore
-    }
+    chosen = {name: rule for name, rule in rules.items() if name in select and name not in ignore}
+    changed = {name: replace(chosen[name], severity=own) for name, own in project.severity.items() if name in chosen}
+    return {**chosen, **changed}
 
 
 def looked_for(options: argparse.Namespace, project: Project, rules: Mapping[str, Rule]) -> dict[str, Rule]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, Problem
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Plan
-from tvlint.ir.schedule import Schedule
+
+if TYPE_CHECKING:
+    from tvlint.ir.plan import Plan
+    from tvlint.ir.schedule import Schedule
 
 
 class ReadError(Exception):

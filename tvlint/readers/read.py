@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.opening import content
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Plan
 from tvlint.readers.document import NOTHING, Document, ReadError
 
 if TYPE_CHECKING:
+    from tvlint.ir.plan import Plan
     from tvlint.ops.declared import Declared
 
 LARGEST = 4 << 30

@@ -13,22 +13,21 @@ from tvlint.checks import load_check
 from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity, Silenced
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
-from tvlint.ir.outline import Outline
-from tvlint.ir.plan import Plan
-from tvlint.ir.schedule import Schedule
 from tvlint.readers.document import NOTHING, Document, ReadError
 from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.rule import Rule, RuleKind
-from tvlint.run.discovery import Candidates, matches
+from tvlint.run.discovery import Candidates, matches, pairings
 from tvlint.run.ignores import silence
 from tvlint.run.project import Project
-from tvlint.run.proofs import pairings, pairs
 from tvlint.run.session import Session
 from tvlint.run.sources import at_sources
 from tvlint.run.world_size import Stated, lacks_world_size, nearest, stated
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
+    from tvlint.ir.outline import Outline
+    from tvlint.ir.plan import Plan
+    from tvlint.ir.schedule import Schedule
 
 DISTINCT = frozenset({"nnscaler", "deepspeed", "gpt-neox", "torchtitan"})
 """Frameworks whose configurations are never those of another one, whatever the project says."""
@@ -89,7 +88,7 @@ def check(
     """
     session = session or Session()
     said = _Said(problems=list(candidates.problems))
-    needed = {path for pair in pairs(project) for path in (pair.parallel, pair.reference)}
+    needed = {pairing.path for pairing in pairings(project)}
 
     def check_one(path: str) -> _Said:
         own = _Said(errors=said.errors)

@@ -14,7 +14,7 @@ from tvlint.checkout.git import GitError, GitUnusable, ask
 from tvlint.checkout.opening import content, is_file
 from tvlint.checkout.top import METADATA, is_within, top_of
 from tvlint.checkout.tracking import is_repository
-from tvlint.findings import Problem
+from tvlint.findings import Pairing, Problem
 from tvlint.ir.location import Location
 from tvlint.run.project import Project
 
@@ -69,6 +69,15 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
     together = {path: as_folder(path) for path in files}
     named = {together.get(path, path) for path in named}
     return Candidates(tuple(dict.fromkeys(together.values())), frozenset(named), tuple(problems), tuple(notes))
+
+
+def pairings(project: Project) -> tuple[Pairing, ...]:
+    """Return where the project names the plans of its pairs."""
+    return tuple(
+        Pairing(shown(project.folder / path), proof.location)
+        for proof in project.proofs
+        for path in (*proof.parallel, *((proof.reference,) if proof.reference else ()))
+    )
 
 
 def why_not_in_project(path: str, project: Project) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tvlint.findings import Pairing, Problem, Report
+from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.run.discovery import shown, why_not_in_project
@@ -60,15 +60,6 @@ def with_sources(report: Report, project: Project, session: Session) -> Report:
     """Return the report with places in the project's sources, or what keeps it from that."""
     found = session.steps.do(project.path or os.curdir, lambda: at_sources(report, project), "the report")
     return Report(problems=(found,)) if isinstance(found, Problem) else found
-
-
-def pairings(project: Project) -> tuple[Pairing, ...]:
-    """Return where the project names the plans of its pairs."""
-    return tuple(
-        Pairing(shown(project.folder / path), proof.location)
-        for proof in project.proofs
-        for path in (*proof.parallel, *((proof.reference,) if proof.reference else ()))
-    )
 
 
 def _not_in_project(asked: tuple[Pair, ...], project: Project) -> Iterator[Problem]:

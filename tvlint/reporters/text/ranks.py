@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from tvlint.findings import Report
-from tvlint.ir.mesh import Mesh
+
+if TYPE_CHECKING:
+    from tvlint.ir.mesh import Mesh
 
 
 def intervals(ranks: Iterable[int]) -> str:

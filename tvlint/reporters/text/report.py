@@ -6,19 +6,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, NotEvaluated, Outcome, Problem, Reason, Related, Report, Severity, Verdict
 from tvlint.ir.location import Location
-from tvlint.ir.mesh import Mesh
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import Line, Span, Style, line, terminal
 from tvlint.reporters.escape.visible import display_width, visible
-from tvlint.reporters.text.comparisons import text_of
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
 from tvlint.reporters.text.totals import SEVERITIES, by_place, bytes_text, counted, seconds_text, summary
+
+if TYPE_CHECKING:
+    from tvlint.ir.mesh import Mesh
 
 _SEVERITY = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.NOTE: Style.CYAN}
 _NOTE = Span("note:", Style.CYAN)
@@ -42,7 +44,10 @@ def write(report: Report, context: Context) -> Escaped:
     """Problems, findings, verdicts, then one line of totals; blocks are set apart by an empty line."""
     screen = _Screen(context, excerpts(report, context, max(20, context.width - 10)), meshes(report))
     blocks: list[list[Line]] = [_problem(problem, screen) for problem in report.problems]
-    blocks += [text_of(comparison, context) for comparison in report.comparisons]
+    if report.comparisons:
+        from tvlint.reporters.text.comparisons import text_of
+
+        blocks += [text_of(comparison, context) for comparison in report.comparisons]
     if context.statistics:
         blocks += _statistics(report, context)
     else:

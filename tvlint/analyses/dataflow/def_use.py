@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
 
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive, ReduceGradients, Send
-from tvlint.ir.plan import Plan
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive, ReduceGradients, Send, Update
+from tvlint.ir.plan import Plan, Segment
 
 _STREAM = attrgetter("stream")
 
@@ -54,6 +54,33 @@ def writes(operator: Operator) -> tuple[str, ...]:
     if isinstance(operator, Receive):
         return (operator.tensor,)
     return ()
+
+
+def names_of(operator: Operator) -> Iterator[str]:
+    """Yield all names of tensors in the operator, those of its forward operator among them."""
+    yield from uses(operator)
+    yield from writes(operator)
+    if isinstance(operator, ReduceGradients | Update):
+        yield from operator.weights
+    if isinstance(operator, Backward):
+        yield from operator.forward.outputs
+
+
+def names_inside(segment: Segment) -> set[str]:
+    """Return all names of tensors in the operators of a segment."""
+    return {name for operator in segment.operators for name in names_of(operator)}
+
+
+def names_in(plan: Plan) -> set[str]:
+    """Return all names of tensors in operators, and those outside of segments for what operators take in or give."""
+    inside = {name: names_inside(segment) for name, segment in plan.segments.items()}
+    found = set().union(*inside.values())
+    for program in plan.programs:
+        for step in program.steps:
+            segment = plan.segments[step.segment]
+            for own, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
+                found.update(outer for name, outer in zip(own, outside, strict=True) if name in inside[step.segment])
+    return found
 
 
 def overwritten(operator: Operator) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def judge_returned(
                 held.setdefault((name, term), []).append(value.box)
                 yield from _misdeclared(plan, name, rank, value.box)
                 continue
-            yield _wrong_output(name, rank, term, value)
+            yield _wrong_output(world, plan, name, rank, term, value)
     for (name, term), boxes in held.items():
         if not covers(boxes, world.terms.shape[term]):
             text = f"the pieces of `{name}` that the ranks return do not make up the whole"
@@ -111,7 +111,7 @@ _KNOWN = frozenset({"sum", "avg", "max", "min"})
 """How parts are put together; the greatest and the least of equal values are that value."""
 
 
-def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
+def _wrong_output(world: World, plan: Plan, name: str, rank: int, term: int, value: Slot) -> Trouble:
     subject = f"`{name}`, returned on {{ranks}},"
     if value is None:
         return Trouble("undecided-output", False, f"{subject} depends on something that is wrong or undecided before", rank)
@@ -120,17 +120,34 @@ def _wrong_output(name: str, rank: int, term: int, value: Slot) -> Trouble:
     if value.fold is not None:
         return Trouble("incomplete-output", True, f"{subject} is {fold_text(value.fold)}", rank)
     if any(not _whole(entry) for leaf in value.leaves for entry in leaf.pending):
-        return incomplete_output(name, rank, value)
+        return incomplete_output(world, plan, name, rank, value)
     return Trouble("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
 
 
-def incomplete_output(name: str, rank: int, value: Value) -> Trouble:
-    """Return what is said of a returned value that is a sum over a part of the indices, or over one replica."""
+def incomplete_output(world: World, plan: Plan, name: str, rank: int, value: Value) -> Trouble:
+    """Return what is said of a returned value that is a sum over a part of the indices, or over one replica.
+
+    A mean over the rank's own part, of which nothing is declared, may be what the loop around the plan averages.
+    """
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
     partly = next((entry._replace(one_replica=False) for entry in pending if not _whole(entry)), pending[0])
     lacks = scope_of(partly._replace(one_micro_batch=False))
+    tensor = plan.tensors.get(name)
+    declared = tensor is not None and (tensor.placements is not None or tensor.region is not None or tensor.part != (0, 1))
+    if not declared and all(_is_own_mean(world, plan, leaf) for leaf in value.leaves):
+        text = f"`{name}`, returned on {{ranks}}, is the mean of their own part of the batch, and is not declared to be one"
+        return Trouble("own-mean-returned", False, text, rank, fix=Declare(name))
     text = f"`{name}`, returned on {{ranks}}, is a partial sum, {lacks}"
     return Trouble("incomplete-output", True, text, rank, fix=Declare(name))
+
+
+def _is_own_mean(world: World, plan: Plan, leaf: Leaf) -> bool:
+    """Return whether the addend is a mean over the indices that the rank has of it."""
+    share = Fraction(leaf.coefficient)
+    for entry in leaf.pending:
+        share *= Fraction(entry.high - entry.low, entry.size)
+        share /= (plan.replication.count if entry.one_replica else 1) * (plan.micro_batches if entry.one_micro_batch else 1)
+    return share == 1 and all(world.terms.averages(entry.origin, entry.number) for entry in leaf.pending)
 
 
 def _whole(entry: Pending) -> bool:

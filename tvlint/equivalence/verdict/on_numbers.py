@@ -187,7 +187,12 @@ def _used(plan: Plan) -> Iterable[tuple[int, str]]:
 
 
 def _same_returned(parallel: Plan, reference: Plan, count: int, alone: Result, many: Result) -> bool:
-    """Return whether all ranks return what the reference does: the value, or their micro-batches' and replicas' parts of it."""
+    """Return whether all ranks return what the reference does: the value, or their micro-batches' and replicas' parts of it.
+
+    A plan that says of nothing that it returns it has nothing to compare.
+    """
+    if not parallel.outputs:
+        return True
     right = [value for name in reference.outputs for (_, _, own), value in alone.returned.items() if own == name]
     ranks = {rank for rank, _, _ in many.returned}
     for rank in ranks:

@@ -36,7 +36,8 @@ def first_rank(plan: Plan) -> int:
 def unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
     """Return why the plans cannot be compared at all; None where they can."""
     ranks = [rank for program in reference.programs for rank in program.ranks]
-    if len(ranks) != 1 or reference.replication.count != 1 or micro_batches_of(reference) != 1:
+    one = max(reference.replication.count, reference.micro_batches, micro_batches_of(reference)) == 1
+    if len(ranks) != 1 or not one:
         text = "the reference is not a single-device plan of one micro-batch"
         return Trouble("parallel-reference", False, text, first_rank(parallel))
     if not any(program.ranks for program in parallel.programs):
@@ -120,6 +121,8 @@ def _unclear(plan: Plan) -> str:
             for name in own.weights if isinstance(own, ReduceGradients | Update) else ():
                 if name not in plan.tensors or plan.tensors[name].role is not Role.WEIGHT:
                     return f"reduces or updates `{name}`, which is no weight"
+                if isinstance(own, ReduceGradients) and own.weights.count(name) > 1:
+                    return f"names `{name}` twice in one gradient reducer"
     return ""
 
 
@@ -180,7 +183,7 @@ def told_apart(inner: Inputs, outer: Inputs) -> tuple[str, ...]:
 
 def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
     """Return what the reference computes; or why it is not understood."""
-    troubles: list[Trouble] = [*derived.troubles, *derived.reductions]
+    troubles: list[Trouble] = [*derived.troubles, *derived.reductions, *derived.contradicted]
     held = held_by(derived, weights_of(plan, derived))
     rank = first_rank(plan)
     gradients: dict[str, Value] = {}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
-from tvlint.analyses.relations.defect import Trouble, reasons, stops
+from tvlint.analyses.relations.defect import Declare, Trouble, reasons, stops
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.gradients import held_by, weights_of
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
@@ -24,6 +24,7 @@ from tvlint.equivalence.explain.repair import Repair, repair, with_repair
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.micro_batch_symmetry import check_wiring
 from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_runs
+from tvlint.equivalence.side_conditions.unused_declarations import check_unused
 from tvlint.equivalence.verdict.assumptions import assumptions
 from tvlint.equivalence.verdict.compare_gradients import Expected, judge_gradients, judge_updates
 from tvlint.equivalence.verdict.compare_outputs import judge_returned
@@ -211,6 +212,8 @@ def _proved(
         facts=_facts(parallel, expected, micro_batches),
     )
     right = derived.finished and not derived.fatal and not any(map(stops, derived.troubles)) and not troubles
+    if right and not wiring:
+        wiring.extend((*derived.contradicted, *check_unused(parallel if fold is None else fold.written, reference)))
     proved = right and not wiring
     if proved and (fold is None or returns_declared(many, fold, derived)):
         stages = StageCounts(derived.stages, derived.classes, derived.stages, 0, 0)
@@ -258,9 +261,11 @@ def _proved(
     found = reasons(parallel, told, partial(scenes, parallel, terms, derived))
     outcome = Outcome.REFUTED if any(reason.refutes for reason in found) else Outcome.UNKNOWN
     verdict = replace(verdict, outcome=outcome, reasons=found, stages=_stage_counts(derived, found))
-    if not any(reason.refutes for reason in found):
-        return blank if fold is not None and wiring else verdict
-
+    refuted = outcome is Outcome.REFUTED
+    if not refuted and fold is not None and wiring:
+        return blank
+    if not refuted and not any(isinstance(own.fix, Declare) for own in told):
+        return verdict
     change = mended(told, beside=True)
     if change is None:
         return verdict

@@ -62,7 +62,7 @@ def partly_returned(world: World, fold: Folded, derived: Derived) -> Iterator[Tr
     """
     for rank, name, value in _returned(world, fold, derived):
         if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending):
-            yield incomplete_output(name, rank, value)
+            yield incomplete_output(world, fold.plan, name, rank, value)
 
 
 def returns_declared(world: World, fold: Folded, derived: Derived) -> bool:

@@ -122,10 +122,12 @@ def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any], at: At) 
     for index, (low, high) in enumerate(region or ()):
         if low > high:
             raise FormError(f"an interval from {low} to {high}", ((at, "region"), index))
+    role = Role(value["role"])
+    wanted = value.get("requires_grad", role is Role.WEIGHT)
     return Tensor(
-        name, shape, value["dtype"], Role(value["role"]), value.get("logical", ""), whole,
+        name, shape, value["dtype"], role, value.get("logical", ""), whole,
         tuple((int(low), int(high)) for low, high in region) if region is not None else None, (part[0], part[1]), placements,
-        value.get("gradient_of", ""), value.get("gradient", ""), value.get("requires_grad", False), value.get("storage", ""),
+        value.get("gradient_of", ""), value.get("gradient", ""), wanted, value.get("storage", ""),
     )  # fmt: skip
 
 

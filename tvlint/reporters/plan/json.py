@@ -78,8 +78,8 @@ def _tensor(tensor: Tensor, linked: str, links: bool) -> dict[str, Any]:
         written["gradient_of"] = tensor.gradient_of
     if tensor.gradient != linked or (links and not tensor.gradient):
         written["gradient"] = tensor.gradient
-    if tensor.requires_grad:
-        written["requires_grad"] = True
+    if tensor.requires_grad or tensor.role is Role.WEIGHT:
+        written["requires_grad"] = tensor.requires_grad
     if tensor.storage:
         written["storage"] = tensor.storage
     return written

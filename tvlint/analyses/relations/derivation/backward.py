@@ -55,7 +55,7 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         return
     gradients: dict[int, Value] = {}
     for position, name in enumerate(operator.inputs):
-        if not name:
+        if not name or position >= len(operator.forward.outputs):
             continue
         try:
             of = operator.forward.outputs[position] if position < len(operator.forward.outputs) else ""
@@ -72,6 +72,8 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             found = gradients[position] = given(machine, rank, operator, of, result, found)
             if not found.clean and saved.family is not Family.IDENTITY:
                 rank.consumers.setdefault(name, (saved.op, operator))
+    machine.paired.update(zip(operator.inputs, operator.forward.outputs, strict=False))
+    machine.paired.update(zip(operator.outputs, operands, strict=False))
     check_gradient_names(machine, rank, operator, saved, operands)
     if not gradients:
         reach_nothing(machine, rank, operator)
@@ -79,8 +81,8 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     if saved.family is Family.IDENTITY and len(set(operator.inputs)) < len([n for n in operator.inputs if n]):
         wrong = Mismatch("gradient-added-twice", "adds one gradient twice and leaves another out", refutes=True)
         tell(machine, rank, operator, wrong)
-    if len(operator.outputs) > len(operands):
-        wrong = Mismatch("surplus-gradients", "gives more gradients than it has operands", refutes=False)
+    if len(operator.outputs) > len(operands) or len(operator.inputs) > len(operator.forward.outputs):
+        wrong = Mismatch("surplus-gradients", "has more gradients than its forward operator operands or results", refutes=False)
         tell(machine, rank, operator, wrong, fatal=True)
     for position, name in enumerate(operator.outputs):
         if not name or position >= len(operands):

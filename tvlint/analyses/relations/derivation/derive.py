@@ -20,6 +20,7 @@ from tvlint.analyses.relations.derivation.environment import accumulated
 from tvlint.analyses.relations.derivation.forward import compute
 from tvlint.analyses.relations.derivation.gradient_starts import returned
 from tvlint.analyses.relations.derivation.gradients import finish, reduce_gradients, update
+from tvlint.analyses.relations.derivation.ledger import contradicted
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Slot
@@ -109,6 +110,7 @@ def _run(machine: Machine) -> Derived:
     derived = machine.derived
     derived.finished = not active
     derived.environments = {state.number: state.environment for state in machine.ranks.values()}
+    derived.contradicted.extend(contradicted(machine))
     return derived
 
 

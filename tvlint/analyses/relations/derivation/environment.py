@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvlint.analyses.relations.derivation.claims import check_claims
 from tvlint.analyses.relations.derivation.gradient_starts import owners_of, unmade
 from tvlint.analyses.relations.derivation.gradients import of_all_micro_batches
 from tvlint.analyses.relations.derivation.localise import tell
@@ -214,6 +215,8 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
     if renews:
         rank.renewed[name] = value
         return
+    if value is not None and tensor is not None:
+        check_claims(machine, rank, operator, tensor, value)
     if value is not None and (tensor is None or tensor.role is not Role.GRADIENT):
         rank.terms[name] = value.term
     if name in inputs and isinstance(operator, Communicate | Receive) and name not in machine.forward_of:
@@ -222,6 +225,7 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
                 rank.replaced.setdefault(outputs, set()).add(name)
     weight = machine.weight_of.get(name)
     if weight is not None:
+        machine.paired.add((name, weight))
         if rank.named.setdefault(weight, name) != name:
             text = f"makes the gradient of `{weight}` under two names, `{rank.named[weight]}` and `{name}`"
             tell(machine, rank, operator, Mismatch("gradient-of-two-names", text, refutes=False), fatal=True)

@@ -13,7 +13,7 @@ from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
-from tvlint.ir.plan import Program
+from tvlint.ir.plan import Program, Role
 from tvlint.ops.spec import Family, Trait
 from tvlint.ops.table import has_trait, spec_of
 
@@ -77,6 +77,10 @@ def started(machine: Machine, rank: RankState, operator: Operator, name: str, of
     if tensor is not None and tensor.shape != own:
         text = f"starts from `{name}` of shape {tensor.shape}, the gradient of a value of shape {own}"
         tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=True), fatal=True)
+    known = machine.dtypes.get(value.term, "")
+    if tensor is not None and known and (tensor.dtype or known, tensor.role) != (known, Role.GRADIENT):
+        text = f"starts from `{name}`, declared as {tensor.role.value} of {tensor.dtype}, the gradient of a value of {known}"
+        tell(machine, rank, operator, Mismatch("wrong-dtype", text, refutes=False), fatal=True)
     return seed
 
 

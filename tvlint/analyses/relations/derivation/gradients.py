@@ -85,6 +85,7 @@ def update(machine: Machine, rank: RankState, operator: Update) -> None:
 
 def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: ReduceGradients) -> None:
     """Give what the rank has to a reducer; all of its members have the result once the last of them has come."""
+    _leave_others_open(machine, rank, segment, operator)
     has = [weight for weight in operator.weights if weight in rank.gradients]
     given = Reducing(segment, operator, {weight: of_all_micro_batches(machine, rank, weight) for weight in has})
     meeting = _meeting_of(machine.plan, operator, rank.number)
@@ -101,6 +102,21 @@ def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: 
     for (member, weight), value in _reduced(machine.world, machine.plan, table, machine.derived.reductions).items():
         machine.ranks[member].gradients[weight] = value
         machine.ranks[member].summed.add(weight)
+
+
+def _leave_others_open(machine: Machine, rank: RankState, segment: str, operator: ReduceGradients) -> None:
+    """Tell of gradients that the rank has under another name than the one that is reduced, and forget them.
+
+    Where a weight has no gradient of any name by then, nothing is reduced.
+    """
+    for weight in operator.weights:
+        for held in (rank.local, rank.environment) if weight not in rank.gradients else ():
+            for name in [own for own in held if weight in machine.forward_of.get(own, ())]:
+                held[name] = None
+                rank.undefined[name] = "a reducer may have reduced it on {ranks}"
+                text = f"the reducer of `{weight}` on {{ranks}} runs before its gradient is made, and after `{name}`"
+                open_ = Trouble("nothing-to-reduce", False, text, rank.number)
+                machine.derived.reductions.append(at(operator, segment, open_))
 
 
 def _scatter(machine: Machine, table: Mapping[int, Reducing]) -> None:

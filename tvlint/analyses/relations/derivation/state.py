@@ -97,6 +97,8 @@ class Derived:
     classes: int = 0
     foreign: list[Foreign] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
+    contradicted: list[Trouble] = field(default_factory=list)
+    """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False
     """Whether more gradients may start than `roots` has: at values that are not known, or from inputs and other values."""
     computed: set[int] = field(default_factory=set)
@@ -217,6 +219,10 @@ class Machine:
     gradient_names: set[str] = field(default_factory=set)
     names_made: frozenset[str] = frozenset()
     """All names that operators and runs give to something."""
+    paired: set[tuple[str, str]] = field(default_factory=set)
+    """What operators take and store as the gradient of what."""
+    claimed: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """The value that tensors are pieces of by their own claims, by its name: its term, and the first of them."""
     uses: dict[tuple[int, ...], Uses] = field(default_factory=dict)
     """Who reads what on the ranks of a program; filled where a gradient that nothing makes is read."""
     loaded: set[str] = field(default_factory=set)

@@ -71,6 +71,8 @@ def region(plan: Plan, tensor: Tensor, rank: int) -> Box:
     whole = whole_shape(tensor)
     if tensor.part != (0, 1):
         raise Mismatch("declared-partial", f"`{tensor.name}` is declared to be a part of a sum", refutes=False)
+    if _lies_anywhere(plan, tensor):
+        raise Mismatch("declared-placement", f"of `{tensor.name}` no placement is declared", refutes=False)
     if tensor.region is not None:
         box = tensor.region
     elif tensor.placements:
@@ -82,6 +84,12 @@ def region(plan: Plan, tensor: Tensor, rank: int) -> Box:
     if tuple(high - low for low, high in box) != tensor.shape:
         raise Mismatch("wrong-shape-claim", f"`{tensor.name}` of shape {tensor.shape} is declared to hold {box}", refutes=True)
     return box
+
+
+def _lies_anywhere(plan: Plan, tensor: Tensor) -> bool:
+    """Return whether nothing says which piece of a given value the ranks of a plan hold."""
+    given = tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT)
+    return given and plan.mesh.size > 1 and tensor.region is None and tensor.placements is None and tensor.whole is None
 
 
 def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> Box:

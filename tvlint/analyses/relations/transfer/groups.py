@@ -53,14 +53,14 @@ def not_of_communicator(plan: Plan) -> str:
     for program in plan.programs if known else ():
         for segment in {step.segment for step in program.steps}:
             for own in plan.segments[segment].operators:
-                name, whom = _by_name(own)
+                name, whom = communicator_of(own)
                 if name in known and not all(_has(plan, known[name], whom, rank) for rank in program.ranks):
                     return name
     return ""
 
 
-def _by_name(operator: Operator) -> tuple[str, Group | Peer]:
-    """The communicator that an operator names, and with whom it communicates by it."""
+def communicator_of(operator: Operator) -> tuple[str, Group | Peer]:
+    """Return the communicator that an operator names, and with whom it communicates by it."""
     if isinstance(operator, Communicate | ReduceGradients):
         return operator.group.name, operator.group
     return (operator.communicator, operator.peer) if isinstance(operator, Send | Receive) else ("", Group())

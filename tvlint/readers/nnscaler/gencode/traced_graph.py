@@ -25,6 +25,7 @@ from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, bo
 from tvlint.readers.nnscaler.gencode.syntax.containers import Field
 from tvlint.readers.nnscaler.gencode.traced_containers import Traced, taken_apart
 from tvlint.readers.nnscaler.gencode.traced_views import reshaped
+from tvlint.readers.nnscaler.named_tensors import with_named_tensors
 from tvlint.readers.nnscaler.pickle.adapters import Scope
 from tvlint.readers.nnscaler.pickle.operators import Operators, without_gradient
 from tvlint.readers.nnscaler.pickle.records import (
@@ -238,7 +239,7 @@ class _Graph:
             Segment("backward", Phase.BACKWARD, (), (), backward, mirror="forward"),
         )
         steps = tuple(Step(segment.name, 0) for segment in segments)
-        return Plan(
+        plan = Plan(
             self.path,
             FORMAT,
             Mesh((Axis("dp", 1),)),
@@ -248,6 +249,7 @@ class _Graph:
             outputs=outputs,
             loss=loss,
         )
+        return with_named_tensors(plan)
 
     def _scaled(self, forward: Sequence[Compute], inputs: Sequence[str]) -> tuple[list[Compute], dict[str, Kind]]:
         """The operators and the kinds of all tensors when the inputs hold all slots."""

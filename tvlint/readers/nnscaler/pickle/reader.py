@@ -39,6 +39,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Communicate, Group
 from tvlint.ir.plan import Plan, Replication, Segment
 from tvlint.readers.document import Document, ReadError
+from tvlint.readers.nnscaler.named_tensors import with_named_tensors
 from tvlint.readers.nnscaler.pickle.mesh import mesh_of
 from tvlint.readers.nnscaler.pickle.records import (
     Malformed,
@@ -86,7 +87,8 @@ def read(path: str, data: bytes) -> Document:
         unpacked = decompress(data, path)
         loaded = load(unpacked, path, ("nnscaler.",))
         findings = tuple(unsafe_calls(loaded, path))
-        return Document(path, FORMAT, _plan(path, loaded, Work(_LEAST_WORK + len(unpacked))), findings=findings)
+        plan = with_named_tensors(_plan(path, loaded, Work(_LEAST_WORK + len(unpacked))))
+        return Document(path, FORMAT, plan, findings=findings)
 
 
 def findings_only(path: str, data: bytes) -> tuple[Finding, ...]:

@@ -124,6 +124,7 @@ def _parameter(built: Built, name: str, parameter: Parameter) -> None:
         parameter.whole,
         parameter.region or None,
         part,
+        placements=None if parameter.region else {},
         gradient=gradient(name) if parameter.is_weight else "",
         requires_grad=parameter.is_weight,
         source=parameter.map_source or parameter.source,
@@ -161,6 +162,7 @@ def _tensors(built: Built) -> dict[str, Tensor]:
             dtype,
             role,
             built.logical.get(name, ""),
+            placements={} if role is Role.INPUT else None,
             gradient_of=built.links.get(name, ""),
             gradient=built.own_gradient.get(name, ""),
         )

@@ -1,0 +1,71 @@
+"""What a plan claims of the tensors that operators make, held against what they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvlint.analyses.relations.defect import Trouble, at
+from tvlint.analyses.relations.derivation.state import Machine, RankState
+from tvlint.analyses.relations.derivation.trusted_inputs import region, whole_shape
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.operators import Operator
+from tvlint.ir.placement import Partial
+from tvlint.ir.plan import Role, Tensor
+
+
+def check_claims(machine: Machine, rank: RankState, operator: Operator, tensor: Tensor, value: Value) -> None:
+    """Note what the plan claims of a tensor that is made and that it is not: a piece, a part, the value of another name."""
+    text = _wrong_piece(machine, rank, tensor, value) or _wrong_part(tensor, value) or _wrong_value(machine, tensor, value)
+    if text:
+        segment = rank.segment.name if rank.segment else ""
+        message = f"the plan claims that `{tensor.name}` on {{ranks}} {text}"
+        wrong = Trouble("wrong-placement-claim", False, message, rank.number)
+        machine.derived.contradicted.append(at(operator, segment, wrong))
+
+
+def _wrong_piece(machine: Machine, rank: RankState, tensor: Tensor, value: Value) -> str:
+    """Return the claim that the tensor holds a box of the whole value that it does not, dimensions of the batch left out."""
+    if tensor.region is None and tensor.placements is None:
+        return ""
+    kept = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
+    try:
+        claimed = region(machine.plan, replace(tensor, placements=kept, part=(0, 1)), rank.number)
+    except Mismatch as mismatch:
+        return f"lies as declared, and {mismatch.message}"
+    terms, whole = machine.world.terms, whole_shape(tensor)
+    shape, slot = terms.shape[value.term], terms.slot[value.term]
+    if len(whole) != len(shape):
+        return f"is a piece of shape {whole}, and it is one of shape {shape}"
+    for dim, (box, own) in enumerate(zip(claimed, value.box, strict=True)):
+        if dim != slot and (whole[dim], box) != (shape[dim], own):
+            return f"holds {box[0]}:{box[1]} of {whole[dim]} in dimension {dim}, and it holds {own[0]}:{own[1]} of {shape[dim]}"
+    return ""
+
+
+def _wrong_part(tensor: Tensor, value: Value) -> str:
+    """Return the claim that the tensor is a part of a sum, or all of it, that it is not.
+
+    Only placements claim that a value is complete. In which order parts are numbered is free. What lacks other micro-batches,
+    or other replicas, may be claimed to be either, and so may zero.
+    """
+    kinds = {own.reduce for own in (tensor.placements or {}).values() if isinstance(own, Partial)}
+    claimed = tensor.part != (0, 1) or bool(kinds)
+    kind = "sum" if value.fold is None else value.fold.kind
+    ranges = (entry for leaf in value.leaves for entry in leaf.pending)
+    partial = value.fold is not None or any((entry.low, entry.high) != (0, entry.size) for entry in ranges)
+    if partial and tensor.placements is not None and not claimed:
+        return f"is complete, and it is a part of a {kind}"
+    if claimed and kinds != {"avg"} and not partial and not value.leaves and value.coefficient != 0:
+        return "is a part, and it is complete"
+    if partial and kinds - {"avg"} not in (set(), {kind}):
+        return f"is a part of a {' and '.join(sorted(kinds))}, and it is one of a {kind}"
+    return ""
+
+
+def _wrong_value(machine: Machine, tensor: Tensor, value: Value) -> str:
+    """Return the claim that the tensor is a piece of the same value as another one that it is not."""
+    if not tensor.logical or tensor.role is not Role.ACTIVATION:
+        return ""
+    term, name = machine.claimed.setdefault(tensor.logical, (value.term, tensor.name))
+    return "" if term == value.term else f"is a piece of `{tensor.logical}`, as `{name}` is, and they are different values"

@@ -29,7 +29,10 @@ def edits_of(change: Change, configuration: Configuration, text: Text, path: str
         return _of_options(change, setting, text, path, beside)
     if setting is None:
         return _line_added(change, text, path, beside)
-    return _line_removed(setting, text, path) if change.value is None else _replaced(setting, change, text, path)
+    is_switch = isinstance(change.value, bool) and setting.written.startswith("--")
+    if change.value is None or is_switch:
+        return _line_removed(setting, text, path)
+    return _replaced(setting, change, text, path)
 
 
 def words(change: Change, setting: Setting | None) -> str:

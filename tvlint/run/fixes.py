@@ -58,23 +58,37 @@ def with_fixes(report: Report, rules: Rules, session: Session) -> Report:
     """Return the report with the fixes of its findings that hold; of a finding whose file takes too long, none."""
     found: list[Finding] = []
     files: dict[str, _File] = {}
-    for number, finding in enumerate(report.findings):
-        file = files.setdefault(path := checked_in(finding), _File(path, report.checked, rules))
+    mentions = _Mentions(report.checked)
+    left = MOST_FIXED
+    for finding in report.findings:
+        path = checked_in(finding)
+        if path not in files:
+            files[path] = _File(path, mentions, rules)
         offered: tuple[Fix, ...] | Problem = ()
-        if number < MOST_FIXED:
-            offered = session.steps.do(path, partial(file.offered, finding), "the fixes")
+        if left and _may_have_fixes(finding, unsafe=True):
+            left -= 1
+            offered = session.steps.do(path, partial(files[path].offered, finding), "the fixes")
         found.append(replace(finding, fixes=() if isinstance(offered, Problem) else offered))
     return replace(report, findings=tuple(found))
+
+
+def _may_have_fixes(finding: Finding, unsafe: bool) -> bool:
+    """Return whether fixes of the finding are looked for; for a note only what its reader proposes."""
+    if unsafe and finding.severity is not Severity.NOTE:
+        return True
+    return any(unsafe or fix.is_safe for fix in finding.fixes)
 
 
 def fixed(report: Report, rules: Rules, session: Session, unsafe: bool) -> Fixed:
     """Return the files after the fixes of the report's findings; `unsafe` are those that a person chooses from, too."""
     contents: dict[str, bytes] = {}
     count = 0
-    for path in dict.fromkeys(map(checked_in, report.findings)):
-        wanted = Counter(fingerprint(finding) for finding in report.findings if checked_in(finding) == path)
+    mentions = _Mentions(report.checked)
+    findings = [finding for finding in report.findings if _may_have_fixes(finding, unsafe)]
+    for path in dict.fromkeys(map(checked_in, findings)):
+        wanted = Counter(fingerprint(finding) for finding in findings if checked_in(finding) == path)
         while count < MOST_FIXED:
-            work = partial(_next, path, wanted, report.checked, rules, contents, unsafe)
+            work = partial(_next, path, wanted, mentions, rules, contents, unsafe)
             changed = session.steps.do(path, work, "the fixes")
             if isinstance(changed, Problem) or not changed:
                 break
@@ -89,11 +103,11 @@ def checked_in(finding: Finding) -> str:
 
 
 def _next(
-    path: str, wanted: Counter[str], checked: tuple[str, ...], rules: Rules, contents: Mapping[str, bytes], unsafe: bool
+    path: str, wanted: Counter[str], mentions: _Mentions, rules: Rules, contents: Mapping[str, bytes], unsafe: bool
 ) -> Mapping[str, bytes]:
     """Return the contents that change with the next fix of a finding that is wanted; none where no fix is left."""
     with instead(contents):
-        file = _File(path, checked, rules)
+        file = _File(path, mentions, rules)
         for finding in file.before.findings:
             if wanted[fingerprint(finding)]:
                 for fix in file.holding(finding, unsafe):
@@ -107,16 +121,19 @@ def _chained(file: _File, wanted: Counter[str]) -> Mapping[str, bytes]:
     blocked = file.before.findings
     for step in range(MOST_CHAINED):
         with instead(contents):
-            here = _File(file.path, file.checked, file.rules)
+            here = _File(file.path, file.mentions, file.rules)
             safe = (
                 here.edited(fix.edits)
                 for finding in here.before.findings
                 for fix in finding.fixes
                 if fix.is_safe and (step or wanted[fingerprint(finding)])
             )
-            contents |= next(filter(None, safe), {})
+            changed = next(filter(None, safe), None)
+        if changed is None:
+            break
+        contents |= changed
         with instead(contents):
-            after = _File(file.path, file.checked, file.rules).before
+            after = _File(file.path, file.mentions, file.rules).before
         if step and any(_better(file.before, after, finding) for finding in blocked):
             return contents
     return {}
@@ -130,13 +147,38 @@ class _Proposal:
     changes: tuple[Change, ...] | None
 
 
+class _Mentions:
+    """The checked files that name others; each is read once."""
+
+    def __init__(self, checked: tuple[str, ...]) -> None:
+        self.checked = frozenset(checked)
+        self._contents: dict[str, bytes] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def of(self, path: str) -> tuple[str, ...]:
+        """Return the checked files that name the one at `path`."""
+        if not self._contents:
+            self._contents = {each: _content_of(each) for each in sorted(self.checked)}
+        if path not in self._known:
+            name = os.fsencode(os.path.basename(path))
+            holding = [each for each, data in self._contents.items() if name in data]
+            self._known[path] = tuple(naming((path,), holding))
+        return self._known[path]
+
+
+def _content_of(path: str) -> bytes:
+    try:
+        return content(path, LARGEST)
+    except OSError:
+        return b""
+
+
 class _File:
     """A checked file, what was found in it, and the trials of its fixes."""
 
-    def __init__(self, path: str, checked: tuple[str, ...], rules: Rules) -> None:
-        self.path, self.checked, self.rules = path, checked, rules
+    def __init__(self, path: str, mentions: _Mentions, rules: Rules) -> None:
+        self.path, self.mentions, self.rules = path, mentions, rules
         self._texts: dict[str, Text | None] = {}
-        self._naming: dict[str, tuple[str, ...]] = {}
 
     def offered(self, finding: Finding) -> tuple[Fix, ...]:
         """Return the fixes that are offered for the finding: those that are safe, and else the first few."""
@@ -224,7 +266,7 @@ class _File:
     def _text(self, path: str) -> Text | None:
         """Return the text of a file that may be edited: the checked one, and of others what belongs to its checkout."""
         if path not in self._texts:
-            own = path == self.path or path in self.checked or may_be_shown(path, os.path.dirname(self.path) or os.curdir)
+            own = path == self.path or path in self.mentions.checked or may_be_shown(path, os.path.dirname(self.path) or os.curdir)
             try:
                 self._texts[path] = Text(content(path, LARGEST).decode("utf-8")) if own else None
             except (OSError, ValueError):
@@ -237,9 +279,7 @@ class _File:
             return False
         around = {self.path: None}
         for path in contents:
-            if path not in self._naming:
-                self._naming[path] = tuple(naming((path,), self.checked))
-            around |= dict.fromkeys(self._naming[path])
+            around |= dict.fromkeys(self.mentions.of(path))
         if len(around) > MOST_NAMING:
             return False
         paths = tuple(around)

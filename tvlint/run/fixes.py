@@ -266,9 +266,10 @@ class _File:
     def _text(self, path: str) -> Text | None:
         """Return the text of a file that may be edited: the checked one, and of others what belongs to its checkout."""
         if path not in self._texts:
-            own = path == self.path or path in self.mentions.checked or may_be_shown(path, os.path.dirname(self.path) or os.curdir)
+            around = os.path.dirname(self.path) or os.curdir
+            is_own = path == self.path or path in self.mentions.checked or may_be_shown(path, around)
             try:
-                self._texts[path] = Text(content(path, LARGEST).decode("utf-8")) if own else None
+                self._texts[path] = Text(content(path, LARGEST).decode("utf-8")) if is_own else None
             except (OSError, ValueError):
                 self._texts[path] = None
         return self._texts[path]

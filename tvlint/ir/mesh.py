@@ -42,6 +42,11 @@ class Mesh:
             rank = rank * axis.size + coordinates.get(axis.name, 0)
         return rank
 
+    def first(self, rank: int, names: tuple[str, ...]) -> int:
+        """The lowest of the ranks that differ from `rank` only on the axes `names`."""
+        own = self.coordinates(rank)
+        return self.rank({name: at for name, at in own.items() if name not in names})
+
     def along(self, rank: int, names: tuple[str, ...]) -> tuple[int, ...]:
         """The ranks that differ from `rank` only on the axes `names`, ascending."""
         own = self.coordinates(rank)

@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.relations.defect import Trouble
-from tvlint.analyses.relations.transfer.groups import members_of, peer_of, spans_replicas
+from tvlint.analyses.relations.transfer.groups import Groups, Members, peer_of, spans_replicas
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Collective, Communicate, Operator, Receive, Send
 from tvlint.ir.plan import Plan
 
 _TALKING = frozenset({Send, Receive, Communicate})
 
-_Meeting: TypeAlias = tuple[tuple[int, ...], str, bool]
+_Meeting: TypeAlias = tuple[Members, str, bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +40,7 @@ class _Ends:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._groups = Groups(plan)
         self.sends: dict[object, _End] = {}
         self.receives: dict[object, _End] = {}
         self.collectives: dict[tuple[_Meeting, int], _End] = {}
@@ -59,7 +60,7 @@ class _Ends:
         if not isinstance(operator, Communicate) or operator.kind is Collective.CHUNK:
             return None
         group = operator.group
-        meeting = members_of(plan, group, rank), group.name, spans_replicas(plan, group)
+        meeting = self._groups.members(group, rank), group.name, spans_replicas(plan, group)
         self.meetings[meeting] = None
         return self.collectives.setdefault((meeting, rank), _End()), _Talk(rank, 0, operator.source)
 
@@ -86,7 +87,7 @@ def mispaired(plan: Plan) -> Iterator[Trouble]:
         certain = plan.replication.count == 1
         yield from _paired(ends.sends.get(channel, silent), ends.receives.get(channel, silent), "message", certain)
     for meeting in ends.meetings:
-        first, *others = meeting[0]
+        first, *others = meeting[0].ranks
         one = ends.collectives.get((meeting, first), silent)
         for rank in others:
             yield from _paired(one, ends.collectives.get((meeting, rank), silent), "collective")

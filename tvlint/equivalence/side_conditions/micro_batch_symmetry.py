@@ -23,11 +23,12 @@ from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     """Yield what keeps the micro-batches from being alike on some rank."""
     found = False
+    totals = accumulators(plan)
     finals, inputs, turns = Finals(plan), inputs_told_apart(plan), Turns(plan)
     renames, early = Renames(plan), Early(plan)
     for program in plan.programs:
-        bound = (*misbound(plan, program, inputs), *renames.troubles(program), *early.troubles(program))
-        troubles = (*_counts(plan, program, micro_batches), *bound, *finals.troubles(program, micro_batches))
+        bound = (*misbound(plan, program, inputs, totals), *renames.troubles(program), *early.troubles(program))
+        troubles = (*_counts(plan, program, micro_batches, totals), *bound, *finals.troubles(program, micro_batches))
         for trouble in troubles or turns.troubles(program, micro_batches):
             found = True
             yield from (_on(trouble, rank) for rank in program.ranks)
@@ -43,13 +44,12 @@ def _on(trouble: Trouble, rank: int) -> Trouble:
     return Trouble(trouble.name, trouble.refutes, trouble.message, rank, trouble.segment, trouble.operator, trouble.source)
 
 
-def _counts(plan: Plan, program: Program, micro_batches: int) -> Iterator[Trouble]:
+def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[str, str]) -> Iterator[Trouble]:
     """Every segment runs as often for each micro-batch as for the first."""
     steps: defaultdict[str, list[Step]] = defaultdict(list)
     for step in program.steps:
         steps[step.segment].append(step)
     every = set(range(micro_batches))
-    totals = accumulators(plan)
     for name, own in steps.items():
         if len(own) == micro_batches and {step.micro_batch for step in own} == every:
             continue

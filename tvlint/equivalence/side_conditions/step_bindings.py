@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from tvlint.analyses.dataflow.def_use import uses
-from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of
 from tvlint.ir.operators import Backward
@@ -40,7 +39,7 @@ def inputs_told_apart(plan: Plan) -> frozenset[str]:
     return frozenset((*inputs_of(plan).names, *(_known_as(tensor) for tensor in tensors if tensor.role is Role.INPUT)))
 
 
-def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Trouble]:
+def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mapping[str, str]) -> Iterator[Trouble]:
     """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
     held: dict[object, list[_Source]] = {}
     owners: dict[object, int] = {}
@@ -50,7 +49,6 @@ def misbound(plan: Plan, program: Program, known: frozenset[str]) -> Iterator[Tr
     turns: Counter[tuple[str, int]] = Counter()
     told: set[object] = set()
     taken: dict[str, frozenset[str]] = {}
-    totals = accumulators(plan)
     for step in program.steps:
         segment, micro_batch = plan.segments[step.segment], step.micro_batch
         turn = turns[segment.name, micro_batch]

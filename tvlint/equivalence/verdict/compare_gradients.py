@@ -11,8 +11,9 @@ from tvlint.analyses.dataflow.def_use import has, writes
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import covers, region, whole_shape
+from tvlint.analyses.relations.derivation.trusted_inputs import region, whole_shape
 from tvlint.analyses.relations.transfer.apply import fold_text
+from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location

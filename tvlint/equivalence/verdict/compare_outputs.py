@@ -10,13 +10,14 @@ from math import prod
 from tvlint.analyses.relations.defect import Declare, Trouble
 from tvlint.analyses.relations.derivation.localise import scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import covers, region
+from tvlint.analyses.relations.derivation.trusted_inputs import region
 from tvlint.analyses.relations.terms.product_normal_form import bare
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.apply import fold_text
+from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.collectives import over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, World
-from tvlint.analyses.relations.transfer.groups import members_of, spans_replicas
+from tvlint.analyses.relations.transfer.groups import Groups, Members, spans_replicas
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
 from tvlint.ir.operators import Group
@@ -34,6 +35,7 @@ def judge_returned(
     everywhere = plan.format.startswith("nnscaler-")
     returned = False
     held: dict[tuple[str, int], list[Box]] = {}
+    together = Returned(world, plan, derived)
     for rank, environment in derived.environments.items():
         names = [name for name in plan.outputs if name in environment]
         returned = returned or bool(names)
@@ -44,7 +46,7 @@ def judge_returned(
             yield Trouble("other-outputs", False, text, rank)
             continue
         for name, term in zip(names, losses, strict=False):
-            value = returned_value(world, plan, derived, rank, name)
+            value = together.value(rank, name)
             value = None if value is None else world.values.without_constants(value)
             if value is not None and value.term == term and _one_slot(world, value, replicas, micro_batches):
                 held.setdefault((name, term), []).append(value.box)
@@ -82,29 +84,47 @@ def _misdeclared(plan: Plan, name: str, rank: int, box: Box) -> Iterator[Trouble
         yield Trouble("output-of-another-slice", True, text, rank)
 
 
-def returned_value(world: World, plan: Plan, derived: Derived, rank: int, name: str) -> Slot:
-    """Return what `rank` returns as `name`, summed or averaged over the axes on which the plan declares it partial."""
-    tensor = plan.tensors.get(name)
-    placements = (tensor.placements if tensor is not None else None) or {}
-    kinds = {axis: placement.reduce for axis, placement in placements.items() if isinstance(placement, Partial)}
-    averaged = tuple(axis for axis, kind in kinds.items() if kind == "avg")
-    axes = (*(axis for axis, kind in kinds.items() if kind == "sum"), *averaged)
-    value = derived.environments[rank][name]
-    if not _KNOWN.issuperset(kinds.values()):
-        return None
-    if not axes or value is None:
-        return value
-    group = Group(axes=axes)
-    parts = [derived.environments.get(member, {}).get(name) for member in members_of(plan, group, rank)]
-    whole = [part for part in parts if part is not None]
-    share = Fraction(1, prod(plan.mesh.axis_size(axis) for axis in averaged))
-    try:
-        total = world.values.sum_over(-1, whole) if len(whole) == len(parts) else None
-        if total is not None and spans_replicas(plan, group):
-            total = over_replicas(world, total, plan.replication.count)
-        return None if total is None else world.values.scaled(total, share)
-    except (AmbiguousSumError, Mismatch):
-        return None
+class Returned:
+    """What ranks return, summed or averaged over the axes on which the plan declares it partial."""
+
+    def __init__(self, world: World, plan: Plan, derived: Derived) -> None:
+        self._world, self._plan, self._derived = world, plan, derived
+        self._groups = Groups(plan)
+        self._together: dict[tuple[Members, str], Slot] = {}
+
+    def value(self, rank: int, name: str) -> Slot:
+        """Return the value that `rank` returns as `name`, as far as it is known."""
+        kinds = self._kinds(name)
+        value = self._derived.environments[rank][name]
+        if not _KNOWN.issuperset(kinds.values()):
+            return None
+        group = Group(axes=tuple(axis for kind in ("sum", "avg") for axis, own in kinds.items() if own == kind))
+        if not group.axes or value is None:
+            return value
+        members = self._groups.members(group, rank)
+        if (members, name) not in self._together:
+            self._together[members, name] = self._sum(group, members, name)
+        return self._together[members, name]
+
+    def _kinds(self, name: str) -> dict[str, str]:
+        """Return how the parts of `name` are put together, by axis."""
+        tensor = self._plan.tensors.get(name)
+        placements = (tensor.placements if tensor is not None else None) or {}
+        return {axis: placement.reduce for axis, placement in placements.items() if isinstance(placement, Partial)}
+
+    def _sum(self, group: Group, members: Members, name: str) -> Slot:
+        values, environments = self._world.values, self._derived.environments
+        parts = [environments.get(member, {}).get(name) for member in members.ranks]
+        whole = [part for part in parts if part is not None]
+        averaged = [axis for axis, kind in self._kinds(name).items() if kind == "avg"]
+        share = Fraction(1, prod(self._plan.mesh.axis_size(axis) for axis in averaged))
+        try:
+            total = values.sum_over(-1, whole) if len(whole) == len(parts) else None
+            if total is not None and spans_replicas(self._plan, group):
+                total = over_replicas(self._world, total, self._plan.replication.count)
+            return None if total is None else values.scaled(total, share)
+        except (AmbiguousSumError, Mismatch):
+            return None
 
 
 _KNOWN = frozenset({"sum", "avg", "max", "min"})

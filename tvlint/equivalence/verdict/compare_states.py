@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import covers, region
+from tvlint.analyses.relations.derivation.trusted_inputs import region
+from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.equivalence.verdict.compare_gradients import Expected

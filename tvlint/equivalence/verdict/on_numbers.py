@@ -62,8 +62,8 @@ def agree_on_numbers(parallel: Plan, reference: Plan) -> bool:
     if count != micro_batches_of(parallel) * parallel.replication.count:
         return False
     below = _least_index(parallel)
-    said = [_agree(parallel, reference, _Batch(inner, dims, count), outer, _numbers(seed, below)) for seed in range(SEEDS)]
-    return all(said)
+    batch = _Batch(inner, dims, count)
+    return all(_agree(parallel, reference, batch, outer, _numbers(seed, below)) for seed in range(SEEDS))
 
 
 def _size(plan: Plan) -> int:

@@ -19,7 +19,7 @@ from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.equivalence.verdict.compare_outputs import incomplete_output, returned_value
+from tvlint.equivalence.verdict.compare_outputs import Returned, incomplete_output
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 from tvlint.ir.placement import Invariant, Placement, Replicate, Shard
@@ -77,9 +77,10 @@ def returns_declared(world: World, fold: Folded, derived: Derived) -> bool:
 
 def _returned(world: World, fold: Folded, derived: Derived) -> Iterator[tuple[int, str, Value]]:
     """Yield what the ranks of the first replica return, as far as it is known."""
+    together = Returned(world, fold.plan, derived)
     for rank, environment in derived.environments.items():
         for name in fold.plan.outputs:
-            value = returned_value(world, fold.plan, derived, rank, name) if name in environment else None
+            value = together.value(rank, name) if name in environment else None
             if value is not None:
                 yield rank, name, value
 

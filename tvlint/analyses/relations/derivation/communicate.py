@@ -14,7 +14,7 @@ from tvlint.analyses.relations.derivation.runnable import may_exchange
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot, leave_open
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch
-from tvlint.analyses.relations.transfer.groups import members_of, peer_of, spans_replicas
+from tvlint.analyses.relations.transfer.groups import Members, peer_of, spans_replicas
 from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_average, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Group, Receive, Send
@@ -28,14 +28,14 @@ _ROOTED = (*_FROM_ROOT, Collective.REDUCE, Collective.GATHER)
 
 def communicate(machine: Machine, rank: RankState, operator: Communicate) -> None:
     """Put in what the rank gives; what it gets is under way from then on."""
-    members = members_of(machine.plan, operator.group, rank.number)
+    members = machine.groups.members(operator.group, rank.number)
     if rounded := sent_as_other_numbers(machine.plan, operator):
         tell(machine, rank, operator, Mismatch("whole-numbers", rounded, refutes=False), fatal=True)
     if machine.world.many_micro_batches and any(name in machine.weight_of for name in operator.outputs):
         text = "reduces the gradient of a weight in every micro-batch"
         tell(machine, rank, operator, Mismatch("reduced-per-micro-batch", text, refutes=False), fatal=True)
     if rank.number not in members:
-        mismatch = Mismatch("wrong-collective-group", f"runs in the group {list(members)}, which it is not in", refutes=True)
+        mismatch = Mismatch("wrong-collective-group", f"runs in the group {list(members.ranks)}, which it is not in", refutes=True)
         tell(machine, rank, operator, mismatch, fatal=True)
         for name in operator.outputs:
             assign(machine, rank, operator, name, None, operator.inputs)
@@ -55,7 +55,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     table = machine.waiting.setdefault((channel, turn), {})
     table[rank.number] = (operator, _given(machine, rank, operator, operator.inputs[0]) if giving else None)
     rank.under_way.append((operator, (channel, turn)))
-    if set(table) == set(members):
+    if members.have_come(table):
         _check_absent(machine, rank, operator, table)
         machine.arrived[channel, turn] = together(machine, rank, members, table)
 
@@ -97,7 +97,7 @@ def _check_absent(
         tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=False), fatal=True)
 
 
-def _several(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...], giving: bool) -> None:
+def _several(machine: Machine, rank: RankState, operator: Communicate, members: Members, giving: bool) -> None:
     """A collective of several tensors, or of none, is not followed; one that no framework runs is told apart."""
     _check_root(machine, rank, operator, members)
     if giving and not operator.inputs:
@@ -109,9 +109,9 @@ def _several(machine: Machine, rank: RankState, operator: Communicate, members: 
         assign(machine, rank, operator, name, None, operator.inputs)
 
 
-def _check_root(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...]) -> None:
+def _check_root(machine: Machine, rank: RankState, operator: Communicate, members: Members) -> None:
     if operator.kind in _ROOTED and operator.root not in members:
-        text = f"names the root {operator.root}, which is not in the group {list(members)}"
+        text = f"names the root {operator.root}, which is not in the group {list(members.ranks)}"
         tell(machine, rank, operator, Mismatch("wrong-root", text, refutes=False))
 
 
@@ -127,7 +127,7 @@ def _given(machine: Machine, rank: RankState, operator: Communicate, name: str) 
         return None
 
 
-def chunked(machine: Machine, rank: RankState, operator: Communicate, members: tuple[int, ...]) -> Slot:
+def chunked(machine: Machine, rank: RankState, operator: Communicate, members: Members) -> Slot:
     try:
         value = operand_value(machine, rank, operator, operator.inputs[0])
         if value is None:
@@ -139,7 +139,7 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: t
         if spans_replicas(machine.plan, operator.group):
             raise Mismatch("across-replicas", "cuts a value between folded replicas", refutes=False)
         dim = operator.dim % len(value.box)
-        position = members.index(rank.number)
+        position = members.place(rank.number)
         if DECLARED_PIECE_ORDER in machine.assume:
             position = declared_position(machine, operator, value, dim, len(members), position)
         return chunk(machine.world, value, dim, position, len(members))
@@ -157,21 +157,23 @@ def declared_position(machine: Machine, operator: Communicate, value: Value, dim
 
 
 def together(
-    machine: Machine, rank: RankState, members: tuple[int, ...], table: Mapping[int, tuple[Communicate, Slot | str]]
+    machine: Machine, rank: RankState, members: Members, table: Mapping[int, tuple[Communicate, Slot | str]]
 ) -> dict[int, Slot] | None:
-    first = table[members[0]][0]
-    for other in members:
+    first = table[members.ranks[0]][0]
+    for other in members.ranks:
         own = table[other][0]
         if _shape_of(own) != _shape_of(first):
             mismatch = Mismatch(
-                "mismatched-collective", f"meets {name_of(own)} of rank {other} in one group {list(members)}", refutes=True
+                "mismatched-collective",
+                f"meets {name_of(own)} of rank {other} in one group {list(members.ranks)}",
+                refutes=True,
             )
             tell(machine, rank, first, mismatch, fatal=True)
             return None
     if all(value == "absent" for _, value in table.values()):
         return {}
     adds = first.kind in (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER) and first.reduce in ("", "sum")
-    for member in members:
+    for member in members.ranks:
         if table[member][1] == "absent" and not adds:
             text = "uses a gradient that {ranks} never compute, and other members of the group do"
             tell(machine, machine.ranks[member], table[member][0], Mismatch("absent-gradient", text, refutes=False))
@@ -181,7 +183,7 @@ def together(
         mismatch = Mismatch("across-replicas", "exchanges values between folded replicas", refutes=False)
         tell(machine, rank, first, mismatch, fatal=True)
         return None
-    givers = [member for member in members if first.kind not in _FROM_ROOT or member == first.root]
+    givers = [member for member in members.ranks if first.kind not in _FROM_ROOT or member == first.root]
     if any(table[giver][1] is None for giver in givers):
         _check_root(machine, rank, first, members)
         return None
@@ -189,9 +191,9 @@ def together(
     try:
         if rounds_an_average(machine.plan, first, given.values()):
             raise Mismatch("whole-numbers", "averages whole numbers, which loses what is left over", refutes=False)
-        of = gradient_tag(machine, machine.ranks[members[0]], first)
+        of = gradient_tag(machine, machine.ranks[members.ranks[0]], first)
         claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
-        results = exchange(machine.world, first, members, given, of, claimed)
+        results = exchange(machine.world, first, members.ranks, given, of, claimed)
         count = machine.plan.replication.count if spanning else 1
         share = Fraction(1, count if first.reduce == "avg" else 1)
         scaled = machine.world.values.scaled
@@ -201,7 +203,7 @@ def together(
         if blind:
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
         runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))
-        for member in members:
+        for member in members.ranks:
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)), runs=runs)
         return None
 

@@ -63,7 +63,6 @@ def derive(
     """
     machine = Machine(world, plan, inputs, slots, total_slots, losses, dtypes, nearest, assume)
     machine.micro_batches = micro_batches_of(plan)
-    machine.ranks = {rank: RankState(rank) for program in plan.programs for rank in program.ranks}
     for tensor in plan.tensors.values():
         if tensor.gradient:
             machine.forward_of.setdefault(tensor.gradient, []).append(tensor.name)
@@ -90,11 +89,7 @@ def derive(
 
 def _run(machine: Machine) -> Derived:
     """Run all ranks as far as they go."""
-    active = {
-        rank: _run_rank(machine, machine.ranks[rank], program.steps)
-        for program in machine.plan.programs
-        for rank in program.ranks
-    }
+    active = {rank: _run_rank(machine, machine.ranks[rank], program.steps) for rank, program in machine.programs.items()}
     while active:
         moved = False
         for rank, steps in list(active.items()):

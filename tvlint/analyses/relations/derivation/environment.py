@@ -244,6 +244,8 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         follows = forward.op.endswith((".identity", ".multiref"))
         read = inputs if isinstance(operator, Compute) else operator.inputs
         for pending in {entry for leaf in value.leaves for entry in leaf.pending}:
+            if pending.origin not in rank.carriers:
+                machine.makers.setdefault(pending.origin, []).append(rank.number)
             if pending.origin not in rank.carriers or (follows and rank.carriers[pending.origin][0] in read):
                 rank.carriers[pending.origin] = (name, operator)
 

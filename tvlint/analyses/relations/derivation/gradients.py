@@ -10,7 +10,7 @@ from tvlint.analyses.relations.derivation.state import Derived, Machine, RankSta
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.collectives import over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, World
-from tvlint.analyses.relations.transfer.groups import members_of, spans_replicas
+from tvlint.analyses.relations.transfer.groups import spans_replicas
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.ir.operators import Compute, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role, Tensor
@@ -88,12 +88,16 @@ def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: 
     _leave_others_open(machine, rank, segment, operator)
     has = [weight for weight in operator.weights if weight in rank.gradients]
     given = Reducing(segment, operator, {weight: of_all_micro_batches(machine, rank, weight) for weight in has})
-    meeting = _meeting_of(machine.plan, operator, rank.number)
+    meeting = (
+        machine.groups.members(operator.group, rank.number),
+        spans_replicas(machine.plan, operator.group),
+        operator.group.name,
+    )
     turn = machine.turns[rank.number, meeting] = machine.turns.get((rank.number, meeting), 0) + 1
     table = machine.reducers.setdefault((meeting, turn), {})
     table[rank.number] = given
     rank.reducing.update(operator.weights)
-    if set(table) != set(meeting[0]):
+    if not meeting[0].have_come(table):
         return
     del machine.reducers[meeting, turn]
     for member, own in table.items():
@@ -135,17 +139,12 @@ def _scatter(machine: Machine, table: Mapping[int, Reducing]) -> None:
             machine.ranks[member].scattered[weight] = (*held[position], (position, len(members), spans))
 
 
-def _meeting_of(plan: Plan, operator: ReduceGradients, rank: int) -> tuple[tuple[int, ...], bool, str]:
-    """Return what tells the reducers apart that a rank can meet."""
-    group = operator.group
-    return members_of(plan, group, rank), spans_replicas(plan, group), group.name
-
-
 def finish(machine: Machine) -> None:
     """Sum what no reducer has taken, and tell the reducers that have not met all of their members."""
     for (meeting, _), table in machine.reducers.items():
         for rank, own in table.items():
-            text = f"the gradient reducer of {{ranks}} over the ranks {list(meeting[0])} meets no such reducer on all of them"
+            members = list(meeting[0].ranks)
+            text = f"the gradient reducer of {{ranks}} over the ranks {members} meets no such reducer on all of them"
             trouble = Trouble("reducers-disagree", True, text, rank)
             machine.derived.reductions.append(at(own.operator, own.segment, trouble))
             machine.ranks[rank].gradients.update(dict.fromkeys(own.operator.weights))

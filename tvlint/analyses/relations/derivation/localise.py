@@ -79,14 +79,16 @@ def blame(
             tell(machine, rank, operator, mismatch, cause=cause)
         return
     pending = next(iter(sorted(entry for leaf in value.leaves for entry in leaf.pending)), None)
-    makers = [] if pending is None else [state for state in machine.ranks.values() if pending.origin in state.carriers]
-    if pending is None or not makers:
+    if pending is None or pending.origin not in machine.makers:
         tell(machine, rank, operator, mismatch, cause=cause)
         return
     if machine.world.terms.foreign(value.term):
         mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False, operand=mismatch.operand)
-    for maker in makers:
-        _tell_partial(machine, maker, operator, mismatch, pending)
+    makers, one_sum = machine.makers[pending.origin], (pending.origin, pending.number, mismatch.refutes)
+    before = machine.blamed.get(one_sum, 0)
+    machine.blamed[one_sum] = len(makers)
+    for maker in sorted(makers[before:]):
+        _tell_partial(machine, machine.ranks[maker], operator, mismatch, pending)
 
 
 def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatch: Mismatch, pending: Pending) -> None:
@@ -111,10 +113,9 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
 
 def segment_of(machine: Machine, rank: int, operator: Operator) -> str:
     """The segment of `rank` in which the operator stands."""
-    for program in machine.plan.programs:
-        for step in program.steps if rank in program.ranks else ():
-            if any(own is operator for own in machine.plan.segments[step.segment].operators):
-                return step.segment
+    for step in machine.programs[rank].steps:
+        if any(own is operator for own in machine.plan.segments[step.segment].operators):
+            return step.segment
     return ""
 
 

@@ -9,11 +9,12 @@ from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import World
+from tvlint.analyses.relations.transfer.groups import Groups
 from tvlint.analyses.relations.transfer.memo import Cases
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Communicate, Compute, Operator, Receive, ReduceGradients
-from tvlint.ir.plan import Box, Plan, Segment
+from tvlint.ir.plan import Box, Plan, Program, Segment
 from tvlint.ops.spec import Bound, Call, Family
 
 Shard: TypeAlias = tuple[int, int, bool]
@@ -210,7 +211,7 @@ class Machine:
     nearest: Nearest | None
     assume: frozenset[str]
     derived: Derived = field(default_factory=Derived)
-    ranks: dict[int, RankState] = field(default_factory=dict)
+    ranks: dict[int, RankState] = field(init=False)
     weight_of: dict[str, str] = field(default_factory=dict)
     forward_of: dict[str, list[str]] = field(default_factory=dict)
     """The tensors that a name is the gradient of."""
@@ -237,9 +238,21 @@ class Machine:
     """The outputs of operators that the plan runs; filled where a gradient names another one."""
     mail: dict[Any, list[Slot | str]] = field(default_factory=dict)
     """What was sent on each channel, in order."""
+    groups: Groups = field(init=False)
+    programs: dict[int, Program] = field(init=False)
+    """The program of each rank."""
+    makers: dict[int, list[int]] = field(default_factory=dict)
+    """The ranks that first carried the partial sum of a term, in order."""
+    blamed: dict[tuple[int, int, bool], int] = field(default_factory=dict)
+    """Of how many of them a pending sum was told, as a mistake or as a gap."""
     micro_batches: int = 1
     reducers: dict[Any, dict[int, Reducing]] = field(default_factory=dict)
     """Gradient reducers that have not met all of their members yet."""
+
+    def __post_init__(self) -> None:
+        self.groups = Groups(self.plan)
+        self.programs = {rank: program for program in self.plan.programs for rank in program.ranks}
+        self.ranks = {rank: RankState(rank) for rank in self.programs}
 
 
 def leave_open(machine: Machine, rank: RankState, name: str) -> None:

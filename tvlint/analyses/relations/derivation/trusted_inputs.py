@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise, product
 
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.relation import Value
@@ -154,14 +153,3 @@ def slot_dims(reference: Inputs, parallel: Inputs) -> tuple[int, tuple[int, ...]
     if slots and -1 in dims:
         return "some inputs are cut into replicas and micro-batches and others are not"
     return slots or 1, tuple(dims)
-
-
-def covers(boxes: list[Box], whole: tuple[int, ...]) -> bool:
-    """Return whether every element of the whole is in some box."""
-    distinct = set(boxes)
-    edges = [sorted({0, size, *(edge for box in distinct for edge in box[dim])}) for dim, size in enumerate(whole)]
-    cells = product(*(pairwise(marks) for marks in edges))
-    return all(
-        any(all(low <= a and b <= high for (low, high), (a, b) in zip(box, cell, strict=True)) for box in distinct)
-        for cell in cells
-    )

@@ -161,14 +161,15 @@ def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], me
     if joined is None or not -len(pieces[0].box) <= joined < len(pieces[0].box):
         raise Mismatch("wrong-dimension", f"concatenates along dimension {joined}", refutes=True)
     joined %= len(pieces[0].box)
-    result = {}
-    for i, rank in enumerate(members):
-        received = [chunk(world, piece, split, i, len(members)) for piece in pieces]
-        try:
-            result[rank] = _concatenate(world, received, joined, members, reorder=False)
-        except Mismatch as mismatch:
-            raise Mismatch(mismatch.name, mismatch.message, refutes=False) from mismatch
-    return result
+    count = len(members)
+    try:
+        if split == joined:
+            received = ([chunk(world, piece, split, i, count) for piece in pieces] for i in range(count))
+            return {rank: _concatenate(world, own, joined, members, False) for rank, own in zip(members, received, strict=True)}
+        whole = _concatenate(world, pieces, joined, members, reorder=False)
+        return {rank: chunk(world, whole, split, i, count) for i, rank in enumerate(members)}
+    except Mismatch as mismatch:
+        raise Mismatch(mismatch.name, mismatch.message, refutes=False) from mismatch
 
 
 def over_replicas(world: World, value: Value, replicas: int) -> Value:

@@ -2,19 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tvlint.ir.operators import Communicate, Group, Operator, Peer, Receive, ReduceGradients, Send
 from tvlint.ir.plan import Plan
 
 
-def members_of(plan: Plan, group: Group, rank: int) -> tuple[int, ...]:
-    """The ranks of `group` as `rank` sees it, ascending; a rank that is written twice counts once.
+class Members:
+    """The ranks of a group, ascending; those of one plan with the same ranks are one object (`Groups`)."""
 
-    Of a group that spans replicas these are the members in the rank's own replica.
-    """
-    group = resolved(plan, group)
-    if group.ranks:
-        return tuple(sorted(set(group.ranks)))
-    return plan.mesh.along(rank, tuple(axis for axis in group.axes if not _folded(plan, axis)))
+    __slots__ = ("_places", "ranks")
+
+    def __init__(self, ranks: tuple[int, ...]) -> None:
+        self.ranks = ranks
+        self._places = {rank: place for place, rank in enumerate(ranks)}
+
+    def __contains__(self, rank: object) -> bool:
+        return rank in self._places
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def place(self, rank: int) -> int:
+        """Return how many members come before `rank`."""
+        return self._places[rank]
+
+    def have_come(self, ranks: Collection[int]) -> bool:
+        """Return whether `ranks`, each once, are the members."""
+        return len(ranks) == len(self.ranks) and all(rank in self._places for rank in ranks)
+
+
+class Groups:
+    """The members of the groups of a plan, found once for all ranks that see the same."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._lines: dict[tuple[tuple[str, ...], int], Members] = {}
+        self._known: dict[tuple[int, ...], Members] = {}
+        self._named: dict[int, tuple[Group, Members]] = {}
+
+    def members(self, group: Group, rank: int) -> Members:
+        """Return the ranks of `group` as `rank` sees it; a rank that is written twice counts once.
+
+        Of a group that spans replicas these are the members in the rank's own replica.
+        """
+        group, mesh = resolved(self._plan, group), self._plan.mesh
+        if group.ranks:
+            if id(group) not in self._named:
+                self._named[id(group)] = group, self._one(tuple(sorted(set(group.ranks))))
+            return self._named[id(group)][1]
+        axes = tuple(axis for axis in group.axes if not _folded(self._plan, axis))
+        line = axes, mesh.first(rank, axes)
+        if line not in self._lines:
+            self._lines[line] = self._one(mesh.along(rank, axes))
+        return self._lines[line]
+
+    def _one(self, ranks: tuple[int, ...]) -> Members:
+        return self._known.setdefault(ranks, Members(ranks))
 
 
 def spans_replicas(plan: Plan, group: Group) -> bool:
@@ -50,11 +94,12 @@ def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:
 def not_of_communicator(plan: Plan) -> str:
     """A communicator that the plan declares and by which it communicates with other ranks than it has; empty where none is."""
     known = {own.name: own for own in plan.communicators if own.name}
+    groups = Groups(plan)
     for program in plan.programs if known else ():
         for segment in {step.segment for step in program.steps}:
             for own in plan.segments[segment].operators:
                 name, whom = communicator_of(own)
-                if name in known and not all(_has(plan, known[name], whom, rank) for rank in program.ranks):
+                if name in known and not all(_has(plan, groups, known[name], whom, rank) for rank in program.ranks):
                     return name
     return ""
 
@@ -66,9 +111,9 @@ def communicator_of(operator: Operator) -> tuple[str, Group | Peer]:
     return (operator.communicator, operator.peer) if isinstance(operator, Send | Receive) else ("", Group())
 
 
-def _has(plan: Plan, communicator: Group, whom: Group | Peer, rank: int) -> bool:
-    members = members_of(plan, communicator, rank)
+def _has(plan: Plan, groups: Groups, communicator: Group, whom: Group | Peer, rank: int) -> bool:
+    members = groups.members(communicator, rank)
     if isinstance(whom, Peer):
         peer = peer_of(plan, whom, rank)
-        return peer is None or {rank, peer}.issubset(members)
-    return members == members_of(plan, whom, rank) and spans_replicas(plan, communicator) == spans_replicas(plan, whom)
+        return peer is None or (rank in members and peer in members)
+    return members is groups.members(whom, rank) and spans_replicas(plan, communicator) == spans_replicas(plan, whom)

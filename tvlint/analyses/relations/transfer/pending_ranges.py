@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
+from tvlint.analyses.relations.transfer.boxes import are_disjoint
+
 Coefficient: TypeAlias = "int | Fraction"
 
 
@@ -69,10 +71,8 @@ def tiled(entries: Sequence[tuple[Coefficient, frozenset[Pending]]]) -> list[tup
     outer = [(min(low for low, _ in ranges), max(high for _, high in ranges)) for ranges in bounds.values()]
     if sum(_volume(cell) for cell in cells) != _volume(tuple(outer)):
         return None
-    for i, first in enumerate(cells):
-        for second in cells[:i]:
-            if all(a[0] < b[1] and b[0] < a[1] for a, b in zip(first, second, strict=True)):
-                return None
+    if not are_disjoint(cells):
+        return None
     joined = (
         Pending(origin, number, low, high, size, replica, micro)
         for (origin, number, size, replica, micro), (low, high) in zip(bounds, outer, strict=True)

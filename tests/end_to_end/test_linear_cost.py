@@ -1,4 +1,4 @@
-"""What `tvlint check` does takes operations in proportion to its input.
+"""What every command does takes operations in proportion to its input.
 
 Operations are counted (`operation_counts`), not timed: the input is doubled twice, and what the second doubling adds may be at
 most 2.5 times what the first one added (twice is linear, four times quadratic). What C does without a call is not counted;
@@ -7,11 +7,16 @@ where it walks the whole input for each part of it, as a search for a pattern do
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from shared import ROOT
 
+from tests.builders.nnscaler_pickles import dumps, small
 from tests.builders.operation_counts import operations
 from tvlint.cli import main
 from tvlint.readers.megatron.program import framework_of_tree
@@ -54,7 +59,11 @@ def launches(line: str) -> Text:
 
 
 WRONG = LAUNCH.replace("size 4", "size 3")
-RECIPE = "def f#N():\n    return dict(tensor_model_parallel_size=C#N)\n"
+BRIDGE = "from megatron.bridge.training.config import ConfigContainer\n"
+RECIPE = (
+    "def f#N():\n    cfg = base()\n    cfg.model.tensor_model_parallel_size = C#N\n    cfg.model.num_attention_heads = 6\n"
+    "    cfg.train.micro_batch_size = 2\n    return cfg\n"
+)
 
 INPUTS: dict[str, tuple[str, int, Text]] = {
     "ranks along dp": ("a.plan", 100, along("dp", "tp")),
@@ -85,8 +94,8 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
     "options of a YAML": ("a.yaml", 40, lambda n: YAML + each("  --unknown-#N: 1\n")(n)),
     "constants of a recipe": (
         "a.py",
-        40,
-        lambda n: f"import megatron.bridge\n{each('C#N = #N' + chr(10))(n)}{each(RECIPE)(n)}",
+        4,
+        lambda n: f"{BRIDGE}{each('C#N = #N' + chr(10))(n)}{each(RECIPE)(n)}",
     ),
     "steps of a schedule": (
         "a.csv",
@@ -96,20 +105,264 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
 }
 
 
-def counted(folder: Path, name: str, text: str, arguments: tuple[str, ...]) -> int:
-    """Return the operations of one command on a file."""
-    (folder / name).write_text(text)
-    return sum(operations(lambda: main([*arguments, name])).values())
+Files = Callable[[int], dict[str, str | bytes]]
+
+
+class Case(NamedTuple):
+    """A command, its input by size, and the exit code that it gives where that is told."""
+
+    arguments: tuple[str, ...]
+    size: int
+    files: Files
+    code: int | None = None
+
+
+def pair(model: Callable[[int, bool], str]) -> Files:
+    """Return a parallel plan and its reference, which grow together."""
+    return lambda size: {"a.plan": model(size, True), "b.plan": model(size, False)}
+
+
+def sharded(size: int, parallel: bool, axis: str = "tp", last: str = "y = all-reduce(p) over tp") -> str:
+    """Return two matrices, cut along an axis."""
+    one, two = (f"{axis}:S(0)", f"{axis}:S(1)") if parallel else ("", "")
+    return (
+        f"mesh {axis}={size if parallel else 1}\nweight u f32[{2 * size},4] {one}\nweight d f32[4,{2 * size}] {two}\n"
+        f"input x f32[4,4]\nloss l\nprogram\n  h = linear(x, u)\n  a = gelu(h)\n  p = linear(a, d)\n"
+        f"  {last if parallel else 'y = identity(p)'}\n  e = gelu(y)\n  l = sum(e)\n  de = backward l (grad(l))\n"
+        "  dy = backward e (de)\n  da, grad(d) = backward p (dy)\n  dh = backward a (da)\n  _, grad(u) = backward h (dh)\n"
+        "  update u, d\n"
+    )
+
+
+def gathered(size: int, parallel: bool) -> str:
+    """Return a weight that is gathered, and whose gradient is scattered."""
+    make, scatter = (
+        ("all-gather(w, dim=0) over dp", "reduce-scatter(v, dim=0) over dp") if parallel else ("identity(w)", "identity(v)")
+    )
+    own, part = ("dp:S(0)", "dp:P") if parallel else ("", "")
+    return (
+        f"mesh dp={size if parallel else 1}\nweight w f32[{2 * size},4] {own}\ninput x f32[{4 * size},4] {own}\n"
+        f"loss l f32[] {part}\nprogram\n  f = {make}\n  h = linear(x, f)\n  e = gelu(h)\n  l = sum(e)\n"
+        f"  de = backward l (grad(l))\n  dh = backward e (de)\n  _, v = backward h (dh)\n  grad(w) = {scatter}\n  update w\n"
+    )
+
+
+def exchanged(size: int, parallel: bool) -> str:
+    """Return experts on the ranks of an axis, to which slices of tokens go and from which they come back."""
+    cut, own = ("ep:S(0)", 1) if parallel else ("", size)
+
+    def exchange(name: str, split: int) -> str:
+        return f"all-to-all({name}, dim={split}, concat-dim={1 - split}) over ep" if parallel else f"identity({name})"
+
+    return (
+        f"mesh ep={size if parallel else 1}\nweight w f32[{size},4,4] {cut}\ninput x f32[{size},{size},4] {cut}\nloss l\n"
+        f"program\n  d: f32[{size},{own},4] = {exchange('x', 1)}\n"
+        f'  y: f32[{size},{own},4] = einsum(d, w, equation="geh,eho->geo")\n'
+        f"  b: f32[{own},{size},4] = {exchange('y', 0)}\n  s = sum(b)\n"
+        f"  l = {'all-reduce(s) over ep' if parallel else 'identity(s)'}\n  db = backward s (grad(l))\n"
+        f"  dy: f32[{size},{own},4] = {exchange('db', 1)}\n  _, grad(w) = backward y (dy)\n"
+    )
+
+
+def stages(size: int, parallel: bool) -> str:
+    """Return a layer on each pipeline stage, forward and backward."""
+    weights = "".join(f"weight w{i} f32[4,4]\n" for i in range(size)) + "input x f32[4,4]\nloss l\n"
+    names = ["x", *(f"h{i}" for i in range(size))]
+    last = size - 1
+    if not parallel:
+        forward = "".join(f"  h{i} = linear({names[i]}, w{i})\n" for i in range(size))
+        backward = "".join(f"  {f'd{i - 1}' if i else '_'}, grad(w{i}) = backward h{i} (d{i})\n" for i in reversed(range(size)))
+        return f"mesh pp=1\n{weights}program\n{forward}  l = sum(h{last})\n  d{last} = backward l (grad(l))\n{backward}"
+    segments = []
+    for i in range(size):
+        ends = i == last
+        given, kept = ("x", "x") if i == 0 else ("", names[i])
+        left = ", ".join([*([names[i]] if i else []), f"h{i}", *(["l"] if ends else [])])
+        segments += [
+            f"segment f{i} forward stage {i} ({given}) -> ({left})",
+            *([f"  recv {names[i]}: f32[4,4] from pp-1"] if i else []),
+            f"  h{i} = linear({names[i]}, w{i})",
+            f"  l = sum(h{i})" if ends else f"  send h{i} to pp+1",
+            f"segment b{i} backward stage {i} mirror f{i} ({kept}, h{i}{', l' if ends else ''}) -> ()",
+            f"  d{i} = backward l (grad(l))" if ends else f"  recv d{i}: gradient f32[4,4] grad-of h{i} from pp+1",
+            f"  {f'd{i - 1}' if i else '_'}, grad(w{i}) = backward h{i} (d{i})",
+            *([f"  send d{i - 1} to pp-1"] if i else []),
+        ]
+    programs = [f"program pp={i}\n  run f{i} micro-batch 0\n  run b{i} micro-batch 0\n" for i in range(size)]
+    return f"mesh pp={size}\nmicro-batches 1\n{weights}" + "\n".join(segments) + "\n" + "".join(programs)
+
+
+def chain(size: int, parallel: bool) -> str:
+    """Return layers one after another on two replicas."""
+    forward = "".join(f"  x{i + 1} = linear(x{i}, w{i})\n" for i in range(size))
+    backward = "".join(f"  d{i}, grad(w{i}) = backward x{i + 1} (d{i + 1})\n" for i in reversed(range(size)))
+    cut, part = ("dp:S(0)", "dp:P") if parallel else ("", "")
+    weights = "".join(f"weight w{i} f32[4,4]\n" for i in range(size))
+    names = ", ".join(f"w{i}" for i in range(size))
+    return (
+        f"mesh dp={2 if parallel else 1}\n{weights}input x0 f32[4,4] {cut}\nloss l f32[] {part}\nprogram\n{forward}"
+        f"  l = sum(x{size})\n  d{size} = backward l (grad(l))\n{backward}"
+        + (f"  reduce-gradients {names} over dp\n" if parallel else "")
+    )
+
+
+def micro_batches(size: int, parallel: bool) -> str:
+    """Return one layer that is run for each micro-batch."""
+    rows = 2 if parallel else 2 * size
+    body = f"weight w f32[4,4]\ninput x f32[{rows},4]\nloss l\n"
+    forward = "  y = linear(x, w)\n  l = sum(y)\n"
+    backward = "  dy = backward l (grad(l))\n  _, grad(w) = backward y (dy)\n"
+    if not parallel:
+        return f"mesh dp=1\n{body}program\n{forward}{backward}"
+    return (
+        f"mesh dp=1\nmicro-batches {size}\n{body}segment f forward (x) -> (y, l)\n{forward}"
+        f"segment b backward mirror f (x, y, l) -> ()\n{backward}"
+        f"program\n  run f micro-batch 0-{size - 1}\n  run b micro-batch 0-{size - 1}\n"
+    )
+
+
+def pickled(size: int) -> dict[str, str | bytes]:
+    """Return a pickle of a plan that computes one thing again and again."""
+    own = small()
+    own.sequence[1:1] = [own.linear] * size
+    return {"a.pkl": dumps(own.root)}
+
+
+def generated(size: int) -> dict[str, str | bytes]:
+    """Return the file of one rank of generated code, with a segment that grows."""
+    text = (ROOT / "fixtures" / "clean" / "generated-code" / "gencode0.py").read_text()
+    line = "        del data_20\n"
+    more = "".join(
+        f"        linear_{9000 + i} = torch.nn.functional.linear(data_20, self.up_weight_21, bias=None)\n" for i in range(size)
+    )
+    return {"gencode0.py": text.replace(line, more + line, 1)}
+
+
+def captured(size: int) -> dict[str, str | bytes]:
+    """Return a capture of one rank that multiplies again and again."""
+
+    def tensor(number: int) -> str:
+        held = {"tensor": number, "storage": number, "offset": 0, "shape": [2, 2], "stride": [2, 1], "dtype": "float32"}
+        return json.dumps(held)
+
+    head = {"tvlint_capture": 1, "launch": ["a.py"], "ranks": 1, "torch": "2.13.0", "replaced": [], "sized_down": []}
+    lines = [json.dumps(head), '{"rank": 0}', tensor(0)]
+    for number in range(size):
+        lines += [
+            tensor(number + 1),
+            json.dumps(
+                {"op": "aten.mul.Tensor", "arguments": {"self": {"t": number}, "other": {"t": number}}, "outputs": [number + 1]}
+            ),
+        ]
+    return {"a.capture.jsonl": "\n".join(lines) + "\n"}
+
+
+def only(name: str, text: Text) -> Files:
+    """Return one file."""
+    return lambda size: {name: text(size)}
+
+
+def both(name: str, text: Text) -> Files:
+    """Return two versions of a file, of which one says otherwise what the other says."""
+    return lambda size: {f"one/{name}": text(size), f"two/{name}": text(size).replace("size 4", "size 2").replace(": 2", ": 4")}
+
+
+PROVE = ("prove", "a.plan", "--reference", "b.plan", "--no-cache")
+CONVERT = ("convert", "a.plan", "-o", "text:c.plan", "-o", "json:c.json")
+TOPOLOGY = ("topology", "a.sh", "-o", "text", "-o", "json:c.json", "-o", "html:c.html")
+CHECK = ("check", "--no-cache")
+LINEAR = plan(lambda n: "".join(f"  x{i + 1} = linear(x{i or ''}, w)\n" for i in range(n)))
+LAYERS = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --num-attention-heads 32 --num-layers #N\n"
+
+COMMANDS: dict[str, Case] = {
+    **{what: Case((*CHECK, name), size, only(name, text)) for what, (name, size, text) in INPUTS.items()},
+    "prove: ranks along tp": Case(PROVE, 16, pair(sharded), 0),
+    "prove: ranks along tp, refuted": Case(PROVE, 16, pair(lambda n, p: sharded(n, p, last="y = identity(p)")), 1),
+    "prove: ranks along dp": Case(PROVE, 16, pair(gathered), 0),
+    "prove: ranks along ep": Case(PROVE, 16, pair(exchanged), 0),
+    "prove: ranks along pp": Case(PROVE, 8, pair(stages), 0),
+    "prove: operators in a chain": Case(PROVE, 10, pair(chain), 0),
+    "prove: micro-batches": Case(PROVE, 16, pair(micro_batches), 0),
+    "convert: ranks": Case(CONVERT, 100, only("a.plan", along("tp", "dp")), 0),
+    "convert: operators": Case(CONVERT, 40, only("a.plan", LINEAR), 0),
+    "topology: launches": Case(TOPOLOGY, 10, only("a.sh", launches(f"{LAUNCH}#N\n")), 0),
+    "topology: ranks": Case(
+        TOPOLOGY[:-2], 32, only("a.sh", lambda n: f"#!/bin/bash\n{LAUNCH.replace('8 p', f'8 --nnodes {n} p')}4\n"), 0
+    ),
+    "topology: layers": Case(TOPOLOGY, 64, only("a.sh", lambda n: f"#!/bin/bash\n{LAYERS.replace('#N', str(n))}"), 0),
+    "diff: launches": Case(("diff", "one", "two"), 8, both("a.sh", launches(f"{LAUNCH}#N\n")), 0),
+    "diff: options of a YAML": Case(
+        ("diff", "one", "two"), 20, both("a.yaml", lambda n: YAML + each("  --unknown-#N: 1\n")(n)), 0
+    ),
+    "explain: an unknown rule": Case(("explain", "#N"), 20, lambda n: {}, 2),
+    "pickles: operators": Case((*CHECK, "--no-prove", "a.pkl"), 40, pickled, 1),
+    "generated code: operators": Case((*CHECK, "--no-prove", "gencode0.py"), 20, generated, 1),
+    "captures: operators": Case((*CHECK, "--no-prove", "a.capture.jsonl"), 40, captured, 0),
+    "nested braces of a script": Case(
+        (*CHECK, "a.sh"), 20, only("a.sh", lambda n: "#!/bin/bash\n" + "{ " * n + "true" + "; }" * n + f"\n{LAUNCH}4\n"), 0
+    ),
+    "nested substitutions of a script": Case(
+        (*CHECK, "a.sh"), 8, only("a.sh", lambda n: "#!/bin/bash\nV=" + "$(echo " * n + "1" + ")" * n + f"\n{LAUNCH}4\n"), 0
+    ),
+    "nested lists of a JSON": Case(
+        (*CHECK, "a.json"), 40, only("a.json", lambda n: '{"tvlint_plan": 1, "mesh": ' + "[" * n + "]" * n + "}"), 2
+    ),
+    "nested mappings of a YAML": Case(
+        (*CHECK, "a.yaml"),
+        10,
+        only("a.yaml", lambda n: YAML + "".join("  " * i + f"k{i}:\n" for i in range(n)) + "  " * n + "a: 1\n"),
+        0,
+    ),
+    "nested lists of a recipe": Case(
+        (*CHECK, "a.py"),
+        10,
+        only("a.py", lambda n: f"{BRIDGE}C = 2\nX = " + "[" * n + "]" * n + f"\n{RECIPE.replace('#N', '')}"),
+        0,
+    ),
+    "nested lists of a project file": Case(
+        (*CHECK, "tvlint.toml"), 20, only("tvlint.toml", lambda n: "select = " + "[" * n + "]" * n + "\n"), 2
+    ),
+    "nested constants of a plan": Case(
+        (*CHECK, "a.plan"), 10, only("a.plan", plan(lambda n: "  y = view(x, size=" + "[" * n + "1" + "]" * n + ")\n")), 0
+    ),
+    "files": Case((*CHECK, "."), 10, lambda n: {f"{i}.sh": f"#!/bin/bash\n{LAUNCH}4\n" for i in range(n)}, 0),
+    "files that name each other": Case(
+        (*CHECK, "."),
+        10,
+        lambda n: {f"{i}.sh": f"#!/bin/bash\nsource {i + 1}.sh\n" for i in range(n)} | {f"{n}.sh": LAUNCH + "4\n"},
+        0,
+    ),
+}
+
+
+def counted(folder: Path, files: dict[str, str | bytes], arguments: tuple[str, ...], code: int | None) -> int:
+    """Return the operations of one command on files in a folder."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    ended: list[object] = []
+
+    def run() -> None:
+        try:
+            ended.append(main(arguments))
+        except SystemExit as exit:
+            ended.append(exit.code)
+
+    count = sum(operations(run).values())
+    assert code is None or ended == [code]
+    return count
 
 
 @pytest.mark.usefixtures("capfdbinary")
-@pytest.mark.parametrize("what", INPUTS)
-def test_checking_twice_as_much_takes_twice_the_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+@pytest.mark.parametrize("what", COMMANDS)
+def test_twice_as_much_takes_twice_the_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".git").mkdir()
-    name, size, text = INPUTS[what]
-    counts = [counted(tmp_path, name, text(size * factor), ("check", "--no-cache")) for factor in (1, 1, 2, 4)][1:]
-    added = counts[1] - counts[0], counts[2] - counts[1]
+    subprocess.run(["git", "init", "-q"], check=True)
+    case, counts = COMMANDS[what], []
+    for factor in (1, 1, 2, 4):
+        given = tuple(word.replace("#N", "n" * case.size * factor) for word in case.arguments)
+        counts.append(counted(tmp_path, case.files(case.size * factor), given, case.code))
+    added = counts[2] - counts[1], counts[3] - counts[2]
     assert added[1] <= MOST_GROWTH * added[0] + 1000, counts
 
 

@@ -35,7 +35,8 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
         text = "reduces the gradient of a weight in every micro-batch"
         tell(machine, rank, operator, Mismatch("reduced-per-micro-batch", text, refutes=False), fatal=True)
     if rank.number not in members:
-        mismatch = Mismatch("wrong-collective-group", f"runs in the group {list(members.ranks)}, which it is not in", refutes=True)
+        text = f"runs in the group {list(members.ranks)}, which it is not in"
+        mismatch = Mismatch("wrong-collective-group", text, refutes=True)
         tell(machine, rank, operator, mismatch, fatal=True)
         for name in operator.outputs:
             assign(machine, rank, operator, name, None, operator.inputs)

@@ -67,7 +67,11 @@ FRAMEWORKS: Mapping[str, Framework] = {
         packages=("slime", "miles"),
     ),
     "flagscale": Framework(_PARSER_AND_CORE, packages=("flagscale",)),
-    "pai": Framework(_PARSER_AND_CORE, packages=("megatron_patch",)),
+    "pai": Framework(
+        _PARSER_AND_CORE,
+        {"several-data-sources": "megatron_patch/data/__init__.py takes each path for a dataset of its own"},
+        packages=("megatron_patch",),
+    ),
     "primus": Framework(
         (CORE,),
         {

@@ -44,6 +44,11 @@ def option(flag: str) -> Option | None:
     return _option(found) if found is not None else None
 
 
+def is_flag(flag: str) -> bool:
+    """Return whether the parser has `flag` as it is spelled."""
+    return flag in _by_flag()
+
+
 def is_option(flag: str) -> bool:
     """Return whether `flag` names an option, spelled with hyphens or underscores."""
     by_flag = _by_flag()

@@ -71,3 +71,7 @@ class Configuration:
     """Settings that a later one of the same name replaced, in order."""
     command_complete: bool = False
     """Whether one that is not complete lacks only what no command gives: what its framework keeps is at its default."""
+    elsewhere: str = ""
+    """What may give more settings of a command that is not complete, in words of the file (`$EXTRA_ARGS`)."""
+    supposed: bool = False
+    """Whether `elsewhere` is supposed to give nothing but what launches usually do."""

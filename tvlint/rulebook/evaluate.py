@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from tvlint.findings import Finding, NotEvaluated, Related, Severity
 from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.rule import Rule, RuleKind
+from tvlint.rulebook.as_written import as_written
 from tvlint.rulebook.judge import judge, version_range
 from tvlint.rulebook.language.expression import conjuncts, names, parse
 from tvlint.rulebook.language.functions import show
@@ -28,11 +30,21 @@ def evaluate(
     A rule whose answer depends on an unknown gives `NotEvaluated`. Rules of other kinds and frameworks are passed over. With
     `repairs`, the help of findings about sizes names the nearest settings that satisfy all rules, which takes a search; notes
     have none.
-    A rule of some versions of Megatron is no more than a warning where nothing tells that one of them is used.
+    A rule of some versions of Megatron is no more than a warning where nothing tells that one of them is used. Of a command of
+    which words are not known, what is written is judged as written: an error that only those words could prevent is found, and
+    says so.
     """
     values = Values(configuration)
     known = [rule for rule in (rules.values() if isinstance(rules, Mapping) else rules) if rule.kind is RuleKind.CONFIG]
     outcomes = [(rule, judge(rule, values)) for rule in known]
+    unless: Mapping[str, str] = {}
+    if configuration.elsewhere and not configuration.complete:
+        undecided = [rule for rule, holds in outcomes if holds not in (True, False) and rule.severity is Severity.ERROR]
+        unless = {rule.name: condition for rule, condition in as_written(configuration, undecided)}
+    if unless:
+        configuration = replace(configuration, supposed=True)
+        supposed = Values(configuration)
+        outcomes = [(rule, False if rule.name in unless else holds) for rule, holds in outcomes]
     violated = [rule for rule, holds in outcomes if holds is False and rule.severity is not Severity.NOTE]
     changes: Mapping[str, str] = {}
     if violated and repairs:
@@ -41,21 +53,22 @@ def evaluate(
         changes = {rule.name: str(repair) for rule, repair in nearest(configuration, known, violated)}
     for rule, holds in outcomes:
         if holds is False:
-            yield _finding(rule, values, changes.get(rule.name, ""))
+            own = supposed if rule.name in unless else values
+            yield _finding(rule, own, changes.get(rule.name, ""), unless.get(rule.name, ""))
         elif holds is not True:
             reason = holds.reason if isinstance(holds, Unknown) else f"{show(holds)} is neither true nor false"
             more = fill_known(rule.unknown, values.evaluate)
             yield NotEvaluated(rule.name, _whole(configuration), f"{reason}; {more}" if more else reason)
 
 
-def _finding(rule: Rule, values: Values, repair: str) -> Finding:
+def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
     own = values.configuration.path
     given = [setting for name in rule.location if (setting := values.setting(name)) is not None]
     blamed = _blamed(rule, values)
     given.sort(key=lambda setting: (setting.location.path != own, setting.name != blamed))
     location = given[0].location if given else _whole(values.configuration)
     related = tuple(Related(_stands(setting), setting.location) for setting in given[1:])
-    message = fill(rule.message, values.evaluate)
+    message = fill(rule.message, values.evaluate) + unless
     help = fill_known(rule.help, values.evaluate)
     if repair:
         help = f"{help}; {repair}" if help else repair

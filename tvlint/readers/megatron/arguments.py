@@ -28,6 +28,8 @@ from tvlint.readers.shell.values import (
 from tvlint.readers.sources.scalar_values import typed
 
 FLAG = re.compile(r"--[A-Za-z][\w.-]*")
+LONGEST = 40
+"""Letters of the longest words that are shown as they stand."""
 VALUELESS = Unknown("no value stands after it")
 """The value of an option that needs one and has another option, or the end of the list, where it should stand."""
 BARE = re.compile(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
@@ -36,13 +38,13 @@ BARE = re.compile(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
 
 @dataclass(slots=True)
 class Arguments:
-    """The options that a command line sets, in order; `gaps` says that it may set more.
+    """The options that a command line sets, in order; `gaps` are the words that may set more, as the file writes them.
 
     `surplus` are words that stand after an option that takes no more of them, each with that option.
     """
 
     settings: list[Setting] = field(default_factory=list)
-    gaps: bool = False
+    gaps: list[str] = field(default_factory=list)
     surplus: list[tuple[Setting, Word]] = field(default_factory=list)
 
 
@@ -62,13 +64,13 @@ def read_arguments(items: Sequence[Item]) -> Arguments:
         item = items[place]
         place += 1
         if isinstance(item, Gap):
-            found.gaps = True
+            found.gaps.append(_shown(item.span))
         elif isinstance(item, Fork):
             _undecided(found, item)
         elif flag := flag_of(item):
             place = after_option = _flag(found, items, item, flag, place)
-        elif leading_text(item.pieces) == "" and any(isinstance(piece, Hole) for piece in item.pieces):
-            found.gaps = True
+        elif leading_text(item.pieces) == "" and (hole := next((each for each in item.pieces if isinstance(each, Hole)), None)):
+            found.gaps.append(_shown(hole.span))
         elif place - 1 == after_option and found.settings:
             found.surplus.append((found.settings[-1], item))
     return found
@@ -82,7 +84,7 @@ def _flag(found: Arguments, items: Sequence[Item], item: Word, flag: str, place:
         _store(found, known, flag, name_span, [Word(after(rest, 1) or (Text("", name_span, False),))])
         return place
     if rest and not isinstance(rest[0], Text):
-        found.gaps = True
+        found.gaps.append(_shown(name_span))
         return place
     if known is not None and known.kind != "store":
         _store(found, known, flag, name_span, [])
@@ -142,6 +144,12 @@ def _span(values: list[Item]) -> Span:
     return first
 
 
+def _shown(span: Span) -> str:
+    """The text at `span` on one line, cut where it is long."""
+    text = " ".join(span.source.text[span.start : span.end].split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
 def _value(known: Option | None, values: list[Item]) -> SettingValue | Unknown:
     texts: list[str] = []
     for each in values:
@@ -161,7 +169,7 @@ def _value(known: Option | None, values: list[Item]) -> SettingValue | Unknown:
 def _undecided(found: Arguments, fork: Fork) -> None:
     """Settings of words that stand there only on some paths: known where all paths agree, else unknown."""
     branches = [read_arguments(words) for words in fork.alternatives]
-    found.gaps = found.gaps or any(branch.gaps for branch in branches)
+    found.gaps += dict.fromkeys(gap for branch in branches for gap in branch.gaps)
     last = [{setting.name: setting for setting in branch.settings} for branch in branches]
     names = dict.fromkeys(name for settings in last for name in settings)
     for name in names:

@@ -1,4 +1,4 @@
-"""Mistakes that the command line's own parser refuses: invalid values and misspelled options."""
+"""Mistakes that the command line's own parser refuses."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from tvlint.findings import Edit, Finding, Fix, Severity
-from tvlint.frameworks.megatron import Option, flags, hyphens, is_option, option, takes_the_same
+from tvlint.frameworks.kin import MEGATRON
+from tvlint.frameworks.megatron import Option, is_option, option, takes_the_same
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.megatron.arguments import VALUELESS
+from tvlint.readers.megatron.parser_source import ParserSource, names_as_value, parser_of
+from tvlint.readers.megatron.unknown_options import unknown_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 
 NUMBERS = {"int": "an integer", "float": "a number"}
-REFUSALS = frozenset({"option-value-not-a-choice", "option-value-not-a-number"})
+CHOICE = "option-value-not-a-choice"
+REFUSALS = frozenset({CHOICE, "option-value-not-a-number"})
 LONGEST = 80
 SPELLINGS = {
     **dict.fromkeys(
@@ -27,33 +31,37 @@ CUT = re.compile(r"[ \t]*(\\[ \t]+)\n[ \t]*(--[A-Za-z][\w-]*)")
 """After a command: a space that a backslash keeps from joining the next line, which begins with an option."""
 TRUE = frozenset({"true", "1", "yes", "on"})
 """What people write after a switch to say that it is on."""
-SHORT, LONG = 14, 22
-"""Lengths from which one, and from which two letters may differ: shorter names have neighbours that mean something else."""
 
 
-def option_mistakes(configuration: Configuration, surplus: Iterable[tuple[Setting, Word]] = ()) -> Iterator[Finding]:
+def option_mistakes(
+    configuration: Configuration, surplus: Iterable[tuple[Setting, Word]] = (), program: str = ""
+) -> Iterator[Finding]:
     """Findings about the options of one command line, each as it is written; `surplus` are words that belong to none.
 
-    Values are judged only where every option is Megatron-LM's: a program that has options of its own may take other values too.
-    Where the script names an older version, they are judged of options that take the same there.
+    `program` is what the launch starts; its source decides where it lies around the script. Choices are judged only where every
+    option is Megatron-LM's, or the source does not name the value: a program of its own options may take other values too.
+    Where the script names an older version, values are judged of options that take the same there.
     """
     written = [each for each in (*configuration.overridden, *configuration.settings.values()) if each.written.startswith("--")]
+    parser = parser_of(program, configuration.path)
+    yield from unknown_options(configuration, written, program, parser)
     version = configuration.version
-    own = configuration.framework == "megatron-lm" and all(is_option(each.written) for each in written)
+    own = configuration.framework == MEGATRON
+    listed = all(is_option(each.written) for each in written)
     for setting in written:
         known = option(setting.written)
-        if known is not None:
-            if own and known.kind == "store" and (not version or takes_the_same(known.dest, version)):
-                yield from _refused(setting, known)
+        if not own or known is None or known.kind != "store" or (version and not takes_the_same(known.dest, version)):
             continue
-        near = _nearest(hyphens(setting.written), LONG if configuration.framework != "megatron-lm" else SHORT)
-        if near:
-            message = f"Megatron has no option `{setting.written[:LONGEST]}`"
-            fix = Fix(f"write `{near}`", (Edit(setting.name_location, near),), is_safe=True)
-            place, help = setting.name_location, f"did you mean `{near}`?"
-            yield Finding("misspelled-option", Severity.NOTE, message, place, help, fixes=(fix,))
-    for setting, word in surplus if own and not version else ():
+        refusals = list(_refused(setting, known))
+        if listed or not any(each.rule == CHOICE for each in refusals) or not _may_take(parser, setting):
+            yield from refusals
+    for setting, word in surplus if own and listed and not version else ():
         yield from _left_over(setting, word)
+
+
+def _may_take(parser: ParserSource | None, setting: Setting) -> bool:
+    """Return whether a program that has options of its own may take the value of one of Megatron-LM's."""
+    return parser is None or names_as_value(parser, setting.written, str(setting.value))
 
 
 def still_refused(findings: Iterable[Finding], configurations: Iterable[Configuration]) -> Iterator[Finding]:
@@ -124,7 +132,7 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
         pattern, spelling = SPELLINGS.get(known.dest, (None, ""))
         if pattern is not None and isinstance(value, str) and not pattern.fullmatch(value):
             message = f"`{setting.written}` does not take `{shown}`"
-            yield Finding("option-value-not-a-choice", Severity.ERROR, message, setting.location, spelling)
+            yield Finding(CHOICE, Severity.ERROR, message, setting.location, spelling)
             return
         choices = [str(choice) for choice in known.choices if known.type != "other"] or [*_members(known)]
         if choices and value is not None and str(value) not in choices:
@@ -132,7 +140,7 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
             help = f"one of {', '.join(f'`{choice}`' for choice in choices)}"
             near = () if isinstance(setting.value, tuple) else get_close_matches(shown, choices, 1)
             fixes = tuple(Fix(f"write `{choice}`", (Edit(setting.location, choice),)) for choice in near)
-            yield Finding("option-value-not-a-choice", Severity.ERROR, message, setting.location, help, fixes=fixes)
+            yield Finding(CHOICE, Severity.ERROR, message, setting.location, help, fixes=fixes)
             return
 
 
@@ -141,34 +149,3 @@ def _members(known: Option) -> Iterator[str]:
     for choice in known.choices:
         if isinstance(choice, str) and "." in choice:
             yield choice.rpartition(".")[2]
-
-
-def _nearest(flag: str, shortest: int) -> str:
-    """The option that `flag` is one or two letters away from; empty where there is none, or several equally near."""
-    most = 0 if len(flag) < shortest or len(flag) > LONGEST else 1 if len(flag) < LONG else 2
-    near: list[tuple[int, str]] = []
-    for known in flags() if most else ():
-        if abs(len(known) - len(flag)) <= most and len(set(known) ^ set(flag)) <= 2 * most:
-            distance = _distance(flag, known, most)
-            if distance <= most:
-                near.append((distance, known))
-    near.sort()
-    return near[0][1] if near and (len(near) == 1 or near[0][0] < near[1][0]) else ""
-
-
-def _distance(one: str, other: str, most: int) -> int:
-    """Return how many letters are put in, taken out, changed or swapped to make one of the other; some number above `most`
-    else.
-    """
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for place, letter in enumerate(one, 1):
-        last, before, row = before, row, [place]
-        for at, against in enumerate(other, 1):
-            cost = min(before[at] + 1, row[at - 1] + 1, before[at - 1] + (letter != against))
-            if place > 1 and at > 1 and letter == other[at - 2] and one[place - 2] == against:
-                cost = min(cost, last[at - 2] + 1)
-            row.append(cost)
-        if min(row) > most:
-            return most + 1
-    return row[-1]

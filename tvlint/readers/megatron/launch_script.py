@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from tvlint.findings import Finding
 from tvlint.frameworks.kin import parses_like_megatron
@@ -62,6 +63,8 @@ DISTINCT = frozenset(
         "--use-distributed-optimizer",
     }
 )
+MOST_SHOWN = 2
+"""Of more words that may set more, only the first are named."""
 LINES = re.compile(r"[\\\n]")
 """What only a text of several lines or of commands holds."""
 
@@ -88,7 +91,8 @@ def read(path: str, data: bytes) -> Document | None:
         launch = split_launch(words)
         arguments = read_arguments(launch.arguments)
         configurations.append(_configuration(evaluation, command, launch, arguments))
-        findings.update(dict.fromkeys((*option_mistakes(configurations[-1], arguments.surplus), *cut_short(command.span))))
+        mistakes = option_mistakes(configurations[-1], arguments.surplus, launch.path or launch.program)
+        findings.update(dict.fromkeys((*mistakes, *cut_short(command.span))))
     if not configurations and (overrides := tuple(hydra_overrides.configurations(evaluation))):
         return Document(path, hydra_overrides.FORMAT, configurations=overrides)
     if not configurations:
@@ -152,7 +156,8 @@ def _configuration(evaluation: Evaluation, command: Command, launch: Launch, arg
     framework = framework_of_launch(launch.path or launch.program, path, flags, launchers, command.exported, _modules(settings))
     if framework == "slime":
         settings["world_size"] = _actors(settings) or settings["world_size"]
-    known = not (arguments.gaps or launch.gaps or evaluation.unresolved_sources or "yaml_cfg" in settings)
+    elsewhere = _elsewhere(evaluation, launch, arguments)
+    known = not elsewhere and "yaml_cfg" not in settings
     return Configuration(
         path,
         FORMAT,
@@ -165,7 +170,17 @@ def _configuration(evaluation: Evaluation, command: Command, launch: Launch, arg
         version_of_script(evaluation.source.text),
         tuple(overridden),
         known and launch.program in SWIFT and not begins_with_file(launch.arguments),
+        elsewhere if parses_like_megatron(framework) and "yaml_cfg" not in settings else "",
     )
+
+
+def _elsewhere(evaluation: Evaluation, launch: Launch, arguments: Arguments) -> str:
+    """What may set more than what is read, as the file writes it; empty where nothing does."""
+    if arguments.gaps:
+        return ", ".join(f"`{words}`" for words in [*dict.fromkeys(arguments.gaps)][:MOST_SHOWN])
+    if launch.gaps:
+        return "the words before its options"
+    return "a script that is read in before" if evaluation.unresolved_sources else ""
 
 
 def _modules(settings: Mapping[str, Setting]) -> frozenset[str]:
@@ -224,7 +239,19 @@ def _from_variables(evaluation: Evaluation) -> list[Configuration]:
     framework = framework_of_launch("", evaluation.source.path, [setting.written for setting in found.values()])
     first = min(found.values(), key=lambda setting: (setting.name_location.path, setting.name_location.line or 0))
     path, version = evaluation.source.path, version_of_script(evaluation.source.text)
-    return [Configuration(path, FORMAT, framework, found, complete=False, location=first.name_location, version=version)]
+    taken_by = "the launch that takes these lists" if parses_like_megatron(framework) else ""
+    return [
+        Configuration(
+            path,
+            FORMAT,
+            framework,
+            found,
+            complete=False,
+            location=first.name_location,
+            version=version,
+            elsewhere=taken_by,
+        )
+    ]
 
 
 def _add(found: dict[str, Setting], setting: Setting) -> None:
@@ -239,19 +266,4 @@ def _add(found: dict[str, Setting], setting: Setting) -> None:
 def _named(configurations: list[Configuration]) -> tuple[Configuration, ...]:
     if len(configurations) > 1:
         return tuple(configurations)
-    only = configurations[0]
-    return (
-        Configuration(
-            only.path,
-            only.format,
-            only.framework,
-            only.settings,
-            only.environment,
-            "",
-            only.complete,
-            only.location,
-            only.version,
-            only.overridden,
-            only.command_complete,
-        ),
-    )
+    return (replace(configurations[0], section=""),)

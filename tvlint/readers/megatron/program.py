@@ -58,13 +58,13 @@ def framework_of_program(program: str, script: str) -> str:
 
 
 def _imported(program: str, folder: str, script: str) -> str:
-    return next(filter(None, (_framework_at(os.path.join(each, program), script) for each in _around(folder))), "")
+    return next(filter(None, (_framework_at(os.path.join(each, program), script) for each in around(folder))), "")
 
 
 @lru_cache(maxsize=4096)
 def framework_of_tree(script: str) -> str:
     """Return the framework in whose repository the script lies; empty where nothing tells."""
-    for folder in _around(os.path.abspath(os.path.dirname(script))):
+    for folder in around(os.path.abspath(os.path.dirname(script))):
         for package, name in PACKAGES:
             if os.path.isdir(os.path.join(folder, package)) or os.path.isdir(os.path.join(folder, "src", package)):
                 return name
@@ -73,7 +73,7 @@ def framework_of_tree(script: str) -> str:
     return ""
 
 
-def _around(folder: str) -> Iterator[str]:
+def around(folder: str) -> Iterator[str]:
     """Yield the folder and those above it, up to the top of its repository."""
     for _ in range(DEEPEST):
         yield folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvlint.frameworks.defaults import ABSENT, KEPT
 from tvlint.frameworks.kin import has_default_of_megatron, parses_like_megatron
+from tvlint.frameworks.usual import USUAL
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.rulebook.language.derived import DERIVED, GRID_FROM_CHECKPOINT, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
 from tvlint.rulebook.language.evaluation import Result, evaluate_expression
@@ -54,7 +55,11 @@ class Values:
             return Unknown(f"`{name}` may be set outside the file")
         if name in self._taken or name in self._kept:
             return Unknown(f"`{name}` comes from the checkpoint")
-        return False if self.configuration.complete else Unknown(f"`{name}` may be set elsewhere")
+        return False if self._is_complete(name) else Unknown(f"`{name}` may be set elsewhere")
+
+    def _is_complete(self, name: str) -> bool:
+        """Return whether the setting has its default where the file does not give it."""
+        return self.configuration.complete or (self.configuration.supposed and name not in USUAL)
 
     def _find(self, name: str) -> Result:
         if name in self._taken:
@@ -71,7 +76,7 @@ class Values:
             return ABSENT[self.configuration.framework][name]
         if self.configuration.command_complete and name in (kept := KEPT.get(self.configuration.framework, {})):
             return kept[name]
-        if not self.configuration.complete:
+        if not self._is_complete(name):
             return Unknown(f"`{name}` may be set elsewhere")
         if name in self._kept:
             return Unknown(f"`{name}` comes from the checkpoint")

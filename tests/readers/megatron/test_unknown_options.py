@@ -1,0 +1,97 @@
+"""Options that the parser of a launch does not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tvlint.readers.read import read
+
+SIZES = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64"
+PARSER = """
+import argparse
+def add(parser):
+    group = parser.add_argument_group("sizes")
+    group.add_argument("--tensor-model-parallel-size", type=int)
+    group.add_argument("--micro-batch-size", type=int)
+    group.add_argument("--train_iters", type=int)
+    return parser
+def parse():
+    return add(argparse.ArgumentParser(allow_abbrev=False)).parse_args()
+"""
+
+
+def findings(script: Path) -> list[tuple[str, str, str]]:
+    document = read(str(script))
+    assert document is not None
+    return [(each.rule, each.message, each.help) for each in document.findings]
+
+
+def checkout(folder: Path, parser: str = PARSER, program: str = "from megatron.arguments import parse\nparse()\n") -> Path:
+    (folder / ".git").mkdir()
+    (folder / "megatron").mkdir()
+    (folder / "megatron" / "__init__.py").write_text("")
+    (folder / "megatron" / "arguments.py").write_text(parser)
+    (folder / "pretrain_gpt.py").write_text(program)
+    (folder / "examples").mkdir()
+    return folder / "examples" / "train.sh"
+
+
+def test_the_source_of_the_program_decides_which_options_there_are(tmp_path: Path) -> None:
+    script = checkout(tmp_path)
+    script.write_text("python pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 --train-iters 5 --cows 1\n")
+    assert findings(script) == [
+        ("unknown-option", "`pretrain_gpt.py` has no option `--train-iters`", "did you mean `--train_iters`?"),
+        ("unknown-option", "`pretrain_gpt.py` has no option `--cows`", "remove it, or have the program take it"),
+    ]
+
+
+@pytest.mark.parametrize("start", ["../pretrain_gpt.py", "$ROOT/pretrain_gpt.py", "examples/../pretrain_gpt.py"])
+def test_the_program_is_found_from_the_folders_around_the_script(tmp_path: Path, start: str) -> None:
+    script = checkout(tmp_path)
+    script.write_text(f"python {start} --tensor-model-parallel-size 2 --micro-batch-size 1 --cows 1\n")
+    assert [rule for rule, _, _ in findings(script)] == ["unknown-option"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        'from megatron.arguments import parse\nNAME = "x"\ndef more(p): p.add_argument(f"--{NAME}")\n',
+        "from megatron.arguments import parse\nparse(ignore_unknown_args=True)\n",
+        "from megatron.arguments import parse\nfrom mindspeed import megatron_adaptor\n",
+        'from megatron.arguments import parse\ndef more(p): p.add_argument("--cows")\n',
+    ],
+)
+def test_a_program_that_may_take_more_options_is_not_held_to_those_that_are_read(tmp_path: Path, program: str) -> None:
+    script = checkout(tmp_path, program=program)
+    script.write_text("python pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 --cows 1\n")
+    assert findings(script) == []
+
+
+def test_a_parser_that_takes_the_beginning_of_a_name_is_not_held_to_whole_names(tmp_path: Path) -> None:
+    script = checkout(tmp_path, PARSER.replace("allow_abbrev=False", ""))
+    script.write_text("python pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch 1 --train-it 5\n")
+    assert [message for _, message, _ in findings(script)] == ["`pretrain_gpt.py` has no option `--train-it`"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (f"--tensor-parallel-size 2 {SIZES}", ["did you mean `--tensor-model-parallel-size`?"]),
+        (f"--pipeline-parallel-size 2 {SIZES}", ["did you mean `--pipeline-model-parallel-size`?"]),
+        (f"--context_parallel_size 2 {SIZES}", ["did you mean `--context-parallel-size`?"]),
+        (f"--rollout-batch-size 2 --no-async-tensor-model-parallel-allreduce {SIZES}", []),
+        (f"--tensor-model-parallel-size 2 --tensor-parallel-size 2 {SIZES}", []),
+    ],
+)
+def test_other_names_of_sizes_are_told_where_no_source_is_there(options: str, found: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"python pretrain_gpt.py {options}\n")
+    assert [help for _, _, help in findings(script)] == found
+
+
+def test_a_program_of_another_name_may_have_its_own_names(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"python setup_experiment.py --tensor-parallel-size 2 --context_parallel_size 2 {SIZES}\n")
+    assert findings(script) == []

@@ -1,0 +1,52 @@
+"""Commands of which words are not known are judged as they are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvlint.findings import Finding, NotEvaluated
+from tvlint.readers.read import read
+from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.pages import load_rules
+
+RULES = load_rules()
+MODEL = (
+    "--num-layers 7 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 1"
+)
+
+
+def judged(text: str) -> list[Finding | NotEvaluated]:
+    document = read("train.sh", text.encode())
+    assert document is not None
+    return [result for each in document.configurations for result in evaluate(each, RULES, repairs=False)]
+
+
+def errors(text: str) -> dict[str, str]:
+    return {each.rule: each.message for each in judged(text) if isinstance(each, Finding) and each.severity.value == "error"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "shown"), [('"$@"', "`$@`"), ("$EXTRA_ARGS", "`$EXTRA_ARGS`"), ("${A[@]} $B $C", "`${A[@]}`, `$B`")]
+)
+def test_an_error_that_only_unknown_words_could_prevent_is_found_and_says_so(rest: str, shown: str) -> None:
+    found = errors(f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size 2 {rest}\n")
+    said = found["layers-not-divisible-by-pp"]
+    assert said.startswith(f"7 layers do not divide over 2 pipeline stages, unless {shown} sets `--")
+    assert said.endswith(" or the like")
+
+
+def test_a_decided_error_names_no_condition() -> None:
+    found = errors(f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size 2\n")
+    assert found == {"layers-not-divisible-by-pp": "7 layers do not divide over 2 pipeline stages"}
+
+
+def test_what_launches_usually_give_is_not_supposed_to_be_left_out() -> None:
+    """Sequence parallelism needs a tensor-parallel size, which the words that are not known may well give."""
+    command = "torchrun --nproc-per-node 8 pretrain_gpt.py --sequence-parallel --num-experts 4 --moe-router-topk 2 $REST\n"
+    assert errors(command) == {}
+    assert any(isinstance(each, NotEvaluated) and "may be set elsewhere" in each.reason for each in judged(command))
+
+
+def test_what_another_script_gives_is_named_so() -> None:
+    text = f'ARGS="{MODEL} --pipeline-model-parallel-size 2"\n'
+    assert errors(text)["layers-not-divisible-by-pp"].count("unless the launch that takes these lists sets") == 1

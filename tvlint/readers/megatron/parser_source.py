@@ -1,0 +1,169 @@
+"""The options that the program of a launch takes, read from its source: its own and those of every module that it imports."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tvlint.checkout.top import folder_around
+from tvlint.readers.megatron.program import around
+from tvlint.readers.sources.sibling_files import content_within
+
+LARGEST = 1 << 20
+MOST_MODULES = 1_500
+IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#]+))", re.MULTILINE
+)
+WORD = re.compile(rb"[A-Za-z_]\w*")
+FLAG = re.compile(rb"[\"'](--[A-Za-z][\w.-]*)[\"']")
+COMPUTED = re.compile(rb"add_argument\(\s*(?:f[\"']|[\"'][^\"'\n]*[\"']\s*[+%]|\*)")
+FIELD = re.compile(rb"^    ([A-Za-z_]\w*)[ \t]*:[ \t]*[^\n]", re.MULTILINE)
+MADE_OF_FIELDS = b"ArgumentGroupFactory("
+FACTORY = b"class ArgumentGroupFactory"
+EXACT = re.compile(rb"allow_abbrev\s*=\s*False")
+PARSES = b"ArgumentParser("
+TELLING = frozenset({"--micro-batch-size", "--micro_batch_size"})
+"""An option that every parser of Megatron has."""
+PASSES_OVER = re.compile(rb"ignore_unknown_args\s*=\s*True|parse_known_args\(")
+MEGATRON = f"{os.sep}megatron{os.sep}"
+"""The folder of Megatron's own package, which passes over options only where it looks at them ahead of its parser."""
+OTHERS = re.compile(rb"HfArgumentParser|^[ \t]*(?:import|from)[ \t]+(?:mindspeed|simple_parsing|tyro|hydra)\b", re.MULTILINE)
+"""Packages that add options which stand in no source here."""
+OF_DEEPSPEED = frozenset({"--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi"})
+"""What `deepspeed.add_config_arguments` adds."""
+OF_LAUNCHERS = frozenset({"--local_rank", "--local-rank"})
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What one file of Python says of options, and the modules that it imports, relative ones with their dots."""
+
+    flags: frozenset[str]
+    fields: frozenset[str]
+    imports: tuple[str, ...]
+    parses: bool
+    of_fields: bool
+    is_open: bool
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ParserSource:
+    """The flags that the source of a program names; `closed` where no other can be taken.
+
+    It is open where an option is computed, where a package adds options whose source is not there, or where options that are
+    not known are passed over.
+    """
+
+    program: str
+    flags: frozenset[str]
+    closed: bool
+    abbreviates: bool
+    """Whether the parser takes the beginning of a name for the name."""
+    modules: tuple[str, ...]
+    checkout: str
+
+
+def parser_of(program: str, script: str) -> ParserSource | None:
+    """Return what the program that the file at `script` starts takes; None where its source is not around the script."""
+    if not program.endswith(".py"):
+        return None
+    for folder in around(os.path.abspath(os.path.dirname(script))):
+        path = os.path.normpath(os.path.join(folder, program.lstrip("/")))
+        if os.path.isfile(path):
+            return _parser_at(path, folder_around(script))
+    return None
+
+
+def names_as_value(parser: ParserSource, flag: str, value: str) -> bool:
+    """Return whether a module that names the flag quotes the value too."""
+    quoted = re.compile(rb"[\"']" + re.escape(value.encode()) + rb"[\"']")
+    for path in parser.modules:
+        if flag in _module(path, parser.checkout).flags:
+            found = content_within(parser.checkout, path, path, LARGEST)
+            if found is not None and quoted.search(found[1]):
+                return True
+    return False
+
+
+@lru_cache(maxsize=256)
+def _parser_at(program: str, checkout: str) -> ParserSource:
+    roots = tuple(around(os.path.dirname(program)))
+    modules: dict[str, Module] = {}
+    waiting = [program]
+    while waiting and len(modules) < MOST_MODULES:
+        path = waiting.pop()
+        modules[path] = _module(path, checkout)
+        for name in modules[path].imports:
+            waiting.extend(each for each in _files(name, path, roots) if each not in modules)
+    flags = OF_DEEPSPEED.union(OF_LAUNCHERS, *(each.flags for each in modules.values()))
+    if any(each.of_fields for each in modules.values()):
+        names = {field.replace("_", "-") for each in modules.values() for field in each.fields}
+        flags |= {f"--{prefix}{name}" for name in names for prefix in ("", "no-", "disable-")}
+    whole = not waiting and not any(each.is_open for each in modules.values())
+    has_parser = any(each.parses for each in modules.values()) and bool(TELLING & flags)
+    abbreviates = not any(each.is_exact for each in modules.values())
+    return ParserSource(program, flags, whole and has_parser, abbreviates, tuple(modules), checkout)
+
+
+@lru_cache(maxsize=16_384)
+def _module(path: str, checkout: str) -> Module:
+    found = content_within(checkout, path, path, LARGEST)
+    if found is None:
+        return Module(frozenset(), frozenset(), (), False, False, is_open=True, is_exact=False)
+    data = found[1]
+    passes_over = PASSES_OVER.search(data) is not None and MEGATRON not in path
+    computed = COMPUTED.search(data) is not None and FACTORY not in data
+    return Module(
+        frozenset(flag.decode() for flag in FLAG.findall(data)),
+        frozenset(field.decode() for field in FIELD.findall(data)),
+        tuple(_imported(data)),
+        PARSES in data,
+        MADE_OF_FIELDS in data,
+        passes_over or computed or OTHERS.search(data) is not None,
+        EXACT.search(data) is not None,
+    )
+
+
+def _imported(data: bytes) -> Iterator[str]:
+    """Yield the modules that the source imports, and what it imports from them, which may be modules too."""
+    for origin, names, plain in IMPORT.findall(data):
+        if plain:
+            yield from (part.split()[0].decode(errors="replace") for part in plain.split(b",") if part.strip())
+            continue
+        module = origin.decode(errors="replace")
+        yield module
+        joined = module if module.endswith(".") else module + "."
+        yield from (joined + name.decode() for name in WORD.findall(names))
+
+
+def _files(module: str, importer: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+    """The files of a module and of the packages around it, in the first root that has the topmost."""
+    name = module.lstrip(".")
+    folder = os.path.dirname(importer)
+    for _ in range(len(module) - len(name) - 1):
+        folder = os.path.dirname(folder)
+    parts = tuple(name.split("."))
+    return _found(parts, (folder,) if module.startswith(".") else roots) if all(parts) else ()
+
+
+@lru_cache(maxsize=65_536)
+def _found(parts: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
+    for root in roots:
+        top = os.path.join(root, parts[0])
+        if os.path.isdir(top) or os.path.isfile(top + ".py"):
+            return tuple(_files_of(root, parts))
+    return ()
+
+
+def _files_of(root: str, parts: tuple[str, ...]) -> Iterator[str]:
+    path = root
+    for part in parts:
+        path = os.path.join(path, part)
+        for file in (os.path.join(path, "__init__.py"), path + ".py"):
+            if os.path.isfile(file):
+                yield file
+                break

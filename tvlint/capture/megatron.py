@@ -73,10 +73,28 @@ def _schedules(module: Any, step: Step) -> None:
 def _begun(schedule: Any, step: Step) -> Any:
     def run(*args: Any, **kwargs: Any) -> Any:
         chunks = kwargs["model"]
-        step.begin_with(chunks if isinstance(chunks, list) else [chunks])
+        step.begin_with(chunks if isinstance(chunks, list) else [chunks], _mesh())
         return schedule(*args, **kwargs)
 
     return run
+
+
+def _mesh() -> dict[str, Any] | None:
+    """Return the mesh that Megatron's parallel sizes make, where its ranks lie on it in the usual order."""
+    import torch.distributed as dist
+    from megatron.core import parallel_state as state  # type: ignore[import-not-found,unused-ignore]
+
+    sizes = {
+        "pp": (state.get_pipeline_model_parallel_world_size(), state.get_pipeline_model_parallel_rank()),
+        "dp": (state.get_data_parallel_world_size(), state.get_data_parallel_rank()),
+        "cp": (state.get_context_parallel_world_size(), state.get_context_parallel_rank()),
+        "tp": (state.get_tensor_model_parallel_world_size(), state.get_tensor_model_parallel_rank()),
+    }
+    rank = 0
+    for size, place in sizes.values():
+        rank = rank * size + place
+    axes = [{"axis": name, "size": size} for name, (size, _) in sizes.items() if size > 1]
+    return {"mesh": axes, "of": list(range(dist.get_world_size()))} if axes and rank == dist.get_rank() else None
 
 
 def _optimizers(module: Any, step: Step) -> None:

@@ -61,12 +61,14 @@ class Step:
         for mesh in meshes():
             self.recorder.emit(mesh)
 
-    def begin_with(self, roots: Sequence[nn.Module]) -> None:
-        """Begin to record a step that the modules take part in."""
+    def begin_with(self, roots: Sequence[nn.Module], mesh: dict[str, Any] | None) -> None:
+        """Begin to record a step that the modules take part in, on a mesh that their framework names."""
         for root in roots:
             if says_pieces(root):
                 self.fill(root)
         self.begin()
+        if mesh is not None:
+            self.recorder.emit(mesh)
         for root in roots:
             self.name_state(root)
             self.calls[id(root)] = 0

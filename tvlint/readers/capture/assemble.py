@@ -11,6 +11,7 @@ from tvlint.ir.operators import Backward, Operator, Update
 from tvlint.ir.placement import Partial, Placement
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.capture.emit import CrossingError, Run
+from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
 from tvlint.readers.capture.program import Exchange
@@ -44,7 +45,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
 
     Raises ReadError where there is none.
     """
-    prepared = tuple(prepare(tape) for tape in capture.tapes)
+    prepared = with_own_parts([prepare(tape) for tape in capture.tapes])
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     mesh, placements = _mesh(capture, prepared, found)
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements))

@@ -389,22 +389,32 @@ class _Emit:
         assert isinstance(start, int)
         assert isinstance(length, int)
         before, after = self.emitter._around(value, dim)
-        shape = (*before, self.shape(value)[dim], *after)
-        made = (*before, length, *after)
+        inner = self.inner(value, dim, [start, length])
+        step = prod(inner)
+        shape = (*before, self.shape(value)[dim] // step, *inner, *after)
+        made = (*before, length // step, *inner, *after)
         name = self.emitter.as_shape(value, shape)
         output = self.emitter._result(result, made)
-        inputs: tuple[Operand, ...] = (name, Literal(len(before)), Literal(start), Literal(length))
+        inputs: tuple[Operand, ...] = (name, Literal(len(before)), Literal(start // step), Literal(length // step))
         compute = Compute(self.call.op, inputs, (output,), source=self.emitter._place())
         self.emitter.finish(self.call, compute, [shape], [made])
 
+    def inner(self, value: str, dim: int, sizes: Sequence[int]) -> Shape:
+        """Return the factors of a dimension but the outermost, where all sizes are whole numbers of them; none else."""
+        own = self.factors.shape([self.factors.of(value)[dim]])[1:]
+        return own if all(size % prod(own) == 0 for size in sizes) else ()
+
     def cat(self) -> None:
-        """Write a join along one dimension, the others as factors."""
+        """Write a join along one dimension, of its outermost factor where it consists of whole ones, the others as factors."""
         (result,) = self.call.outputs
         dim = self.call.attributes["dim"]
         assert isinstance(dim, int)
         before, after = self.emitter._around(result, dim)
-        shapes = [(*before, self.shape(own)[dim], *after) for own in self.values]
-        self.emitter.write(self.call, shapes, [(*before, self.shape(result)[dim], *after)], dim=len(before))
+        sizes = [self.shape(own)[dim] for own in self.values]
+        inner = self.inner(result, dim, sizes)
+        shapes = [(*before, size // prod(inner), *inner, *after) for size in sizes]
+        whole = (*before, sum(sizes) // prod(inner), *inner, *after)
+        self.emitter.write(self.call, shapes, [whole], dim=len(before))
 
     def expand(self) -> None:
         """Write the repetition of dimensions of size 1."""

@@ -131,6 +131,24 @@ def test_an_auxiliary_loss_is_proved_and_told_where_one_plan_lacks_it(kind: str,
     refuted(twice, reference, "unequal-addends")
 
 
+def test_an_auxiliary_loss_that_starts_without_its_factor_is_told() -> None:
+    forward, backward = AUXILIARY["scaled"]
+    reference = with_root(REFERENCE, forward, backward)
+    unscaled = with_root(REFERENCE, forward, "dh = backward s (grad(s))")
+    refuted(unscaled, reference, "unequal-roots")
+    elsewhere = changed(reference, ("  update", "  grad(w) = mul(grad(w), 3)\n  update"))
+    refuted(elsewhere, reference, "wrong-gradient-scale")
+    assert "unequal-roots" not in names(verdict_on(elsewhere, reference))
+
+
+def test_a_sum_without_a_returned_loss_that_is_divided_at_the_end_is_not_refuted() -> None:
+    divided = "  grad(w) = div(grad(w), 64)\n  grad(v) = div(grad(v), 64)\n  update"
+    at_end = changed(REFERENCE, ("mean(z)", "sum(z)"), ("loss l\n", ""), ("  update", divided))
+    verdict = verdict_on(at_end, REFERENCE)
+    assert verdict.outcome is Outcome.UNKNOWN, names(verdict)
+    refuted(changed(at_end, ("grad(w), 64", "grad(w), 32")), REFERENCE, "wrong-gradient-scale")
+
+
 def test_an_auxiliary_loss_is_named_after_what_its_parts_are_put_together_to() -> None:
     forward = "k0: f32[] = sum(h)\n  k = all-reduce(k0) over tp"
     reference = with_root(REFERENCE, "k: f32[] = sum(h)", "dh = backward k (grad(k))")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from tvlint.analyses.gradients.accumulators import accumulators
+from tvlint.analyses.gradients.roots import made, named_after
 from tvlint.ir.location import Location
 from tvlint.ir.operators import (
     Await,
@@ -94,7 +95,8 @@ class _World:
         self.queues: dict[object, dict[int, deque[Post]]] = {}
         self.weight_of = accumulators(plan)
         losses = {plan.loss, *plan.outputs} - {""}
-        self.seeds = {name for name, own in plan.tensors.items() if own.gradient_of in losses}
+        starts = {name for name in plan.tensors if named_after(name)} - made(plan)
+        self.seeds = starts | {name for name, own in plan.tensors.items() if own.gradient_of in losses}
 
     def run(self, rank: int, shift: int, steps: tuple[Step, ...]) -> Iterator[None]:
         """Run the steps of the rank of one replica, whose ranks are those of the first with `shift`; yields while it waits."""

@@ -63,6 +63,7 @@ REFUTING: Mapping[str, Ground] = {
     "uncovered-output": Ground.STATES,
     "uncovered-weight": Ground.STATES,
     "unequal-addends": Ground.DIFFERS,
+    "unequal-roots": Ground.DIFFERS,
     "unknown-handle": Ground.FAILS,
     "unknown-peer": Ground.FAILS,
     "unmatched-receive": Ground.FAILS,

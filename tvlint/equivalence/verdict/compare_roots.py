@@ -1,15 +1,16 @@
 """Compare the backward roots of a plan with the reference's.
 
 What a gradient starts with, and at which copies and parts of a value, shows in the gradients of weights. That none starts at a
-value, or one more, is reported here, where gradients differ by it.
+value, or one more, or that one counts more than another, is reported here, where gradients differ by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from tvlint.analyses.relations.defect import Trouble, at
-from tvlint.analyses.relations.derivation.state import Derived
+from tvlint.analyses.relations.derivation.state import Derived, Root
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.plan import Plan
@@ -37,19 +38,61 @@ def judge_roots(terms: Terms, plan: Plan, reference: Derived, derived: Derived) 
             if not surplus.isdisjoint(addends(terms, root.value.term)):
                 text = f"gradients start at `{root.of}` on {{ranks}}, and in the reference none start there"
                 yield at(root.operator, root.segment, Trouble("surplus-root", certain, text, root.rank))
+    if not surplus and not missing and not derived.foreign:
+        yield from _unequal(terms, plan, reference, derived, certain)
+
+
+def _unequal(terms: Terms, plan: Plan, reference: Derived, derived: Derived, certain: bool) -> Iterator[Trouble]:
+    """Yield the values that gradients start from with another share than from others; a common factor is none.
+
+    Only of complete values: what a part, or one micro-batch, has a share of shows in the gradients.
+    """
+    expected = shares(terms, reference.roots)
+    for rank in dict.fromkeys(root.rank for root in derived.roots):
+        found = shares(terms, [root for root in derived.roots if root.rank == rank])
+        if not expected or not found or expected.keys() != found.keys():
+            continue
+        ratios = {addend: found[addend] / expected[addend] for addend in sorted(found) if expected[addend]}
+        first = next(iter(ratios.values()), Fraction(0))
+        for root in derived.roots if first else ():
+            odd = [ratios[own] / first for own in addends(terms, root.value.term) if ratios.get(own, first) != first]
+            if odd and root.rank == rank:
+                text = f"the gradient that starts at `{root.of}` on {{ranks}} counts {odd[0]} times as much beside the others"
+                unequal = Trouble("unequal-roots", certain, f"{text} as in the reference", rank)
+                yield at(root.operator, root.segment, unequal)
+
+
+def shares(terms: Terms, roots: Sequence[Root]) -> dict[int, Fraction]:
+    """Return how often each value counts among those that gradients start from; nothing where one is a part or a fold."""
+    found: dict[int, Fraction] = {}
+    for root in roots:
+        if root.value.leaves or root.value.fold is not None:
+            return {}
+        share = Fraction(root.value.coefficient) * root.start
+        for addend, factor in multiples(terms, root.value.term).items():
+            found[addend] = found.get(addend, Fraction(0)) + share * factor
+    return found
 
 
 def addends(terms: Terms, term: int) -> frozenset[int]:
     """Return the values of which the term is a sum of multiples."""
-    found, waiting = set(), [term]
+    return frozenset(multiples(terms, term))
+
+
+def multiples(terms: Terms, term: int) -> dict[int, Fraction]:
+    """Return the values of which the term is a sum of multiples, and how often each counts."""
+    found: dict[int, Fraction] = {}
+    waiting = {term: Fraction(1)}
     while waiting:
-        own = waiting.pop()
+        own = max(waiting)
+        share = waiting.pop(own)
         below, operands = multiplied(terms, own), terms.operands[own]
         alike = len(operands) == 2 and all(terms.shape[each] == terms.shape[own] for each in operands)
         if below is not None:
-            waiting.append(below[1])
+            waiting[below[1]] = waiting.get(below[1], Fraction(0)) + share * below[0]
         elif alike and has_trait(str(terms.keys[own][0]), Trait.SUM):
-            waiting.extend(operands)
+            for each in operands:
+                waiting[each] = waiting.get(each, Fraction(0)) + share
         else:
-            found.add(own)
-    return frozenset(found)
+            found[own] = share
+    return found

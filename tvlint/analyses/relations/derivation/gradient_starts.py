@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.gradients.roots import named_after
@@ -101,7 +102,8 @@ def given(machine: Machine, rank: RankState, operator: Operator, of: str, value:
     if number is None or value is None:
         machine.derived.roots_open = True
         return gradient
-    machine.derived.roots.append(Root(of, value, rank.number, rank.segment.name if rank.segment else "", operator))
+    segment = rank.segment.name if rank.segment else ""
+    machine.derived.roots.append(Root(of, value, rank.number, segment, operator, Fraction(number)))
     return machine.world.values.scaled(throughout(machine, gradient), number)
 
 

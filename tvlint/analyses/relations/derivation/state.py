@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.defect import Trouble
@@ -71,6 +72,8 @@ class Root:
     segment: str
     operator: Operator
     """What takes the gradient that starts."""
+    start: Fraction = Fraction(1)
+    """The number that the gradient starts with, for every element."""
 
 
 @dataclass(slots=True)

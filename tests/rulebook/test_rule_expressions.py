@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tvlint.ir.configuration import Unknown
 from tvlint.rulebook.language.derived import DERIVED
 from tvlint.rulebook.language.evaluation import Result, evaluate_expression
-from tvlint.rulebook.language.expression import MAX_DEPTH, ExpressionError, names, parse
+from tvlint.rulebook.language.expression import MAX_DEPTH, ExpressionError, names, parse, verify
 from tvlint.rulebook.language.functions import FUNCTIONS, MAX_MAGNITUDE
 from tvlint.rulebook.language.template import fill, fill_known
 from tvlint.rulebook.language.version import holds_for, is_assumed
@@ -143,15 +143,25 @@ def test_what_cannot_be_told_is_unknown_and_says_why(text: str) -> None:
 )
 def test_a_wrong_expression_is_an_error_of_ours(text: str) -> None:
     with pytest.raises(ExpressionError):
-        parse(text)
+        verify(parse(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["a := 1", "[x for x in a]", "lambda: 1", "f'{a}'", "a.b.c", "a[0]", "f(x=1)", "f(*a)", "True", "1j", "~a"]
+)
+def test_what_python_has_beside_the_language_is_never_evaluated(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        verify(parse(text))
+    with pytest.raises(ExpressionError):
+        value(text)
 
 
 @pytest.mark.parametrize("opening", ["(", "not ", "-", "[", "abs(", "1 if a else "])
 def test_depth_and_size_are_bounded(opening: str) -> None:
     with pytest.raises(ExpressionError):
-        parse(opening * (MAX_DEPTH + 2) + "1")
+        verify(parse(opening * (MAX_DEPTH + 2) + "1"))
     with pytest.raises(ExpressionError):
-        parse(" + ".join(["1"] * 300))
+        verify(parse(" + ".join(["1"] * 300)))
 
 
 SETTING = st.one_of(
@@ -265,6 +275,7 @@ def test_any_text_is_a_layout_or_not(text: str) -> None:
 
 def test_every_derived_setting_parses_and_the_documentation_names_every_function() -> None:
     for name, text in DERIVED.items():
+        verify(parse(text))
         assert name not in names(parse(text))
     documentation = DOCUMENTATION.read_text(encoding="utf-8")
     assert [name for name in FUNCTIONS if f"`{name}" not in documentation] == []

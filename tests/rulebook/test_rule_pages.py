@@ -23,7 +23,7 @@ from tvlint.frameworks.nnscaler import DEFAULTS as NNSCALER
 from tvlint.frameworks.torchtitan import TORCHTITAN
 from tvlint.rule import Example, Rule, RuleKind
 from tvlint.rulebook.language.derived import DERIVED
-from tvlint.rulebook.language.expression import Expression, names, parse
+from tvlint.rulebook.language.expression import Expression, names, parse, verify
 from tvlint.rulebook.language.functions import FUNCTIONS
 from tvlint.rulebook.language.template import expressions
 from tvlint.rulebook.language.version import bounds
@@ -79,6 +79,8 @@ def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
     sides = re.compile(r"^(before|after)\." if rule.kind is RuleKind.CHANGE else r"^$")
     used = [sides.sub("", name) for part in parts for name in names(part)]
     assert {name for name in (*used, *rule.location) if name not in known and not name.startswith("env.")} == set()
+    for part in parts:
+        verify(part)
     assert {ast.unparse(call.func) for part in parts for call in calls(part)} <= {*FUNCTIONS, "set", "known"}
 
 

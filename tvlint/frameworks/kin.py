@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 
@@ -108,11 +108,9 @@ FRAMEWORKS: Mapping[str, Framework] = {
 """By name; a program is of the first framework of which it imports a package."""
 
 
-def lineage(framework: str) -> Iterator[str]:
-    """Yield the framework and those whose code it runs, nearest first."""
-    yield framework
-    if framework in FRAMEWORKS:
-        yield from FRAMEWORKS[framework].runs
+def lineage(framework: str) -> tuple[str, ...]:
+    """Return the framework and those whose code it runs, nearest first."""
+    return (framework, *FRAMEWORKS[framework].runs) if framework in FRAMEWORKS else (framework,)
 
 
 def replaces(framework: str, rule: str, settings: Collection[str]) -> bool:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from tvlint.ir.configuration import SettingValue, Unknown
-from tvlint.rulebook.language.expression import Expression, constant_of, is_constant, name_of
+from tvlint.rulebook.language.expression import Expression, ExpressionError, constant_of, is_constant, name_of
 from tvlint.rulebook.language.functions import FUNCTIONS, MAX_MAGNITUDE, is_number, show
 
 Result: TypeAlias = "SettingValue | Unknown"
@@ -33,7 +33,7 @@ def _term(expression: Expression) -> _Term:
         case _ if is_constant(expression):
             constant = constant_of(expression)
             return lambda lookup, is_set: constant
-        case ast.Name() | ast.Attribute():
+        case ast.Name() | ast.Attribute() if name_of(expression):
             name = name_of(expression)
             return lambda lookup, is_set: _bounded(lookup(name))
         case ast.List(items):
@@ -41,12 +41,12 @@ def _term(expression: Expression) -> _Term:
         case ast.UnaryOp(ast.Not(), operand):
             negated = _term(operand)
             return lambda lookup, is_set: _negate(_truth(negated(lookup, is_set)))
-        case ast.UnaryOp(_, operand):
+        case ast.UnaryOp(ast.USub(), operand):
             minus = _term(operand)
             return lambda lookup, is_set: _arithmetic(ast.Sub, 0, minus(lookup, is_set))
         case ast.BoolOp(junction, operands):
             return _junction([_term(operand) for operand in operands], decides=isinstance(junction, ast.Or))
-        case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]):
+        case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]) if type(sign) in _BETWEEN:
             one, other, kind = _term(left), _term(right), type(sign)
             return lambda lookup, is_set: _binary(kind, one(lookup, is_set), other(lookup, is_set))
         case ast.IfExp(condition, then, otherwise):
@@ -54,16 +54,16 @@ def _term(expression: Expression) -> _Term:
             return lambda lookup, is_set: _choose(
                 _truth(asked(lookup, is_set)), lambda: first(lookup, is_set), lambda: second(lookup, is_set)
             )
-        case ast.Call(ast.Name("set"), [argument]) if name_of(argument):
+        case ast.Call(ast.Name("set"), [argument], []) if name_of(argument):
             given = name_of(argument)
             return lambda lookup, is_set: is_set(given)
-        case ast.Call(ast.Name("known"), [argument]):
+        case ast.Call(ast.Name("known"), [argument], []):
             inner = _term(argument)
             return lambda lookup, is_set: not isinstance(inner(lookup, is_set), Unknown)
-        case ast.Call(ast.Name(function), arguments):
+        case ast.Call(ast.Name(function), arguments, []):
             listed = _list(arguments)
             return lambda lookup, is_set: _call(function, listed(lookup, is_set))
-    raise TypeError(f"not an expression: {ast.dump(expression)}")
+    raise ExpressionError(f"`{ast.unparse(expression)}` has no meaning")
 
 
 def _list(expressions: list[Expression]) -> _Term:
@@ -174,6 +174,7 @@ _OPERATIONS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+_BETWEEN = frozenset({*_ORDERS, *_OPERATIONS, ast.Eq, ast.NotEq, ast.In, ast.NotIn})
 
 
 def _ordered(kind: type[ast.AST], left: SettingValue, right: SettingValue) -> bool | Unknown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tvlint.frameworks.megatron import since
 from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration, Unknown
@@ -29,6 +30,7 @@ def bounds(version_range: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=1024)
 def holds_for(version_range: str, version: str) -> bool | Unknown:
     """Return whether `version` lies in the range; a version that is not known counts as the newest, so an upper bound is
     unknown.

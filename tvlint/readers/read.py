@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.opening import content
@@ -28,8 +29,33 @@ NAMES_MEGATRON = re.compile(
 )
 
 NAMES_DEEPSPEED = re.compile(rb"pipe[-_]parallel[-_]size|\"(?:train_micro_batch_size_per_gpu|zero_)")
-NAMES_NNSCALER = b"plan_ngpus"
 COMPOSED = re.compile(rb"^(?:defaults|extends|modules):", re.MULTILINE)
+
+
+class Format(NamedTuple):
+    """A format of configurations, by its name in `docs/formats.md`.
+
+    The module below `tvlint.readers` has `recognise(path, data) -> bool` and `read(path, data) -> Document | None`; it is not
+    asked where `mark`, which is in every such file, is not found.
+    """
+
+    name: str
+    module: str
+    mark: re.Pattern[bytes]
+
+
+CONFIGURATIONS = (
+    Format("nnScaler YAML", "nnscaler.trainer.reader", re.compile(rb"plan_ngpus")),
+    Format("nnScaler partition constraints", "nnscaler.trainer.constraints", re.compile(rb"allowed_partition_dims")),
+    Format("nnScaler saved plans", "nnscaler.trainer.autodist_plan", re.compile(rb'"spmd_descs"')),
+    Format("GPT-NeoX YAML or JSON", "megatron.neox", NAMES_DEEPSPEED),
+    Format("DeepSpeed JSON", "deepspeed.config_json", NAMES_DEEPSPEED),
+    Format("torchtitan TOML or JSON", "torchtitan", re.compile(rb"_parallel_degree|data_parallel_shard_degree")),
+    Format("launch scripts", "megatron.launch_script", NAMES_MEGATRON),
+    Format("Python recipes", "recipe.reader", NAMES_MEGATRON),
+    Format("snake_case YAML or JSON", "megatron.model_args_yaml", NAMES_MEGATRON),
+)
+"""Every format of configurations, in the order in which they are tried."""
 
 
 def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] = ()) -> Document | None:
@@ -173,59 +199,23 @@ def _plan(path: str, data: bytes) -> Document | None:
 
 
 def _configuration(path: str, data: bytes) -> Document | None:
-    if NAMES_NNSCALER in data:
-        from tvlint.readers.nnscaler.trainer import reader as nnscaler_yaml
-
-        if nnscaler_yaml.recognise(path, data) and (found := nnscaler_yaml.read(path, data)) is not None:
-            return found
-    if b"allowed_partition_dims" in data:
-        from tvlint.readers.nnscaler.trainer import constraints as nnscaler_constraints
-
-        if nnscaler_constraints.recognise(data) and (found := nnscaler_constraints.read(path, data)) is not None:
-            return found
-    if b'"spmd_descs"' in data:
-        from tvlint.readers.nnscaler.trainer import autodist_against_graph as autodist_graph
-        from tvlint.readers.nnscaler.trainer import autodist_plan
-
-        if autodist_plan.recognise(data) and (found := autodist_plan.read(path, data)) is not None:
-            return replace(found, findings=(*found.findings, *autodist_graph.misfits(path, data)))
-    if NAMES_DEEPSPEED.search(data):
-        from tvlint.readers.deepspeed import config_json as deepspeed_json
-        from tvlint.readers.megatron import neox as neox_yaml
-
-        if neox_yaml.recognise(path, data) and (found := neox_yaml.read(path, data)) is not None:
-            return found
-        if deepspeed_json.recognise(data) and (found := deepspeed_json.read(path, data)) is not None:
-            return found
-    if b"_parallel_degree" in data or b"data_parallel_shard_degree" in data:
-        from tvlint.readers import torchtitan as torchtitan_toml
-
-        if torchtitan_toml.recognise(data) and (found := torchtitan_toml.read(path, data)) is not None:
-            return found
-    if not NAMES_MEGATRON.search(data):
-        return _composed(path, data)
-    from tvlint.readers.megatron import launch_script as megatron_shell
-
-    if megatron_shell.recognise(path, data):
-        return megatron_shell.read(path, data)
-    from tvlint.readers.recipe import reader as python_recipe
-
-    if python_recipe.recognise(path, data):
-        return python_recipe.read(path, data)
-    return _megatron_yaml(path, data)
+    """Return what the first format gives that the file is of; None where it is of none."""
+    for each in CONFIGURATIONS:
+        if each.mark.search(data):
+            reader = import_module(f"tvlint.readers.{each.module}")
+            found: Document | None = reader.read(path, data) if reader.recognise(path, data) else None
+            if found is not None:
+                return found
+    return None if NAMES_MEGATRON.search(data) else _composed(path, data)
 
 
 def _composed(path: str, data: bytes) -> Document | None:
     """The configuration that other files give, all that this one does is to name them."""
     if not path.endswith((".yaml", ".yml")) or not COMPOSED.search(data):
         return None
+    from tvlint.readers.megatron import model_args_yaml
+
     try:
-        return _megatron_yaml(path, data)
+        return model_args_yaml.read(path, data) if model_args_yaml.recognise(path, data) else None
     except ReadError:
         return None
-
-
-def _megatron_yaml(path: str, data: bytes) -> Document | None:
-    from tvlint.readers.megatron import model_args_yaml as megatron_yaml
-
-    return megatron_yaml.read(path, data) if megatron_yaml.recognise(path, data) else None

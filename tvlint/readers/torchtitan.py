@@ -23,7 +23,7 @@ HEADER = re.compile(r"[ \t]*\[[ \t]*([A-Za-z0-9_.-]+)[ \t]*\][ \t]*(?:#.*)?")
 ENTRY = re.compile(r"[ \t]*([A-Za-z0-9_-]+)[ \t]*=[ \t]*([^\s#]*)")
 
 
-def recognise(data: bytes) -> bool:
+def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` has the table `[parallelism]`, or is a JSON object, and names one of its degrees."""
     return NAMES.search(data) is not None and (TABLE.search(data) is not None or OBJECT.match(data) is not None)
 

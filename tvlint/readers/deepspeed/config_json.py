@@ -44,7 +44,7 @@ OTHERS = frozenset({"pipe_parallel_size", "pipe-parallel-size", "model_parallel_
 """Keys of GPT-NeoX, whose files have DeepSpeed's keys among their own."""
 
 
-def recognise(data: bytes) -> bool:
+def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` is an object that may be DeepSpeed's; `read` decides by its topmost keys."""
     return OPENS.match(data) is not None and NAMES.search(data) is not None
 

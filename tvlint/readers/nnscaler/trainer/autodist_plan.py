@@ -38,7 +38,7 @@ class Split:
     location: Location
 
 
-def recognise(data: bytes) -> bool:
+def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` is a JSON object that names the stages of a saved plan."""
     return data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and NAMES.search(data) is not None
 
@@ -52,6 +52,9 @@ def read(path: str, data: bytes) -> Document | None:
     findings = [*_missing(root, OUTER, "the saved plan")]
     for number, stage in enumerate(listed):
         findings += _stage(stage, number)
+    from tvlint.readers.nnscaler.trainer.autodist_against_graph import misfits
+
+    findings += misfits(path, data)
     return Document(path, FORMAT, findings=tuple(findings))
 
 

@@ -21,7 +21,7 @@ PAIR = re.compile(r"\s*[0-9]{1,6}\s*,\s*[0-9]{1,6}\s*", re.ASCII)
 DROPPED = "nnScaler logs the error and goes on without any of the file's constraints"
 
 
-def recognise(data: bytes) -> bool:
+def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` begins with a list and has a key of partition constraints."""
     return OPENS.match(data) is not None and NAMES.search(data) is not None
 

@@ -1,0 +1,93 @@
+"""Every format of configurations is documented, and whatever stands in a file of it, reading it ends well."""
+
+from __future__ import annotations
+
+import random
+from importlib import import_module
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.shared import ROOT
+from tvlint.readers.document import ReadError
+from tvlint.readers.read import CONFIGURATIONS, Format, read
+
+EXAMPLES = {
+    "nnscaler.trainer.reader": (
+        "compute_config:\n  plan_ngpus: 2\n  runtime_ngpus: 4\n  use_end2end: true\npas_policy: autodist\n"
+        "micro_batch_size: 2\nglobal_batch_size: 8\n"
+    ),
+    "nnscaler.trainer.constraints": (
+        "- name: torch.nn.functional.linear\n  parent_module: MLP\n  allowed_partition_dims:\n    - 0,1\n"
+        "  replica_allowed: false\n"
+    ),
+    "nnscaler.trainer.autodist_plan": (
+        '{"desc": {"spmd_descs": [{"mesh_desc": [1, 2], "partition_descs": [[4, [[[0, 1], 2]]]]}]}, "e2e_time": 1.5}'
+    ),
+    "megatron.neox": "pipe-parallel-size: 2\nmodel-parallel-size: 2\nnum-layers: 4\npos-emb: rotary\nno-weight-tying: true\n",
+    "deepspeed.config_json": (
+        '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}, "fp16": {}}'
+    ),
+    "torchtitan": "[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n[training]\nseq_len = 8\n",
+    "megatron.launch_script": (
+        "export A=(--num-layers 4)\nTP=${TP:-2}\nif [ $TP -gt 1 ]; then B=--sequence-parallel; fi\n"
+        'torchrun --nproc-per-node 8 pretrain_gpt.py \\\n  "${A[@]}" $B --tensor-model-parallel-size $TP\n'
+    ),
+    "recipe.reader": (
+        "from nemo.collections import llm\n\ndef recipe():\n    made = llm.recipe()\n"
+        "    made.trainer.strategy.tensor_model_parallel_size = 2\n"
+        "    made.trainer.strategy.pipeline_model_parallel_size = 4\n    return made\n"
+    ),
+    "megatron.model_args_yaml": "MODEL_ARGS:\n  --num-layers: 4\n  --tensor-model-parallel-size: 2\n  --bf16: true\n",
+}
+"""One file of every format. A new format gets its own here, and with it the tests below."""
+
+TOKENS = ("{", "[", "]", ":", "'", '"', "\\", "$(", "\0", "\n", "-1", "9" * 30, "é", "\ud800")
+
+formats = pytest.mark.parametrize("format", CONFIGURATIONS, ids=lambda format: format.module)
+
+
+@formats
+def test_the_example_is_read_by_the_reader_of_its_format_alone(format: Format) -> None:
+    data = EXAMPLES[format.module].encode()
+    reader = import_module(f"tvlint.readers.{format.module}")
+    document = read("f", data)
+    assert format.mark.search(data)
+    assert document is not None
+    assert document == reader.read("f", data)
+
+
+@formats
+def test_the_documentation_has_a_row(format: Format) -> None:
+    rows = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8").splitlines()
+    assert [row for row in rows if row.startswith(f"| {format.name} |")]
+
+
+@formats
+@settings(max_examples=120, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_damaged_file_is_read_or_a_located_problem(format: Format, seed: int) -> None:
+    chance = random.Random(seed)
+    text = EXAMPLES[format.module]
+    for _ in range(chance.randint(1, 4)):
+        at, to = sorted(chance.randrange(len(text) + 1) for _ in range(2))
+        match chance.randrange(4):
+            case 0:
+                text = text[:at] + text[to:]
+            case 1:
+                text = text[:to] + text[at:]
+            case 2:
+                text = text[:at] + chance.choice(TOKENS)
+            case 3:
+                text = text[:at] + text[at:to][::-1] + text[to:]
+    assert place_of_problem(text.encode("utf-8", "replace")) in ("", "f")
+
+
+def place_of_problem(data: bytes) -> str:
+    """Return the file that a problem is located in; nothing where there is none."""
+    try:
+        read("f", data)
+    except ReadError as error:
+        return error.problem.location.path
+    return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -25,6 +25,8 @@ from tvlint.cli.options import (
     reporting,
     world_size,
 )
+from tvlint.findings import Severity
+from tvlint.rule import RuleKind
 from tvlint.run.exit_code import INPUT
 from tvlint.run.outputs import say
 from tvlint.run.suggest import did_you_mean
@@ -47,8 +49,27 @@ exit codes:
   2  usage or input problem        5  a proof is unknown, none is refuted"""
 
 
-_READ_NOTHING = frozenset({"rules", "explain"})
+_READ_NOTHING = frozenset({"rules", "explain", "completion"})
 """Commands that open no file of the user, so that nothing in one takes long."""
+
+
+class _Shape(argparse.RawDescriptionHelpFormatter):
+    """Help that fits on a screen: a short usage, and each option on a line where there is room."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        """Name the arguments; the options are listed below."""
+        plain = [action for action in actions if not action.option_strings]
+        if len(plain) < len(actions) and usage is None and len(actions) > _FEW:
+            words = " ".join(self._format_args(action, action.dest) for action in plain)
+            usage = f"%(prog)s [OPTIONS] {words}".rstrip()
+        super().add_usage(usage, actions, groups, prefix)
+
+
+_FEW = 4
+"""So many options stand in the usage of a command."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -81,12 +102,12 @@ def fail(message: str, help: str = "") -> NoReturn:
     raise SystemExit(INPUT)
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    """The options, with `run` as the command to call; ends the process where they are wrong or ask for help."""
-    shape = argparse.RawDescriptionHelpFormatter
-    parser = _Parser(prog="tvlint", description=_ABOUT, epilog=_EXAMPLES, formatter_class=shape, allow_abbrev=False)
+def build() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser of the command line, and that of each command."""
+    parser = _Parser(prog="tvlint", description=_ABOUT, epilog=_EXAMPLES, formatter_class=_Shape, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tvlint {__version__}")
     commands = parser.add_subparsers(prog="tvlint", metavar="COMMAND", parser_class=_Parser)
+    _init(commands)
     _check(commands)
     _baseline(commands)
     _prove(commands)
@@ -97,12 +118,19 @@ def parse(argv: list[str]) -> argparse.Namespace:
     _diff(commands)
     _rules(commands)
     _config(commands)
+    _completion(commands)
     for name, command in commands.choices.items():
         if name not in _READ_NOTHING:
             budget(command)
         command.add_argument("--traceback", action="store_true", help="show where tvlint itself failed")
-    _refuse_unknown_command(argv, commands.choices)
-    actions = commands.choices[argv[0]]._actions if argv and argv[0] in commands.choices else []
+    return parser, commands.choices
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The options, with `run` as the command to call; ends the process where they are wrong or ask for help."""
+    parser, commands = build()
+    _refuse_unknown_command(argv, commands)
+    actions = commands[argv[0]]._actions if argv and argv[0] in commands else []
     known = {name for action in actions for name in action.option_strings}
     options: argparse.Namespace = parser.parse_args([*argv[:1], *_as_files(argv[1:], known)])
     if not hasattr(options, "run"):
@@ -145,7 +173,7 @@ def _command(commands: Any, name: str, module: str, summary: str, examples: str 
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
         epilog=f"examples:\n{examples}" if examples else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Shape,
         allow_abbrev=False,
     )
 
@@ -155,6 +183,11 @@ def _command(commands: Any, name: str, module: str, summary: str, examples: str 
 
     parser.set_defaults(run=run, command_actions=parser._actions)
     return parser
+
+
+def _init(commands: Any) -> None:
+    parser = _command(commands, "init", "init", "look at this repository and write a project file for it", "  tvlint init")
+    remembering(parser)
 
 
 def _check(commands: Any) -> None:
@@ -313,7 +346,16 @@ def _diff(commands: Any) -> None:
 
 
 def _rules(commands: Any) -> None:
-    rules = _command(commands, "rules", "rules", "list the rules", "  tvlint rules\n  tvlint rules -o json")
+    rules = _command(
+        commands, "rules", "rules", "list the rules, or those that a search finds",
+        "  tvlint rules pipeline layers\n  tvlint rules --framework nnscaler --severity error -o json",
+    )  # fmt: skip
+    rules.add_argument("words", nargs="*", metavar="WORD", help="words that all stand in the name or on the page of a rule")
+    rules.add_argument("--topic", default="", metavar="TOPIC", help="the folder of its page, such as megatron/pipeline or plan")
+    rules.add_argument("--framework", default="", metavar="NAME", help="what holds for a framework, such as megatron-lm")
+    kinds = [kind.value for kind in RuleKind]
+    choice(rules, "--kind", kinds, "where its answer comes from")
+    choice(rules, "--severity", [severity.value for severity in Severity], "how bad what it reports is")
     outputs(rules, ("text", "json"))
     explain = _command(commands, "explain", "explain", "say what a rule reports and why", "  tvlint explain missing-allreduce")
     explain.add_argument("rule", metavar="RULE", help="the rule's name, as findings show it")
@@ -323,3 +365,11 @@ def _config(commands: Any) -> None:
     parser = _command(commands, "config", "config", "verify the project file", "  tvlint config verify")
     parser.add_argument("action", choices=("verify",), metavar="verify", help="`verify` reads it and names every mistake in it")
     reporting(parser)
+
+
+def _completion(commands: Any) -> None:
+    parser = _command(
+        commands, "completion", "completion", "print what a shell needs to complete commands and options",
+        '  tvlint completion bash > ~/.local/share/bash-completion/completions/tvlint',
+    )  # fmt: skip
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="{bash,zsh,tcsh}", help="the shell")

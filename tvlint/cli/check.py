@@ -38,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
     """Check the files, prove the project's pairs, report, and give the exit code."""
     if STDIN not in options.paths:
         return _run(options)
-    if options.fix:
-        fail("`--fix` cannot rewrite the standard input", "`--diff` shows what it would change")
+    if options.fix or options.add_ignores:
+        fail("the standard input cannot be rewritten", "`--diff` shows what `--fix` would change")
     data = options.steps.do(STDIN, lambda: read_stdin(LARGEST_STDIN), "the standard input")
     if isinstance(data, Problem):
         return unreadable(data)
@@ -77,6 +77,11 @@ def _run(options: argparse.Namespace) -> int:
         if options.diff:
             return FOUND if show(options, judged.report, applied, own) else exit_code(judged.report, fail_on)
         if make(options, judged.report, applied, own):
+            judged = run.judged()
+    if options.add_ignores:
+        from tvlint.cli.fix import ignore
+
+        if ignore(options, judged.report, applied, Session(options.steps)):
             judged = run.judged()
     report = _with_fixes(judged.report, wanted, applied, Session(options.steps))
     report = deliver(report, wanted, options, known, fail_on)

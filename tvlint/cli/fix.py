@@ -1,4 +1,4 @@
-"""`tvlint check --fix` and `--diff`."""
+"""`tvlint check` with `--fix`, `--diff` or `--add-ignores`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tvlint.cli.session import colored, note
 from tvlint.findings import Report
 from tvlint.reporters.escape.terminal import Line, Span, Style, terminal
 from tvlint.reporters.text.totals import counted
+from tvlint.run.add_ignores import with_ignores
 from tvlint.run.check import Rules
 from tvlint.run.fixes import LARGEST, Fixed, fixed
 from tvlint.run.outputs import OutputError, rewrite, write_stdout
@@ -52,3 +53,17 @@ def _difference(found: Fixed) -> Iterator[str | Line]:
         old, new = (text.decode("utf-8").splitlines() for text in (content(path, LARGEST), data))
         for line in unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm=""):
             yield Line((Span(line, _STYLES.get(line[:1])),))
+
+
+def ignore(options: argparse.Namespace, report: Report, rules: Rules, session: Session) -> int:
+    """Write comments that silence the report's findings, and return how many these silence."""
+    found = with_ignores(report, rules, options.add_ignores, session)
+    for path, data in found.contents.items():
+        try:
+            rewrite(path, data)
+        except OutputError as error:
+            fail(str(error), error.help)
+    note(f"silenced {counted(found.count, 'finding')} by comments in {counted(len(found.contents), 'file')}")
+    if found.left:
+        note(f"no comment can silence {counted(len(found.left), 'finding')}: `per-file-ignores` or a baseline can")
+    return found.count

@@ -78,6 +78,9 @@ def fixing(parser: argparse.ArgumentParser) -> None:
         "--unsafe-fixes", action="store_true", help="with `--fix`: also make the first of several repairs a person may choose"
     )
     parser.add_argument("--diff", action="store_true", help="show what `--fix` would change, and change nothing")
+    parser.add_argument(
+        "--add-ignores", type=reason, metavar="REASON", help="silence what is found by comments with this reason"
+    )
 
 
 def remembering(parser: argparse.ArgumentParser) -> None:
@@ -113,6 +116,13 @@ def path(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("an empty text names no file")
     return text
+
+
+def reason(text: str) -> str:
+    """The reason that a comment gives, on one line."""
+    if not text.strip() or not text.isprintable() or "tvlint:" in text:
+        raise argparse.ArgumentTypeError("a reason is a line of text, without `tvlint:`")
+    return text.strip()
 
 
 def natural(text: str) -> int:

@@ -57,13 +57,13 @@ class Fixed:
 def with_fixes(report: Report, rules: Rules, session: Session) -> Report:
     """Return the report with the fixes of its findings that hold; of a finding whose file takes too long, none."""
     found: list[Finding] = []
-    files: dict[str, _File] = {}
-    mentions = _Mentions(report.checked)
+    files: dict[str, File] = {}
+    mentions = Mentions(report.checked)
     left = MOST_FIXED
     for finding in report.findings:
         path = checked_in(finding)
         if path not in files:
-            files[path] = _File(path, mentions, rules)
+            files[path] = File(path, mentions, rules)
         offered: tuple[Fix, ...] | Problem = ()
         if left and _may_have_fixes(finding, unsafe=True):
             left -= 1
@@ -83,7 +83,7 @@ def fixed(report: Report, rules: Rules, session: Session, unsafe: bool) -> Fixed
     """Return the files after the fixes of the report's findings; `unsafe` are those that a person chooses from, too."""
     contents: dict[str, bytes] = {}
     count = 0
-    mentions = _Mentions(report.checked)
+    mentions = Mentions(report.checked)
     findings = [finding for finding in report.findings if _may_have_fixes(finding, unsafe)]
     for path in dict.fromkeys(map(checked_in, findings)):
         wanted = Counter(fingerprint(finding) for finding in findings if checked_in(finding) == path)
@@ -103,11 +103,11 @@ def checked_in(finding: Finding) -> str:
 
 
 def _next(
-    path: str, wanted: Counter[str], mentions: _Mentions, rules: Rules, contents: Mapping[str, bytes], unsafe: bool
+    path: str, wanted: Counter[str], mentions: Mentions, rules: Rules, contents: Mapping[str, bytes], unsafe: bool
 ) -> Mapping[str, bytes]:
     """Return the contents that change with the next fix of a finding that is wanted; none where no fix is left."""
     with instead(contents):
-        file = _File(path, mentions, rules)
+        file = File(path, mentions, rules)
         for finding in file.before.findings:
             if wanted[fingerprint(finding)]:
                 for fix in file.holding(finding, unsafe):
@@ -115,13 +115,13 @@ def _next(
         return _chained(file, wanted)
 
 
-def _chained(file: _File, wanted: Counter[str]) -> Mapping[str, bytes]:
+def _chained(file: File, wanted: Counter[str]) -> Mapping[str, bytes]:
     """Return the contents after several safe fixes that hold together: one mistake may hide another one behind it."""
     contents: dict[str, bytes] = {}
     blocked = file.before.findings
     for step in range(MOST_CHAINED):
         with instead(contents):
-            here = _File(file.path, file.mentions, file.rules)
+            here = File(file.path, file.mentions, file.rules)
             safe = (
                 here.edited(fix.edits)
                 for finding in here.before.findings
@@ -133,10 +133,36 @@ def _chained(file: _File, wanted: Counter[str]) -> Mapping[str, bytes]:
             break
         contents |= changed
         with instead(contents):
-            after = _File(file.path, file.mentions, file.rules).before
+            after = File(file.path, file.mentions, file.rules).before
         if step and any(_better(file.before, after, finding) for finding in blocked):
             return contents
     return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The reports on some files and the settings in them, before and after an edit; None for settings that cannot be read."""
+
+    before: Report
+    after: Report
+    old: list[dict[str, object]] | None
+    new: list[dict[str, object]] | None
+
+    def changes_only(self, changes: tuple[Change, ...] | None) -> bool:
+        """Return whether no settings differ but those that are to change; where a reader proposes, whether none is lost."""
+        if self.old is None or self.new is None or len(self.old) != len(self.new):
+            return False
+        both = list(zip(self.old, self.new, strict=True))
+        if changes is None:
+            return not any(option_of(name) is not None for old, new in both for name in old.keys() - new.keys())
+        names = {change.name for change in changes}
+        return all(set(_differing(old, new)) <= names for old, new in both)
+
+
+def _differing(old: dict[str, object], new: dict[str, object]) -> Iterator[str]:
+    for name in {*old, *new}:
+        if (name in old) is not (name in new) or old.get(name) != new.get(name):
+            yield name
 
 
 @dataclass
@@ -147,7 +173,7 @@ class _Proposal:
     changes: tuple[Change, ...] | None
 
 
-class _Mentions:
+class Mentions:
     """The checked files that name others; each is read once."""
 
     def __init__(self, checked: tuple[str, ...]) -> None:
@@ -173,10 +199,10 @@ def _content_of(path: str) -> bytes:
         return b""
 
 
-class _File:
+class File:
     """A checked file, what was found in it, and the trials of its fixes."""
 
-    def __init__(self, path: str, mentions: _Mentions, rules: Rules) -> None:
+    def __init__(self, path: str, mentions: Mentions, rules: Rules) -> None:
         self.path, self.mentions, self.rules = path, mentions, rules
         self._texts: dict[str, Text | None] = {}
 
@@ -209,7 +235,7 @@ class _File:
             by_file.setdefault(edit.location.path, []).append(edit)
         found = {}
         for path, own in by_file.items():
-            text = self._text(path)
+            text = self.text(path)
             new = text.edited(own) if text is not None else None
             if new is None:
                 return None
@@ -258,12 +284,12 @@ class _File:
     def _edits(self, change: Change, configuration: Configuration, finding: Finding) -> tuple[Edit, ...]:
         beside = _beside(configuration, finding)
         setting = configuration.settings.get(change.name) or beside
-        text = self._text(setting.location.path) if setting is not None else None
+        text = self.text(setting.location.path) if setting is not None else None
         if setting is None or text is None:
             return ()
         return edits_of(change, configuration, text, setting.location.path, beside)
 
-    def _text(self, path: str) -> Text | None:
+    def text(self, path: str) -> Text | None:
         """Return the text of a file that may be edited: the checked one, and of others what belongs to its checkout."""
         if path not in self._texts:
             around = os.path.dirname(self.path) or os.curdir
@@ -274,23 +300,26 @@ class _File:
                 self._texts[path] = None
         return self._texts[path]
 
-    def _holds(self, proposal: _Proposal, finding: Finding) -> bool:
-        contents = self.edited(proposal.fix.edits)
-        if not contents:
-            return False
+    def trial(self, contents: Mapping[str, bytes]) -> Trial | None:
+        """Return what is found before and after the files have new contents; None where too many others name them."""
         around = {self.path: None}
         for path in contents:
             around |= dict.fromkeys(self.mentions.of(path))
         if len(around) > MOST_NAMING:
-            return False
+            return None
         paths = tuple(around)
         before = self.before if paths == (self.path,) else self._checked(paths)
         settings = self._settings(paths)
         with instead(contents):
-            after = self._checked(paths)
-            changed = self._settings(paths)
-        keeps = proposal.changes is None or not _unknown(after) - _unknown(before)
-        return keeps and _better(before, after, finding) and _only(proposal.changes, settings, changed)
+            return Trial(before, self._checked(paths), settings, self._settings(paths))
+
+    def _holds(self, proposal: _Proposal, finding: Finding) -> bool:
+        contents = self.edited(proposal.fix.edits)
+        trial = self.trial(contents) if contents else None
+        if trial is None:
+            return False
+        keeps = proposal.changes is None or not _unknown(trial.after) - _unknown(trial.before)
+        return keeps and _better(trial.before, trial.after, finding) and trial.changes_only(proposal.changes)
 
     def _checked(self, paths: tuple[str, ...]) -> Report:
         return check(Candidates(paths), self.rules.applied, self.rules.known, self.rules.project)[0]
@@ -318,22 +347,6 @@ def _better(before: Report, after: Report, finding: Finding) -> bool:
 
 def _unknown(report: Report) -> set[str]:
     return {item.rule for item in report.not_evaluated}
-
-
-def _only(
-    changes: tuple[Change, ...] | None, before: list[dict[str, object]] | None, after: list[dict[str, object]] | None
-) -> bool:
-    """Return whether no settings differ but those that are to change; where a reader proposes, whether none is lost."""
-    if before is None or after is None or len(before) != len(after):
-        return False
-    if changes is None:
-        lost = [name for old, new in zip(before, after, strict=True) for name in old.keys() - new.keys()]
-        return not any(option_of(name) is not None for name in lost)
-    names = {change.name for change in changes}
-    return all(
-        {name for name in {*old, *new} if (name in old) is not (name in new) or old.get(name) != new.get(name)} <= names
-        for old, new in zip(before, after, strict=True)
-    )
 
 
 def _beside(configuration: Configuration, finding: Finding) -> Setting | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tvlint.checkout.following import may_be_shown
@@ -70,6 +70,13 @@ def _removal(path: str, number: int, line: str, comment: re.Match[str], alone: b
     start = len(line[: comment.start(1)].rstrip())
     span = (number, 1, number + 1, 1) if alone else (number, start + 1, number, len(line) + 1)
     return Edit(Location(path, *span), "")
+
+
+def first_line(lines: Sequence[str], number: int) -> int:
+    """Return the line on which the statement begins that a line belongs to."""
+    while number > 1 and lines[number - 2].rstrip().endswith("\\"):
+        number -= 1
+    return number
 
 
 def _statements(lines: list[str]) -> list[tuple[int, int]]:

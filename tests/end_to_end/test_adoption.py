@@ -1,0 +1,143 @@
+"""From nothing to a gate: `init`, `--add-ignores`, the search in rules, completion, and help that fits on a screen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from shared import ROOT
+
+from tvlint.cli import main
+from tvlint.cli.arguments import build
+from tvlint.rulebook.pages import load_rules
+
+TOUR = ROOT / "fixtures" / "tour"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("jobs", "plans", ".git"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "jobs" / "train.sh").write_text((TOUR / "train.sh").read_text())
+    for plan in TOUR.glob("*.plan"):
+        (tmp_path / "plans" / plan.name).write_text(plan.read_text())
+    subprocess.run(["git", "init", "--quiet", "."], check=True)
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    try:
+        return main([*arguments, "--no-cache"] if arguments[0] in ("check", "init") else arguments)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else -1
+
+
+def test_init_makes_a_gate_that_is_green_and_catches_the_next_mistake(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("init") == 0
+    assert run("config", "verify") == 0
+    text = (here / "tvlint.toml").read_text()
+    assert 'paths = ["jobs", "plans"]' in text
+    assert '# reference = "plans/single.plan"' in text
+    assert "1 configuration, 3 plans" in text
+    assert run("check") == 0
+    script = here / "jobs" / "train.sh"
+    script.write_text(script.read_text().replace("--num-attention-heads 32", "--num-attention-heads 30"))
+    capsys.readouterr()
+    assert run("check", "-o", "concise") == 1
+    found = capsys.readouterr().out
+    assert "jobs/train.sh:9:27: error: 30 attention heads do not divide over 4 tensor-parallel ranks" in found
+    assert "layers-not-divisible-by-pp" not in found
+    assert run("init") == 2
+    assert "`tvlint.toml` is the project file already" in capsys.readouterr().err
+
+
+def test_the_pair_that_init_proposes_is_one(here: Path) -> None:
+    assert run("init") == 0
+    file = here / "tvlint.toml"
+    pair = file.read_text()[file.read_text().index("# [[proof]]") :]
+    file.write_text(file.read_text().replace(pair, pair.replace("# ", "")))
+    assert run("config", "verify") == 0
+    assert run("check", "plans", "-o", "concise") == 1
+
+
+def test_init_of_a_repository_without_errors_writes_no_baseline(here: Path) -> None:
+    (here / "jobs" / "train.sh").unlink()
+    (here / "plans" / "dp2-tp2-broken.plan").unlink()
+    assert run("init") == 0
+    assert not (here / "tvlint-baseline.json").exists()
+
+
+def test_comments_with_a_reason_silence_what_is_found(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = here / "jobs" / "train.sh"
+    before = script.read_text()
+    assert run("check", "jobs", "--add-ignores", "as the checkpoint has it") == 0
+    assert "silenced 2 findings by comments in 1 file" in capsys.readouterr().err
+    added = [line for line in script.read_text().splitlines() if line not in before.splitlines()]
+    reason = "as the checkpoint has it"
+    assert [line.strip() for line in added] == [
+        f"# tvlint: ignore[layers-not-divisible-by-pp] {reason}",
+        f"# tvlint: ignore[global-batch-not-divisible] {reason}",
+    ]
+    assert run("check", "jobs") == 0
+
+
+def test_a_comment_stands_above_the_whole_statement(here: Path) -> None:
+    script = here / "jobs" / "train.sh"
+    script.write_text(
+        "torchrun --nproc-per-node 8 pretrain_gpt.py \\\n  --tensor-model-parallel-size 8 \\\n  --num-attention-heads 12 \\\n"
+        "  --micro-batch-size 1 --global-batch-size 8\n"
+    )
+    assert run("check", "jobs", "--add-ignores", "old") == 0
+    assert script.read_text().startswith("# tvlint: ignore[heads-not-divisible-by-tp] old\ntorchrun")
+
+
+def test_what_no_comment_can_silence_is_left_and_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = here / "zero.json"
+    path.write_text('{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 7}}\n')
+    before = path.read_text()
+    assert run("check", "zero.json", "--add-ignores", "old") == 1
+    assert path.read_text() == before
+    assert "no comment can silence 1 finding" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "two\nlines", "tvlint: ignore[x]", "\x1b[2J"])
+def test_a_reason_is_a_line_of_text(here: Path, text: str) -> None:
+    assert run("check", "jobs", "--add-ignores", text) == 2
+
+
+def test_rules_are_found_by_words_topic_kind_and_framework(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def listed(*arguments: str) -> list[str]:
+        assert run("rules", *arguments, "-o", "json") == 0
+        return [rule["name"] for rule in json.loads(capsys.readouterr().out)["rules"]]
+
+    rules = load_rules()
+    assert set(listed()) == {*rules}
+    assert listed("layers", "pp")[0] == "layers-not-divisible-by-pp"
+    assert set(listed("--topic", "plan")) == {name for name, rule in rules.items() if rule.topic.startswith("plan/")}
+    assert set(listed("--kind", "schedule")) == {name for name in rules if rules[name].kind.value == "schedule"}
+    assert "zero-groups-below-one" in listed("--framework", "nnscaler", "--severity", "error")
+    assert run("rules", "nosuchword") == 4
+    assert run("rules", "--topic", "plna") == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_names_every_command_and_option(here: Path, capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    pytest.importorskip("shtab")
+    assert run("completion", shell) == 0
+    text = capsys.readouterr().out
+    _, commands = build()
+    for name, command in commands.items():
+        assert name in text
+        assert all(option in text for action in command._actions for option in action.option_strings)
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize("command", ["", *build()[1]])
+def test_help_fits_on_a_screen(here: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert run(*filter(None, (command, "--help"))) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= 50

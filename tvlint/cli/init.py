@@ -1,0 +1,70 @@
+"""`tvlint init`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import partial
+from pathlib import Path
+
+from tvlint.cli.arguments import fail
+from tvlint.cli.progress import Progress
+from tvlint.cli.session import note, session
+from tvlint.findings import Problem, Severity
+from tvlint.reporters.escape.terminal import terminal
+from tvlint.reporters.text.totals import counted
+from tvlint.rulebook.pages import load_rules
+from tvlint.run.baseline import NAME, entries_of, save
+from tvlint.run.check import check
+from tvlint.run.discovery import discover
+from tvlint.run.exit_code import CLEAN, INPUT
+from tvlint.run.outputs import OutputError, say, write_file
+from tvlint.run.project import Project, find
+from tvlint.run.start import Seen, look, project_file
+
+FILE = "tvlint.toml"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write a project file for what is found here, and a baseline where there are errors; say what comes next."""
+    here = Path.cwd()
+    known = find(here)
+    if known is not None:
+        fail(f"`{os.path.relpath(known)}` is the project file already", "`tvlint config verify` looks for mistakes in it")
+    settings = Project(here)
+    candidates = options.steps.do(os.curdir, partial(discover, (), settings), "the search for files")
+    seen = candidates if isinstance(candidates, Problem) else options.steps.do(os.curdir, lambda: look(candidates.files))
+    if isinstance(candidates, Problem) or isinstance(seen, Problem):
+        fail((candidates if isinstance(candidates, Problem) else seen).message)
+    rules = load_rules()
+    with Progress() as progress:
+        report, _ = check(candidates, rules, rules, settings, session(options, settings, progress))
+    errors = tuple(finding for finding in report.findings if finding.severity is Severity.ERROR)
+    try:
+        if errors:
+            save(here / NAME, entries_of(report.findings, here))
+        write_file(FILE, terminal(project_file(seen, NAME if errors else "").split("\n")[:-1]))
+    except OutputError as error:
+        fail(str(error), error.help)
+    _tell(seen, len(errors), len(report.findings), len(report.problems))
+    return INPUT if report.problems else CLEAN
+
+
+def _tell(seen: Seen, errors: int, findings: int, problems: int) -> None:
+    note(f"wrote `{FILE}`: {counted(len(seen.files), 'file')} to check")
+    if errors:
+        also = f" and {counted(findings - errors, 'milder one')}" if findings > errors else ""
+        note(f"wrote `{NAME}`: {counted(errors, 'error')}{also} that were here before; only new ones fail from now on")
+    if problems:
+        note(f"{counted(problems, 'file')} cannot be read: `tvlint check` says why; `exclude` leaves files out")
+    say("", "next:", *_steps(errors))
+
+
+def _steps(errors: int) -> list[str]:
+    steps = ["  tvlint check                      the gate, green from now on"]
+    steps.append("  tvlint check --diff               what tvlint can repair")
+    if os.path.isdir(".github"):
+        steps.append("  .github/workflows/tvlint.yml      `uses: tvlint/tvlint@v0.1.0`, as the README shows")
+    if os.path.isfile(".pre-commit-config.yaml"):
+        steps.append("  .pre-commit-config.yaml           the hook `tvlint`, as the README shows")
+    return steps

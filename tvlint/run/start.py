@@ -1,0 +1,127 @@
+"""A first project file for a repository, made of what is found in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tvlint.findings import Problem, Severity
+from tvlint.reporters.text.totals import counted
+from tvlint.run.discovery import MAXIMAL_FILES
+from tvlint.run.reading import read_document
+from tvlint.run.world_size import lacks_world_size, stated
+
+MOST_FOLDERS = 8
+"""Of more folders that hold something to check, the whole repository is named."""
+SINGLE = ("single", "reference", "serial", "baseline")
+"""What people call the plan of one device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a repository holds: files of each kind by their paths, configurations by framework, and launches of unknown size."""
+
+    configurations: tuple[str, ...] = ()
+    plans: tuple[tuple[str, int], ...] = ()
+    """Each with its number of ranks."""
+    schedules: tuple[str, ...] = ()
+    frameworks: tuple[tuple[str, int], ...] = ()
+    without_world_size: int = 0
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files that tvlint checks."""
+        return (*self.configurations, *(path for path, _ in self.plans), *self.schedules)
+
+
+def look(paths: Iterable[str]) -> Seen:
+    """Return what the files hold; what cannot be read is for `tvlint check` to report."""
+    configurations, plans, schedules = [], [], []
+    frameworks: Counter[str] = Counter()
+    unsized = 0
+    for path in list(paths)[:MAXIMAL_FILES]:
+        document = read_document(path)
+        if document is None or isinstance(document, Problem):
+            continue
+        if document.configurations:
+            configurations.append(path)
+            frameworks.update({each.framework for each in document.configurations})
+            unsized += any(map(lacks_world_size, document.configurations)) and not stated(path).settings
+        if document.plan is not None:
+            plans.append((path, document.plan.mesh.size))
+        if document.schedule is not None:
+            schedules.append(path)
+    return Seen(tuple(configurations), tuple(plans), tuple(schedules), tuple(frameworks.most_common()), unsized)
+
+
+def project_file(seen: Seen, baseline: str) -> str:
+    """Return the text of a project file for the repository; `baseline` names the file of known findings, if there is one."""
+    return "\n".join(line for part in (_head(seen), *_parts(seen, baseline)) for line in (*part, ""))
+
+
+def folders(seen: Seen) -> tuple[str, ...]:
+    """Return the folders that hold all files, few and as deep as they go."""
+    found = sorted({_top(path) for path in seen.files})
+    return tuple(found) if "." not in found and 0 < len(found) <= MOST_FOLDERS else (".",)
+
+
+def pairs(seen: Seen) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the plans of one device that are named so, with the parallel plans of the same folder."""
+    for path, ranks in seen.plans:
+        folder, name = os.path.split(path)
+        others = tuple(other for other, size in seen.plans if size > 1 and os.path.dirname(other) == folder)
+        if ranks == 1 and others and any(word in name.lower() for word in SINGLE):
+            yield path, others
+
+
+def _head(seen: Seen) -> list[str]:
+    kinds = (("configuration", len(seen.configurations)), ("plan", len(seen.plans)), ("schedule", len(seen.schedules)))
+    listed = [counted(count, name) for name, count in kinds if count]
+    found = ", ".join(listed) or "nothing to check yet"
+    return [
+        "# The project file of tvlint. `tvlint config verify` names every mistake in it.",
+        f"# `tvlint init` found {found}.",
+    ]
+
+
+def _parts(seen: Seen, baseline: str) -> Iterator[list[str]]:
+    yield ["# Files and folders that `tvlint check` looks at.", f"paths = {json.dumps(list(folders(seen)))}"]
+    yield ["# Patterns of paths that it leaves out.", '# exclude = ["third_party/*"]']
+    if seen.frameworks:
+        names = ", ".join(f"{name} ({count:,})" for name, count in seen.frameworks)
+        first = seen.frameworks[0][0]
+        yield [
+            f"# The framework of files that do not show theirs, and its version. Found: {names}.",
+            f'# framework = "{first}"',
+            '# version = "0.16"',
+        ]
+    if seen.without_world_size:
+        yield [
+            f"# How many ranks run where a file does not say it ({seen.without_world_size:,} here do not): batch and groups",
+            "# are judged then, too. A comment `# tvlint: world-size=64` says it of one file.",
+            "# world-size = 64",
+        ]
+    yield ["# The mildest finding that fails: error, warning or note.", f'fail-on = "{Severity.ERROR.value}"']
+    if baseline:
+        yield [
+            "# Findings that were here before: counted, and no failure. `tvlint baseline prune` takes out what is fixed.",
+            f"baseline = {json.dumps(baseline)}",
+        ]
+    else:
+        yield ["# Findings that may stay, as `tvlint baseline write` keeps them.", '# baseline = "tvlint-baseline.json"']
+    yield ["# Rules that do not apply here, with the reason.", '# ignore = ["unknown-world-size"]']
+    for reference, parallel in pairs(seen):
+        yield [
+            "# Plans to prove: that each of `parallel` trains the same model as `reference`.",
+            "# [[proof]]",
+            f"# reference = {json.dumps(reference)}",
+            f"# parallel = {json.dumps(list(parallel))}",
+        ]
+
+
+def _top(path: str) -> str:
+    parts = os.path.normpath(path).split(os.sep)
+    return parts[0] if len(parts) > 1 else "."

@@ -126,7 +126,7 @@ def test_rules_are_found_by_words_topic_kind_and_framework(here: Path, capsys: p
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completion_names_every_command_and_option(here: Path, capsys: pytest.CaptureFixture[str], shell: str) -> None:
-    pytest.importorskip("shtab")
+    pytest.importorskip("shtab", reason="shtab is not installed")
     assert run("completion", shell) == 0
     text = capsys.readouterr().out
     _, commands = build()

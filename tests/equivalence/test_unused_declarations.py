@@ -198,6 +198,14 @@ def test_gradients_of_plan_json_that_stand_beyond_the_results_are_named() -> Non
     unknown(in_json(twice), "surplus-gradients", "more gradients")
 
 
+def test_a_program_that_no_rank_runs_is_named() -> None:
+    def split(document: dict[str, Any]) -> None:
+        (program,) = document["programs"]
+        document["programs"] = [{"ranks": [], "steps": []}, program]
+
+    unknown(in_json(split), "malformed-plan", "a program of no rank")
+
+
 def test_the_gradient_that_starts_is_of_the_type_of_its_value() -> None:
     assert in_json(tensor("grad(l)", shape=[], dtype="float32", role="gradient")).outcome is Outcome.PROVED
     unknown(in_json(tensor("grad(l)", shape=[], dtype="int64", role="gradient")), "wrong-dtype", "starts from `grad(l)`")

@@ -44,7 +44,8 @@ def unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
         return Trouble("empty-plan", False, "the parallel plan has no programs", 0)
     for plan in (parallel, reference):
         if not _well_formed(plan):
-            text = f"`{plan.path}` has a rank in two programs or none of the mesh, or a step that does not fit its segment"
+            text = f"`{plan.path}` has a rank in two programs or none of the mesh, a program of no rank, "
+            text += "or a step that does not fit its segment"
             return Trouble("malformed-plan", False, text, first_rank(plan))
         text = _unclear(plan)
         if text:
@@ -77,9 +78,11 @@ def _gradients_returned(plan: Plan) -> list[str]:
 
 
 def _well_formed(plan: Plan) -> bool:
-    """Return whether every rank has one program and every step as many values as its segment."""
+    """Return whether every rank has one program, every program a rank, and every step as many values as its segment."""
     ranks = [rank for program in plan.programs for rank in program.ranks]
     if len(set(ranks)) != len(ranks) or any(not 0 <= rank < plan.mesh.size for rank in ranks):
+        return False
+    if not all(program.ranks for program in plan.programs):
         return False
     for program in plan.programs:
         for step in program.steps:

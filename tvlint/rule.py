@@ -58,7 +58,8 @@ class Rule:
     location: tuple[str, ...] = ()
     """Settings whose place the finding takes: the first that the file sets; the others become related places."""
     once: str = ""
-    """`file`: it is said of no more than one configuration of a file, the first; empty: of each."""
+    """`file`: it is said of no more than one configuration of a file, the first; `run`: of one file of a run, with the
+    number of others; empty: of each."""
     frameworks: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     path: str = ""

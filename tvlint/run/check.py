@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -137,7 +138,7 @@ def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule],
             severity = project.severity.get(finding.rule)
             kept.append(finding if severity is None else replace(finding, severity=severity))
     return Report(
-        findings=tuple(kept),
+        findings=tuple(_once_a_run(kept, known)),
         silenced=tuple(silenced),
         not_evaluated=tuple(each for each in said.not_evaluated if _applies(each.rule, project)),
         problems=tuple(said.problems),
@@ -152,10 +153,24 @@ def _once(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     a file what is said of it once."""
     kept: dict[object, Finding] = {}
     for finding in findings:
-        once = finding.rule in rules and rules[finding.rule].once
+        once = finding.rule in rules and rules[finding.rule].once != ""
         place = finding.location.path if once else (finding.location, finding.message)
         kept.setdefault((finding.rule, place), finding)
     return list(kept.values())
+
+
+def _once_a_run(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """The findings, with one in the place of all that say of a run the same: the first, which counts the others."""
+    told = Counter(finding.rule for finding in findings if finding.rule in rules and rules[finding.rule].once == "run")
+    kept: list[Finding] = []
+    for finding in findings:
+        others = told.pop(finding.rule, 0) - 1
+        if others > 0:
+            said = f"the same of {others} other file{'s' if others > 1 else ''}"
+            kept.append(replace(finding, help=f"{finding.help}; {said}" if finding.help else said))
+        elif others == 0 or finding.rule not in rules or rules[finding.rule].once != "run":
+            kept.append(finding)
+    return kept
 
 
 @without_collection()

@@ -8,7 +8,10 @@ import pytest
 
 from tvlint.readers.read import read
 
-SIZES = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64"
+SIZES = (
+    "--micro-batch-size 1 --lr 1e-4 --bf16 --train-iters 5 --num-layers 8 --hidden-size 64 --num-attention-heads 4"
+    " --seq-length 64 --max-position-embeddings 64"
+)
 PARSER = """
 import argparse
 def add(parser):
@@ -81,6 +84,9 @@ def test_a_parser_that_takes_the_beginning_of_a_name_is_not_held_to_whole_names(
         (f"--tensor-parallel-size 2 {SIZES}", ["did you mean `--tensor-model-parallel-size`?"]),
         (f"--pipeline-parallel-size 2 {SIZES}", ["did you mean `--pipeline-model-parallel-size`?"]),
         (f"--context_parallel_size 2 {SIZES}", ["did you mean `--context-parallel-size`?"]),
+        (f"--clip-gradient 1.0 {SIZES}", ["did you mean `--clip-grad`?"]),
+        (f"--use-swiglu --globalbatch-size 8 {SIZES}", ["did you mean `--swiglu`?", "did you mean `--global-batch-size`?"]),
+        (f"--clip-gradient 1.0 --clip-grad 1.0 {SIZES}", []),
         (f"--rollout-batch-size 2 --no-async-tensor-model-parallel-allreduce {SIZES}", []),
         (f"--tensor-model-parallel-size 2 --tensor-parallel-size 2 {SIZES}", []),
     ],
@@ -91,7 +97,8 @@ def test_other_names_of_sizes_are_told_where_no_source_is_there(options: str, fo
     assert [help for _, _, help in findings(script)] == found
 
 
-def test_a_program_of_another_name_may_have_its_own_names(tmp_path: Path) -> None:
+def test_a_program_with_mostly_options_of_its_own_may_name_all_as_it_likes(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
-    script.write_text(f"python setup_experiment.py --tensor-parallel-size 2 --context_parallel_size 2 {SIZES}\n")
+    own = "--account a --partition b --time 1 --image c"
+    script.write_text(f"python setup_experiment.py --tensor-parallel-size 2 --context_parallel_size 2 {own} {SIZES}\n")
     assert findings(script) == []

@@ -211,15 +211,20 @@ def _duplicates(root: YamlNode, visits: Visits) -> Iterator[Finding]:
             if key.text not in first:
                 first[key.text] = (key, value)
                 continue
+            counts = "with the same value" if _is_same(value, first[key.text][1]) else "only the last one counts"
             yield Finding(
                 "yaml-duplicate-key",
-                Severity.WARNING,
-                f"`{key.text[:120]}` is set twice in one mapping; only the last one counts",
+                Severity.NOTE if _is_same(value, first[key.text][1]) else Severity.WARNING,
+                f"`{key.text[:120]}` is set twice in one mapping; {counts}",
                 key.location,
                 "remove one of the two",
                 (Related("first set here", first[key.text][0].location),),
                 fixes=_without(*first[key.text]),
             )
+
+
+def _is_same(one: YamlNode, other: YamlNode) -> bool:
+    return isinstance(one, YamlScalar) and isinstance(other, YamlScalar) and one.text == other.text and one.plain == other.plain
 
 
 def _without(key: YamlScalar, value: YamlNode) -> tuple[Fix, ...]:

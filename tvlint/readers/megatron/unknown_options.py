@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import parses_like_megatron
@@ -14,8 +15,8 @@ from tvlint.readers.megatron.parser_source import ParserSource
 LONGEST = 80
 SHORT, LONG = 14, 22
 """Lengths from which one, and from which two letters may differ: shorter names have neighbours that mean something else."""
-PROGRAMS = frozenset({"pretrain_gpt.py", "pretrain_bert.py", "pretrain_t5.py", "pretrain_mamba.py", "pretrain_vlm.py"})
-"""Programs that every fork of Megatron-LM has, with its parser."""
+FEWEST = 8
+"""From so many options of Megatron on, among few others, a program whose source is not there takes Megatron's."""
 SIZES = (
     "--tensor-model-parallel-size",
     "--pipeline-model-parallel-size",
@@ -32,13 +33,36 @@ SIZES = (
     "--seq-length",
     "--max-position-embeddings",
 )
-"""Options that a launch gives once, under this name; one that resembles them stands in their place."""
-FILLER = frozenset({"model"})
+"""Options that almost every launch gives, under this name; one that is short for it stands in its place."""
+OF_FORKS = frozenset(
+    {
+        "--data-path2",
+        "--data_type",
+        "--enable-expert-tensor-parallelism",
+        "--fragment-fim-rate",
+        "--loader",
+        "--mock-dataset-size",
+        "--n-group",
+        "--patch-size",
+        "--prefill-chunk-size",
+        "--replicate-size",
+        "--rotary-scale-factor",
+        "--saver",
+        "--special-tokens",
+        "--tokenizer",
+        "--use-loss-scaling",
+        "--use-normhead",
+    }
+)
+"""Options of forks and frameworks that resemble one of Megatron's and are none."""
+FILLER = frozenset({"model", "size", "use", "enable"})
+"""Words that an option is often remembered with or without."""
+STEM = 4
+"""Letters by which a word is known: `embedding` and `embeddings`, `grad` and `gradient`."""
 NOTHING_ALIKE = "remove it, or have the program take it"
 ALIKE = 0.6
 """From this share of words in common on, one name is taken for another."""
-SAME_WORD = {"n": "num", "sequence": "seq", "len": "length", "dim": "size", "iters": "iterations", "tp": "tensor"}
-SAME_WORD |= {"pp": "pipeline", "cp": "context", "ep": "expert", "bs": "batch", "mbs": "micro", "gbs": "global"}
+SAME_WORD = {"n": "num", "sequence": "seq", "len": "length", "dim": "size", "tp": "tensor", "pp": "pipeline", "cp": "context"}
 
 
 def unknown_options(
@@ -47,8 +71,8 @@ def unknown_options(
     """Yield a finding for each option that the program of the launch does not take.
 
     Where all of the source of `program` is there, that decides. Elsewhere options are left alone that may be those of a fork;
-    errors are those that differ by a letter or two from one of Megatron's, and of Megatron's own programs those that differ by
-    how their words are joined, or that stand in the place of a size.
+    errors are those that differ by a letter or two from one of Megatron's, by how its words are joined or put, and those that
+    stand in the place of a size.
     """
     if parser is not None and parser.closed:
         for setting in written:
@@ -56,28 +80,55 @@ def unknown_options(
                 yield _finding(setting, f"`{os.path.basename(parser.program)}`", nearest(setting.written, parser.flags))
         return
     given = frozenset(each.written for each in written)
-    taken = parser.flags if parser is not None else frozenset()
+    taken = OF_FORKS | (parser.flags if parser is not None else frozenset())
     strict = parses_like_megatron(configuration.framework)
-    of_megatron = strict and os.path.basename(program) in PROGRAMS
-    joined_by_hyphens = any("-" in each[2:] and is_flag(each) for each in given)
+    certain = strict and (parser is not None or _are_of_megatron(given))
     for setting in written:
         flag = setting.written
         if flag in taken or is_flag(flag):
             continue
-        if is_option(flag):
-            if of_megatron and joined_by_hyphens:
-                yield _finding(setting, "Megatron", hyphens(flag))
-            continue
         near = _neighbour(hyphens(flag), SHORT if strict else LONG)
-        if near and near.startswith(flag):
+        if near.startswith(flag):
             continue
-        if near:
+        if near and not is_option(flag):
             message = f"Megatron has no option `{flag[:LONGEST]}`"
             severity = Severity.ERROR if strict else Severity.NOTE
             help = f"did you mean `{near}`?"
             yield Finding("misspelled-option", severity, message, setting.name_location, help, fixes=(_fix(setting, near),))
-        elif of_megatron and (size := _size_meant(flag)) and size not in given:
-            yield _finding(setting, "Megatron", size)
+        elif certain and (meant := _meant(flag)) and meant not in given:
+            yield _finding(setting, "Megatron", meant)
+
+
+def _are_of_megatron(given: frozenset[str]) -> bool:
+    """Return whether a program with these options surely has Megatron's parser."""
+    known = sum(map(is_flag, given))
+    return known >= FEWEST and known * 5 >= len(given) * 4
+
+
+def _meant(flag: str) -> str:
+    """Return the option of Megatron that the flag is another spelling of; empty where there is none, or several."""
+    if is_option(flag):
+        return hyphens(flag)
+    for key in (flag[2:].replace("-", "").replace("_", ""), _stems(flag)):
+        meant = _spellings().get(key, ())
+        if len(meant) == 1:
+            return meant[0]
+    return _size_meant(flag)
+
+
+@cache
+def _spellings() -> Mapping[str | frozenset[str], tuple[str, ...]]:
+    """The options of Megatron by their letters, and by the stems of their words."""
+    found: dict[str | frozenset[str], tuple[str, ...]] = {}
+    for flag in flags():
+        for key in (flag[2:].replace("-", "").replace("_", ""), _stems(flag)):
+            found[key] = tuple(dict.fromkeys((*found.get(key, ()), flag)))
+    return found
+
+
+def _stems(flag: str) -> frozenset[str]:
+    words = _words(flag) - FILLER
+    return words if len(words) < 2 else frozenset(word[:STEM] for word in words)
 
 
 def _finding(setting: Setting, parser: str, near: str) -> Finding:

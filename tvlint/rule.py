@@ -20,6 +20,8 @@ class RuleKind(Enum):
     """From the function `check` in `tvlint/checks/<topic>/<rule_name>.py`."""
     SCHEDULE = "schedule"
     """From the function `check` in `tvlint/checks/<topic>/<rule_name>.py`, over a pipeline schedule."""
+    PROOF = "proof"
+    """From the proof: a reason why a verdict is not Proved. Plan rules are such reasons too where both can say the same."""
     INPUT = "input"
     """From a reader, while it reads."""
 

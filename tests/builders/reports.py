@@ -71,6 +71,7 @@ RULES: Mapping[str, Rule] = {
         Rule(
             "query-groups-ignored", RuleKind.CONFIG, Severity.WARNING, "`--num-query-groups` has no effect", "It is ignored.\n"
         ),
+        Rule("unsupported-operator", RuleKind.PROOF, Severity.WARNING, "what an operator computes is not known", "Unknown.\n"),
         Rule("world-size-not-divisible", RuleKind.CONFIG, Severity.ERROR, "the world size does not divide", "It does not.\n"),
     )
 }

@@ -11,8 +11,11 @@ import pytest
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.analyses.relations.grounds import REFUTING, Ground
-from tvlint.equivalence.side_conditions.hazards_and_deadlock import KINDS_THAT_REFUTE
+from tvlint.equivalence.side_conditions.hazards_and_deadlock import KINDS_THAT_REFUTE, TOLD
 from tvlint.findings import Outcome
+from tvlint.identity import FORMER_NAMES
+from tvlint.rule import RuleKind
+from tvlint.rulebook.pages import load_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `([a-z-]+)` \| (fails|races|states|differs) \| \S.* \|$", re.MULTILINE)
@@ -23,20 +26,20 @@ def test_every_reason_that_refutes_is_argued_for() -> None:
     assert rows == sorted((name, ground.name.lower()) for name, ground in REFUTING.items())
 
 
-def told() -> set[str]:
-    """Return the names of all that the prover tells in a way that may refute."""
-    found = set(KINDS_THAT_REFUTE)
+def told(refuting: bool) -> set[str]:
+    """Return the names of all that the prover tells; with `refuting` those of what may refute alone."""
+    found: set[str] = set(KINDS_THAT_REFUTE) if refuting else {name for name, _ in TOLD.values()}
     for room in ("analyses/relations", "equivalence"):
         for path in (ROOT / "tvlint" / room).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Trouble", "Mismatch"):
-                    found.update(_named(node))
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Trouble", "Mismatch", "_of_many"):
+                    found.update(_named(node, refuting))
     return found
 
 
-def _named(call: ast.Call) -> set[str]:
+def _named(call: ast.Call, refuting: bool) -> set[str]:
     refutes = next((own.value for own in call.keywords if own.arg == "refutes"), call.args[1] if len(call.args) > 1 else None)
-    if isinstance(refutes, ast.Constant) and refutes.value is False:
+    if refuting and isinstance(refutes, ast.Constant) and refutes.value is False:
         return set()
     name = call.args[0] if call.args else next(own.value for own in call.keywords if own.arg == "name")
     if isinstance(name, ast.Constant):
@@ -48,11 +51,29 @@ def _named(call: ast.Call) -> set[str]:
     return set()
 
 
+ENDS = {"missing-collective-member", "unmatched-receive", "unmatched-send"}
+COMPUTED = {"send-recv-deadlock", "other-constant", "other-operator"} | ENDS
+"""Names that are put together, or that a number makes refute."""
+OPEN = {"outside-micro-batches", "renamed-value", "send-needs-buffering"}
+"""Names that are put together, of what never refutes."""
+
+
 def test_what_is_argued_for_is_what_may_refute() -> None:
-    ends = {"missing-collective-member", "unmatched-receive", "unmatched-send"}
-    computed = {"send-recv-deadlock", "other-constant", "other-operator"} | ends
-    """Names that are put together, or that a number makes refute."""
-    assert told() | computed == REFUTING.keys()
+    assert told(refuting=True) - {"undecided-gradient", "other-gradient"} | COMPUTED == REFUTING.keys()
+
+
+def test_every_reason_is_a_rule_with_a_page() -> None:
+    reasons = told(refuting=False) | COMPUTED | OPEN
+    pages = load_rules()
+    assert reasons <= pages.keys()
+    assert {name for name, rule in pages.items() if rule.kind is RuleKind.PROOF} <= reasons
+    assert {pages[name].kind for name in reasons} == {RuleKind.PROOF, RuleKind.PLAN}
+
+
+def test_a_former_name_of_a_reason_is_no_name_any_more() -> None:
+    pages = load_rules()
+    assert not FORMER_NAMES.keys() & pages.keys()
+    assert set(FORMER_NAMES.values()) <= pages.keys()
 
 
 def linear(operators: str, split: bool) -> str:

@@ -111,11 +111,11 @@ def test_every_remark_is_there_once(tmp_path: Path) -> None:
     log = written(gitlab, reports.FULL, tmp_path)
     expected = [
         ("unreadable-input", "broken.json", 1, "critical"),
-        ("refuted-proof", "tvlint.toml", 1, "critical"),
+        ("missing-allreduce", "tvlint.toml", 1, "critical"),
         ("layers-not-divisible-by-pp", "train.sh", 4, "critical"),
         ("heads-not-divisible-by-tp", "train.sh", 6, "critical"),
         ("missing-allreduce", "tvlint.toml", 1, "minor"),
-        ("unknown-proof", "tvlint.toml", 1, "minor"),
+        ("unsupported-operator", "tvlint.toml", 1, "minor"),
     ]
     assert [
         (item["check_name"], item["location"]["path"], item["location"]["lines"]["begin"], item["severity"]) for item in log

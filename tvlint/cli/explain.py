@@ -16,16 +16,10 @@ from tvlint.run.suggest import did_you_mean
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the page of the rule, or the ground on which the reason refutes."""
+    """Print the rule's page."""
     rules = load_rules()
     name = FORMER_NAMES.get(options.rule, options.rule)
-    if name in rules:
-        write_stdout(terminal(explain(rules[name], width(40, 100)).removesuffix("\n").split("\n")))
-        return CLEAN
-    from tvlint.analyses.relations.grounds import REFUTING
-
-    if name not in REFUTING:
+    if name not in rules:
         fail(f"unknown rule `{options.rule}`", did_you_mean(options.rule, rules) or "`tvlint rules` lists them")
-    ground = f"`tvlint prove` refutes a plan for it: the plan {REFUTING[name].value}"
-    write_stdout(terminal([f"{name} (reason of a verdict)", ground, "", "docs/soundness.md has the argument for each reason"]))
+    write_stdout(terminal(explain(rules[name], width(40, 100)).removesuffix("\n").split("\n")))
     return CLEAN

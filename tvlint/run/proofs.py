@@ -14,6 +14,7 @@ from tvlint.run.pair import Pair
 from tvlint.run.project import Project
 from tvlint.run.prove import prove_pairs
 from tvlint.run.session import Session
+from tvlint.run.silenced_reasons import without_silenced_reasons
 from tvlint.run.sources import at_sources
 
 
@@ -53,7 +54,8 @@ def prove_project(
         asked = stated
     problems = tuple(_not_in_project(asked, project))
     proved = prove_pairs(() if problems else asked, 1, session, dict(plans))
-    return with_sources(joined(Report(problems=problems), *proved), project, session), len(stated) - len(asked)
+    report = with_sources(joined(Report(problems=problems), *proved), project, session)
+    return without_silenced_reasons(report, project), len(stated) - len(asked)
 
 
 def with_sources(report: Report, project: Project, session: Session) -> Report:

@@ -13,7 +13,7 @@ from tvlint.equivalence.side_conditions.handles import reused_handles
 from tvlint.ir.operators import Await, Communicate, Operator, Receive, Record, Send, Wait
 from tvlint.ir.plan import Plan
 
-_TOLD = {
+TOLD = {
     "never-waited": ("handle-never-waited", "is never waited for: `wait {name}` on the same ranks before the step ends"),
     "waited-twice": ("double-wait", "is waited for again, and nothing is issued on it in between"),
     "unknown-handle": ("unknown-handle", "is waited for, and nothing was issued on it"),
@@ -29,7 +29,7 @@ _TOLD = {
 
 _HARMLESS = ("handle-never-waited", "double-wait")
 
-KINDS_THAT_REFUTE = tuple(dict.fromkeys(name for name, _ in _TOLD.values() if name not in _HARMLESS))
+KINDS_THAT_REFUTE = tuple(dict.fromkeys(name for name, _ in TOLD.values() if name not in _HARMLESS))
 
 
 def check_order(plan: Plan) -> Iterator[Trouble]:
@@ -37,7 +37,7 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
     facts = Facts(plan)
     for hazard in facts.hazards:
         operator = plan.segments[hazard.segment].operators[hazard.index]
-        rule, words = _TOLD[hazard.kind]
+        rule, words = TOLD[hazard.kind]
         text = f"`{hazard.name}` on {{ranks}} {_filled(words, plan, hazard)}"
         for rank in hazard.ranks:
             yield Trouble(

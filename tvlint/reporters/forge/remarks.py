@@ -91,7 +91,8 @@ def _of_verdict(verdict: Verdict, report: Report, context: Context) -> Iterator[
     if not verdict.reasons:
         refuted, at = verdict.outcome is Outcome.REFUTED, Location(verdict.parallel)
         yield Remark(
-            *_proof_rule(refuted),
+            "refuted-proof" if refuted else "unknown-proof",
+            *_severities(refuted),
             f"{verdict.outcome.value} proof",
             f"{pair}: the proof is {verdict.outcome.value}",
             at,
@@ -107,9 +108,10 @@ def _of_verdict(verdict: Verdict, report: Report, context: Context) -> Iterator[
             ("repair", reason.repair),
         )
         yield Remark(
-            *_proof_rule(reason.refutes),
+            reason.name,
+            *_severities(reason.refutes),
             f"{'refuted' if reason.refutes else 'unknown'} proof: {reason.name}",
-            f"{reason.message} ({reason.name})",
+            reason.message,
             reason.location,
             reason_anchor(reason, verdict, report, context),
             reason_fingerprint(reason),
@@ -126,9 +128,9 @@ def pair_of(verdict: Verdict, context: Context) -> str:
     return f"{relative(verdict.parallel, root)} against {relative(verdict.reference, root)}"
 
 
-def _proof_rule(refuted: bool) -> tuple[str, Severity, Severity]:
+def _severities(refuted: bool) -> tuple[Severity, Severity]:
     severity = Severity.ERROR if refuted else Severity.WARNING
-    return ("refuted-proof" if refuted else "unknown-proof", severity, severity)
+    return severity, severity
 
 
 def _flow(reason: Reason) -> Iterator[Related]:

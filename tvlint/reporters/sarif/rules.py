@@ -6,7 +6,7 @@ from typing import Any
 
 from tvlint.findings import Severity
 from tvlint.home import page
-from tvlint.rule import Rule
+from tvlint.rule import Rule, RuleKind
 
 _WITHOUT_PAGE = {
     "refuted-proof": (
@@ -37,6 +37,8 @@ def rule_object(name: str, rule: Rule | None, version: str) -> dict[str, Any]:
     if rule is not None:
         text = "\n\n".join(part for part in (_sentence(rule.summary), rule.body.strip()) if part)
         described = _descriptor(name, rule.severity, rule.summary, text, rule.kind.value)
+        if rule.kind is RuleKind.PROOF:
+            described["deprecatedIds"] = ["refuted-proof", "unknown-proof"]
         return {**described, "helpUri": address(rule, version)} if rule.path else described
     severity, summary, text = _WITHOUT_PAGE.get(name, (Severity.ERROR, name.replace("-", " "), name.replace("-", " ")))
     return _descriptor(name, severity, summary, text, "proof" if name.endswith("-proof") else "input")

@@ -27,6 +27,7 @@ OPENERS = {
     "tvlint/readers/sources/resource_limits.py": "the memory of this process",
     "tvlint/cli/__init__.py": "/dev/null",
     "tvlint/cli/command.py": "/dev/null",
+    "tvlint/cli/lsp.py": "the standard streams",
     "tvlint/frameworks/megatron.py": "a table of tvlint",
     "tvlint/rulebook/pages.py": "pages of tvlint",
     "tvlint/data.py": "files of tvlint",

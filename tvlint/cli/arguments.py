@@ -49,8 +49,8 @@ exit codes:
   2  usage or input problem        5  a proof is unknown, none is refuted"""
 
 
-_READ_NOTHING = frozenset({"rules", "explain", "completion"})
-"""Commands that open no file of the user, so that nothing in one takes long."""
+_WITHOUT_BUDGET = frozenset({"rules", "explain", "completion", "lsp"})
+"""Commands that open no file of the user, or serve an editor, which ends them."""
 
 
 class _Shape(argparse.RawDescriptionHelpFormatter):
@@ -118,9 +118,10 @@ def build() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPars
     _diff(commands)
     _rules(commands)
     _config(commands)
+    _lsp(commands)
     _completion(commands)
     for name, command in commands.choices.items():
-        if name not in _READ_NOTHING:
+        if name not in _WITHOUT_BUDGET:
             budget(command)
         command.add_argument("--traceback", action="store_true", help="show where tvlint itself failed")
     return parser, commands.choices
@@ -365,6 +366,11 @@ def _config(commands: Any) -> None:
     parser = _command(commands, "config", "config", "verify the project file", "  tvlint config verify")
     parser.add_argument("action", choices=("verify",), metavar="verify", help="`verify` reads it and names every mistake in it")
     reporting(parser)
+
+
+def _lsp(commands: Any) -> None:
+    parser = _command(commands, "lsp", "lsp", "serve an editor: findings as you type, hover and quick fixes", "  tvlint lsp")
+    parser.add_argument("--stdio", action="store_true", help="speak over the standard streams, as it does anyway")
 
 
 def _completion(commands: Any) -> None:

@@ -46,30 +46,30 @@ def with_ignores(report: Report, rules: Rules, reason: str, session: Session) ->
 def _silenced(file: File, findings: tuple[Finding, ...], reason: str) -> Ignored:
     """Return the file with comments about all the findings, else about those that one by one can be silenced."""
     if all(finding.location.path == file.path for finding in findings):
-        whole = _tried(file, findings, reason)
-        if whole is not None:
-            return Ignored(whole, len(findings), ())
+        edits = silencing(file, findings, reason)
+        if edits:
+            return Ignored(file.edited(edits) or {}, len(findings), ())
     kept: list[Finding] = []
-    contents: Mapping[str, bytes] = {}
+    edits = ()
     for finding in findings:
-        new = _tried(file, (*kept, finding), reason) if finding.location.path == file.path else None
-        if new is not None:
+        new = silencing(file, (*kept, finding), reason) if finding.location.path == file.path else ()
+        if new:
             kept.append(finding)
-            contents = new
-    return Ignored(contents, len(kept), tuple(finding for finding in findings if finding not in kept))
+            edits = new
+    return Ignored(file.edited(edits) or {}, len(kept), tuple(finding for finding in findings if finding not in kept))
 
 
-def _tried(file: File, findings: tuple[Finding, ...], reason: str) -> dict[str, bytes] | None:
-    """Return the file with comments about the findings; None where these would not be all that changes."""
+def silencing(file: File, findings: tuple[Finding, ...], reason: str) -> tuple[Edit, ...]:
+    """Return the edits that write comments about the findings; none where these would not be all that changes."""
     text = file.text(file.path)
     edits = tuple(_comments(text, findings, reason)) if text is not None else ()
     contents = file.edited(edits) if edits else None
     trial = file.trial(contents) if contents else None
     if trial is None or trial.after.problems:
-        return None
+        return ()
     gone = Counter(map(fingerprint, trial.before.findings)) - Counter(map(fingerprint, trial.after.findings))
     new = Counter(map(fingerprint, trial.after.findings)) - Counter(map(fingerprint, trial.before.findings))
-    return contents if gone == Counter(map(fingerprint, findings)) and not new and trial.changes_only(()) else None
+    return edits if gone == Counter(map(fingerprint, findings)) and not new and trial.changes_only(()) else ()
 
 
 def _comments(text: Text, findings: tuple[Finding, ...], reason: str) -> Iterator[Edit]:

@@ -132,11 +132,11 @@ def test_a_wrong_project_file_exits_2_in_every_format(here: Path, capsys: pytest
 def test_nothing_to_check_exits_4_except_for_a_hook(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "notes.md").write_text("nothing\n")
     assert run("check", "notes.md") == 4
-    assert "`notes.md` is no configuration or plan" in capsys.readouterr().err
+    assert "notes.md: note: not judged: no configuration or plan that tvlint knows" in capsys.readouterr().out
     assert run("check", "--changed", "notes.md") == 0
     assert run("check", "--changed") == 0
     assert run("check", "notes.md", "right.sh") == 0
-    assert "notes.md" in capsys.readouterr().err
+    assert "notes.md" in capsys.readouterr().out
 
 
 def test_what_cannot_be_read_exits_2(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,3 +84,61 @@ def test_a_policy_outside_of_a_checkout_is_exit_code_2(
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--policy", "main"]) == 2
     assert "not in a git repository" in capsys.readouterr().out
+
+
+def policy_findings(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    main(["check", "--no-cache", "-o", "concise", *arguments, "train.sh", "tvlint.toml"])
+    return [line for line in capsys.readouterr().out.splitlines() if "[changed-policy]" in line]
+
+
+def test_a_change_of_the_policy_is_a_finding(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ((said),) = policy_findings(capsys, "--policy", "main")
+    assert said.startswith("tvlint.toml:1:1: warning: the project file is not that of `main`, which judges this change")
+    assert "other operators" not in said
+    git(checkout, "checkout", "-q", "tvlint.toml")
+    assert policy_findings(capsys, "--policy", "main") == []
+    assert policy_findings(capsys, "--policy", "main:other.toml") == []
+    (checkout / "other.toml").write_text("")
+    assert len(policy_findings(capsys, "--policy", "main:other.toml")) == 1
+    (checkout / "tvlint.toml").unlink()
+    assert "takes away the project file" in policy_findings(capsys, "--policy", "main")[0]
+
+
+def test_other_operators_are_named(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    operator = '[[operator]]\nname = "my.norm"\nannotation = "a b -> a b"\n'
+    (checkout / "tvlint.toml").write_text(f'paths = ["train.sh"]\nignore = ["unknown-world-size"]\n{operator}')
+    (said,) = policy_findings(capsys, "--policy", "main")
+    assert "; it declares other operators" in said
+
+
+def test_a_project_file_in_front_of_the_policy_is_a_finding(
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(checkout, "checkout", "-q", "tvlint.toml")
+    (checkout / "sub" / "tvlint.toml").write_text((checkout / "tvlint.toml").read_text())
+    (checkout / "sub" / "train.sh").write_text("echo nothing\n")
+    monkeypatch.chdir(checkout / "sub")
+    assert len(policy_findings(capsys, "--policy", "main")) == 1
+
+
+def test_no_comment_silences_it(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkout / "tvlint.toml").write_text(
+        'paths = ["sub"] # tvlint: ignore-file[changed-policy]\n# tvlint: ignore[changed-policy]\n'
+    )
+    assert len(policy_findings(capsys, "--policy", "main")) == 1
+
+
+def test_the_baseline_is_that_of_the_revision(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git(checkout, "checkout", "-q", "tvlint.toml")
+    text = 'paths = ["train.sh"]\nbaseline = "known.json"\n'
+    (checkout / "tvlint.toml").write_text(text)
+    (checkout / "known.json").write_text('{"format": 1, "findings": []}')
+    (checkout / "train.sh").write_text(WRONG)
+    git(checkout, "add", "tvlint.toml", "known.json")
+    git(checkout, "commit", "-q", "-m", "a baseline")
+    assert main(["baseline", "write"]) == 0
+    assert found(capsys, "train.sh", "--no-ignore-comments") == (0, set())
+    assert found(capsys, "--policy", "HEAD", "--no-ignore-comments") == (1, set(ERRORS))
+    assert found(capsys, "--policy", "HEAD", "--no-ignore-comments", "--baseline", "known.json") == (1, set(ERRORS))
+    assert main(["check", "--policy", "HEAD", "--baseline", "new.json"]) == 2
+    assert "the revision of the policy does not have it" in capsys.readouterr().out

@@ -32,7 +32,7 @@ def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     return main(["check", "train.sh", *arguments]), capsys.readouterr().out
 
 
-@pytest.mark.parametrize("format", ["text", "concise", "markdown", "summary", "github", "html"])
+@pytest.mark.parametrize("format", ["text", "concise", "markdown", "summary", "github", "html", "gitlab", "rdjson"])
 def test_it_is_counted(project: Path, capsys: pytest.CaptureFixture[str], format: str) -> None:
     code, out = check(capsys, "-o", format)
     assert code == 0

@@ -15,7 +15,7 @@ from tvlint.cli import main
 from tvlint.findings import Finding, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.run.baseline import compare, entries_of, grown, load, pruned
-from tvlint.run.project import ProjectError
+from tvlint.run.project import Project, ProjectError
 
 SCRIPT = """\
 #!/bin/bash
@@ -114,7 +114,7 @@ def test_what_cannot_be_read_leaves_it_as_it_is(project: Path) -> None:
 def test_a_broken_baseline_is_a_problem_at_its_file(text: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "tvlint-baseline.json").write_text(text)
     with pytest.raises(ProjectError):
-        load(project / "tvlint-baseline.json")
+        load(project / "tvlint-baseline.json", Project(project))
     capsys.readouterr()
     assert main(["check", "-o", "concise", "--no-cache"]) == 2
     assert capsys.readouterr().out.startswith("tvlint-baseline.json:1:1: error: the baseline")

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.builders.checkout import commit_all
 from tvlint.analyses.relations.grounds import REFUTING
 from tvlint.checks import load_check
 from tvlint.data import data_path
@@ -34,6 +35,7 @@ from tvlint.rulebook.pages import load_rules, read_examples, read_front_matter
 from tvlint.run.check import check
 from tvlint.run.diff import FilePair, diff
 from tvlint.run.discovery import Candidates
+from tvlint.run.policy import changed_policy, load_policy
 from tvlint.run.project import Project
 
 RULES = load_rules()
@@ -130,7 +132,7 @@ def stands_at(finding: Finding, example: Example) -> bool:
     actual = {"line": str(place.line), "column": str(place.column), "pointer": place.pointer}
     stated = {key: value for key, value in example.options.items() if key in actual}
     whole = example.language in ("base64", "json") or "# file: reference.plan" in example.text
-    assert stated or whole, "an invalid example states where its finding stands"
+    assert stated or whole or "policy" in example.options, "an invalid example states where its finding stands"
     return all(actual[key] == value for key, value in stated.items())
 
 
@@ -162,6 +164,8 @@ def findings(example: Example, folder: Path) -> tuple[Finding, ...]:
         return proof(example)
     if example.language == "diff":
         return change(example, folder)
+    if "policy" in example.options:
+        return policy(example, folder)
     path = folder / example.options.get("file", f"example.{SUFFIXES[example.language]}")
     if example.language == "python":
         path = folder
@@ -177,8 +181,18 @@ def findings(example: Example, folder: Path) -> tuple[Finding, ...]:
     project = Project(folder, activation_budget=budget, version=example.options.get("version", ""))
     report, skipped = check(Candidates((str(path),), frozenset({str(path)})), RULES, RULES, project)
     assert [problem.message for problem in report.problems] == []
-    assert skipped == (), "the example is not recognised"
+    assert skipped == () or example.options.get("recognised") == "no", "the example is not recognised"
     return report.findings
+
+
+def policy(example: Example, folder: Path) -> tuple[Finding, ...]:
+    """Return what is said of a change that makes the example the project file, which was another one or the same."""
+    (folder / "tvlint.toml").write_text('paths = ["."]\n', encoding="utf-8")
+    commit_all(folder)
+    (folder / "tvlint.toml").write_text(example.text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return tuple(changed_policy("HEAD", load_policy("HEAD")))
 
 
 def generated(text: str) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tvlint.findings import Finding, Severity
 from tvlint.run.discovery import changed, discover, matches
 from tvlint.run.project import Project
 
@@ -20,6 +21,11 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.write_text(f"{name}\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def told(finding: Finding) -> tuple[str, str]:
+    assert (finding.rule, finding.severity) == ("unjudged-file", Severity.NOTE)
+    return finding.location.path, finding.message
 
 
 def git(tree: Path, *arguments: str) -> None:
@@ -65,13 +71,6 @@ def test_a_path_that_does_not_exist_is_a_problem(tree: Path) -> None:
     ]
 
 
-def test_a_file_that_names_a_changed_one_changes_with_it(tree: Path) -> None:
-    (tree / "env.sh").write_text("TP=3\n")
-    (tree / "train.sh").write_text("source env.sh\n")
-    assert changed(("env.sh",), Project(tree)).files == ("env.sh", "train.sh")
-    assert changed((), Project(tree)).files == ()
-
-
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
@@ -104,28 +103,7 @@ def test_a_folder_that_cannot_be_opened_is_a_problem(tree: Path, monkeypatch: py
     assert found.files == ("build/c.yaml",)
     inside = discover((".",), Project(tree))
     assert "train.sh" in inside.files
-    assert any("configs" in note for note in inside.notes)
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("source train.py", True),
-        ("python ./train.py --x", True),
-        ("python $HERE/train.py", True),
-        ("python ${HERE}/mimo/train.py", True),
-        ("python pretrain.py", False),
-        ("python train.python", False),
-        ("python train.py.bak", False),
-        ("python examples/nvlm/train.py", False),
-        ("python my-train.py", False),
-    ],
-)
-def test_a_file_is_named_by_its_whole_name_behind_its_own_folder(tree: Path, line: str, expected: bool) -> None:
-    (tree / "mimo").mkdir()
-    (tree / "mimo" / "train.py").write_text("x = 1\n")
-    (tree / "run.sh").write_text(f"{line}\n")
-    assert ("run.sh" in changed(("mimo/train.py",), Project(tree)).files) is expected
+    assert [told(finding) for finding in inside.findings] == [("./configs", "not judged: the folder cannot be opened")]
 
 
 def test_a_link_that_leads_out_of_the_checkout_is_not_looked_at(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -138,7 +116,10 @@ def test_a_link_that_leads_out_of_the_checkout_is_not_looked_at(tree: Path, tmp_
     found = discover((), Project(tree))
     assert "in.sh" in found.files
     assert "out.sh" not in found.files
-    assert found.notes == ("`out.sh` was not looked at: a link that leads out of the checkout",)
+    assert [told(finding) for finding in found.findings] == [
+        ("around", "not judged: a link that leads out of the checkout"),
+        ("out.sh", "not judged: a link that leads out of the checkout"),
+    ]
     named = discover(("out.sh", "around/launch.sh", "around"), Project(tree))
     assert named.files == ()
     assert [problem.location.path for problem in named.problems] == ["out.sh", "around/launch.sh", "around"]
@@ -188,3 +169,42 @@ def test_more_files_than_are_looked_at_are_a_problem(tree: Path, monkeypatch: py
     assert [problem.message for problem in found.problems] == ["the folder holds more than 2 files; the rest was not looked at"]
     monkeypatch.setattr("tvlint.run.discovery.MAXIMAL_FILES", 4)
     assert discover((".",), Project(tree)).problems == ()
+
+
+def test_what_is_found_and_not_looked_at_is_a_finding(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tvlint.run.discovery.MAXIMAL_SIZE", 100)
+    (tree / "large.sh").write_text("#" * 101)
+    (tree / "nowhere.sh").symlink_to("gone.sh")
+    (tree / "empty.sh").write_text("")
+    os.mkfifo(tree / "pipe.sh")
+    found = discover((), Project(tree))
+    assert [told(finding) for finding in found.findings] == [
+        ("large.sh", "not judged: larger than 0 MiB; name it to check it"),
+        ("nowhere.sh", "not judged: a link that leads nowhere"),
+        ("pipe.sh", "not judged: not a regular file"),
+    ]
+    assert not {"large.sh", "nowhere.sh", "empty.sh", "pipe.sh"} & set(found.files)
+
+
+def test_a_checkout_in_the_checkout_is_a_finding(tree: Path) -> None:
+    git(tree, "init", "-q")
+    inner = tree / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "train.sh").write_text("launch\n")
+    git(inner, "add", "-A")
+    git(inner, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "inner")
+    git(tree, "add", "-A")
+    found = discover((), Project(tree))
+    assert [told(finding) for finding in found.findings] == [
+        ("inner", "not judged: a checkout in the checkout: run tvlint there")
+    ]
+
+
+def test_a_project_file_that_the_run_does_not_apply_is_a_finding(tree: Path) -> None:
+    for folder in (tree, tree / "configs"):
+        (folder / "tvlint.toml").write_text('paths = ["."]\n')
+    ((path, message),) = [told(finding) for finding in discover((), Project(tree)).findings]
+    assert path == "configs/tvlint.toml"
+    assert "a project file that this run does not apply" in message
+    assert discover((), Project(tree, exclude=("configs",))).findings == ()

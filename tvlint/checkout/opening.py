@@ -12,6 +12,20 @@ from contextvars import ContextVar
 _INSTEAD: ContextVar[Mapping[str, bytes]] = ContextVar("instead", default={})  # noqa: B039 - never changed
 
 
+_OPENED: ContextVar[set[str] | None] = ContextVar("opened", default=None)
+
+
+@contextmanager
+def recording() -> Iterator[set[str]]:
+    """Give the set of the real paths of all files that are opened in the block, also of those that cannot be read."""
+    opened: set[str] = set()
+    token = _OPENED.set(opened)
+    try:
+        yield opened
+    finally:
+        _OPENED.reset(token)
+
+
 @contextmanager
 def instead(contents: Mapping[str, bytes]) -> Iterator[None]:
     """Let the files at the paths hold these contents for every reader in the block, whatever is on disk.
@@ -44,7 +58,9 @@ def content(path: str | os.PathLike[str], largest: int) -> bytes:
     Raises OSError for everything else: pipes and devices, which may never end; files of the system whose size is not told; a
     file that grows while it is read. Nothing is waited for.
     """
-    given = _INSTEAD.get()
+    given, opened = _INSTEAD.get(), _OPENED.get()
+    if opened is not None:
+        opened.add(os.path.realpath(path))
     if given and (real := os.path.realpath(path)) in given:
         if len(given[real]) > largest:
             raise OSError(errno.EFBIG, f"the text is larger than the {largest:,} bytes that are read", os.fspath(path))

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         settings = project(options, known)
         path = path_of(settings, options.baseline) or settings.folder / NAME
-        old = load(path) if options.action != "write" or os.path.lexists(path) else ()
+        old = load(path, settings) if options.action != "write" or os.path.lexists(path) else ()
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT

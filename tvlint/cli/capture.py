@@ -13,7 +13,7 @@ from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.run.exit_code import CLEAN
-from tvlint.run.outputs import Output
+from tvlint.run.outputs import Output, OutputError, write_capture
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,12 +44,9 @@ def capture_to(words: Sequence[str], folder: str, name: str, seconds: float) -> 
         return Problem(str(failure), Location(failure.path, failure.line), failure.help)
     path = os.path.join(folder, f"{name}.capture.jsonl.gz")
     try:
-        os.makedirs(folder, exist_ok=True)
-        with open(f"{path}.new", "wb") as file:
-            file.write(data)
-        os.replace(f"{path}.new", path)
-    except OSError as error:
-        fail(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}")
+        write_capture(path, data)
+    except OutputError as error:
+        fail(str(error), error.help)
     return path
 
 

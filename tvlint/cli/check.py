@@ -66,6 +66,10 @@ def _run(options: argparse.Namespace) -> int:
     candidates = options.steps.do(os.curdir, search, "the search for files")
     if isinstance(candidates, Problem):
         candidates = Candidates((), problems=(candidates,))
+    if options.policy:
+        from tvlint.run.policy import changed_policy
+
+        candidates = replace(candidates, findings=(*candidates.findings, *changed_policy(options.policy, settings)))
     fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
     applied = Rules(rules, known, settings)
     run = _Run(options, candidates, applied, baseline, entries)
@@ -85,15 +89,11 @@ def _run(options: argparse.Namespace) -> int:
             judged = run.judged()
     report = _with_fixes(judged.report, wanted, applied, Session(options.steps))
     report = deliver(report, wanted, options, known, fail_on)
-    for path in judged.skipped:
-        note(f"`{path}` is no configuration or plan that tvlint knows; it was not checked")
     if judged.stale:
         note(f"{counted(judged.stale, 'finding')} of the baseline is no more: `tvlint baseline prune` takes out what is fixed")
     if judged.elsewhere:
         pairs = counted(judged.elsewhere, "pair")
         note(f"{pairs} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
-    for text in candidates.notes:
-        note(text)
     code = exit_code(report, fail_on)
     if code == NOTHING:
         if options.changed or options.may_be_empty:
@@ -110,15 +110,14 @@ def _baseline(project: Project, named: str) -> tuple[Path | None, tuple[Entry, .
     from tvlint.run.baseline import load, path_of
 
     path = path_of(project, named)
-    return path, load(path) if path is not None else ()
+    return path, load(path, project) if path is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """The report of a run, the named files that hold nothing to check, how many pairs were not asked for, and stale entries."""
+    """The report of a run, how many pairs were not asked for, and stale entries."""
 
     report: Report
-    skipped: tuple[str, ...]
     elsewhere: int
     stale: int
 
@@ -140,7 +139,7 @@ class _Run:
         with Progress() as progress:
             plans: dict[str, Plan] = {}
             shared = session(options, settings, progress)
-            report, skipped = check(self.candidates, self.rules.applied, self.rules.known, settings, shared, plans)
+            report, _ = check(self.candidates, self.rules.applied, self.rules.known, settings, shared, plans)
             if not options.no_prove and settings.proofs:
                 from tvlint.run.proofs import joined, prove_project
 
@@ -157,7 +156,7 @@ class _Run:
 
             before = before_change(options, report, self.rules.applied, self.rules.known, settings)
             report = replace(report, findings=before.new, known=report.known + len(before.known))
-        return _Judged(report, skipped, elsewhere, stale)
+        return _Judged(report, elsewhere, stale)
 
 
 def _with_fixes(report: Report, wanted: tuple[Output, ...], rules: Rules, session: Session) -> Report:

@@ -32,6 +32,12 @@ def refuse_malformed(path: str, data: bytes) -> None:
         _refuse_yaml(path, data)
 
 
+def refuse_named(path: str, data: bytes) -> None:
+    """Do so for a file that somebody named, whatever its keys are, but for templates."""
+    if TEMPLATED.search(data) is None:
+        refuse_malformed(path, data)
+
+
 def is_telling(data: bytes) -> bool:
     """Return whether the text names a key of a configuration or plan that tvlint reads."""
     return TELLING.search(data) is not None and TEMPLATED.search(data) is None

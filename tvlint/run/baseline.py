@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tvlint.checkout.opening import content
 from tvlint.findings import Finding, Problem, Report
 from tvlint.identity import fingerprint
 from tvlint.ir.location import Location
@@ -22,6 +21,7 @@ from tvlint.reporters.escape.data import data
 from tvlint.reporters.text.totals import by_place
 from tvlint.run.discovery import shown
 from tvlint.run.outputs import write_file
+from tvlint.run.policy import trusted_content
 from tvlint.run.project import Project, ProjectError
 
 NAME = "tvlint-baseline.json"
@@ -57,10 +57,12 @@ def path_of(project: Project, named: str) -> Path | None:
     return project.folder / project.baseline if project.baseline else None
 
 
-def load(path: Path) -> tuple[Entry, ...]:
-    """Return the entries of a baseline. Raises `ProjectError` where it cannot be read."""
+def load(path: Path, project: Project) -> tuple[Entry, ...]:
+    """Return the entries of a baseline, of the revision that the project file is of. Raises `ProjectError` where it cannot be
+    read.
+    """
     try:
-        document = json.loads(content(path, LARGEST).decode("utf-8"))
+        document = json.loads(trusted_content(project, path, LARGEST).decode("utf-8"))
     except OSError as error:
         raise _wrong(path, f"the baseline cannot be read: {(error.strerror or 'unknown reason').lower()}") from None
     except (ValueError, RecursionError):

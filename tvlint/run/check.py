@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,10 +18,12 @@ from tvlint.readers.document import NOTHING, Document, ReadError
 from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.rule import Rule, RuleKind
 from tvlint.run.discovery import Candidates, matches, pairings
+from tvlint.run.ignores import RULE as UNUSED
 from tvlint.run.ignores import silence
 from tvlint.run.project import Project
 from tvlint.run.session import Session
 from tvlint.run.sources import at_sources
+from tvlint.run.unjudged import unjudged
 from tvlint.run.world_size import Stated, lacks_world_size, nearest, stated
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ def check(
     they were read; what is found in large plans is kept in the cache.
     """
     session = session or Session()
-    said = _Said(problems=list(candidates.problems))
+    said = _Said(problems=list(candidates.problems), findings=list(candidates.findings))
     needed = {pairing.path for pairing in pairings(project)}
 
     def check_one(path: str) -> _Said:
@@ -108,6 +110,8 @@ def check(
             said.problems.append(found)
         else:
             said.add(found)
+    if candidates.is_whole:
+        said.findings += _unused_patterns(project, {*candidates.files, *(own.location.path for own in said.findings)})
     report = session.steps.do(project.path or os.curdir, lambda: _reported(said, rules, known, project), "the report")
     if isinstance(report, Problem):
         report = Report(problems=(*said.problems, report), checked=tuple(said.checked))
@@ -227,8 +231,11 @@ def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: P
     if document is None:
         if is_named and is_empty(path):
             said.problems.append(Problem("the file is empty", Location(path)))
+        elif is_named and (problem := _malformed(path)) is not None:
+            said.problems.append(problem)
         elif is_named:
             said.skipped.append(path)
+            said.findings.append(unjudged(path, "no configuration or plan that tvlint knows"))
         return None
     if document.format == NOTHING:
         said.findings += document.findings
@@ -250,6 +257,18 @@ def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: P
     if document.schedule is not None:
         _check_schedule(document.schedule, rules, project, said)
     return document.plan
+
+
+def _malformed(path: str) -> Problem | None:
+    """Return what keeps the file from being what its name says; None where nothing does."""
+    from tvlint.readers.malformed import refuse_named
+    from tvlint.readers.read import unpacked
+
+    try:
+        refuse_named(path, unpacked(path))
+    except ReadError as error:
+        return error.problem
+    return None
 
 
 def _kinds(document: Document) -> set[RuleKind]:
@@ -338,6 +357,15 @@ def as_project_says(configuration: Configuration, project: Project) -> Configura
         given = Setting("world_size", project.world_size, "world-size", location, location)
         settings = {**settings, "world_size": given}
     return replace(configuration, framework=framework, version=version, settings=settings)
+
+
+def _unused_patterns(project: Project, paths: Collection[str]) -> Iterator[Finding]:
+    """Yield the patterns of the project file's `per-file-ignores` that match none of the paths."""
+    for pattern, place in project.pattern_locations.items():
+        if not any(matches(path, project, (pattern,)) for path in paths):
+            message = f"the pattern `{pattern}` of `per-file-ignores` matches no file"
+            help = "delete it, or write it from the folder of the project file"
+            yield Finding(UNUSED, Severity.WARNING, message, place, help)
 
 
 def _is_ignored(finding: Finding, project: Project) -> bool:

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.git import GitError, GitUnusable, ask
-from tvlint.checkout.opening import content, is_file
+from tvlint.checkout.opening import is_empty, is_file
 from tvlint.checkout.top import METADATA, is_within, top_of
 from tvlint.checkout.tracking import is_repository
-from tvlint.findings import Pairing, Problem
+from tvlint.findings import Finding, Pairing, Problem
 from tvlint.ir.location import Location
-from tvlint.run.project import Project
+from tvlint.run.project import PROJECT_FILES, Project
+from tvlint.run.unjudged import unjudged
 
 MAXIMAL_FILES = 500_000
 """Files of one folder that are looked at."""
 MAXIMAL_SIZE = 64 << 20
 """Bytes of the largest file that is opened because it lies in a folder; a file that is named is opened whatever its size."""
-MAXIMAL_CONFIGURATION = 1 << 20
-"""Bytes of the largest file that is searched for the names of changed files."""
 _GENERATED = re.compile(
     r"gencode\d+\.py|graph\.ckp|compute_config\.pt|dist_param_map\.pt|origin_module_metadata\.pt(\.\d+)?", re.ASCII
 )
@@ -32,7 +31,7 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The files to look at, and what went wrong or was left out while they were looked for.
+    """The files to look at, and what went wrong or was found while they were looked for.
 
     `named` are the paths that somebody asked for by name; the others were found in folders.
     """
@@ -40,7 +39,9 @@ class Candidates:
     files: tuple[str, ...]
     named: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    is_whole: bool = False
+    """Whether these are all files of the project."""
 
 
 def discover(paths: tuple[str, ...], project: Project) -> Candidates:
@@ -52,15 +53,17 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
     files: dict[str, None] = {}
     named: set[str] = set()
     problems: list[Problem] = []
-    notes: list[str] = []
+    findings: list[Finding] = []
     for path in paths or tuple(shown(project.folder / path) for path in project.paths) or (".",):
         if reason := why_not_followed(path) or ("" if paths else why_not_in_project(path, project)):
             problems.append(Problem(f"not looked at: {reason}", Location(path), "name it on the command line as it really is"))
         elif os.path.isdir(path) and (closed := _closed(path)):
             problems.append(Problem(f"the folder cannot be opened: {closed}", Location(path)))
         elif os.path.isdir(path):
-            found = _in_folder(path, notes, problems)
-            files.update(dict.fromkeys(file for file in found if not excluded(file, project) and _readable(file, notes)))
+            found = _in_folder(path, findings, problems)
+            kept = [file for file in found if not excluded(file, project) and _readable(file, findings)]
+            files.update(dict.fromkeys(kept))
+            findings += [unjudged(file, _NESTED) for file in kept if _is_of_another_project(file, project)]
         elif is_file(path):
             files[path] = None
             named.add(path)
@@ -68,7 +71,7 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
             problems.append(Problem(_absence(path), Location(path)))
     together = {path: as_folder(path) for path in files}
     named = {together.get(path, path) for path in named}
-    return Candidates(tuple(dict.fromkeys(together.values())), frozenset(named), tuple(problems), tuple(notes))
+    return Candidates(tuple(dict.fromkeys(together.values())), frozenset(named), tuple(problems), tuple(findings), not paths)
 
 
 def pairings(project: Project) -> tuple[Pairing, ...]:
@@ -78,6 +81,15 @@ def pairings(project: Project) -> tuple[Pairing, ...]:
         for proof in project.proofs
         for path in (*proof.parallel, *((proof.reference,) if proof.reference else ()))
     )
+
+
+_NESTED = "a project file that this run does not apply: run tvlint in its folder, and leave the folder out here"
+
+
+def _is_of_another_project(path: str, project: Project) -> bool:
+    """Return whether it is a project file of a folder below that of the project."""
+    folder, name = os.path.split(os.path.realpath(path))
+    return name in PROJECT_FILES and folder != os.path.realpath(project.folder)
 
 
 def why_not_in_project(path: str, project: Project) -> str:
@@ -98,51 +110,20 @@ def _absence(path: str) -> str:
 
 
 def changed(paths: tuple[str, ...], project: Project) -> Candidates:
-    """Return the changed files that the project does not exclude, and the project's files that name one of them.
+    """Return the changed files that the project does not exclude, and the project's files that depend on one of them.
 
     A launch script that sources a changed file, or a YAML that builds on it, changes with it. pre-commit may split a long
     list of files over several calls, so a call never takes its arguments for the whole project.
     """
-    notes: list[str] = []
-    kept = {as_folder(path): None for path in paths if not excluded(path, project) and _readable(path, notes)}
+    findings: list[Finding] = []
+    kept = {as_folder(path): None for path in paths if not excluded(path, project) and _readable(path, findings)}
     if not kept:
-        return Candidates((), notes=tuple(notes))
+        return Candidates((), findings=tuple(findings))
+    from tvlint.run.dependents import dependents
+
     around = discover((), project)
-    kept.update(dict.fromkeys(naming(tuple(kept), around.files)))
-    return Candidates(tuple(kept), problems=around.problems, notes=(*notes, *around.notes))
-
-
-def naming(named: Iterable[str], files: Iterable[str]) -> Iterator[str]:
-    """Yield those of the files that name one of the others."""
-    own = dict.fromkeys(named)
-    names: dict[bytes, set[bytes]] = {}
-    for path in own:
-        folder, name = os.path.split(os.path.abspath(path))
-        names.setdefault(os.fsencode(name), set()).add(os.fsencode(os.path.basename(folder)))
-    yield from (path for path in files if path not in own and _names_one(path, names))
-
-
-def _names_one(path: str, names: Mapping[bytes, set[bytes]]) -> bool:
-    """Return whether the file names one of the changed ones: its whole name, behind its own folder where one is written.
-
-    `names` are the names of the changed files, with the folders that have one.
-    """
-    try:
-        data = content(path, MAXIMAL_CONFIGURATION)
-    except OSError:
-        return False
-    if b"\0" in data[:1024]:
-        return False
-    return any(folder in _ANY_FOLDER or folder in names[name] for name in names for folder in _folders_before(name, data))
-
-
-_ANY_FOLDER = (b"", b".", b"..")
-
-
-def _folders_before(name: bytes, data: bytes) -> Iterator[bytes]:
-    """Yield the folder that stands before each mention of the name; empty where none does, or one that a variable gives."""
-    for match in re.finditer(rb"(?:(?<![$\w.-])([\w.-]*)/)?(?<![\w.-])" + re.escape(name) + rb"(?![\w-]|\.\w)", data):
-        yield match[1] or b""
+    kept.update(dict.fromkeys(dependents((path for path in around.files if path not in kept), tuple(kept))))
+    return Candidates(tuple(kept), problems=around.problems, findings=(*findings, *around.findings))
 
 
 def as_folder(path: str) -> str:
@@ -185,7 +166,7 @@ def _closed(folder: str) -> str:
         return (error.strerror or "unknown error").lower()
 
 
-def _in_folder(folder: str, notes: list[str], problems: list[Problem]) -> list[str]:
+def _in_folder(folder: str, findings: list[Finding], problems: list[Problem]) -> list[str]:
     try:
         listed = _tracked(folder)
     except GitError as error:
@@ -193,7 +174,7 @@ def _in_folder(folder: str, notes: list[str], problems: list[Problem]) -> list[s
         problems.append(Problem(f"which files git ignores is not known: {error}", Location(folder), help))
         listed = None
     found: list[str] = []
-    for path in _walked(folder, notes) if listed is None else listed:
+    for path in _walked(folder, findings) if listed is None else listed:
         if len(found) >= MAXIMAL_FILES:
             message = f"the folder holds more than {MAXIMAL_FILES:,} files; the rest was not looked at"
             problems.append(Problem(message, Location(folder), "name the folders that hold configurations"))
@@ -213,9 +194,9 @@ def _tracked(folder: str) -> list[str] | None:
     return [os.path.relpath(name, inner) for name in files] or None
 
 
-def _walked(folder: str, notes: list[str]) -> Iterator[str]:
+def _walked(folder: str, findings: list[Finding]) -> Iterator[str]:
     def unlisted(error: OSError) -> None:
-        notes.append(f"`{error.filename}` cannot be opened and was not looked at")
+        findings.append(unjudged(str(error.filename), "the folder cannot be opened"))
 
     for parent, folders, files in os.walk(folder, onerror=unlisted):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
@@ -223,17 +204,26 @@ def _walked(folder: str, notes: list[str]) -> Iterator[str]:
             yield os.path.relpath(os.path.join(parent, name), folder)
 
 
-def _readable(path: str, notes: list[str]) -> bool:
+def _readable(path: str, findings: list[Finding]) -> bool:
+    """Return whether the file that was found is looked at; why not, where that is not plain, is a finding."""
     try:
-        if not os.path.isfile(path):
-            return False
-        if os.path.islink(path) and (reason := why_not_followed(path)):
-            notes.append(f"`{path}` was not looked at: {reason}")
-            return False
-        size = os.path.getsize(path)
+        reason = _why_not_looked_at(path)
+        if reason:
+            findings.append(unjudged(path, reason))
+        return not reason and is_file(path) and not is_empty(path)
     except OSError:
         return False
-    if size > MAXIMAL_SIZE:
-        notes.append(f"`{path}` is larger than {MAXIMAL_SIZE >> 20} MiB and was not looked at; name it to check it")
-        return False
-    return size > 0
+
+
+def _why_not_looked_at(path: str) -> str:
+    """Return what speaks against looking at the file; empty for nothing. Raises OSError."""
+    if os.path.islink(path) and (reason := why_not_followed(path)):
+        return reason
+    if not is_file(path):
+        if os.path.isdir(path):
+            is_checkout = os.path.lexists(os.path.join(path, METADATA)) and not os.path.islink(path)
+            return "a checkout in the checkout: run tvlint there" if is_checkout else ""
+        return _absence(path) if os.path.lexists(path) else ""
+    if os.path.getsize(path) > MAXIMAL_SIZE:
+        return f"larger than {MAXIMAL_SIZE >> 20} MiB; name it to check it"
+    return ""

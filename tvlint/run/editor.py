@@ -131,7 +131,7 @@ def _report(path: str, buffers: Buffers, known: Mapping[str, Rule], project: Pro
 
     baseline = path_of(project, "")
     try:
-        entries = load(baseline) if baseline is not None else ()
+        entries = load(baseline, project) if baseline is not None else ()
     except ProjectError as error:
         return Report(report.findings, problems=(*report.problems, *error.problems))
     return Report(compare(report, entries, project.folder).new, problems=report.problems, checked=report.checked)

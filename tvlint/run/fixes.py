@@ -27,7 +27,8 @@ from tvlint.rulebook.language.values import Values
 from tvlint.rulebook.repair.demands import proposed
 from tvlint.rulebook.repair.nearest import nearest
 from tvlint.run.check import Rules, as_known, check
-from tvlint.run.discovery import Candidates, naming
+from tvlint.run.dependents import dependents
+from tvlint.run.discovery import Candidates
 from tvlint.run.reading import read_document
 from tvlint.run.session import Session
 from tvlint.run.world_size import stated
@@ -188,7 +189,7 @@ class Mentions:
         if path not in self._known:
             name = os.fsencode(os.path.basename(path))
             holding = [each for each, data in self._contents.items() if name in data]
-            self._known[path] = tuple(naming((path,), holding))
+            self._known[path] = tuple(dependents(holding, (path,)))
         return self._known[path]
 
 

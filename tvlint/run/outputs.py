@@ -66,6 +66,16 @@ def write_file(path: str, escaped: Escaped) -> None:
     _write_whole(path, escaped.text.encode("utf-8"))
 
 
+def write_capture(path: str, data: bytes) -> None:
+    """Write a capture, which nobody reads as text, and the folders around it, like any other file."""
+    try:
+        if not why_not_written(path):
+            os.makedirs(os.path.dirname(path) or os.curdir, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
+    _write_whole(path, data)
+
+
 def rewrite(path: str, data: bytes) -> None:
     """Write a file that is there wholly anew, or leave it as it was; raises `OutputError` where it cannot be written."""
     if not os.path.isfile(path):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tvlint.checkout.git import GitError, GitUnusable, ask
-from tvlint.findings import Problem
+from tvlint.checkout.opening import content
+from tvlint.checkout.top import is_within
+from tvlint.findings import Finding, Problem, Severity
 from tvlint.ir.location import Location
-from tvlint.run.project import MAXIMAL_SIZE, Project, ProjectError, mentions_tvlint, project_in
+from tvlint.run.discovery import shown
+from tvlint.run.project import MAXIMAL_SIZE, Project, ProjectError, find, mentions_tvlint, project_in
 from tvlint.run.revision import RevisionError, checkout, commit
 
+CHANGED = "changed-policy"
 NAMES = ("tvlint.toml", ".tvlint.toml", "pyproject.toml")
 
 
@@ -29,10 +36,55 @@ def load_policy(policy: str) -> Project:
     for name in names:
         data = _content(top, found, name)
         if data is not None and (separator or os.path.basename(name) != NAMES[-1] or mentions_tvlint(data)):
-            return project_in(data, Path(top, name), f"{revision}:{name}")
+            return replace(project_in(data, Path(top, name), f"{revision}:{name}"), revision=found)
     if separator:
         raise ProjectError((Problem(f"`{revision}` has no file `{path}` of at most {MAXIMAL_SIZE:,} bytes", Location(policy)),))
-    return Project(Path(top), f"{revision}:{NAMES[0]}")
+    return Project(Path(top), f"{revision}:{NAMES[0]}", revision=found)
+
+
+def trusted_content(project: Project, path: Path, largest: int) -> bytes:
+    """Return what the file holds in the commit that the project file was taken from; on disk where it was taken from there,
+    and outside of the checkout. Raises OSError.
+    """
+    top = os.path.realpath(checkout()) if project.revision else ""
+    real = os.path.join(os.path.realpath(path.parent), path.name)
+    if not top or not is_within(real, top):
+        return content(path, largest)
+    data = _content(top, project.revision, os.path.relpath(real, top).replace(os.sep, "/"))
+    if data is None:
+        raise OSError(errno.ENOENT, "the revision of the policy does not have it", str(path))
+    return data
+
+
+def changed_policy(policy: str, project: Project) -> Iterator[Finding]:
+    """Yield that the checkout has another project file than the revision that judges it, `REV[:PATH]`, if it has."""
+    revision, separator, path = policy.partition(":")
+    top = checkout()
+    there = Path(top, os.path.relpath(project.folder, top), os.path.basename(project.path.partition(":")[2]))
+    own = Path(top, path) if separator else find(Path(os.path.realpath(os.curdir)))
+    trusted = _content(top, project.revision, os.path.relpath(there, top).replace(os.sep, "/"))
+    try:
+        here = None if own is None else content(own, MAXIMAL_SIZE)
+    except OSError:
+        here = None
+    if here == trusted and (here is None or os.path.realpath(own or "") == os.path.realpath(there)):
+        return
+    place = own or there
+    text = f"the project file is not that of `{revision}`, which judges this change"
+    if here is None:
+        text = f"the change takes away the project file of `{revision}`, which judges it"
+    elif trusted is None:
+        text = f"the change adds a project file, which `{revision}` does not have"
+    elif own is not None and _operators(own, here) != project.operators:
+        text += "; it declares other operators"
+    yield Finding(CHANGED, Severity.WARNING, text, Location(shown(place)), "review it: it counts for the next change")
+
+
+def _operators(path: Path, data: bytes) -> object:
+    try:
+        return project_in(data, path, str(path)).operators
+    except ProjectError:
+        return None
 
 
 def _candidates(top: str) -> list[str]:

@@ -20,6 +20,8 @@ from tvlint.run.toml_places import KeyPath, Places
 if TYPE_CHECKING:
     from tvlint.ops.declared import Declared
 
+PROJECT_FILES = ("tvlint.toml", ".tvlint.toml")
+"""What a file is called that is nothing but a project file."""
 MAXIMAL_SIZE = 1 << 20
 """Bytes of the largest project file that is read."""
 _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*)?tool[ \t]*\.[ \t]*tvlint\b", re.MULTILINE)
@@ -40,6 +42,8 @@ class Project:
     ignore: tuple[str, ...] = ()
     severity: Mapping[str, Severity] = field(default_factory=dict)
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pattern_locations: Mapping[str, Location] = field(default_factory=dict)
+    """Where the patterns of `per_file_ignores` stand."""
     fail_on: Severity = Severity.ERROR
     baseline: str = ""
     """The file with the findings that are known, from `folder`."""
@@ -60,6 +64,8 @@ class Project:
     names: tuple[tuple[str, Location], ...] = ()
     heeds_comments: bool = True
     """Whether comments in checked files silence findings."""
+    revision: str = ""
+    """The commit that the project file was taken from, and its baseline with it; empty: what is on disk."""
 
 
 class ProjectError(Exception):
@@ -73,7 +79,7 @@ class ProjectError(Exception):
 def find(start: Path) -> Path | None:
     """The nearest project file at or above `start`; the top of a git repository ends the search."""
     for folder in (start, *start.parents):
-        for name in ("tvlint.toml", ".tvlint.toml"):
+        for name in PROJECT_FILES:
             if os.path.lexists(folder / name):
                 return folder / name
         if _mentions_tvlint(folder / "pyproject.toml"):
@@ -133,6 +139,8 @@ def project_in(data: bytes, path: Path, shown: str) -> Project:
         name = key.replace("-", "_")
         if name in values:
             values[f"{name}_location"] = reading.places.key((*prefix, key))
+    patterns = values.get("per_file_ignores", {})
+    values["pattern_locations"] = {own: reading.places.key((*prefix, "per-file-ignores", own)) for own in patterns}
     return Project(path.parent, shown, names=tuple(reading.names), **values)
 
 

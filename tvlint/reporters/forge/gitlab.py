@@ -8,14 +8,14 @@ from tvlint.findings import Report, Severity
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped
-from tvlint.reporters.forge.remarks import lines, prints_of_files, remarks
+from tvlint.reporters.forge.remarks import lines, prints_of_files, remarks, silenced
 
 _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.NOTE: "info"}
 
 
 def write(report: Report, context: Context) -> Escaped:
     """A list of remarks; the fingerprint of each is its own, and the same in every run that finds it in that file."""
-    listed = list(remarks(report, context))
+    listed = [*remarks(report, context), *silenced(report, context)]
     return data(
         [
             {

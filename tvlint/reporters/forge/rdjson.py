@@ -10,7 +10,7 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.forge.anchor import Anchor, located
-from tvlint.reporters.forge.remarks import Remark, lines, remarks
+from tvlint.reporters.forge.remarks import Remark, lines, remarks, silenced
 from tvlint.reporters.forge.repository_lines import RepositoryLines
 from tvlint.reporters.sarif.rules import address
 
@@ -20,10 +20,11 @@ _SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.NOTE
 def write(report: Report, context: Context) -> Escaped:
     """One result; columns count the bytes of UTF-8, as reviewdog does."""
     source = RepositoryLines(report, context)
+    listed = [*remarks(report, context), *silenced(report, context)]
     return data(
         {
             "source": {"name": "tvlint", "url": HOME},
-            "diagnostics": [_diagnostic(remark, source, context) for remark in remarks(report, context)],
+            "diagnostics": [_diagnostic(remark, source, context) for remark in listed],
         }
     )
 

@@ -11,7 +11,7 @@ from tvlint.ir.location import Location
 from tvlint.reporters.context import Context
 from tvlint.reporters.forge.anchor import Anchor, finding_anchor, problem_anchor, reason_anchor, repository, verdict_anchor
 from tvlint.reporters.text.paths import place, relative
-from tvlint.reporters.text.totals import by_severity, published
+from tvlint.reporters.text.totals import by_severity, published, silenced_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,13 @@ def remarks(report: Report, context: Context) -> Iterator[Remark]:
     for verdict in report.verdicts:
         if verdict.outcome is Outcome.UNKNOWN:
             yield from _of_verdict(verdict, report, context)
+
+
+def silenced(report: Report, context: Context) -> Iterator[Remark]:
+    """Yield how many findings are silenced, at the first of them; nothing where none is."""
+    for first in (own.finding for own in report.silenced[:1]):
+        counted = Finding("silenced-findings", Severity.NOTE, silenced_text(report), first.location, about=())
+        yield _of_finding(counted, report, context)
 
 
 def lines(remark: Remark, context: Context) -> Iterator[str]:

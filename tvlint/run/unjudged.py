@@ -1,0 +1,13 @@
+"""What was named or found and is not judged, told like every finding: in every format, with the reason."""
+
+from __future__ import annotations
+
+from tvlint.findings import Finding, Severity
+from tvlint.ir.location import Location
+
+RULE = "unjudged-file"
+
+
+def unjudged(path: str, reason: str, help: str = "") -> Finding:
+    """Return the finding that the file was not judged, for a reason."""
+    return Finding(RULE, Severity.NOTE, f"not judged: {reason}", Location(path), help)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.checks import load_check
 from tvlint.findings import Finding
@@ -13,7 +11,7 @@ from tvlint.rule import RuleKind
 from tvlint.rulebook.pages import load_rules
 
 CHECKS = {
-    rule.name.replace("-", "_"): import_module(load_check(rule).__module__)
+    rule.name: load_check(rule)
     for rule in load_rules().values()
     if rule.kind is RuleKind.PLAN
 }
@@ -22,7 +20,7 @@ CHECKS = {
 def findings_of_plan(plan: Plan) -> list[Finding]:
     """What all checks say of `plan`."""
     facts = Facts(plan)
-    return [finding for module in CHECKS.values() for finding in module.check(facts)]
+    return [finding for check in CHECKS.values() for finding in check(facts)]
 
 
 def findings_of_text(text: str) -> list[Finding]:

@@ -1,25 +1,22 @@
-"""Every check has its page, and both say the same."""
+"""Every plan rule and schedule rule is a page with a check, or with the words for a defect of the placement analysis."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tvlint import checks
+from tvlint.rule import RuleKind
+from tvlint.rulebook.pages import load_rules
 
-from tests.builders.plan_findings import CHECKS
-
-RULES = Path(__file__).parents[2] / "rules"
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_the_page_of_a_check_has_its_severity(name: str) -> None:
-    [page] = RULES.rglob(f"{name.replace('_', '-')}.md")
-    text = page.read_text(encoding="utf-8")
-    front = dict(line.split(": ", 1) for line in text.split("---")[1].strip().splitlines() if not line.startswith(" "))
-    assert front["kind"] == "plan"
-    assert front["severity"] == CHECKS[name].SEVERITY.value
+FOLDER = Path(checks.__file__).parent
+RULES = [rule for rule in load_rules().values() if rule.kind in (RuleKind.PLAN, RuleKind.SCHEDULE)]
 
 
-def test_every_plan_page_has_a_check() -> None:
-    pages = {page.stem.replace("-", "_") for page in RULES.rglob("*.md") if "kind: plan\n" in page.read_text(encoding="utf-8")}
-    assert pages == set(CHECKS)
+def test_every_page_has_a_check_or_words_and_every_check_a_page() -> None:
+    modules = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.py") if path.stem != "__init__"}
+    assert modules == {f"{rule.topic}/{rule.name}".replace("-", "_") for rule in RULES if not rule.message}
+
+
+def test_words_come_with_help_and_are_of_plan_rules() -> None:
+    assert [rule.name for rule in RULES if bool(rule.message) != bool(rule.help)] == []
+    assert {rule.kind for rule in RULES if rule.message} == {RuleKind.PLAN}

@@ -126,8 +126,8 @@ def test_any_rows_are_judged_and_drawn(rows: list[list[str]]) -> None:
     document = schedule_csv.read("a.csv", "\n".join(",".join(row) for row in rows))
     assert document.schedule is not None
     facts = ScheduleFacts(document.schedule, 1)
-    for module in CHECKS.values():
-        for finding in module.check(facts):
+    for check in CHECKS.values():
+        for finding in check(facts):
             assert finding.message
             assert finding.location.path == "a.csv"
     drawn = summary(facts)

@@ -48,7 +48,7 @@ def found_in(rule: Rule, path: str) -> Iterator[Finding]:
     for configuration in document.configurations:
         yield from (found for found in evaluate(configuration, [rule]) if isinstance(found, Finding))
     if document.plan is not None:
-        yield from check_of(rule).check(Facts(document.plan))
+        yield from check_of(rule).check(Facts(document.plan), rule)
 
 
 def test_there_is_a_sample_of_a_config_rule_and_of_a_plan_rule(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from tests.schedules.families import Rows
 from tests.schedules.lowering import text
 from tvlint.analyses.schedule.facts import ScheduleFacts
@@ -14,7 +12,7 @@ from tvlint.rule import RuleKind
 from tvlint.rulebook.pages import load_rules
 
 CHECKS = {
-    rule.name.replace("-", "_"): import_module(load_check(rule).__module__)
+    rule.name: load_check(rule)
     for rule in load_rules().values()
     if rule.kind is RuleKind.SCHEDULE
 }
@@ -32,7 +30,7 @@ def findings_of(rows: Rows, budget: int | None = None) -> list[Finding]:
     document = read("schedule.csv", text(rows))
     assert document.schedule is not None
     facts = ScheduleFacts(document.schedule, budget)
-    return [*document.findings, *(finding for module in CHECKS.values() for finding in module.check(facts))]
+    return [*document.findings, *(finding for check in CHECKS.values() for finding in check(facts))]
 
 
 def rules_of(rows: Rows, budget: int | None = None) -> set[str]:

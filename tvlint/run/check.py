@@ -213,8 +213,8 @@ def _question(cache: Cache | None, path: str, rules: Mapping[str, Rule], project
         return None
     if cache is None or not large:
         return None
-    names = tuple(name for name, rule in rules.items() if rule.kind is RuleKind.PLAN)
-    return cache.question("check", (names, project.operators), (path,))
+    asked = tuple((name, rule.severity) for name, rule in rules.items() if rule.kind is RuleKind.PLAN)
+    return cache.question("check", (asked, project.operators), (path,))
 
 
 def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: Project, said: _Said) -> Plan | None:

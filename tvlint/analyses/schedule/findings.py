@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from tvlint.analyses.schedule.coverage import Fault, FaultKind
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.steps import BACKWARDS, Step, numbered
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
 from tvlint.ir.location import Location
 from tvlint.ir.schedule import ActionKind
+from tvlint.rule import Rule
 
 MAXIMAL_RELATED = 8
 MAXIMAL_FINDINGS = 100
@@ -23,9 +24,7 @@ _MISSING = {
 """What would have to be there."""
 
 
-def coverage(
-    facts: ScheduleFacts, rule: str, severity: Severity, sentences: dict[FaultKind, str], help: str
-) -> Iterator[Finding]:
+def coverage(facts: ScheduleFacts, rule: Rule, sentences: dict[FaultKind, str], help: str) -> Iterator[Finding]:
     """One finding for the pipeline stages that have the same fault with the same micro-batches.
 
     A sentence holds `{stages}` and `{micro_batches}`. What a stray explains is left to the rule about the stray.
@@ -47,7 +46,7 @@ def coverage(
         at = [place for group in groups for place in places(facts, group[0])]
         ranks = sorted({rank for group in groups if (rank := _rank(facts, group[0])) is not None})
         related = tuple(Related("the same stands here", place) for place in at[1 : MAXIMAL_RELATED + 1])
-        yield Finding(rule, severity, sentence, at[0], help, related, tuple(ranks))
+        yield Finding(rule.name, rule.severity, sentence, at[0], help, related, tuple(ranks))
 
 
 def _explained(facts: ScheduleFacts, faults: list[Fault]) -> bool:
@@ -74,7 +73,7 @@ def _rank(facts: ScheduleFacts, fault: Fault) -> int | None:
     return fault.steps[0].rank if fault.steps else facts.placement.rank(fault.stage, fault.micro_batch)
 
 
-def each(rule: str, severity: Severity, steps: Iterable[Step], say: Callable[[Step, str], str], help: str) -> Iterator[Finding]:
+def each(rule: Rule, steps: Iterable[Step], say: Callable[[Step, str], str], help: str) -> Iterator[Finding]:
     """One finding for the steps of each rank, pipeline stage and kind; `say(first, more)` is the sentence."""
     alike: dict[tuple[int, int, str], list[Step]] = {}
     for step in steps:
@@ -84,4 +83,4 @@ def each(rule: str, severity: Severity, steps: Iterable[Step], say: Callable[[St
         others = len(group) - 1 + (left if number == MAXIMAL_FINDINGS else 0)
         more = f" (and {others:,} more like it)" if others else ""
         related = tuple(Related(f"{step} is another one", step.location) for step in group[1 : MAXIMAL_RELATED + 1])
-        yield Finding(rule, severity, say(group[0], more), group[0].location, help, related, (group[0].rank,))
+        yield Finding(rule.name, rule.severity, say(group[0], more), group[0].location, help, related, (group[0].rank,))

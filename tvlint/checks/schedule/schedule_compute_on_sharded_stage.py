@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Compute steps before the unshard or after the reshard of their pipeline stage."""
     yield from each(
-        "schedule-compute-on-sharded-stage",
-        SEVERITY,
+        rule,
         facts.unshards.sharded,
         lambda step, more: f"rank {step.rank} runs {step} while its parameters are sharded{more}",
         "unshard the pipeline stage before it, or reshard it later",

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Reductions that a backward of the same pipeline stage follows."""
     for step, last in facts.reductions.early:
         yield Finding(
-            "schedule-early-gradient-reduction",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"rank {step.rank} runs {step} before {last}, whose gradients it misses",
             step.location,
             "put it after the last `B` or `W` of the pipeline stage",

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Sends that stand before the step that computes what they send."""
     if not facts.sends:
         return
@@ -23,8 +22,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
                 early.append(send)
                 givers[id(send)] = giver
     yield from each(
-        "schedule-early-send",
-        SEVERITY,
+        rule,
         early,
         lambda step, more: f"rank {step.rank} runs {step} before {givers[id(step)]}, which computes what it sends{more}",
         "put the send after it",

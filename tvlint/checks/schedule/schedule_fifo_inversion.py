@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.order import crossed
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """The first send of each pair of ranks that meets the receive of another message."""
     for (source, destination), send, receive, sent, received in crossed(facts.messages):
         yield Finding(
-            "schedule-fifo-inversion",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"pipeline rank {destination} takes {sent} for {received}: {send} of pipeline rank {source} meets {receive}",
             receive.location,
             f"receive from rank {source} in the order in which it sends",

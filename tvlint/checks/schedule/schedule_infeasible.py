@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 MAXIMAL_SHOWN = 8
 
 
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """The circle in which the schedule stands still even when every send completes at once."""
     found = facts.buffered
     if found is None:
@@ -20,8 +20,8 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
     said = "; ".join(f"rank {step.rank} in {step} waits for {need} of rank {need.rank}" for step, need in waits)
     first = waits[0][0]
     yield Finding(
-        "schedule-infeasible",
-        SEVERITY,
+        rule.name,
+        rule.severity,
         f"the schedule stands still: {said}",
         first.location,
         "reorder the row of one of these ranks, so that what the others wait for comes first",

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Receives that stand after the step that needs them."""
     if not facts.sends:
         return
@@ -22,8 +21,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
             late.append(receives[0])
             takers[id(receives[0])] = taker
     yield from each(
-        "schedule-late-receive",
-        SEVERITY,
+        rule,
         late,
         lambda step, more: f"rank {step.rank} runs {takers[id(step)]} before {step}, its input{more}",
         "put the receive before it",

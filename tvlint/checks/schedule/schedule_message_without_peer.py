@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
 from tvlint.analyses.schedule.steps import Step
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Messages beyond the first or last pipeline stage, and messages of a rank to itself."""
     ends = {id(step): message for step, message in facts.messages.without_peer}
 
@@ -24,4 +23,4 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         return f"{step} of rank {step.rank} is a message with pipeline stage {other}, which does not exist{more}"
 
     steps = [step for step, _ in facts.messages.without_peer]
-    yield from each("schedule-message-without-peer", SEVERITY, steps, say, "delete it")
+    yield from each(rule, steps, say, "delete it")

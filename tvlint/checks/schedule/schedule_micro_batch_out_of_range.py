@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Actions on micro-batches beyond the last one that the pipeline stages run."""
     last = facts.extent.micro_batches - 1
     yield from each(
-        "schedule-micro-batch-out-of-range",
-        SEVERITY,
+        rule,
         facts.extent.stray_micro_batches,
         lambda step, more: f"{step} is about micro-batch {step.micro_batch}, but the last one is {last}{more}",
         "write the micro-batch that is meant",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tvlint.analyses.schedule.coverage import FaultKind
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import coverage
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 _SENTENCES = {
     FaultKind.NO_BACKWARD: "{stages} never runs {micro_batches} backward",
     FaultKind.NO_INPUT_GRADIENT: "{stages} computes the weight gradient of {micro_batches}, but never the input gradient",
@@ -17,7 +17,7 @@ _SENTENCES = {
 }
 
 
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Micro-batches without a backward, or with a half of it, on a pipeline stage."""
     help = "add `B`, or both `I` and `W`"
-    yield from coverage(facts, "schedule-missing-backward", SEVERITY, _SENTENCES, help)
+    yield from coverage(facts, rule, _SENTENCES, help)

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.messages import Message
 from tvlint.analyses.schedule.steps import numbered
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Messages that are needed and neither sent nor received, once per pipeline stage and direction."""
     if not facts.sends:
         return
@@ -26,8 +25,8 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         giver, taker = found.needed[message]
         what = "output" if forward else "gradient"
         yield Finding(
-            "schedule-missing-message",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"{taker} of rank {taker.rank} needs the {what} of {giver} of rank {giver.rank}, which is never sent "
             f"({numbered('micro-batch', (other.micro_batch for other in messages))})",
             taker.location,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 MAXIMAL_GAPS = 20
 
 
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Gaps in the numbers of the pipeline stages and of the micro-batches."""
     extent = facts.extent
     for noun, gaps, count in (
@@ -24,8 +24,8 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
             plural = noun + ("es" if noun.endswith("ch") else "s")
             what = f"{noun} {first}" if first == last else f"{plural} {first}-{last}"
             yield Finding(
-                "schedule-missing-stage",
-                SEVERITY,
+                rule.name,
+                rule.severity,
                 f"no rank runs {what}, although {after} counts {count} {plural}",
                 after.location,
                 f"number the {plural} from 0 without gaps",

@@ -8,12 +8,11 @@ from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
 from tvlint.analyses.schedule.steps import Step
 from tvlint.analyses.schedule.waits import WAITS
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Issues without a later wait, in schedules that spell their waits out."""
     unwaited = [step for step in facts.waits.open if not _explained(facts, step)]
 
@@ -21,7 +20,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         issued = str(step.action).removeprefix(str(step.stage))
         return f"no `{step.stage}WAIT_{issued}` follows {step} on rank {step.rank}{more}"
 
-    yield from each("schedule-missing-wait", SEVERITY, unwaited, say, "add the wait after it")
+    yield from each(rule, unwaited, say, "add the wait after it")
 
 
 def _explained(facts: ScheduleFacts, step: Step) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.order import crossed
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.WARNING
 MAXIMAL_SHOWN = 8
 
 
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """The circle in which ranks wait when a send waits for its receive, unless they wait anyway."""
     if not facts.sends or facts.buffered is not None or any(crossed(facts.messages)):
         return
@@ -22,8 +22,8 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
     waits = found.waits[:MAXIMAL_SHOWN]
     said = "; ".join(f"rank {step.rank} in {step} waits for {need} of rank {need.rank}" for step, need in waits)
     yield Finding(
-        "schedule-needs-buffering",
-        SEVERITY,
+        rule.name,
+        rule.severity,
         f"the messages get through only when sends are buffered: {said}",
         waits[0][0].location,
         "give sends and receives the same order on both ranks",

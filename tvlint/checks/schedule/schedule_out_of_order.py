@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.steps import words
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Compute steps that do not stand after what they need on their rank, once per pipeline stage and kind."""
     seen = set()
     for pair in facts.inversions:
@@ -23,8 +22,8 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         when = "at the same time as" if early.position == late.position else "before"
         owner = "its" if early.stage == late.stage else f"pipeline stage {late.stage}'s"
         yield Finding(
-            "schedule-out-of-order",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"pipeline rank {early.rank} runs {early} {when} {late}, {owner} {words(late.kind)}",
             early.location,
             f"put {early} after {late}",

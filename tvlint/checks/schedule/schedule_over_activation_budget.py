@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.ranks import describe
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """The rank that goes furthest beyond the budget."""
     if facts.budget is None:
         return
@@ -26,8 +25,8 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
     step = facts.peaks[worst].step
     others = f" (over budget: {describe(over)})" if len(over) > 1 else ""
     yield Finding(
-        "schedule-over-activation-budget",
-        SEVERITY,
+        rule.name,
+        rule.severity,
         f"pipeline rank {worst} holds the activations of {over[worst]:g} micro-batches at {step}, more than the budget of "
         f"{facts.budget}{others}",
         step.location,

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from tvlint.analyses.schedule.coverage import FaultKind
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import coverage
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 _SENTENCES = {FaultKind.REPEATED_BACKWARD: "{stages} runs {micro_batches} backward more than once"}
 
 
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Micro-batches with more than `B`, or `I` and `W`, on a pipeline stage."""
     help = "`B` is the whole backward: keep either `B`, or one `I` and one `W`"
-    yield from coverage(facts, "schedule-repeated-backward", SEVERITY, _SENTENCES, help)
+    yield from coverage(facts, rule, _SENTENCES, help)

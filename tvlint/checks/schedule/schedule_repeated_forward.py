@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from tvlint.analyses.schedule.coverage import FaultKind
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import coverage
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 _SENTENCES = {FaultKind.REPEATED_FORWARD: "{stages} runs {micro_batches} forward more than once"}
 
 
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Micro-batches with more than one forward on a pipeline stage."""
     help = "delete the one that is too much, or write the micro-batch that is meant"
-    yield from coverage(facts, "schedule-repeated-forward", SEVERITY, _SENTENCES, help)
+    yield from coverage(facts, rule, _SENTENCES, help)

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Reductions of a pipeline stage after its first one."""
     yield from each(
-        "schedule-repeated-gradient-reduction",
-        SEVERITY,
+        rule,
         facts.reductions.repeated,
         lambda step, more: f"{step} of rank {step.rank} reduces gradients that were reduced already{more}",
         "keep the one after the last backward",

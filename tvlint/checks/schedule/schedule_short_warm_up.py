@@ -7,13 +7,12 @@ from itertools import pairwise
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.stage_placement import Shape
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
 from tvlint.ir.schedule import ActionKind
+from tvlint.rule import Rule
 
-SEVERITY = Severity.WARNING
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Ranks that run no more forwards before their first backward than the next rank, although there are more to run."""
     sound = not facts.suspect and not facts.inversions and facts.buffered is None
     if not sound or facts.placement.shape not in (Shape.SINGLE, Shape.LOOP):
@@ -26,8 +25,8 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
             continue
         step = rows[rank][own]
         yield Finding(
-            "schedule-short-warm-up",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"pipeline rank {rank} runs {own} forwards before its first backward {step}, and rank {rank + 1} as many: it has "
             "nothing to run while the gradient travels",
             step.location,

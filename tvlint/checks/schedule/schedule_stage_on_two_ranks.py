@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
 from tvlint.analyses.schedule.steps import Step
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.ranks import describe
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Actions away from the rank that runs most of their pipeline stage."""
 
     def say(step: Step, more: str) -> str:
@@ -22,8 +21,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         return f"{step} stands on rank {step.rank}, but pipeline stage {step.stage} is on {where}{more}"
 
     yield from each(
-        "schedule-stage-on-two-ranks",
-        SEVERITY,
+        rule,
         facts.placement.misplaced,
         say,
         "move it to that rank's row, or write the pipeline stage that is meant",

@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Actions on pipeline stages beyond the last one that is really run."""
     last = facts.extent.stages - 1
     yield from each(
-        "schedule-stage-out-of-range",
-        SEVERITY,
+        rule,
         facts.extent.stray_stages,
         lambda step, more: f"{step} is about pipeline stage {step.stage}, but the last one is {last}{more}",
         "write the pipeline stage that is meant",

@@ -8,13 +8,12 @@ from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
 from tvlint.analyses.schedule.messages import message_of
 from tvlint.analyses.schedule.steps import Step
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.schedule import ActionKind
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Receives without a send."""
     found = facts.messages
     loose = [step for message, taken in found.receives.items() for step in taken[len(found.sends.get(message, ())) :]]
@@ -28,7 +27,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         return f"{step} of rank {step.rank} {what}{more}"
 
     help = "add the send on the other rank, or delete the receive"
-    yield from each("schedule-unmatched-receive", SEVERITY, ordered, say, help)
+    yield from each(rule, ordered, say, help)
 
 
 def _explained(facts: ScheduleFacts, step: Step) -> bool:

@@ -8,13 +8,12 @@ from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
 from tvlint.analyses.schedule.messages import message_of
 from tvlint.analyses.schedule.steps import Step
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.schedule import ActionKind
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Sends without a receive, and sends of what was sent before."""
     found = facts.messages
     loose = []
@@ -30,7 +29,7 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         what = "sends what was sent already" if again else f"has no `{message.receive if message else ''}`"
         return f"{step} of rank {step.rank} {what}{more}"
 
-    yield from each("schedule-unmatched-send", SEVERITY, ordered, say, "add the receive on the other rank, or delete the send")
+    yield from each(rule, ordered, say, "add the receive on the other rank, or delete the send")
 
 
 def _explained(facts: ScheduleFacts, step: Step) -> bool:

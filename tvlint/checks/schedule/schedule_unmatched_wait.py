@@ -8,18 +8,16 @@ from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
 from tvlint.analyses.schedule.messages import Message
 from tvlint.analyses.schedule.steps import Step
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.schedule import ActionKind
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Waits that no open send or gradient reduction stands before."""
     loose = [step for step in facts.waits.loose if not _lacks_send(facts, step)]
     yield from each(
-        "schedule-unmatched-wait",
-        SEVERITY,
+        rule,
         loose,
         lambda step, more: f"{step} of rank {step.rank} waits for nothing: it is not open there{more}",
         "put it once after what it waits for",

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.findings import each
 from tvlint.analyses.schedule.steps import Step
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 HELP = "let `UNSHARD` and `RESHARD` of a pipeline stage alternate"
 
 
-def check(facts: ScheduleFacts) -> Iterator[Finding]:
+def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Unshards of what is whole, reshards of what is sharded, and pipeline stages that stay whole."""
     for steps, says in (
         (facts.unshards.repeated, "comes while the pipeline stage is unsharded already"),
@@ -24,4 +24,4 @@ def check(facts: ScheduleFacts) -> Iterator[Finding]:
         def say(step: Step, more: str, says: str = says) -> str:
             return f"{step} of rank {step.rank} {says}{more}"
 
-        yield from each("schedule-unpaired-unshard", SEVERITY, steps, say, HELP)
+        yield from each(rule, steps, say, HELP)

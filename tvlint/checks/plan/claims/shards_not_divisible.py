@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.uneven_shards import remainders
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.plan import Role
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Values whose placement leaves elements over that no rank holds; computed ones only where no weight or input does."""
     for found in remainders(facts.plan):
         tensor, what = found.tensor, found.what
@@ -20,8 +19,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         part = "a packed part of " if what.packed else ""
         nearest = max(what.length // what.pieces, 1) * what.pieces
         yield Finding(
-            "shards-not-divisible",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"{part}dimension {what.dim} of {role}`{tensor.name}` has length {what.length}, which does not divide into "
             f"{what.pieces} pieces over `{what.axis}`",
             facts.place(found.segment, found.index),

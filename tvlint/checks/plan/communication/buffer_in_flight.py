@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
-
-SEVERITY = Severity.ERROR
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
 _WHAT = {
     "write-over-read": "is overwritten while `{}` still reads it",
@@ -16,15 +15,15 @@ _WHAT = {
 }
 
 
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Writes to what is being read or written, and reads of another tensor in a storage that is being written."""
     for hazard in facts.hazards:
         if hazard.kind not in _WHAT or hazard.other is None:
             continue
         handle = getattr(facts.plan.segments[hazard.other[0]].operators[hazard.other[1]], "handle", "")
         yield Finding(
-            "buffer-in-flight",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{hazard.name}` {_WHAT[hazard.kind].format(handle)} on {facts.who(hazard.ranks)}",
             facts.place(hazard.segment, hazard.index),
             f"wait for `{handle}` first, or use another buffer",

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.collective_order import called, disagreements
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
 from tvlint.ir.ranks import describe
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """The first place where members of a communicator meet in different operations."""
     seen = set()
     for found in disagreements(facts):
@@ -26,8 +25,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         what = "in another order" if found.kind == "order" else "differently"
         ranks = tuple(sorted(call.rank for call in (*found.ours, *found.theirs)))
         yield Finding(
-            "collective-order-mismatch",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"the members of {describe(ours.members)} run their collectives {what}: "
             f"{describe(call.rank for call in found.ours)} in {called(facts, ours)}, "
             f"{describe(call.rank for call in found.theirs)} in {called(facts, theirs)}",

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.streams import crossings
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Reads of what another stream produces, and writes to what another stream reads, without an event between them."""
     for found in crossings(facts.plan):
         own, origin = found.stream or "main", found.origin or "main"
@@ -21,8 +20,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             else (f"is read on stream `{own}`, but stream `{origin}` may still be producing it")
         )
         yield Finding(
-            "cross-stream-access",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{found.name}` {done} on {facts.who(found.ranks)}",
             facts.place(found.segment, found.index),
             f"record an event on `{origin}` after its operator and await it on `{own}` before this one",

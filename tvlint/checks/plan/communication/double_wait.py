@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.WARNING
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Waits for handles of which every issue is already waited for."""
     for hazard in facts.hazards:
         if hazard.kind == "waited-twice" and hazard.other is not None:
             yield Finding(
-                "double-wait",
-                SEVERITY,
+                rule.name,
+                rule.severity,
                 f"`{hazard.name}` is waited for again on {facts.who(hazard.ranks)}, though nothing was issued since",
                 facts.place(hazard.segment, hazard.index),
                 "wait for the handle that is still under way, or remove the second wait",

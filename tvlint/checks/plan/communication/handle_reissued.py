@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Handles that are issued again before they were waited for."""
     for hazard in facts.hazards:
         if hazard.kind != "reissued":
             continue
         related = () if hazard.other is None else (Related("the one still under way", facts.place(*hazard.other)),)
         yield Finding(
-            "handle-reissued",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{hazard.name}` is issued again on {facts.who(hazard.ranks)} before it was waited for",
             facts.place(hazard.segment, hazard.index),
             f"wait for `{hazard.name}` first, or give this collective a handle of its own",

@@ -8,13 +8,12 @@ from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.communication.communicator_order import crossed_issues
 from tvlint.analyses.communication.wait_cycles import cycles_of_collectives, in_words
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
 from tvlint.ir.ranks import describe
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Cycles of ranks that each stand in a collective which the next has not reached, or has not issued yet."""
     if disagreements(facts):
         return
@@ -24,8 +23,8 @@ def check(facts: Facts) -> Iterator[Finding]:
     for cycle in cycles:
         stands = "; ".join(f"rank {call.rank} in {in_words(facts, call)} over {describe(call.members)}" for call in cycle[:8])
         yield Finding(
-            "interleaved-communicators",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"ranks enter collectives of different groups in opposite orders: {stands}",
             facts.call(cycle[0]),
             "let all ranks enter the groups in one order",

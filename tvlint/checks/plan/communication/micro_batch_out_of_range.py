@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.run_counts import out_of_range
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Runs for micro-batches beyond the number that the plan states; once per segment."""
     seen = set()
     for found in out_of_range(facts.plan):
@@ -19,8 +18,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         seen.add(found.segment)
         yield Finding(
-            "micro-batch-out-of-range",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{found.segment}` runs for micro-batch {found.micro_batch} on {facts.who(found.ranks)}, but the plan has "
             f"{facts.plan.micro_batches}, counted from 0",
             facts.start(found.segment),

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from tvlint.analyses.communication.calls import Call, Meeting
 from tvlint.analyses.communication.collective_order import called, signature
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Collective, Communicate
 from tvlint.ir.plan import Tensor
-
-SEVERITY = Severity.ERROR
+from tvlint.rule import Rule
 
 _UNEVEN = (Collective.BARRIER, Collective.SCATTER)
 
 
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Collectives whose members agree on the operation, but not on the size or dtype of what they give; once per pair."""
     seen = set()
     for meetings in facts.traffic.meetings.values():
@@ -31,7 +30,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             if wrong is not None and (wrong.site, wrong.site) not in seen:
                 seen.add((wrong.site, wrong.site))
                 yield Finding(
-                    "mismatched-collective", SEVERITY, f"rank {wrong.rank} {difference} {called(facts, wrong)}",
+                    rule.name, rule.severity, f"rank {wrong.rank} {difference} {called(facts, wrong)}",
                     facts.call(wrong), "let `splits` say the size that each member has", (),
                     facts.fold.everywhere((wrong.rank,)),
                 )  # fmt: skip
@@ -44,8 +43,8 @@ def check(facts: Facts) -> Iterator[Finding]:
                     continue
                 seen.add(key)
                 yield Finding(
-                    "mismatched-collective",
-                    SEVERITY,
+                    rule.name,
+                    rule.severity,
                     f"rank {other.rank} brings another tensor to {called(facts, other)} than rank {calls[0].rank} to "
                     f"{called(facts, calls[0])}: {difference}",
                     facts.call(other),

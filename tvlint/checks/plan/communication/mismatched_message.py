@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from tvlint.analyses.communication.calls import Call
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Receive, Send
 from tvlint.ir.plan import Role, Tensor
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Pairs of send and receive that differ in shape, dtype, value or micro-batch; once per channel and pair of operators."""
     seen = set()
     values: set[str] = set()
@@ -35,8 +34,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             assert isinstance(send.operator, Send)
             assert isinstance(receive.operator, Receive)
             yield Finding(
-                "mismatched-message",
-                SEVERITY,
+                rule.name,
+                rule.severity,
                 f"rank {receive.rank} receives `{receive.operator.tensor}` where rank {send.rank} sends "
                 f"`{send.operator.tensor}`: {difference}",
                 facts.call(receive),

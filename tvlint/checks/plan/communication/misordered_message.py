@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.calls import Call
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Receive, Send
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Receives that only their tag leads past an earlier message of the same channel; once per channel of operators."""
     seen = set()
     for sends, receives in facts.traffic.channels.values():
@@ -22,18 +21,18 @@ def check(facts: Facts) -> Iterator[Finding]:
             at = place.get(receive.partner, -1) if receive.partner is not None else -1
             if 0 <= at < latest and receive.site not in seen:
                 seen.add(receive.site)
-                yield _finding(facts, receive)
+                yield _finding(facts, receive, rule)
             latest = max(latest, at)
 
 
-def _finding(facts: Facts, receive: Call) -> Finding:
+def _finding(facts: Facts, receive: Call, rule: Rule) -> Finding:
     send = receive.partner
     assert send is not None
     assert isinstance(receive.operator, Receive)
     assert isinstance(send.operator, Send)
     return Finding(
-        "misordered-message",
-        SEVERITY,
+        rule.name,
+        rule.severity,
         f"rank {receive.rank} receives `{receive.operator.tensor}` (tag {receive.operator.tag}) after a message that rank "
         f"{send.rank} sends later",
         facts.call(receive),

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from tvlint.analyses.communication.collective_order import called, disagreements
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.run_counts import uneven_backwards
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.ranks import describe
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Collectives that some member of the group runs fewer times than the others; not where a whole backward is missing."""
     seen = set()
     unbalanced = {rank for found in uneven_backwards(facts.plan) for rank in found.ranks}
@@ -25,8 +24,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         seen.add(call.site)
         yield Finding(
-            "missing-collective-member",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"{called(facts, call)} over {describe(call.members)} is run by {describe(c.rank for c in found.ours)}, "
             f"but not by {describe(found.absent)}",
             facts.call(call),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Reads of what an asynchronous operator has not finished writing."""
     for hazard in facts.hazards:
         if hazard.kind != "read-in-flight" or hazard.other is None:
@@ -18,8 +17,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         issue = facts.plan.segments[hazard.other[0]].operators[hazard.other[1]]
         handle = getattr(issue, "handle", "")
         yield Finding(
-            "missing-wait",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{hazard.name}` is read before `{handle}` is waited for on {facts.who(hazard.ranks)}",
             facts.place(hazard.segment, hazard.index),
             f"wait for `{handle}` before this operator",

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.run_counts import repeated
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Forward segments that are not recomputed and run more than once for a micro-batch; once per segment and ranks."""
     seen = set()
     for found in repeated(facts.plan):
@@ -19,8 +18,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         seen.add((found.segment, found.ranks))
         yield Finding(
-            "repeated-forward",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{found.segment}` runs {found.times} times for micro-batch {found.micro_batch} on {facts.who(found.ranks)}",
             facts.start(found.segment),
             "run every forward once for every micro-batch; mark it `checkpointed` if it is recomputed",

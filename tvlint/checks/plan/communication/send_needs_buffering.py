@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, location_of
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.WARNING
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Cycles that only a backend that completes sends before their receive gets past."""
     if cycles_with_messages(facts.buffered):
         return
     for cycle in cycles_with_messages(facts.rendezvous):
         stands = "; ".join(f"rank {call.rank} in {in_words(facts, call)}" for call in cycle[:8])
         yield Finding(
-            "send-needs-buffering",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"ranks wait for each other unless sends are buffered: {stands}",
             location_of(facts, cycle[0]),
             "let one side receive first, or issue send and receive together (`batch_isend_irecv`); NCCL does not buffer sends",

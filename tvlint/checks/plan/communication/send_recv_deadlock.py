@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from tvlint.analyses.communication.calls import Call
 from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, location_of
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Cycles that stand even when sends complete at once."""
     for cycle in cycles_with_messages(facts.buffered):
         yield Finding(
-            "send-recv-deadlock",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             "ranks wait for each other: "
             + "; ".join(_waits(facts, call, cycle[(at + 1) % len(cycle)]) for at, call in enumerate(cycle[:8])),
             location_of(facts, cycle[0]),

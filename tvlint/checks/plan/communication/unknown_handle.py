@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Waits for handles that no operator before them issues."""
     for hazard in facts.hazards:
         if hazard.kind == "unknown-handle":
             yield Finding(
-                "unknown-handle",
-                SEVERITY,
+                rule.name,
+                rule.severity,
                 f"`{hazard.name}` is waited for on {facts.who(hazard.ranks)}, but nothing issued it before",
                 facts.place(hazard.segment, hazard.index),
                 "wait for the handle of the operator that is meant, after it is issued",

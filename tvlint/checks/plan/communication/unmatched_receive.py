@@ -6,19 +6,18 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.unmatched_p2p import unmatched
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.operators import Receive
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Receives without a send, one finding per operator."""
     for loose in unmatched(facts, Receive):
         assert isinstance(loose.operator, Receive)
         yield Finding(
-            "unmatched-receive",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{loose.operator.tensor}` is received from {loose.peers} by {facts.who(loose.ranks)}{loose.times}, "
             "but not sent there",
             loose.location,

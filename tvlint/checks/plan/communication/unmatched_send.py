@@ -6,19 +6,18 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.unmatched_p2p import unmatched
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.operators import Send
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Sends without a receive, one finding per operator."""
     for loose in unmatched(facts, Send):
         assert isinstance(loose.operator, Send)
         yield Finding(
-            "unmatched-send",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{loose.operator.tensor}` is sent to {loose.peers} by {facts.who(loose.ranks)}{loose.times}, "
             "but not received there",
             loose.location,

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.undefined_uses import Missing, missing
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
 from tvlint.ir.location import Location
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Reads of values that come later, or never, on the same rank and in the same micro-batch."""
     ranks: dict[tuple[Location, str], set[int]] = {}
     first: dict[tuple[Location, str], Missing] = {}
@@ -26,8 +25,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         what = "is produced only later" if found.later else "is produced by nothing before"
         related = (Related("it is produced here", facts.place(*found.later)),) if found.later else ()
         yield Finding(
-            "use-before-definition",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{found.name}` is read on {facts.who(concerned)}{run}, but {what}",
             key[0],
             "produce or receive the value on this rank before it is read",

@@ -9,18 +9,17 @@ from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.findings import report
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Communicate, ReduceGradients
 from tvlint.ir.ranks import describe
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Groups without their own rank, with ranks that do not exist, and groups on which members differ."""
-    yield from _outside(facts)
-    yield from _strangers(facts)
-    yield from report(facts, "wrong-collective-group", SEVERITY, _other_axis, _over_other_axis)
+    yield from _outside(facts, rule)
+    yield from _strangers(facts, rule)
+    yield from report(facts, rule, _other_axis, _over_other_axis)
     seen: set[tuple[object, ...]] = set()
     for found in disagreements(facts):
         if found.kind != "group":
@@ -32,8 +31,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         seen.add((sites,))
         theirs, ours = sorted((theirs, ours), key=lambda call: (len(call.meeting.calls) if call.meeting else 0, -call.rank))
         yield Finding(
-            "wrong-collective-group",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{_name(theirs)}` on rank {theirs.rank} runs over {describe(theirs.members)}, but rank {ours.rank} runs it over "
             f"{describe(ours.members)}",
             facts.call(theirs),
@@ -51,17 +50,17 @@ def _over_other_axis(defect: Defect) -> str:
     return f"run it over `{defect.axis}`"
 
 
-def _outside(facts: Facts) -> Iterator[Finding]:
+def _outside(facts: Facts, rule: Rule) -> Iterator[Finding]:
     found: dict[Site, list[Call]] = {}
     for call in facts.traffic.outside:
         if isinstance(call.operator, (Communicate, ReduceGradients)):
             found.setdefault(call.site, []).append(call)
-    yield from _rootless(facts)
+    yield from _rootless(facts, rule)
     for site, calls in found.items():
         ranks = tuple(sorted({call.rank for call in calls}))
         yield Finding(
-            "wrong-collective-group",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{_name(calls[0])}` runs over {describe(calls[0].members)}, but {facts.who(ranks)}, which runs it, is not in it",
             facts.site(site),
             "name the group that the rank belongs to",
@@ -70,7 +69,7 @@ def _outside(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _rootless(facts: Facts) -> Iterator[Finding]:
+def _rootless(facts: Facts, rule: Rule) -> Iterator[Finding]:
     seen: set[Site] = set()
     for meetings in facts.traffic.meetings.values():
         for call in (call for meeting in meetings for call in meeting.calls.values()):
@@ -81,8 +80,8 @@ def _rootless(facts: Facts) -> Iterator[Finding]:
                 continue
             seen.add(call.site)
             yield Finding(
-                "wrong-collective-group",
-                SEVERITY,
+                rule.name,
+                rule.severity,
                 f"the root of `{_name(call)}` is rank {operator.root}, but it runs over {describe(call.members)}",
                 facts.site(call.site),
                 "name a root of the group",
@@ -91,7 +90,7 @@ def _rootless(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _strangers(facts: Facts) -> Iterator[Finding]:
+def _strangers(facts: Facts, rule: Rule) -> Iterator[Finding]:
     seen: set[Site] = set()
     for meetings in facts.traffic.meetings.values():
         for meeting in meetings:
@@ -103,8 +102,8 @@ def _strangers(facts: Facts) -> Iterator[Finding]:
                 continue
             seen.add(call.site)
             yield Finding(
-                "wrong-collective-group",
-                SEVERITY,
+                rule.name,
+                rule.severity,
                 f"`{_name(call)}` names {describe(strangers)}, but the mesh has {facts.plan.mesh.size} ranks",
                 facts.call(call),
                 "name ranks of the mesh",

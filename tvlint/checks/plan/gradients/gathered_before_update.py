@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.stale_parameters import stale_gathers
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Uses of gathered parameters after a step that changed their shards."""
     for found in stale_gathers(facts.plan):
         yield Finding(
-            "gathered-before-update",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{found.name}` holds `{found.weight}` as it was before its update, but is used after it on "
             f"{facts.who(found.ranks)}",
             facts.place(found.segment, found.index),

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.all_to_all_gradients import astray
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """All-to-alls of the forward pass whose gradient no all-to-all brings back."""
     for found in astray(facts):
         yield Finding(
-            "gradient-not-exchanged",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"the backward of `{found.value}` starts with `{found.gradient}`, which no all-to-all has brought back",
             facts.place(*found.where),
             f"exchange the gradient the other way round before, as the forward pass exchanges `{found.value}`",

@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.swapped_gradients import misused_gradients
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Backward operators that take, or give, a gradient at the place of another tensor."""
     for found in misused_gradients(facts.plan):
         what = f"backward gives the gradient of `{found.tensor}` as `{found.gradient}`, which is that of `{found.owner}`"
         if not found.stored:
             what = f"the backward of `{found.tensor}` starts with `{found.gradient}`, the gradient of `{found.owner}`"
         yield Finding(
-            "gradient-of-another-tensor",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             what,
             facts.place(found.segment, found.index),
             f"use the gradient of `{found.tensor}` here, and look where `{found.gradient}` should go",

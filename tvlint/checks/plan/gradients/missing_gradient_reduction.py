@@ -10,22 +10,21 @@ from tvlint.analyses.gradients.lifecycle import unreduced
 from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.findings import of_rule, report
 from tvlint.findings import Finding, Severity
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Weights that are updated while their gradient is partial over an axis; only a warning where the plan ends with backward,
     since the loop around it may reduce what it leaves."""
-    findings = report(facts, "missing-gradient-reduction", SEVERITY, _message, _help)
+    findings = report(facts, rule, _message, _help)
     for defect, finding in zip(of_rule(facts, "missing-gradient-reduction"), findings, strict=True):
         yield finding if defect.has != "open" else replace(finding, severity=Severity.WARNING)
     for found in unreduced(facts.plan):
         more = f" (and {len(found.weights) - 1} more)" if len(found.weights) > 1 else ""
         axis = facts.plan.replication.axis
         yield Finding(
-            "missing-gradient-reduction",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"the gradient of `{found.weights[0]}`{more} is not reduced over `{axis}` on {facts.who(found.ranks)}",
             facts.place(*found.produced),
             f"reduce it over `{axis}`, as the plan does with others",

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import Early, early
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Reducers that a later backward of the same step adds to; once per reducer."""
     found: dict[tuple[str, int], list[Early]] = {}
     for each in facts.derived("early gradients", lambda: tuple(early(facts.plan))):
@@ -22,8 +21,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         more = f" (and {len(weights) - 1} more)" if len(weights) > 1 else ""
         run = f" of micro-batch {first.micro_batch}" if first.micro_batch >= 0 and facts.plan.micro_batches > 1 else ""
         yield Finding(
-            "reducer-before-last-backward",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"the gradient of `{first.weight}`{more} is reduced on {facts.who(first.ranks)} "
             f"before the backward{run} adds to it",
             facts.place(segment, index),

@@ -6,21 +6,20 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import Tied, tied
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Weights that several pipeline stages update, each with its own gradient."""
     for found in facts.derived("tied gradients", lambda: tuple(tied(facts))):
-        yield _finding(facts, found)
+        yield _finding(facts, found, rule)
 
 
-def _finding(facts: Facts, found: Tied) -> Finding:
+def _finding(facts: Facts, found: Tied, rule: Rule) -> Finding:
     return Finding(
-        "tied-gradient-not-reduced",
-        SEVERITY,
+        rule.name,
+        rule.severity,
         f"`{found.weight}` is shared by {facts.who(found.first)} and {facts.who(found.second)}, which update it with different "
         "gradients",
         facts.place(*found.update),

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.run_counts import uneven_backwards
 from tvlint.analyses.gradients.missing_per_micro_batch import left_out
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Micro-batches for which a forward and its backward, or a half of that, run unequally often; once a segment and ranks."""
     seen = set()
     for found in uneven_backwards(facts.plan):
@@ -20,8 +19,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         seen.add((found.segment, found.ranks))
         yield Finding(
-            "unbalanced-backward",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{found.forward}` runs {_times(found.expected)} for micro-batch {found.micro_batch} on {facts.who(found.ranks)}, "
             f"but its backward `{found.segment}` {_times(found.times)}",
             facts.start(found.segment),
@@ -31,8 +30,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         )
     for gap in left_out(facts.plan):
         yield Finding(
-            "unbalanced-backward",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"no backward for micro-batch {gap.micro_batch} gives the gradient of `{gap.weight}` on {facts.who(gap.ranks)}, "
             "though those for other micro-batches do",
             facts.place(gap.segment, gap.index),

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import Early, early
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Optimizer steps before the last backward or the reduction of a gradient; once per step."""
     found: dict[tuple[str, int], list[Early]] = {}
     for each in facts.derived("early gradients", lambda: tuple(early(facts.plan))):
@@ -22,8 +21,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         more = f" (and {len(weights) - 1} more)" if len(weights) > 1 else ""
         what = "reduced" if first.kind == "update-reduce" else "complete"
         yield Finding(
-            "update-before-final-gradient",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{first.weight}`{more} is updated on {facts.who(first.ranks)} before its gradient is {what}",
             facts.place(segment, index),
             "run the optimizer after the last backward and after the reduction of its gradients",

@@ -8,26 +8,23 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.expert_scales import expert_shares
 from tvlint.analyses.placement.findings import of_rule, report
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Gradients whose divisions on the way do not fit the ranks and micro-batches that were added up, and gradients of experts
     that are divided otherwise than those of the weights that all ranks share."""
     told = set()
-    for defect, finding in zip(
-        of_rule(facts, "wrong-gradient-scale"), report(facts, "wrong-gradient-scale", SEVERITY, _message, _help), strict=True
-    ):
+    for defect, finding in zip(of_rule(facts, "wrong-gradient-scale"), report(facts, rule, _message, _help), strict=True):
         told.add(defect.other)
         yield finding
     for found in expert_shares(facts):
         if found.weight in told or found.other in told:
             continue
         yield Finding(
-            "wrong-gradient-scale",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"the gradient of expert `{found.weight}` is divided by {found.divisor}, that of "
             f"`{found.other}` by {found.right}: experts have seen the tokens of all ranks of `{found.axis}`",
             facts.place(found.segment, found.index),

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.findings import report
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Weights and constants that are added to a partial sum, and so once per rank."""
-    return report(facts, "bias-added-to-partial", SEVERITY, _message, _help)
+    return report(facts, rule, _message, _help)
 
 
 def _message(defect: Defect) -> str:

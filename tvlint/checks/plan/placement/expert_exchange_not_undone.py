@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.all_to_all import unpaired
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Combines over another group than their dispatch, and dispatched tokens that are added to those that stayed."""
     for found in unpaired(facts):
         what = f"is combined over {found.taken}" if found.taken else "is combined before they came back"
@@ -20,8 +19,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         if found.other:
             what = f"is added to `{found.other}`, whose tokens stayed"
         yield Finding(
-            "expert-exchange-not-undone",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{found.name}` holds tokens that were dispatched over {found.given}, but {what}",
             facts.place(found.segment, found.index),
             f"bring the tokens back with an all-to-all over {found.given}",

@@ -10,14 +10,13 @@ from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.findings import of_rule, report
 from tvlint.findings import Finding, Severity
 from tvlint.ir.operators import Compute
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Splits along a dimension that is sharded as one piece; into two parts only a warning, since weights of gated units are
     often stored with the parts of every rank side by side."""
-    found = report(facts, "packed-split-across-shards", SEVERITY, _message, _help)
+    found = report(facts, rule, _message, _help)
     for defect, finding in zip(of_rule(facts, "packed-split-across-shards"), found, strict=True):
         operator = facts.plan.segments[defect.where[0]].operators[defect.where[1]]
         parts = len(operator.outputs) if isinstance(operator, Compute) else 0

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.findings import report
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Chunks that take another piece than claimed, and gathers whose pieces are not in the order of the ranks."""
-    return report(facts, "pieces-not-in-rank-order", SEVERITY, _message, _help)
+    return report(facts, rule, _message, _help)
 
 
 def _message(defect: Defect) -> str:

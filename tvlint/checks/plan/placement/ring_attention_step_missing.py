@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.ring_attention import ring_defects
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.ranks import describe
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Rings of attention steps that end before every rank's keys came by."""
     for found in ring_defects(facts):
         if found.kind != "step":
             continue
         yield Finding(
-            "ring-attention-step-missing",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"the queries of {facts.who(found.ranks)} meet the keys of {found.other} ranks of the ring; "
             f"rank {found.ranks[0]} never sees those of {describe(found.missing)}",
             facts.place(*found.where),

@@ -6,19 +6,18 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.ring_attention import ring_defects
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Attention steps whose keys and values come from different ranks."""
     for found in ring_defects(facts):
         if found.kind != "values":
             continue
         yield Finding(
-            "ring-attention-values-not-rotated",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"attention pairs the keys `{found.other}` of rank {found.missing[0]} with the values `{found.name}` of rank "
             f"{found.missing[1]} on {facts.who(found.ranks[:1])}" + (" and others" if len(found.ranks) > 1 else ""),
             facts.place(*found.where),

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.precision import stale_scales
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Quantisations that come before the scale of the same tensor is computed from its amax."""
     for found in stale_scales(facts.plan):
         yield Finding(
-            "scale-before-amax",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{found.name}` is quantised with `{found.scale}` before its amax has updated the scale on "
             f"{facts.who(found.ranks)}",
             facts.place(found.segment, found.index),

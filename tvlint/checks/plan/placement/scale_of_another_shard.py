@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.quantisation_scales import foreign_scales
-from tvlint.findings import Finding, Related, Severity
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Operators that read gathered codes with a scale from the own rank's amax."""
     for found in foreign_scales(facts.plan):
         yield Finding(
-            "scale-of-another-shard",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"`{found.codes}` holds codes of several ranks, each with the scale of its own amax, and is read with "
             f"`{found.scale}`, the scale of this rank",
             facts.place(*found.where),

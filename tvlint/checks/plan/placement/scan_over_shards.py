@@ -10,13 +10,12 @@ from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.findings import of_rule, report
 from tvlint.analyses.placement.scans_and_convolutions import carries
 from tvlint.findings import Finding, Severity
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Functions of neighbouring positions along a split dimension; a warning where ranks may hand on what a shard lacks."""
-    findings = report(facts, "scan-over-shards", SEVERITY, _message, _help)
+    findings = report(facts, rule, _message, _help)
     for defect, finding in zip(of_rule(facts, "scan-over-shards"), findings, strict=True):
         yield replace(finding, severity=Severity.WARNING) if carries(facts, defect.axis) else finding
 

@@ -8,15 +8,14 @@ from tvlint.analyses.communication.calls import Call, Meeting, Site
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.findings import report
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
 from tvlint.ir.operators import Collective, Communicate
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Splits whose number or sum does not fit the group and the tensor, or of which two ranks differ."""
-    yield from report(facts, "wrong-all-to-all-splits", SEVERITY, _message, _help)
+    yield from report(facts, rule, _message, _help)
     seen: set[Site] = set()
     for meetings in facts.traffic.meetings.values():
         for meeting in meetings:
@@ -27,8 +26,8 @@ def check(facts: Facts) -> Iterator[Finding]:
                 continue
             seen.add(call.site)
             yield Finding(
-                "wrong-all-to-all-splits",
-                SEVERITY,
+                rule.name,
+                rule.severity,
                 text,
                 facts.call(call),
                 "let every rank receive from each what that rank sends to it",

@@ -8,18 +8,17 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import averaged
 from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.findings import report
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding
+from tvlint.rule import Rule
 
-SEVERITY = Severity.ERROR
 
-
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Reductions with an operation that does not complete the value."""
-    yield from report(facts, "wrong-reduce-op", SEVERITY, _message, _help)
+    yield from report(facts, rule, _message, _help)
     for found in averaged(facts):
         yield Finding(
-            "wrong-reduce-op",
-            SEVERITY,
+            rule.name,
+            rule.severity,
             f"the gradients of `{found.weight}` are averaged over {facts.who(found.first)} and {facts.who(found.second)}, "
             "which use it in different functions",
             facts.place(*found.update),

@@ -38,6 +38,13 @@ def norm(x: Array, w: Array, b: Array) -> Array:
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * w + b
 
 
+HEADS = RANDOM.normal(size=(3, 2, 2, 3, 4))
+
+
+def attention(q: Array, k: Array, v: Array) -> Array:
+    return softmax(np.where(np.tril(np.ones((3, 3))), 0.5 * q @ k.swapaxes(-1, -2), -np.inf)) @ v
+
+
 def chances(x: Array, t: Array) -> Array:
     return -np.take_along_axis(x, t[:, None], 1)[:, 0]
 
@@ -103,6 +110,10 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "mse_loss": ({"self": X, "target": Y, "reduction": 2}, ((X - Y) ** 2).sum()),
     "nll_loss_forward": ({"self": A, "target": np.array([0, 3, 1]), "weight": None, "reduction": 1, "ignore_index": -100},
                          chances(A, np.array([0, 3, 1])).mean()),
+    "_scaled_dot_product_flash_attention_for_cpu": (
+        {"query": HEADS[0], "key": HEADS[1], "value": HEADS[2], "dropout_p": 0.0, "is_causal": True, "scale": 0.5},
+        attention(*HEADS),
+    ),
     "index_put": ({"self": X, "indices": (MASK,), "values": -7.0}, np.where(MASK, -7.0, X)),
     "embedding": ({"weight": TABLE, "indices": IDS}, TABLE[IDS]),
 }  # fmt: skip
@@ -130,7 +141,7 @@ FORWARD: dict[str, tuple[str, dict[str, Any], Callable[..., Array], tuple[str, .
 kernel's arguments come from."""
 
 EXTRA = {"threshold_backward": {"threshold": 0}, "embedding_dense_backward": {"num_weights": 6, "padding_idx": -1}}
-WITH_PAIRS = {"native_layer_norm_backward", "nll_loss_backward"}
+WITH_PAIRS = {"native_layer_norm_backward", "nll_loss_backward", "_scaled_dot_product_flash_attention_for_cpu_backward"}
 """Kernels that need what their forward kernel gives beside its result: the recorded programs hold them."""
 
 

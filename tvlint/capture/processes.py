@@ -136,8 +136,8 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
     """Run the program up to the end of its first training step."""
     import torch
 
+    from tvlint.capture import megatron, pipelining
     from tvlint.capture.imports import change_when_imported
-    from tvlint.capture.megatron import changes
     from tvlint.capture.recorder import Recorder, watch_waits
     from tvlint.capture.stand_ins import install
     from tvlint.capture.step import CapturedError, Step
@@ -154,7 +154,7 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
         recorder = Recorder(write)
         step = Step(recorder, replaced.setdefault)
         keep = install(replaced.setdefault)
-        change_when_imported(changes(step, replaced.setdefault))
+        change_when_imported({**megatron.changes(step, replaced.setdefault), **pipelining.changes(step)})
         watch_waits(recorder)
         step.watch()
         try:

@@ -120,7 +120,8 @@ class Recorder(TorchDispatchMode):
         node = torch._C._current_autograd_node()
         own = self.operations if "op" in event else None
         if node is None:
-            where = (place, self._module(), self.micro_batch, own)
+            own_batch = self.backward_micro_batch if self.phase == "backward" else self.micro_batch
+            where = (place, self._module(), own_batch, own)
             self.issued.setdefault(torch.autograd._get_sequence_nr() - 1, where)
         else:
             known = self.issued.get(node._sequence_nr())
@@ -144,6 +145,12 @@ class Recorder(TorchDispatchMode):
             self.operations += 1
         return event
 
+    def micro_batch_of(self, tensor: torch.Tensor) -> int:
+        """Return the micro-batch whose forward pass made a tensor; the current one where that is not known."""
+        node = tensor.grad_fn
+        known = self.issued.get(node._sequence_nr()) if node is not None else None  # type: ignore[attr-defined,unused-ignore]
+        return self.micro_batch if known is None else known[2]
+
     def _module(self) -> str:
         return self.modules[-1] if self.modules else ""
 
@@ -165,6 +172,8 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         if name.startswith(("c10d.", "_c10d_functional.")) or name in _NOTHING:
             return self._communicate(name, func, args, kwargs, arguments)
+        if torch.Tag.nondeterministic_seeded in func.tags and not list(tensors_in(list(arguments.values()))):
+            return self._drawn(func(*args, **kwargs))
         read = {key: encode(value, self.identify) for key, value in arguments.items() if key not in LEFT_OUT}
         result = func(*args, **kwargs)
         written = [self.identify(each, True) for each in _written(func, arguments)]
@@ -180,6 +189,12 @@ class Recorder(TorchDispatchMode):
         if not made and result is not None:
             event["result"] = encode(result, self.identify)
         self.emit(self.mark(event))
+        return result
+
+    def _drawn(self, result: Any) -> Any:
+        """Take numbers that are drawn from nothing for data, as a program makes them up that has none."""
+        for each in tensors_in(result):
+            self.identify(each)
         return result
 
     def _communicate(self, name: str, func: Any, args: Any, kwargs: Any, arguments: dict[str, Any]) -> Any:

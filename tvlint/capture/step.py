@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,7 @@ class Step:
         self.backward_depth = 0
         self.roots = 0
         self.finished = False
+        self.away = False
 
     def watch(self) -> None:
         """Follow the modules, the backward passes and the optimizers of this process."""
@@ -55,7 +57,7 @@ class Step:
 
     def begin(self) -> None:
         """Begin to record, and name what the program holds."""
-        if self.recorder.recording or self.finished:
+        if self.recorder.recording or self.finished or self.away:
             return
         self.recorder.recording = True
         for mesh in meshes():
@@ -72,6 +74,16 @@ class Step:
         for root in roots:
             self.name_state(root)
             self.calls[id(root)] = 0
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Run what is no part of the step."""
+        recording, self.recorder.recording = self.recorder.recording, False
+        away, self.away = self.away, True
+        try:
+            yield
+        finally:
+            self.recorder.recording, self.away = recording, away
 
     def fill(self, root: nn.Module) -> None:
         """Let the weights begin with the numbers that their names give."""
@@ -105,7 +117,7 @@ class Step:
             self.weights[id(own.tensor)] = own
 
     def _enter(self, module: nn.Module, inputs: Any) -> None:
-        outermost, self.depth = self.depth == 0, self.depth + 1
+        outermost, self.depth = self.depth == 0 and not self.away, self.depth + 1
         if not torch.is_grad_enabled() and not self.recorder.recording:
             return
         if outermost and not self.backward_depth:
@@ -130,6 +142,7 @@ class Step:
         if recorder.recording and not self.backward_depth:
             roots = tensors if isinstance(tensors, Sequence) else (tensors,)
             self.name_leaves(roots)
+            recorder.backward_micro_batch = recorder.micro_batch_of(roots[0])
             given = gradients if isinstance(gradients, Sequence) else (gradients,) * len(roots)
             for root, gradient in zip(roots, given, strict=True):
                 event: dict[str, Any] = {"root": recorder.identify(local_part(root))}
@@ -137,9 +150,8 @@ class Step:
                     event["from"] = recorder.identify(local_part(gradient))
                 if root.numel() == 1:
                     event["values"] = recorder.values(local_part(root))
-                recorder.emit(recorder.mark(event))
+                recorder.emit({**recorder.mark(event), "micro_batch": recorder.backward_micro_batch})
             recorder.phase = "backward"
-            recorder.backward_micro_batch = recorder.micro_batch
         self.backward_depth += 1
 
     def _end_backward(self) -> None:

@@ -126,17 +126,18 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
     if parallel.random or reference.random:
         return None
     found: dict[str, tuple[float, list[int]]] = {}
+    incomplete = False
     for (rank, weight), numbers in parallel.gradients.items():
         box, whole = parallel.pieces.get((rank, weight)), reference.gradients.get((0, weight))
-        if box is None or whole is None or numbers is None:
-            return None
-        far = _distance(numbers, whole[tuple(slice(low, high) for low, high in box)])
+        cut = None if box is None or whole is None else whole[tuple(slice(low, high) for low, high in box)]
+        far = _distance(numbers, cut)
         if far is None:
-            return None
+            incomplete = True
+            continue
         if far > _FAR * _TOLERANCE.get(parallel.plan.tensors[weight].dtype, 1.0):
             most, ranks = found.get(weight, (0.0, []))
             found[weight] = (max(most, far), [*ranks, rank])
-    return found
+    return None if incomplete and not found else found
 
 
 def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:

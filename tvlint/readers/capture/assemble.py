@@ -16,7 +16,7 @@ from tvlint.readers.capture.pairing import Found, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
 from tvlint.readers.capture.program import Exchange
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
-from tvlint.readers.capture.tape import Capture, Communication, Operation
+from tvlint.readers.capture.tape import Capture, Communication, Mark, Operation
 from tvlint.readers.document import ReadError
 
 
@@ -37,7 +37,7 @@ def lift_reference(capture: Capture) -> Lifting:
         raise ReadError(text, Location(capture.path), "capture the single-device program as reference")
     prepared = (prepare(capture.tapes[0]),)
     found = alone(prepared[0], capture.path)
-    return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}))
+    return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}, None))
 
 
 def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
@@ -48,7 +48,8 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     prepared = with_own_parts([prepare(tape) for tape in capture.tapes])
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     mesh, placements = _mesh(capture, prepared, found)
-    return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements))
+    lies = _loss_placements(mesh, placements, found, _is_sum(prepared, reference.prepared[0]))
+    return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
 
 
 # ---- the mesh ----
@@ -135,6 +136,7 @@ def _plan(
     found: Found,
     mesh: Mesh,
     placements: Mapping[str, Mapping[str, Placement]],
+    loss: Mapping[str, Placement] | None,
 ) -> Plan:
     try:
         ranks = [write_rank(own, names) for own, names in zip(prepared, found.names, strict=True)]
@@ -163,7 +165,7 @@ def _plan(
         shape = () if type is None else type.shape
         tensors[f"grad({LOSS})"] = Tensor(f"grad({LOSS})", (), "float32", Role.GRADIENT, gradient_of=LOSS)
         declared = tensors.get(LOSS, Tensor(LOSS, shape, "float32", Role.ACTIVATION))
-        tensors[LOSS] = replace(declared, gradient=f"grad({LOSS})", placements=_loss_placements(mesh, placements, found))
+        tensors[LOSS] = replace(declared, gradient=f"grad({LOSS})", placements=loss)
     micro_batches = max((step.micro_batch for program in programs for step in program.steps), default=0) + 1
     outputs = (LOSS,) if losses else ()
     return Plan(
@@ -173,11 +175,30 @@ def _plan(
 
 
 def _loss_placements(
-    mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], found: Found
+    mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], found: Found, is_sum: bool
 ) -> Mapping[str, Placement] | None:
-    """Return that the loss is averaged over the axes along which ranks read different data."""
+    """Return that the loss is averaged, or summed, over the axes along which ranks read different data."""
     axes = {axis for name, own in placements.items() if found.wholes[name].role is Role.INPUT for axis in own}
-    return {axis.name: Partial("avg") for axis in mesh.axes if axis.name in axes} or None
+    return {axis.name: Partial("sum" if is_sum else "avg") for axis in mesh.axes if axis.name in axes} or None
+
+
+def _is_sum(prepared: Sequence[Prepared], reference: Prepared) -> bool:
+    """Return whether the recorded losses of the ranks are nearer to shares of the reference's than to the reference's."""
+    losses = [total for total in map(_loss_of, prepared) if total is not None]
+    whole = _loss_of(reference)
+    mean = sum(losses) / len(losses) if losses else None
+    return whole is not None and mean is not None and abs(mean) < abs(whole) * _SHARE
+
+
+def _loss_of(prepared: Prepared) -> float | None:
+    """Return the sum of a rank's recorded losses over its micro-batches; None where it has none."""
+    numbers = [root.number for root in prepared.lifted.roots if not root.start]
+    known = [float(number.sum()) for number in numbers if number is not None]
+    return sum(known) if known and len(known) == len(numbers) else None
+
+
+_SHARE = 0.75
+"""A loss that is less than so much of the reference's is the share of one of two ranks or more."""
 
 
 def _classes(ranks: Sequence[RankProgram]) -> list[list[int]]:
@@ -299,9 +320,20 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
         said.append(f"the path of the program does not depend on the numbers that it reads at {', '.join(lines)}")
     if any(isinstance(event, Communication) and event.completes for tape in capture.tapes for event in tape.events):
         said.append("torch waits for the collectives that its own code issues outside of Python, as in its reducer")
+    if any(each.lifted.program.partial for each in prepared):
+        said.append("the optimizer completes the gradients that distributed tensors leave as partial sums")
+    if any(each.lifted.program.whole for each in prepared):
+        said.append("the optimizer takes of gradients that distributed tensors leave whole the part that its weight is")
+    given = [own for each in prepared for own in each.lifted.program.constants]
+    constants = sorted({(_line_of(mark), number) for number, mark in given if number})
+    said += [f"what the step is given at {line} is {number:g} throughout, as recorded" for line, number in constants if line]
     return (*said, *found.assumed)
 
 
 def _line(event: Operation) -> str:
-    place = event.mark.place
-    return f"{place.path}:{place.line}" if place is not None and event.mark.phase != "optimizer" else ""
+    return _line_of(event.mark)
+
+
+def _line_of(mark: Mark) -> str:
+    place = mark.place
+    return f"{place.path}:{place.line}" if place is not None and mark.phase != "optimizer" else ""

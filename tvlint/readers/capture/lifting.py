@@ -303,8 +303,20 @@ def function_of(op: str) -> str:
 def _keep(lifting: Lifting, node: Apply) -> None:
     """Leave an operator as it is: its tensors are its operands, the rest its attributes."""
     tensors = tuple(Ref(name) for argument in node.arguments.values() for name in references(argument))
+    for each in tensors:
+        _make(lifting, lifting.name(each.name))
     attributes = {key: _constant(own) for key, own in node.arguments.items() if not references(own)}
     call = lifting.emit(node.op, tensors, node.outputs, node.mark, attributes, node)
+    lifting.result.unlifted.append(call)
+
+
+def _make(lifting: Lifting, name: str) -> None:
+    """Let a result that no equation speaks of, because gradients alone read it, be made by an operator that is not known."""
+    source = lifting.lifted_from.get(name)
+    if source is None or name in lifting.made:
+        return
+    tensors = tuple(Ref(own) for argument in source.arguments.values() for own in references(argument))
+    call = lifting.emit(f"{source.op} (its other results)", tensors, (name,), source.mark, {}, source)
     lifting.result.unlifted.append(call)
 
 

@@ -115,6 +115,8 @@ class Program:
 
     `constants` are the numbers that given values are throughout, with where each is read.
     `elsewhere` are the results of reductions that are left to other ranks.
+    `partial` are the axes over which gradients are left as partial sums, by weight, as their framework says.
+    `whole` are the weights in shards whose gradients their framework leaves whole.
     `gradients` are the gradients of weights by their names, as the optimizer finds them, with their recorded numbers;
     `operations` are the first results of the recorded operations by their numbers, to which `Mark.of` refers.
     """
@@ -125,6 +127,8 @@ class Program:
     given: dict[str, GivenValue] = field(default_factory=dict)
     constants: list[tuple[float, Mark]] = field(default_factory=list)
     elsewhere: set[str] = field(default_factory=set)
+    partial: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
     roots: list[RootValue] = field(default_factory=list)
     gradients: dict[str, tuple[str, Array | None]] = field(default_factory=dict)
     updated: dict[str, str] = field(default_factory=dict)

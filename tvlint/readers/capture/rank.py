@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tvlint.ir.mesh import Axis
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send
 from tvlint.readers.capture.dead import without_dead
 from tvlint.readers.capture.emit import Emitter, Run, Shape
@@ -15,11 +16,12 @@ from tvlint.readers.capture.expansions import without_expansions
 from tvlint.readers.capture.factors import Factors
 from tvlint.readers.capture.lifting import MOVES, Call, Lifted, LiftedNode, inputs_of, lift, outputs_of
 from tvlint.readers.capture.program import Array, End, Exchange, Message
-from tvlint.readers.capture.reducers import Reduced, reducers_of
+from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
 from tvlint.readers.capture.regather import with_dimensions
 from tvlint.readers.capture.shared_bias import with_whole_biases
 from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tape import Mark, Tape
+from tvlint.readers.document import ReadError
 
 LOSS = "loss"
 Declared: TypeAlias = Mapping[str, tuple[Shape, str]]
@@ -58,7 +60,20 @@ def prepare(tape: Tape) -> Prepared:
     kept = [node for node in lifted.nodes if id(node) not in reduced.gone]
     rest = without_dead(replace(lifted, nodes=kept, gradients=gradients))
     rest = replace(rest, gradients=lifted.gradients)
+    left = [(weight, axes) for weight, axes in program.partial.items() if weight in reduced.addends]
+    summed = [Reducer(weight, group_along(tape, axes), "sum", 1, Mark()) for weight, axes in left]
+    reduced = replace(reduced, reducers=(*reduced.reducers, *summed))
     return Prepared(rest, reduced, Factors(rest), tape.meshes)
+
+
+def group_along(tape: Tape, axes: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the ranks along axes of a mesh that the program names, from this rank. Raises ReadError where there is none."""
+    for named, ranks in tape.meshes:
+        mesh = Mesh(named)
+        if {axis.name for axis in named} >= set(axes) and tape.rank in ranks:
+            return tuple(sorted(ranks[place] for place in mesh.along(ranks.index(tape.rank), axes)))
+    text = f"no mesh of the capture has the axes {', '.join(axes)}, over which a gradient is a partial sum"
+    raise ReadError(text, Location(""), "give the mesh of distributed tensors names: `mesh_dim_names`")
 
 
 def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
@@ -126,7 +141,7 @@ def _mark_of(value: str, lifted: Lifted) -> Mark:
     """Return where a gradient is complete."""
     for node in lifted.nodes:
         if value in outputs_of(node):
-            return replace(node.mark, phase="backward")
+            return node.mark
     return Mark("backward", 0)
 
 

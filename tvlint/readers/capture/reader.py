@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tvlint.ir.location import Location
-from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan, Role
 from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference
 from tvlint.readers.capture.lines import read_capture
 from tvlint.readers.capture.pairing import uses_of
 from tvlint.readers.capture.program import Array
-from tvlint.readers.capture.tape import Capture, Gradient, Operation
+from tvlint.readers.capture.rank import group_along
+from tvlint.readers.capture.tape import Capture, Operation
 from tvlint.readers.document import Document, ReadError
 
 _RANDOM = ("dropout", "bernoulli", "rand", "normal", "uniform", "multinomial", "exponential")
@@ -75,17 +75,20 @@ def _recorded(lifting: Lifting) -> Recorded:
         if whole.role is Role.WEIGHT
         for rank, by in whole.held.items()
         for held in by.values()
-        if held.sure and not _is_partial(lifting.capture, rank, name)
+        if held.sure
     }
-    return Recorded(lifting.plan, given, gradients, losses, pieces, _draws(lifting.capture))
+    return Recorded(lifting.plan, given, _completed(lifting, gradients), losses, pieces, _draws(lifting.capture))
 
 
-def _is_partial(capture: Capture, rank: int, name: str) -> bool:
-    """Return whether a framework says that the gradient of a weight is a partial sum still."""
-    for event in capture.tapes[rank].events:
-        if isinstance(event, Gradient) and event.name == name:
-            return any(isinstance(own, Partial) for own in (event.placements or {}).values())
-    return False
+def _completed(lifting: Lifting, gradients: Mapping[tuple[int, str], Array | None]) -> dict[tuple[int, str], Array | None]:
+    """Return the gradients with the sums over ranks that their framework says are left to the optimizer."""
+    found = dict(gradients)
+    for rank, tape in enumerate(lifting.capture.tapes):
+        for weight, axes in lifting.prepared[rank].lifted.program.partial.items():
+            parts = [gradients.get((own, weight)) for own in group_along(tape, axes)]
+            known = [part for part in parts if part is not None]
+            found[rank, weight] = sum(known[1:], known[0]) if known and len(known) == len(parts) else None
+    return found
 
 
 def _draws(capture: Capture) -> bool:

@@ -102,9 +102,9 @@ class _Trace:
         sources = {part.value for part in parts}
         if len(ways) != 1 or len(sources) != 1 or not _tiles(parts, self._count(parts[0].value)):
             return value, [], ()
-        reducers = _reducers(weight, parts[0].steps)
+        reducers = _reducers(weight, parts[0].steps, self.program.rank)
         if not reducers:
-            return value, [], ()
+            return value if parts[0].steps else parts[0].value, [], ()
         return parts[0].value, reducers, tuple(step for part in parts for step in part.steps if isinstance(step, Exchange))
 
     def _count(self, value: str) -> int:
@@ -195,8 +195,11 @@ def _factor(node: LiftedNode) -> float | None:
     return float(value if node.op == "torch.mul" else 1 / value)
 
 
-def _reducers(weight: str, steps: Sequence[Step]) -> list[Reducer]:
-    """Return the reducers that steps are, the last step first; none where they divide by no whole number."""
+def _reducers(weight: str, steps: Sequence[Step], rank: int) -> list[Reducer]:
+    """Return the reducers that steps are, the last step first; none where they divide by no whole number.
+
+    A division without a collective is a reducer of the rank alone.
+    """
     found: list[Reducer] = []
     factor = 1.0
     for step in reversed(steps):
@@ -206,8 +209,9 @@ def _reducers(weight: str, steps: Sequence[Step]) -> list[Reducer]:
             group = tuple(sorted(step.group))
             found.append(Reducer(weight, group, step.reduce, 1, step.mark, step.kind == "reduce"))
     divisor = round(1 / factor) if factor > 0 else 0
-    if not found or divisor < 1 or abs(divisor * factor - 1) > 1e-9:
+    if not steps or divisor < 1 or abs(divisor * factor - 1) > 1e-9:
         return []
+    found = found or [Reducer(weight, (rank,), "sum", 1, Mark())]
     return [*found[:-1], replace(found[-1], divisor=divisor)]
 
 

@@ -1,8 +1,8 @@
 """Biases that every rank of a sum adds a share of.
 
-Where n ranks hold the same b, `all-reduce(a + b / n)` is `all-reduce(a) + b`: the sum over the ranks adds n shares. It is how
-DTensor writes a row-parallel layer with a bias. That ranks hold the same b is not seen on one rank; the replay of all ranks is
-what holds it.
+Where n ranks hold the same b, `all-reduce(a + b / n)` is `all-reduce(a) + b`: the sum over the ranks adds n shares. So is a
+`reduce-scatter` along a dimension that b does not have. It is how DTensor writes a row-parallel layer with a bias. That ranks
+hold the same b is not seen on one rank; the replay of all ranks is what holds it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def with_whole_biases(lifted: Lifted) -> Lifted:
             viewed = lifted.program.fresh(type)
             nodes.append(Call("torch.Tensor.view", (Ref(rest), Literal(type.shape)), {}, (viewed,), mark))
             rest = viewed
-        summed = lifted.program.fresh(type)
+        summed = lifted.program.fresh(lifted.program.types[node.outputs[0]])
         nodes.append(replace(node, inputs=(rest,), outputs=(summed,)))
         nodes.append(Call("torch.add", (Ref(summed), Ref(bias)), {}, node.outputs, mark))
     return replace(lifted, nodes=nodes)
@@ -55,14 +55,19 @@ def _shared(
 ) -> tuple[str, str, Mark] | None:
     """Return the addend that is summed, the weight of which each rank adds its share, and where; None where that is not so."""
     added = _added(lifted, node, makers)
-    if added is None or node.kind != "all-reduce" or node.reduce != "sum" or node.handle or readers[added.outputs[0]] != 1:
+    kinds = node.kind in ("all-reduce", "reduce-scatter") and node.reduce == "sum"
+    if added is None or not kinds or node.handle or readers[added.outputs[0]] != 1:
         return None
+    spared = -1 if node.dim is None else node.dim
     for one, other in (added.inputs, added.inputs[::-1]):
         share = makers.get(other.name) if isinstance(other, Ref) else None
         if not isinstance(one, Ref) or not isinstance(share, Call) or share.op != "torch.div":
             continue
         bias, count = share.inputs
         given = lifted.program.given.get(bias.name) if isinstance(bias, Ref) else None
-        if isinstance(bias, Ref) and given is not None and given.named is not None and count == Literal(len(node.group)):
+        if not isinstance(bias, Ref) or given is None or given.named is None or count != Literal(len(node.group)):
+            continue
+        along = len(lifted.program.shape(node.inputs[0])) - len(lifted.program.shape(bias.name))
+        if spared < along:
             return one.name, bias.name, added.mark
     return None

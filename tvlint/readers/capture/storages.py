@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
+from tvlint.ir.mesh import Mesh
+from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.readers.capture import tape as recorded
 from tvlint.readers.capture.program import (
     Apply,
@@ -100,10 +102,38 @@ class _Follower:
         elif isinstance(event, Gradient):
             window = self.tape.windows[event.window]
             numbers = self._held(window, _numbers(event.values, window))
+            summed = tuple(axis for axis, own in (event.placements or {}).items() if own == Partial("sum"))
+            if summed:
+                self.program.partial[event.name] = summed
             value = self.read(event.window, Mark("backward"))
-            self.program.gradients[event.name] = (value, numbers)
+            self.program.gradients[event.name] = self._own_part(event, value, numbers)
         elif isinstance(event, Update):
             self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
+
+    def _own_part(self, event: Gradient, value: str, numbers: Array | None) -> tuple[str, Array | None]:
+        """Return the rank's part of a gradient that its framework leaves whole where the weight is in shards."""
+        weight = next((own for own in self.named.values() if own.name == event.name), None)
+        if weight is None or weight.placements is None or event.placements is None:
+            return value, numbers
+        for axis, placement in weight.placements.items():
+            if not isinstance(placement, Shard) or not isinstance(event.placements.get(axis), Replicate):
+                continue
+            place, ranks = self._place_on(axis)
+            size, rest = divmod(self.program.shape(value)[placement.dim], ranks)
+            if rest:
+                return value, numbers
+            value = self._move(value, Narrow(placement.dim, place * size, size), Mark("backward"))
+            numbers = None if numbers is None else numbers.take(range(place * size, (place + 1) * size), placement.dim)
+            self.program.whole.add(event.name)
+        return value, numbers
+
+    def _place_on(self, axis: str) -> tuple[int, int]:
+        """Return the rank's place on an axis that the program names, and the size of that."""
+        for axes, ranks in self.tape.meshes:
+            mesh = Mesh(axes)
+            if axis in {own.name for own in axes} and self.program.rank in ranks:
+                return mesh.coordinates(ranks.index(self.program.rank))[axis], mesh.axis_size(axis)
+        return 0, 1
 
     def _held(self, window: Window, numbers: Array | None) -> Array | None:
         """Return the numbers of a gradient, those masked that a reduction has left to other ranks."""
@@ -323,7 +353,7 @@ class _Follower:
             return value
         if event.op == "aten.copy_.default":
             return self._copy(event)
-        functional = {name: own for name, own in event.arguments.items() if name != "out"}
+        functional = {name: own for name, own in event.arguments.items() if name != "out" or not event.writes}
         name = _functional(event.op) if event.writes else event.op
         if event.writes and name == "aten.zero.default":
             functional, name = {"size": windows[event.writes[0]].shape}, "aten.zeros.default"
@@ -357,12 +387,26 @@ class _Follower:
         pieces = self._pieces(window)
         if len(pieces) < 2:
             return False
-        for own, value in self._each_piece(pieces, window, event.mark):
+        moves_zeros = _base(event.op).rstrip("_") in ("add", "sub")
+        for own, value in self._each_piece(pieces if moves_zeros else self._filled(pieces, window), window, event.mark):
             rest = {key: self._argument(given, event.mark) for key, given in event.arguments.items() if key != "self"}
             made = self.program.fresh(self.program.types[value])
             self.program.nodes.append(Apply(name, {"self": Ref(value), **rest}, (made,), event.mark))
             self._put(own, made)
         return True
+
+    def _filled(self, pieces: list[Piece], window: Window) -> list[Piece]:
+        """Return the pieces without those that hold zeros since before the step, which sums and factors leave as they are."""
+        known = self.before.get(window.storage)
+        if known is None:
+            return pieces
+        found: list[Piece] = []
+        for piece in pieces:
+            own = flat(window.storage, piece.low, piece.high, window.dtype)
+            numbers = _part_of(known, own) if piece.entry is None else None
+            if numbers is None or numbers.any():
+                found.append(piece)
+        return found
 
     def _each_piece(self, pieces: list[Piece], window: Window, mark: Mark) -> Iterator[tuple[Window, str]]:
         """Yield the window of each piece, that of its entry where the piece is all of it, and its value."""
@@ -458,7 +502,7 @@ class _Follower:
                     self.write(result, self.read(number, event.mark))
                 continue
             if len(pieces) > 1:
-                for own, value in list(self._each_piece(pieces, window, event.mark)):
+                for own, value in list(self._each_piece(self._filled(pieces, window), window, event.mark)):
                     self._put(own, self._exchange(event, value, self.program.types[value]))
                 continue
             value = self.read(number, event.mark)
@@ -542,7 +586,8 @@ class _Follower:
         window = self.tape.windows[event.inputs[0]]
         size = count(window) // len(event.group)
         borders = [window.offset + place * size for place in range(1, len(event.group))]
-        for own, value in list(self._each_piece(self._cut(self._pieces(window), borders), window, event.mark)):
+        pieces = self._cut(self._filled(self._pieces(window), window), borders)
+        for own, value in list(self._each_piece(pieces, window, event.mark)):
             owner = event.group[(own.offset - window.offset) // size]
             to_owner = replace(event, kind="reduce", root=owner)
             made = self._exchange(to_owner, value, self.program.types[value])

@@ -169,7 +169,52 @@ def _lookup_gradient(lifting: Lifting, node: Apply) -> bool:
     return forward is not None and lifting.gradient(forward, (given(node, "grad_output"),), ("", node.outputs[0]), node.mark)
 
 
+_ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
+_ATTENTION_KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
+
+
+def _attention(lifting: Lifting, node: Apply) -> bool:
+    """Lift the attention; the logarithms of its sums are read by its gradient alone."""
+    mask = node.arguments.get("attn_mask")
+    if lifting.number(node.arguments.get("dropout_p", 0)) != 0 or isinstance(mask, Ref):
+        return False
+    operands = tuple(given(node, name) for name in ("query", "key", "value"))
+    attributes: dict[str, Value] = {"is_causal": bool(node.arguments.get("is_causal", False))}
+    scale = node.arguments.get("scale")
+    if isinstance(scale, int | float):
+        attributes["scale"] = scale
+    lifting.emit(_ATTENTION, operands, node.outputs[:1], node.mark, attributes, node)
+    lifting.lifted_from.update(dict.fromkeys(node.outputs, node))
+    return True
+
+
+def _attention_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift the gradient of the attention that gave the result and the logarithms."""
+    source = lifting.maker(given(node, "logsumexp"))
+    if source is None or source.op != f"aten.{_ATTENTION_KERNEL}.default" or lifting.maker(given(node, "out")) is not source:
+        return False
+    same = all(lifting.value(given(node, name)) == lifting.value(given(source, name)) for name in ("query", "key", "value"))
+    options = all(
+        node.arguments.get(name, usual) == source.arguments.get(name, usual)
+        for name, usual in (("is_causal", False), ("scale", None), ("attn_mask", None))
+    )
+    forward = lifting.call_of(source.outputs[0])
+    if forward is None or forward.op != _ATTENTION or not same or not options:
+        return False
+    return lifting.gradient(forward, (given(node, "grad_out"),), node.outputs, node.mark)
+
+
 EQUATIONS = (
+    Equation(
+        _ATTENTION_KERNEL,
+        "the kernel without mask and dropout is scaled_dot_product_attention, with the logarithms of its sums",
+        _attention,
+    ),
+    Equation(
+        f"{_ATTENTION_KERNEL}_backward",
+        "the gradient kernel is the gradient of the attention with these operands, result and logarithms",
+        _attention_gradient,
+    ),
     Equation("native_layer_norm", "native_layer_norm is torch.nn.functional.layer_norm, with statistics", _layer_norm),
     Equation(
         "native_layer_norm_backward",

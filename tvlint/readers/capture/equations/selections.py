@@ -229,7 +229,31 @@ def _lookup_in_range_gradient(lifting: Lifting, node: Apply) -> bool:
     return lifting.gradient(calls[-1], (filled.inputs[0],), ("", node.outputs[0]), node.mark)
 
 
+def _part_of_lookup_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift the rows of a lookup's gradient that are those of the table in which a range was looked up."""
+    source = lifting.maker(given(node, "self"))
+    if source is None or source.op != "aten.embedding_dense_backward.default" or node.arguments["dim"] != 0:
+        return False
+    if source.arguments.get("scale_grad_by_freq") or lifting.number(source.arguments.get("padding_idx", -1)) != -1:
+        return False
+    start, length = node.arguments["start"], node.arguments["length"]
+    calls = [
+        call
+        for call in lifting.uses.get(str(lifting.value(given(source, "indices"))), ())
+        if call.op == LOOKUP_IN_RANGE
+        and isinstance(call.inputs[1], Ref)
+        and lifting.shape(call.inputs[1].name) == lifting.shape(node.outputs[0])
+        and isinstance(start, int)
+        and isinstance(length, int)
+        and (call.attributes["start"], call.attributes["stop"]) == (start, start + length)
+    ]
+    if not calls:
+        return False
+    return lifting.gradient(calls[-1], (given(source, "grad_output"),), ("", node.outputs[0]), source.mark)
+
+
 EQUATIONS = (
+    Equation("narrow", "rows of the gradient of a lookup are that of the lookup in their range", _part_of_lookup_gradient),
     Equation(
         "index_put",
         "x[mask] = c is masked_fill(x, mask, c); on rows looked up or scores picked outside of a range: those in the range",

@@ -1,0 +1,146 @@
+"""Recorded steps of an unmodified Megatron-Core: right ones are proved, wrong ones never."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from capture.test_capture_proofs import Line, lines_of, proof, prover_alone, without, written
+
+from tvlint.findings import Outcome
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair
+
+PROGRAMS = {
+    "megatron_gpt_tp2_sp": ("megatron_gpt_reference", "tp 2", "29"),
+    "megatron_gpt_dp2_distributed_optimizer": ("megatron_gpt_reference", "dp 2", "29"),
+    "megatron_gpt_pp2_tied": ("megatron_gpt_tied_reference", "pp 2", "28"),
+    "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
+}
+
+
+def path_of(name: str) -> str:
+    return str(Path(__file__).parents[2] / "fixtures" / "capture" / "recorded" / f"{name}.capture.jsonl.gz")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_step_of_megatron_is_proved(name: str) -> None:
+    reference, mesh, gradients = PROGRAMS[name]
+    verdict = proof(path_of(name), reference)
+    assert verdict.outcome is Outcome.PROVED, verdict.reasons
+    facts = dict(verdict.facts)
+    assert (facts["mesh"], facts["gradients"]) == (mesh, gradients)
+    assert facts["recorded gradients"] == "agree with the reference's"
+    assert "captured with the weights filled with numbers that their names give" in verdict.assumptions
+
+
+def collectives(lines: list[Line], kind: str) -> list[int]:
+    wanted = [at for at, line in enumerate(lines) if line.get("communication") == kind and len(line["group"]) > 1]
+    return [at for at in wanted if lines[at].get("phase") != "optimizer"]
+
+
+def dropped(lines: list[Line], places: list[int]) -> list[Line]:
+    """Return the lines without these communications and their waits."""
+    works = set()
+    rank = -1
+    for at, line in enumerate(lines):
+        rank = line.get("rank", rank)
+        if at in places:
+            works.add((rank, line["work"]))
+    kept, rank = [], -1
+    for at, line in enumerate(lines):
+        rank = line.get("rank", rank)
+        if at not in places and (rank, line.get("wait")) not in works:
+            kept.append(line)
+    return kept
+
+
+def on_both_ranks(lines: list[Line], kind: str, number: int) -> list[int]:
+    """Return the places of the collective with that number among its kind, on each of the two ranks."""
+    places = collectives(lines, kind)
+    half = len(places) // 2
+    return [places[number], places[half + number]]
+
+
+def last(lines: list[Line], kind: str) -> int:
+    return len(collectives(lines, kind)) // 2 - 1
+
+
+FAULTS: dict[str, tuple[str, Callable[[list[Line]], list[Line]], str]] = {
+    "norms are not synchronised": (
+        "megatron_gpt_tp2_sp",
+        lambda lines: dropped(lines, on_both_ranks(lines, "all-reduce", last(lines, "all-reduce"))),
+        "missing-gradient-reduction",
+    ),
+    "scores are not summed over the vocabulary": (
+        "megatron_gpt_tp2_sp", lambda lines: dropped(lines, on_both_ranks(lines, "all-reduce", 3)), "missing-allreduce",
+    ),
+    "shards of gradients are averaged twice": (
+        "megatron_gpt_dp2_distributed_optimizer",
+        lambda lines: [{**line, "reduce": "avg"} if line.get("communication") == "reduce-scatter" else line for line in lines],
+        "wrong-gradient-scale",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_refuted_by_the_plan_alone(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, change, reason = FAULTS[fault]
+    prover_alone(monkeypatch)
+    verdict = proof(written(tmp_path, change(lines_of(name))), PROGRAMS[name][0])
+    assert verdict.outcome is Outcome.REFUTED, verdict.reasons
+    assert reason in {own.name for own in verdict.reasons if own.refutes}
+
+
+def test_tied_embeddings_that_are_not_summed_are_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("megatron_gpt_pp2_tied")
+    verdict = proof(written(tmp_path, dropped(lines, on_both_ranks(lines, "all-reduce", 0))), "megatron_gpt_tied_reference")
+    assert verdict.outcome is not Outcome.PROVED
+
+
+def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:
+    """Yield captures in which one collective is another one, or not there."""
+    for kind in ("all-reduce", "reduce-scatter", "all-gather"):
+        for number in range(len(collectives(lines, kind)) // 2):
+            both = on_both_ranks(lines, kind, number)
+            if kind == "all-reduce":
+                yield f"no {kind} {number}", dropped(lines, both)
+            if lines[both[0]].get("reduce") == "sum":
+                yield f"a greatest {number}", [{**own, "reduce": "max"} if at in both else own for at, own in enumerate(lines)]
+            yield f"{kind} {number} on one rank", without(lines, both[0]) if "wait" in str(lines) else lines
+    for at, line in enumerate(lines):
+        if line.get("op") == "aten.add.Tensor" and line.get("phase") == "backward" and "rank" not in line and at % 7 == 0:
+            yield f"a difference {at}", [{**own, "op": "aten.sub.Tensor"} if i == at else own for i, own in enumerate(lines)]
+
+
+@pytest.mark.parametrize("name", ["megatron_gpt_tp2_sp"])
+def test_no_mutant_of_a_step_of_megatron_is_proved(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prover_alone(monkeypatch)
+    count = 0
+    for mutant, lines in list(mutants(lines_of(name)))[::4]:
+        report = prove_pair(Pair(written(tmp_path, lines), path_of(PROGRAMS[name][0])))
+        assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts), mutant
+        count += 1
+    assert count >= 8
+
+
+def test_a_weight_that_is_not_where_it_is_said_to_be_is_an_error(tmp_path: Path) -> None:
+    lines = lines_of("megatron_gpt_tp2_sp")
+    at = next(i for i, line in enumerate(lines) if line.get("name", "").endswith("linear_qkv.weight"))
+    start = [8 - own if own else 8 - 8 for own in lines[at]["start"]]
+    moved = [own + (12 if place == 0 and not own else 0) for place, own in enumerate(start)]
+    changed = [{**line, "start": moved} if i == at else line for i, line in enumerate(lines)]
+    report = prove_pair(Pair(written(tmp_path, changed), path_of("megatron_gpt_reference")))
+    assert any("is said to be piece" in problem.message for problem in report.problems)
+
+
+def test_a_mask_that_is_read_is_assumed_to_be_what_was_recorded(tmp_path: Path) -> None:
+    lines = lines_of("megatron_gpt_tp2_sp")
+    one = base64.b64encode(struct.pack("<f", 1.0)).decode()
+    assert any(line.get("values") == one for line in lines)
+    said = proof(path_of("megatron_gpt_tp2_sp"), "megatron_gpt_reference").assumptions
+    assert any(text.endswith("is 1 throughout, as recorded") for text in said)

@@ -6,21 +6,18 @@ import pytest
 
 from tests.builders.plan_findings import findings_of_plan, findings_of_text
 from tests.scenarios import (
+    claims,
     collectives,
+    correct_plans,
     experts,
-    fifth,
     foreign_layers,
     foreign_parallel,
     foreign_training,
     gradients,
     order,
     partial_sums,
-    second,
+    quantisation,
     sequences,
-    stated,
-    stranger,
-    third,
-    unusual,
 )
 from tests.scenarios.scenario import Scenario
 from tvlint.findings import Severity
@@ -29,8 +26,8 @@ from tvlint.readers.plan_text import reader as plan_text
 from tvlint.reporters.plan import json as json_writer
 
 ROOMS = (
-    partial_sums, collectives, sequences, gradients, order, second, third, fifth, unusual, experts,
-    foreign_layers, foreign_training, foreign_parallel, stranger, stated,
+    partial_sums, collectives, sequences, gradients, order, experts, quantisation, claims, correct_plans, foreign_layers,
+    foreign_training, foreign_parallel,
 )  # fmt: skip
 SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]
 

@@ -2,7 +2,37 @@
 
 from __future__ import annotations
 
-from tests.scenarios.scenario import correct, pair
+from tests.scenarios.scenario import correct, pair, variants
+
+_SP = """
+mesh $MESH
+weight ln f32[8]
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input x f32[8,8] tp:S(0)
+input dy f32[8,8] tp:S(0)
+program
+  n = rms_norm(x, ln)
+  f = all-gather(n, dim=0) over tp
+  h = linear(f, w1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = reduce-scatter(p, dim=0) over tp
+GATHER
+  dh = backward a (da)
+  df, grad(w1) = backward h (dh)
+SCATTER
+  dx, grad(ln) = backward n (dn)
+  reduce-gradients ln over tp
+  update ln, w1, w2
+"""
+
+_DUAL_GATHER = "  dp = all-gather(dy, dim=0) over tp\n  da, grad(w2) = backward p (dp)"
+
+_DUAL_SCATTER = "  dn = reduce-scatter(df, dim=0) over tp"
+
+def _sp(gather: str = _DUAL_GATHER, scatter: str = _DUAL_SCATTER) -> str:
+    return _SP.replace("GATHER", gather).replace("SCATTER", scatter)
 
 SCENARIOS = (
     *pair(
@@ -535,6 +565,420 @@ program
   f = all-gather(z, dim=1) over tp
   p = softmax(f, dim=-1)
   a = argmax(p, dim=-1)
+""",
+    ),
+    *pair(
+        "sequence-parallel output all-reduced", "allreduce-of-shards",
+        """
+mesh dp=2 tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[8,2,16] dp:S(1) tp:S(2)
+program
+  p = linear(x, w)
+  s = reduce-scatter(p, dim=0) over tp
+- y = all-reduce(s) over tp
++ y = all-gather(s, dim=0) over tp
+""",
+    ),
+    *pair(
+        "sequence-parallel input read without its gather", "mismatched-shards",
+        """
+mesh tp=2
+weight g f32[8]
+weight w f32[16,8] tp:S(0)
+input x f32[8,2,8] tp:S(0)
+program
+  n = layer_norm(x, g)
++ f = all-gather(n, dim=0) over tp
++ h = linear(f, w)
+- h = linear(n, w)
+""",
+    ),
+    *pair(
+        "column-parallel output into another column-parallel linear", "contraction-of-mismatched-shards mismatched-shards",
+        """
+mesh tp=2
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(0)
+input x f32[4,8]
+program
+  h = linear(x, w1)
++ f = all-gather(h, dim=1) over tp
++ y = linear(f, w2)
+- y = linear(h, w2)
+""",
+    ),
+    *pair(
+        "gathered over the data axis", "gather-of-unsharded wrong-collective-group wrong-gather-dim",
+        """
+mesh dp=2 tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[4,8]
+program
+  h = linear(x, w)
+- y = all-gather(h, dim=1) over dp
++ y = all-gather(h, dim=1) over tp
+""",
+    ),
+    *pair(
+        "broadcast from a rank outside its group", "wrong-collective-group",
+        """
+mesh dp=2 tp=2
+input x f32[4,8]
+program ranks 0,1
++ y = broadcast(x, root=0) over ranks 0,1
+- y = broadcast(x, root=2) over ranks 0,1
+program ranks 2,3
+  y = broadcast(x, root=2) over ranks 2,3
+""",
+    ),
+    *pair(
+        "roots differ between members", "collective-order-mismatch mismatched-collective wrong-collective-group",
+        """
+mesh tp=2
+input x f32[4,8]
+program ranks 0
+  y = broadcast(x, root=0) over ranks 0,1
+program ranks 1
+- y = broadcast(x, root=1) over ranks 0,1
++ y = broadcast(x, root=0) over ranks 0,1
+""",
+    ),
+    *pair(
+        "reduce ops differ between members", "collective-order-mismatch mismatched-collective",
+        """
+mesh tp=2
+input x f32[4,8] tp:P
+program ranks 0
+  y = all-reduce(x) over tp
+program ranks 1
+- y = all-reduce max(x) over tp
++ y = all-reduce(x) over tp
+""",
+    ),
+    *pair(
+        "shapes differ between members", "mismatched-collective",
+        """
+mesh tp=2
+input a f32[4,8] local
+input b f32[6,8] local
+program ranks 0
+  y = all-reduce(a) over tp
+program ranks 1
+- z = all-reduce(b) over tp
++ y = all-reduce(a) over tp
+""",
+    ),
+    *pair(
+        "expert gradient over dp and ep, dense over dp only", "allreduce-of-shards missing-gradient-reduction"
+        " doubled-gradient-reduction",
+        """
+mesh dp=2 ep=2
+weight dense f32[8,8]
+weight w f32[4,8,8] ep:S(0)
+input x f32[8,8] dp:S(0) ep:S(0)
+input dy f32[8,8] dp:S(0) ep:S(0)
+program
+  y = linear(x, dense)
+  _, grad(dense) = backward y (dy)
+- reduce-gradients dense over dp
++ reduce-gradients dense over dp,ep
+  update dense
+""",
+    ),
+    *pair(
+        "fp8 amax summed", "wrong-reduce-op",
+        """
+mesh tp=2
+input x bf16[8,8] tp:S(0)
+program
+  a = amax(x)
+- m = all-reduce(a) over tp
++ m = all-reduce max(a) over tp
+  s = reciprocal(m)
+""",
+    ),
+    *pair(
+        "backward of a reduce-scatter without its all-gather", "mismatched-shards contraction-of-mismatched-shards"
+        " missing-dual",
+        _sp(gather="+ dp = all-gather(dy, dim=0) over tp\n+ da, grad(w2) = backward p (dp)\n"
+            "- da, grad(w2) = backward p (dy)"),
+        ("tp=2", "tp=4"),
+    ),
+    *pair(
+        "backward of an all-gather as an all-reduce", "mismatched-shards wrong-placement-claim missing-dual",
+        _sp(scatter="- dn = all-reduce(df) over tp\n+ dn = reduce-scatter(df, dim=0) over tp"),
+        ("tp=2", "dp=2 tp=2"),
+    ),
+    *pair(
+        "backward of an all-gather twice", "allreduce-of-shards",
+        _sp(scatter="- d0 = reduce-scatter(df, dim=0) over tp\n- dn = all-reduce(d0) over tp\n"
+            "+ dn = reduce-scatter(df, dim=0) over tp"),
+        ("tp=2", "pp=2 tp=2"),
+    ),
+    *pair(
+        "backward reduce-scatter over the data axis", "wrong-collective-group allreduce-of-shards mismatched-shards"
+        " reduce-scatter-of-replicated missing-gradient-reduction",
+        _sp(scatter="- dn = reduce-scatter(df, dim=0) over dp\n+ dn = reduce-scatter(df, dim=0) over tp"),
+        ("dp=2 tp=2",),
+    ),
+    *pair(
+        "gradient of a sequence-to-head exchange not exchanged back", "mismatched-shards wrong-placement-claim missing-dual"
+        " gradient-sharded-unlike-weight contraction-of-mismatched-shards",
+        """
+mesh cp=2
+weight w f32[4,4]
+input x f32[8,6,4] cp:S(0)
+input dz f32[8,6,4] cp:S(1)
+program
+  y = linear(x, w)
+  z = all-to-all(y, dim=1, concat-dim=0) over cp
+  s = softmax(z, dim=0)
+  d = backward s (dz)
++ dy = all-to-all(d, dim=0, concat-dim=1) over cp
++ dx, grad(w) = backward y (dy)
+- dx, grad(w) = backward y (d)
+  reduce-gradients w over cp
+  update w
+""",
+    ),
+    *pair(
+        "named communicators over the wrong ranks", "wrong-collective-group missing-collective-member",
+        """
+mesh dp=2 tp=2
+communicator tp0 over ranks 0,1
+communicator tp1 over ranks 2,3
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] dp:S(0) tp:S(1)
+program ranks 0,1
+  p = linear(x, w)
+  y = all-reduce(p) over tp0
+program ranks 2,3
+  p = linear(x, w)
+- y = all-reduce(p) over tp0
++ y = all-reduce(p) over tp1
+""",
+    ),
+    *pair(
+        "tokens not dispatched to sharded experts", "mismatched-shards",
+        """
+mesh ep=2
+weight w f32[8,16,16] ep:S(0)
+input slots f32[8,6,16] ep:S(1)
+output y f32[8,6,16] ep:S(1)
+program
+- e = bmm(slots, w)
+- y = mul(e, 1.0)
++ d = all-to-all(slots, dim=0, concat-dim=1) over ep
++ e = bmm(d, w)
++ y = all-to-all(e, dim=1, concat-dim=0) over ep
+""",
+    ),
+    *pair(
+        "lm head of a sequence shard with vocabulary shards", "mismatched-shards",
+        """
+mesh tp=2
+weight e f32[32,8] tp:S(0)
+input x f32[6,8] tp:S(0)
+program
++ f = all-gather(x, dim=0) over tp
++ z = linear(f, e)
+- z = linear(x, e)
+""",
+    ),
+    *pair(
+        "outer axis gathered before the inner one", "pieces-not-in-rank-order",
+        """
+mesh $MESH
+weight w f32[8,8]
+input x f32[16,8] cp:S(0) tp:S(0)
+output z
+program
+  h = linear(x, w)
+- a = all-gather(h, dim=0) over cp
+- z = all-gather(a, dim=0) over tp
++ a = all-gather(h, dim=0) over tp
++ z = all-gather(a, dim=0) over cp
+""",
+        ("cp=2 tp=2", "cp=4 tp=2", "pp=2 cp=2 tp=2"),
+    ),
+    *pair(
+        "halves of a gathered value exchanged", "pieces-not-in-rank-order",
+        """
+mesh $MESH
+weight w f32[16,8] tp:S(0)
+input x f32[8,8]
+output z
+program
+  h = linear(x, w)
+  g = all-gather(h, dim=1) over tp
+  a = narrow(g, 1, 0, 8)
+  b = narrow(g, 1, 8, 8)
+- z = cat([b, a], dim=1)
++ z = cat([a, b], dim=1)
+""",
+        ("tp=2", "tp=4", "dp=2 tp=4"),
+    ),
+    *pair(
+        "zig-zag shards put back in the wrong order", "pieces-not-in-rank-order",
+        """
+mesh cp=2
+input x f32[8,8] cp:S(0, order=[[0,3],[1,2]])
+output z
+program
+  g = all-gather(x, dim=0) over cp
+  a, b, c, d = chunk(g, 4, 0)
+- z = cat([a, b, c, d], dim=0)
++ z = cat([a, c, d, b], dim=0)
+""",
+    ),
+    *pair(
+        "partial sum reduced over half of its group", "wrong-collective-group",
+        """
+mesh tp=4
+weight w f32[16,8] tp:S(1)
+input x f32[8,8] tp:S(1)
+output z
+program ranks 0,1
+  p = linear(x, w)
+- a = all-reduce(p) over ranks 0,1
++ a = all-reduce(p) over ranks 0-3
+  z = relu(a)
+program ranks 2,3
+  p = linear(x, w)
+- a = all-reduce(p) over ranks 2,3
++ a = all-reduce(p) over ranks 0-3
+  z = relu(a)
+""",
+    ),
+    *pair(
+        "means of shards added up", "wrong-reduce-op",
+        """
+mesh cp=2
+weight w f32[16,16]
+input x f32[8,16] cp:S(0)
+output z
+program
+  h = linear(x, w)
+  m = mean(h, dim=0)
+- z = all-reduce(m) over cp
++ z = all-reduce avg(m) over cp
+""",
+    ),
+    *pair(
+        "expert gradients reduced over the axis that splits the experts", "allreduce-of-shards",
+        """
+mesh edp=2 ep=2
+weight r f32[16,16]
+weight w f32[4,16,16] ep:S(0)
+input x f32[4,16,16] edp:S(1) ep:S(1)
+loss l
+program
+  a = linear(x, r)
+  d: f32[2,8,16] = all-to-all(a, dim=0, concat-dim=1) over ep
+  h = bmm(d, w)
+  y: f32[4,4,16] = all-to-all(h, dim=1, concat-dim=0) over ep
+  l = sum(y)
+  dy = backward l (grad(l))
+  dh: f32[2,8,16] = all-to-all(dy, dim=0, concat-dim=1) over ep
+  dd, grad(w) = backward h (dh)
+  da: f32[4,4,16] = all-to-all(dd, dim=1, concat-dim=0) over ep
+  _, grad(r) = backward a (da)
+  reduce-gradients r over edp,ep
+- reduce-gradients w over edp,ep
++ reduce-gradients w over edp
+  update r, w
+""",
+    ),
+    *variants(
+        "tokens over ranks, pooled by their mean",
+        """
+mesh cp=4
+weight w f32[10,24]
+input x f32[4,64,24] cp:S(1)
+output z f32[4,10]
+program
+  p0 = mean(x, dim=1)
+  p = all-reduce avg(p0) over cp
+  z = linear(p, w)
+""",
+        ("means summed", "wrong-reduce-op", [("all-reduce avg(p0)", "all-reduce(p0)")]),
+    ),
+    *pair(
+        "the gradient of an activation averaged over shards of the sequence",
+        "wrong-reduce-op",
+        """
+mesh tp=2
+weight w f32[64,16] tp:S(0)
+input x f32[4,8,16] tp:S(1)
+input dy f32[4,8,64] tp:S(2)
+weight g f32[16]
+program
+  n = rms_norm(x, [16], g)
+  f: f32[4,8,16] = all-gather(n, dim=1) over tp
+  y = linear(f, w)
+  df, grad(w) = backward y (dy)
+- dn: f32[4,4,16] = reduce-scatter avg(df, dim=1) over tp
++ dn: f32[4,4,16] = reduce-scatter(df, dim=1) over tp
+  _, gg = backward n (dn)
+  grad(g) = all-reduce(gg) over tp
+""",
+    ),
+    *pair(
+        "a table at both ends of the pipeline, its gradients averaged",
+        "wrong-reduce-op",
+        """
+mesh pp=2
+weight e f32[64,16]
+input ids i64[2,6]
+input dh f32[2,6,16]
+input dz f32[2,6,64]
+input y f32[2,6,16]
+program pp=0
+  h = embedding(ids, e)
+  g = backward h (dh)
+- grad(e) = all-reduce avg(g) over pp
++ grad(e) = all-reduce(g) over pp
+  update e
+program pp=1
+  z = linear(y, e)
+  _, g = backward z (dz)
+- grad(e) = all-reduce avg(g) over pp
++ grad(e) = all-reduce(g) over pp
+  update e
+""",
+    ),
+    *pair(
+        "two sums over two groups, their tensors exchanged on one rank",
+        "collective-order-mismatch",
+        """
+mesh dp=2 tp=2
+input u f32[8,8] dp:P tp:P
+input v f32[8,8] dp:P tp:P
+program ranks 0
+  a = all-reduce(u) over dp
+  b = all-reduce(v) over tp
+program ranks 1
+- a = all-reduce(v) over dp
+- b = all-reduce(u) over tp
++ a = all-reduce(u) over dp
++ b = all-reduce(v) over tp
+program ranks 2,3
+  a = all-reduce(u) over dp
+  b = all-reduce(v) over tp
+""",
+    ),
+    *pair(
+        "split inside a view that runs across rows", "pieces-not-in-rank-order",
+        """
+mesh cp=2
+input x f32[4,20,6] cp:S(1)
+output y
+program
++ f = all-gather(x, dim=1) over cp
++ y = torch.reshape(f, [40, 2, 6])
+- v = torch.reshape(x, [20, 2, 6])
+- y = all-gather(v, dim=0) over cp
 """,
     ),
 )

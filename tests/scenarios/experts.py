@@ -464,4 +464,35 @@ program
   y: f32[8,8] = dequantize(g, s)
 """,
     ),
+    *pair(
+        "capacity cut between dispatch and combine", "expert-exchange-not-undone",
+        """
+mesh ep=2
+weight w f32[4,16,16] ep:S(0)
+input x f32[4,8,16] ep:S(1)
+output y
+program
+  d = all-to-all(x, dim=0, concat-dim=1) over ep
+  h = bmm(d, w)
+- o = narrow(h, 1, 0, 6)
++ o = relu(h)
+  y = all-to-all(o, dim=1, concat-dim=0) over ep
+""",
+    ),
+    *pair(
+        "experts between exchanges of two groups that swap dimensions", "expert-exchange-not-undone",
+        """
+mesh dp=2 ep=2
+weight w1 bf16[4,16,32] ep:S(0)
+weight w2 bf16[4,32,16] ep:S(0)
+input t bf16[4,12,16]
+program
+  d = all-to-all(t, dim=0, concat-dim=1) over ep
+  h = torch.bmm(d, w1)
+  a = gelu(h)
+  e = torch.bmm(a, w2)
+- y = all-to-all(e, dim=1, concat-dim=0) over dp
++ y = all-to-all(e, dim=1, concat-dim=0) over ep
+""",
+    ),
 )

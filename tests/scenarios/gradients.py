@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.scenario import correct, pair
+from tests.scenarios.scenario import correct, pair, variants
 
 SCENARIOS = (
     *pair(
@@ -1068,6 +1068,445 @@ program
   _, d1 = backward h (dh)
   grad(w2) = all-reduce(d2) over dp
 + grad(w1) = all-reduce(d1) over dp
+""",
+    ),
+    *pair(
+        "column-parallel input gradient unreduced into an embedding", "missing-gradient-reduction missing-allreduce",
+        """
+mesh tp=2
+weight e f32[32,8]
+weight w f32[16,8] tp:S(0)
+input ids i64[4]
+input dh f32[4,16] tp:S(1)
+program
+  x = embedding(ids, e)
+  h = linear(x, w)
+- dx, grad(w) = backward h (dh)
++ d0, grad(w) = backward h (dh)
++ dx = all-reduce(d0) over tp
+  _, grad(e) = backward x (dx)
+  update w, e
+""",
+    ),
+    *pair(
+        "router gradient not reduced under sequence parallelism", "missing-gradient-reduction",
+        """
+mesh dp=2 tp=2
+weight router f32[8,16]
+input x f32[8,2,16] dp:S(1) tp:S(0)
+input dl f32[8,2,8] dp:S(1) tp:S(0)
+program
+  l = linear(x, router)
+  _, gr = backward l (dl)
++ gt = all-reduce(gr) over tp
++ grad(router) = all-reduce(gt) over dp
+- grad(router) = all-reduce(gr) over dp
+  update router
+""",
+    ),
+    *pair(
+        "FSDP gradient all-reduced over the replicas only", "missing-gradient-reduction missing-allreduce",
+        """
+mesh replica=2 shard=2
+weight w f32[16,8] shard:S(0)
+input x f32[8,8] replica:S(0) shard:S(0)
+input dl f32[8,16] replica:S(0) shard:S(0)
+program
+  full = all-gather(w, dim=0) over shard
+  y = linear(x, full)
+  _, d = backward y (dl)
++ s = reduce-scatter(d, dim=0) over shard
++ grad(w) = all-reduce(s) over replica
+- s = chunk(d, dim=0) over shard
+- grad(w) = all-reduce(s) over replica
+  update w
+""",
+    ),
+    *pair(
+        "hybrid sharding without the sum over replicas", "missing-gradient-reduction",
+        """
+mesh replica=2 shard=2
+weight w f32[16,8] shard:S(0)
+input x f32[8,8] replica:S(0) shard:S(0)
+input dl f32[8,16] replica:S(0) shard:S(0)
+program
+  full = all-gather(w, dim=0) over shard
+  y = linear(x, full)
+  _, d = backward y (dl)
+- grad(w) = reduce-scatter(d, dim=0) over shard
++ s = reduce-scatter(d, dim=0) over shard
++ grad(w) = all-reduce(s) over replica
+  update w
+""",
+    ),
+    *pair(
+        "token mean by a local count", "wrong-loss-scale wrong-gradient-scale",
+        """
+mesh dp=2 tp=2
+input losses f32[24] dp:S(0)
+loss avg
+program
+  total = sum(losses)
+- local = div(total, 12)
+- avg = all-reduce(local) over dp
++ local = div(total, 24)
++ avg = all-reduce(local) over dp
+""",
+    ),
+    *pair(
+        "context-parallel mean summed", "wrong-loss-scale",
+        """
+mesh cp=4
+input losses f32[3,16] cp:S(1)
+loss l
+program
+  m = mean(losses)
+- l = all-reduce(m) over cp
++ s = all-reduce(m) over cp
++ l = div(s, 4)
+""",
+    ),
+    *pair(
+        "gradients divided by hand by the wrong axis", "wrong-gradient-scale",
+        """
+mesh dp=4 tp=2
+weight w f32[8,8]
+input x f32[16,8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  l = mean(y)
+  dy = backward l (grad(l))
+  _, g = backward y (dy)
+  s = all-reduce(g) over dp
+- grad(w) = div(s, 2)
++ grad(w) = div(s, 4)
+  update w
+""",
+    ),
+    *pair(
+        "optimizer moments of the neighbour", "state-of-another-shard",
+        """
+mesh dp=2
+weight p.0 f32[4,8] region [0:4,0:8] of p[8,8]
+weight p.1 f32[4,8] region [4:8,0:8] of p[8,8]
+state v.0 f32[4,8] region [0:4,0:8] of p.v[8,8]
+state v.1 f32[4,8] region [4:8,0:8] of p.v[8,8]
+gradient g.0 f32[4,8] region [0:4,0:8] of p.g[8,8]
+gradient g.1 f32[4,8] region [4:8,0:8] of p.g[8,8]
+input d f32[8,8] local
+program ranks 0
+  g.0 = reduce-scatter(d, dim=0) over ranks 0,1
++ fused_adamw(p.0!, g.0, v.0!)
+- fused_adamw(p.0!, g.0, v.1!)
+program ranks 1
+  g.1 = reduce-scatter(d, dim=0) over ranks 0,1
++ fused_adamw(p.1!, g.1, v.1!)
+- fused_adamw(p.1!, g.1, v.0!)
+""",
+    ),
+    *pair(
+        "zero-bubble pipeline stage without its weight gradient", "unbalanced-backward schedule-missing-backward"
+        " update-before-final-gradient missing-gradient use-before-definition",
+        """
+mesh pp=2
+micro-batches 2
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[4,8]
+input dl f32[4,8]
+segment f0 forward stage 0 (x) -> (h)
+  h = linear(x, w)
+  send h to pp+1
+segment f1 forward stage 1 () -> (h, y)
+  recv h: f32[4,8] from pp-1
+  y = linear(h, u)
+segment b1 backward stage 1 mirror f1 (h, dl) -> (dh, grad(u))
+  dh, grad(u) = backward (dl) of y = linear(h, u)
+  send dh to pp-1
+segment b0 backward stage 0 mirror f0 (x) -> (grad(w))
+  recv dh: f32[4,8] from pp+1
+  _, grad(w) = backward (dh) of h = linear(x, w)
+segment s0 optimizer
+  update w
+segment s1 optimizer
+  update u
+program pp=0
+  run f0 micro-batch 0-1
+  run b0 micro-batch 0
++ run b0 micro-batch 1
+  run s0
+program pp=1
+  run f1 micro-batch 0
+  run b1 micro-batch 0
+  run f1 micro-batch 1
+  run b1 micro-batch 1
+  run s1
+""",
+    ),
+    *pair(
+        "optimizer states sharded, step on the whole weight", "state-of-another-shard mismatched-shards"
+        " gradient-sharded-unlike-weight",
+        """
+mesh dp=2
+weight w f32[8,8] dp:S(1)
+state m f32[8,8] dp:S(0)
++ state m1 f32[8,8] dp:S(1)
+input d f32[8,8] dp:P
+program
+  g = reduce-scatter(d, dim=1) over dp
+- sgd_momentum(w!, g, m!)
++ sgd_momentum(w!, g, m1!)
+""",
+    ),
+    *pair(
+        "momentum of another rank's shard in written-out arithmetic", "state-of-another-shard mismatched-shards",
+        """
+mesh dp=2
+weight w f32[8,8] dp:S(0)
++ state m f32[8,8] dp:S(0)
+- state m f32[8,8] dp:S(0, order=[[1],[0]])
+input d f32[8,8] dp:P
+program
+  g = reduce-scatter(d, dim=0) over dp
+  a = mul(m, 0.9)
+  b = add(a, g)
+  c = mul(b, 0.01)
+  n = sub(w, c)
+""",
+    ),
+    *pair(
+        "written-out optimizer step on a gradient of one rank", "missing-gradient-reduction",
+        """
+mesh dp=2
+weight w f32[8,8]
+state m f32[8,8]
+input x f32[4,8] dp:S(0)
+input dl f32[4,8] dp:S(0)
+program
+  y = linear(x, w)
+  _, g = backward y (dl)
++ r = all-reduce avg(g) over dp
++ adam_step(w!, r, m!)
+- adam_step(w!, g, m!)
+""",
+    ),
+    *pair(
+        "parameters of the next step gathered before this one's update", "gathered-before-update",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+input x f32[4,8] dp:S(0)
+input dl f32[4,16] dp:S(0)
+program
+  full = all-gather(w, dim=0) over dp
+  y = linear(x, full)
+  _, d = backward y (dl)
+  grad(w) = reduce-scatter(d, dim=0) over dp
+- next = all-gather(w, dim=0) over dp
+  update w
++ next = all-gather(w, dim=0) over dp
+  z = linear(x, next)
+""",
+    ),
+    *pair(
+        "replicated gradient averaged after a sum", "wrong-gradient-scale",
+        """
+mesh dp=2 cp=2
+weight w f32[8,8]
+input x f32[4,6,8] dp:S(0) cp:S(1)
+loss l
+program
+  y = linear(x, w)
+  l = mean(y)
+  dy = backward l (grad(l))
+  _, g = backward y (dy)
+- a = all-reduce(g) over cp
++ a = all-reduce avg(g) over cp
+  grad(w) = all-reduce avg(a) over dp
+  update w
+""",
+    ),
+    *pair(
+        "loss divided by the micro-batches twice", "wrong-gradient-scale wrong-loss-scale",
+        """
+mesh dp=2
+micro-batches 4
+weight w f32[8,8]
+input x f32[6,8] dp:S(0)
+loss l
+segment fwd forward (x) -> (y, m, l)
+  y = linear(x, w)
+  m = mean(y)
+  l = div(m, 4)
+segment bwd backward mirror fwd (x, y, m, l) -> (grad(w))
+  dm = backward (grad(l)) of l = div(m, 4)
+  dy = backward (dm) of m = mean(y)
+  _, grad(w) = backward (dy) of y = linear(x, w)
+segment step optimizer
+- reduce-gradients w over dp divide 8
++ reduce-gradients w over dp divide 2
+  update w
+program
+  run fwd micro-batch 0
+  run bwd micro-batch 0
+  run fwd micro-batch 1
+  run bwd micro-batch 1
+  run fwd micro-batch 2
+  run bwd micro-batch 2
+  run fwd micro-batch 3
+  run bwd micro-batch 3
+  run step
+""",
+    ),
+    *pair(
+        "a head of keys that all queries share gets a part of its gradient from every rank",
+        "missing-gradient-reduction",
+        """
+mesh tp=4
+weight wq f32[64,32] tp:S(0)
+weight wkv f32[16,32]
+input x f32[1,12,32]
+loss l
+program
+  q = linear(x, wq)
+  k = linear(x, wkv)
+  qv = view(q, [1,12,1,16])
+  kv = view(k, [1,12,1,16])
+  qh = transpose(qv, 1, 2)
+  kh = transpose(kv, 1, 2)
+  c = scaled_dot_product_attention(qh, kh, kh)
+  l0 = mean(c)
+  l = all-reduce avg(l0) over tp
+  dc = backward l0 (grad(l))
+  dqh, dk, dv = backward c (dc)
+  dkh = add(dk, dv)
+  dkv = backward kh (dkh)
+  dkk = backward kv (dkv)
+- _, grad(wkv) = backward k (dkk)
++ _, g = backward k (dkk)
++ grad(wkv) = all-reduce avg(g) over tp
+  update wkv
+""",
+    ),
+    *variants(
+        "gradients reduced in one bucket",
+        """
+mesh dp=4
+weight w1 f32[8,8]
+weight w2 f32[8,8]
+input x f32[16,8] dp:S(0)
+loss l
+program
+  h = linear(x, w1)
+  o = linear(h, w2)
+  l = mean(o)
+  do = backward l (grad(l))
+  dh, g2 = backward o (do)
+  _, g1 = backward h (dh)
+  f1 = flatten(g1)
+  f2 = flatten(g2)
+  b = cat([f1, f2], dim=0)
+  r = all-reduce(b) over dp
+  s = div(r, 4.0)
+  u1 = narrow(s, 0, 0, 64)
+  u2 = narrow(s, 0, 64, 64)
+  grad(w1) = view(u1, [8,8])
+  grad(w2) = view(u2, [8,8])
+  update w1, w2
+""",
+        ("averaged and divided", "wrong-gradient-scale", [("all-reduce(b)", "all-reduce avg(b)")]),
+        ("not divided", "wrong-gradient-scale", [("div(r, 4.0)", "mul(r, 1.0)")]),
+        ("not reduced", "missing-gradient-reduction", [("all-reduce(b) over dp", "mul(b, 1.0)")]),
+    ),
+    *variants(
+        "one loss, reductions of each gradient",
+        """
+mesh dp=2 cp=2
+weight a f32[16,16]
+weight b f32[16,16]
+weight c f32[16,16]
+input x f32[4,8,16] dp:S(0) cp:S(1)
+loss l
+program
+  h = linear(x, a)
+  i = linear(h, b)
+  y = linear(i, c)
+  l = mean(y)
+  dy = backward l (grad(l))
+  di, gc = backward y (dy)
+  dh, gb = backward i (di)
+  _, ga = backward h (dh)
+  grad(a) = all-reduce avg(ga) over dp,cp
+  grad(b) = all-reduce avg(gb) over dp,cp
+  grad(c) = all-reduce avg(gc) over dp,cp
+  update a, b, c
+""",
+        ("one is summed", "wrong-gradient-scale", [("all-reduce avg(gb)", "all-reduce(gb)")]),
+    ),
+    *pair(
+        "master weights stepped in another precision",
+        "missing-gradient-reduction",
+        """
+mesh dp=2
+weight w bf16[8,8]
+state master f32[8,8]
+state m f32[8,8]
+input x bf16[8,8] dp:S(0)
+loss l
+program
+  h = linear(x, w)
+  l = mean(h)
+  dh = backward l (grad(l))
+  _, gw = backward h (dh)
+  g32: f32[8,8] = to(gw, "float32")
+- adamw_step(master!, g32, m!)
++ gr: f32[8,8] = all-reduce avg(g32) over dp
++ adamw_step(master!, gr, m!)
+  wn: bf16[8,8] = to(master, "bfloat16")
+  copy_(w!, wn)
+""",
+    ),
+    *pair(
+        "master weights gathered before their step",
+        "gathered-before-update",
+        """
+mesh dp=2
+weight w f32[8,8]
+state ws f32[8,8] dp:S(0)
+state m f32[8,8] dp:S(0)
+input g f32[8,8] dp:P
+program
+  gs: f32[4,8] = reduce-scatter(g, dim=0) over dp
+- wn: f32[8,8] = all-gather(ws, dim=0) over dp
+  adam_step(ws!, gs, m!)
++ wn: f32[8,8] = all-gather(ws, dim=0) over dp
+  copy_(w!, wn)
+""",
+    ),
+    *pair(
+        "tied weight reduced over the replicas only", "tied-gradient-not-reduced",
+        """
+mesh pp=2 dp=2
+weight emb f32[16,8]
+input ids i64[8] dp:S(0)
+input dlog f32[8,16] dp:S(0)
+program pp=0
+  h = F.embedding(ids, emb)
+  send h to pp+1
+  recv dh: f32[4,8] from pp+1
+  grad(emb) = backward h (dh)
++ reduce-gradients emb over pp
+  reduce-gradients emb over dp
+  update emb
+program pp=1
+  recv h: f32[4,8] from pp-1
+  logits = linear(h, emb)
+  dh, grad(emb) = backward logits (dlog)
+  send dh to pp-1
++ reduce-gradients emb over pp
+  reduce-gradients emb over dp
+  update emb
 """,
     ),
 )

@@ -848,4 +848,304 @@ program pp=1
   recv b: f32[4,8] from pp-1
 """,
     ),
+    *pair(
+        "updated shards gathered before the step", "gather-overlaps-update buffer-in-flight update-before-final-gradient"
+        " stale-gather",
+        """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+input d f32[16,8] dp:P
+input x f32[4,8] dp:S(0)
+program
+  grad(w) = reduce-scatter(d, dim=0) over dp
+- full = all-gather(w, dim=0) over dp async g
+  update w
++ full = all-gather(w, dim=0) over dp async g
+  wait g
+  y = linear(x, full)
+""",
+    ),
+    *pair(
+        "fp8 scale from an amax under way", "missing-wait",
+        """
+mesh tp=2
+input x bf16[8,8] tp:S(0)
+program
+  a = amax(x)
+  m = all-reduce max(a) over tp async h
++ wait h
+  s = reciprocal(m)
+  q: f8e4m3[4,8] = quantize(x, s)
+- wait h
+""",
+    ),
+    *pair(
+        "a chunk's result sent to the wrong pipeline stage", "unmatched-send unmatched-receive send-recv-deadlock",
+        """
+mesh pp=4
+input x f32[4,8]
+program ranks 0
+  send x to 1
+program ranks 1
+  recv a: f32[4,8] from 0
+- send a to 3
++ send a to 2
+program ranks 2
+  recv b: f32[4,8] from 1
+  send b to 3
+program ranks 3
+  recv c: f32[4,8] from 2
+""",
+    ),
+    *pair(
+        "backward of a pipeline stage issued in another order than its neighbour expects", "mismatched-message"
+        " misordered-message send-recv-deadlock",
+        """
+mesh pp=2
+micro-batches 2
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[4,8]
+input dl f32[4,8]
+segment f0 forward stage 0 (x) -> (h)
+  h = linear(x, w)
+  send h to pp+1
+segment f1 forward stage 1 () -> (h, y)
+  recv h: f32[4,8] from pp-1
+  y = linear(h, u)
+segment b1 backward stage 1 mirror f1 (h, dl) -> (dh, grad(u))
+  dh, grad(u) = backward (dl) of y = linear(h, u)
+  send dh to pp-1
+segment b0 backward stage 0 mirror f0 (x) -> (grad(w))
+  recv dh: f32[4,8] from pp+1
+  _, grad(w) = backward (dh) of h = linear(x, w)
+program pp=0
+  run f0 micro-batch 0-1
+- run b0 micro-batch 1
+- run b0 micro-batch 0
++ run b0 micro-batch 0
++ run b0 micro-batch 1
+program pp=1
+  run f1 micro-batch 0
+  run b1 micro-batch 0
+  run f1 micro-batch 1
+  run b1 micro-batch 1
+""",
+    ),
+    *pair(
+        "virtual pipeline chunks in another order", "mismatched-message misordered-message use-before-definition"
+        " send-recv-deadlock schedule-out-of-order",
+        """
+mesh pp=2
+micro-batches 2
+weight w0 f32[8,8]
+weight w1 f32[8,8]
+weight w2 f32[8,8]
+weight w3 f32[8,8]
+input x f32[4,8]
+segment c0 forward stage 0 (x) -> (a)
+  a = linear(x, w0)
+  send a to 1
+segment c1 forward stage 1 () -> (b)
+  recv a: f32[4,8] from 0
+  b = linear(a, w1)
+  send b to 0
+segment c2 forward stage 2 () -> (c)
+  recv b: f32[4,8] from 1
+  c = linear(b, w2)
+  send c to 1
+segment c3 forward stage 3 () -> (d)
+  recv c: f32[4,8] from 0
+  d = linear(c, w3)
+program pp=0
+  run c0 micro-batch 0-1
+- run c2 micro-batch 1
+- run c2 micro-batch 0
++ run c2 micro-batch 0
++ run c2 micro-batch 1
+program pp=1
+  run c1 micro-batch 0-1
+  run c3 micro-batch 0-1
+""",
+    ),
+    *pair(
+        "chunks of a virtual pipeline swapped", "mismatched-message misordered-message use-before-definition"
+        " send-recv-deadlock schedule-out-of-order",
+        """
+mesh pp=2
+weight w0 f32[8,8]
+weight w1 f32[8,8]
+weight w2 f32[8,8]
+weight w3 f32[8,8]
+input x f32[4,8]
+segment c0 forward stage 0 (x) -> (a)
+  a = linear(x, w0)
+  send a to 1
+segment c1 forward stage 1 () -> (b)
+  recv a: f32[4,8] from 0
+  b = linear(a, w1)
+  send b to 0
+segment c2 forward stage 2 () -> (c)
+  recv b: f32[4,8] from 1
+  c = linear(b, w2)
+  send c to 1
+segment c3 forward stage 3 () -> (d)
+  recv c: f32[4,8] from 0
+  d = linear(c, w3)
+program pp=0
+  run c0 micro-batch 0
+  run c2 micro-batch 0
+program pp=1
+- run c3 micro-batch 0
+- run c1 micro-batch 0
++ run c1 micro-batch 0
++ run c3 micro-batch 0
+""",
+    ),
+    *pair(
+        "two tensors of one layer swapped in a pipeline's receive", "mismatched-message misordered-message",
+        """
+mesh pp=2 tp=2
+weight w f32[8,8]
+input x f32[4,8]
+program pp=0
+  h = linear(x, w)
+  send h to pp+1
+  send x to pp+1
+program pp=1
+- recv x2: f32[4,8] from pp-1
+- recv h: f32[4,8] from pp-1
+- y = add(h, x2)
++ recv h: f32[4,8] from pp-1
++ recv x2: f32[4,8] from pp-1
++ y = add(h, x2)
+""",
+    ),
+    *pair(
+        "one micro-batch fewer on the second pipeline stage", "unmatched-send",
+        """
+mesh pp=2
+micro-batches 3
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[4,8]
+segment f0 forward stage 0 (x) -> (h)
+  h = linear(x, w)
+  send h to pp+1
+segment f1 forward stage 1 () -> (y)
+  recv h: f32[4,8] from pp-1
+  y = linear(h, u)
+program pp=0
+  run f0 micro-batch 0-2
+program pp=1
+- run f1 micro-batch 0-1
++ run f1 micro-batch 0-2
+""",
+    ),
+    *pair(
+        "handle of the other micro-batch", "missing-wait unknown-handle handle-never-waited",
+        """
+mesh pp=2
+micro-batches 2
+weight w f32[8,8]
+input x f32[4,8]
+segment f0 forward stage 0 (x) -> ()
+  send x to pp+1
+segment prefetch forward stage 1 () -> (h)
+  recv h: f32[4,8] from pp-1 async r
+segment f1 forward stage 1 (h) -> (y)
++ wait r
+  y = linear(h, w)
+segment finish forward stage 1
+  wait r
+program pp=0
+  run f0 micro-batch 0-1
+program pp=1
+  run prefetch micro-batch 0
+  run prefetch micro-batch 1
+  run f1 micro-batch 0
+  run f1 micro-batch 1
+- run finish micro-batch 0
+- run finish micro-batch 1
+""",
+    ),
+    *pair(
+        "in-place activation of a tensor that is being gathered", "buffer-in-flight",
+        """
+mesh tp=2
+weight w f32[8,8] tp:S(0)
+input x f32[4,8]
+program
+  h = linear(x, w)
+  g = all-gather(h, dim=1) over tp async ag
+- relu_(h!)
+  wait ag
++ relu_(h!)
+""",
+    ),
+    *pair(
+        "reduce-scatter into a storage that is still read", "buffer-in-flight",
+        """
+mesh tp=2
+input a f32[8,8] tp:P
+tensor s f32[4,8] storage pool
+tensor t f32[4,8] storage pool
+tensor u f32[4,8] storage other
+program
+  s = reduce-scatter(a, dim=0) over tp
+  g = all-gather(s, dim=0) over tp async ag
+- t = reduce-scatter(a, dim=0) over tp
++ u = reduce-scatter(a, dim=0) over tp
+  wait ag
+""",
+    ),
+    *pair(
+        "use before the receive", "use-before-definition",
+        """
+mesh pp=2
+weight w f32[8,8]
+input x f32[4,8]
+program pp=0
+  send x to pp+1
+program pp=1
+- y = linear(h, w)
+  recv h: f32[4,8] from pp-1
++ y = linear(h, w)
+""",
+    ),
+    *pair(
+        "received with the dtype of nobody's value", "mismatched-message",
+        """
+mesh pp=2
+weight w bf16[4,6]
+input x bf16[8,6]
+program pp=0
+  h = linear(x, w)
+  send h to pp+1
+program pp=1
+- recv h: f16[8,4] from pp-1
++ recv h: bf16[8,4] from pp-1
+  y = relu(h)
+""",
+    ),
+    *pair(
+        "received with another size in a segment", "mismatched-message",
+        """
+mesh pp=2
+micro-batches 2
+weight w f32[4,6]
+input x f32[8,6]
+segment first forward stage 0 (x) -> ()
+  h = linear(x, w)
+  send h to pp+1
+segment second forward stage 1 () -> (y)
+- recv h: f32[4,4] from pp-1
++ recv h: f32[8,4] from pp-1
+  y = relu(h)
+program pp=0
+  run first micro-batch 0-1
+program pp=1
+  run second micro-batch 0-1
+""",
+    ),
 )

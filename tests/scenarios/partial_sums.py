@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.scenario import correct, pair
+from tests.scenarios.scenario import correct, pair, variants
 
 _NONLINEAR = {
     "gelu": "gelu({})", "silu": "silu({})", "relu": "relu({})", "softmax": "softmax({}, dim=-1)", "tanh": "tanh({})",
@@ -569,6 +569,339 @@ program
   r = all-reduce(p) over tp
   e = dropout(r, p=0.1)
   y = add(e, x)
+""",
+    ),
+    *pair(
+        "whole attention layer, output projection unreduced", "missing-allreduce partial-through-nonlinear",
+        """
+plan "attention layer"
+mesh dp=2 cp=1 tp=3
+weight self_attention.linear_qkv.weight bf16[108,36] tp:S(0)
+weight self_attention.linear_proj.weight bf16[36,36] tp:S(1)
+weight input_layernorm.weight bf16[36]
+weight pre_mlp_layernorm.weight bf16[36]
+input hidden_states bf16[10,4,36] dp:S(1)
+program
+  ln = rms_norm(hidden_states, input_layernorm.weight)
+  mixed = linear(ln, self_attention.linear_qkv.weight)
+  heads: bf16[10,2,3,12] = view(mixed, size=[10,2,3,12])
+  q, k, v = split(heads, split_size_or_sections=4, dim=-1)
+  core = core_attention(q, k, v)
+  ctx: bf16[10,2,12] = view(core, size=[10,2,12])
+  proj = linear(ctx, self_attention.linear_proj.weight)
++ attn = all-reduce(proj) over tp
++ resid = add(attn, hidden_states)
+- resid = add(proj, hidden_states)
+  out = rms_norm(resid, pre_mlp_layernorm.weight)
+""",
+    ),
+    *pair(
+        "swiglu mlp of two column-parallel weights, down projection unreduced", "missing-allreduce partial-through-nonlinear",
+        """
+mesh $MESH
+weight gate f32[24,12] tp:S(0)
+weight up f32[24,12] tp:S(0)
+weight down f32[12,24] tp:S(1)
+weight g f32[12]
+input x f32[6,12]
+output y f32[6,12]
+program
+  a = linear(x, gate)
+  b = linear(x, up)
+  s = silu(a)
+  m = mul(s, b)
+  d = linear(m, down)
++ r = all-reduce(d) over tp
++ y = add(x, r)
+- y = add(x, d)
+""",
+        ("tp=2", "tp=3", "pp=2 tp=4", "dp=3 tp=2", "dp=2 cp=2 tp=2"),
+    ),
+    *pair(
+        "log of a partial normaliser", "partial-through-nonlinear missing-allreduce",
+        """
+mesh tp=2
+input z f32[6,10] tp:S(1)
+program
+  e = exp(z)
+  s = sum(e, dim=1)
++ t = all-reduce(s) over tp
++ l = log(t)
+- l = log(s)
+""",
+    ),
+    *pair(
+        "normalisation by hand with a local mean of squares", "partial-through-nonlinear missing-allreduce"
+        " bias-added-to-partial",
+        """
+mesh tp=2
+input x f32[4,16] tp:S(1)
+program
+  q = square(x)
+  m = mean(q, dim=-1, keepdim=True)
++ w = all-reduce avg(m) over tp
++ e = add(w, 1e-6)
+- e = add(m, 1e-6)
+  r = rsqrt(e)
+  y = mul(x, r)
+""",
+    ),
+    *pair(
+        "softmax by hand without the sum over ranks", "missing-allreduce mismatched-shards partial-through-nonlinear",
+        """
+mesh tp=2
+input z f32[6,10] tp:S(1)
+program
+  m = amax(z, dim=-1, keepdim=True)
+  mm = all-reduce max(m) over tp
+  c = sub(z, mm)
+  e = exp(c)
+  s = sum(e, dim=-1, keepdim=True)
++ t = all-reduce(s) over tp
++ p = div(e, t)
+- p = div(e, s)
+""",
+    ),
+    *pair(
+        "positional embedding added to a partial word embedding", "missing-allreduce bias-added-to-partial",
+        """
+mesh tp=4
+weight word f32[128,12] tp:S(0)
+buffer position f32[6,12]
+input ids i64[2,6]
+program
+  w = embedding(ids, word)
++ r = all-reduce(w) over tp
++ h = add(r, position)
+- h = add(w, position)
+""",
+    ),
+    *pair(
+        "all-reduce after reduce-scatter and all-gather", "doubled-allreduce",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[8,16] tp:S(1)
+program
+  p = linear(x, w)
+  s = reduce-scatter(p, dim=0) over tp
+  g = all-gather(s, dim=0) over tp
+- y = all-reduce(g) over tp
++ y = gelu(g)
+""",
+    ),
+    *pair(
+        "row-parallel linear by ranks with written-out regions", "missing-allreduce doubled-allreduce",
+        """
+mesh tp=2
+weight w.0 f32[8,8] region [0:8,0:8] of w[8,16]
+weight w.1 f32[8,8] region [0:8,8:16] of w[8,16]
+input x.0 f32[4,8] region [0:4,0:8] of x[4,16]
+input x.1 f32[4,8] region [0:4,8:16] of x[4,16]
+tensor p.0 f32[4,8] region [0:4,0:8] of y[4,8] part 0/2
+tensor p.1 f32[4,8] region [0:4,0:8] of y[4,8] part 1/2
+tensor y f32[4,8] region [0:4,0:8] of y[4,8]
+program ranks 0
+  p.0 = linear(x.0, w.0)
++ y = all-reduce(p.0) over ranks 0,1
+- y = identity(p.0)
+program ranks 1
+  p.1 = linear(x.1, w.1)
++ y = all-reduce(p.1) over ranks 0,1
+- y = identity(p.1)
+""",
+    ),
+    *pair(
+        "qkv input gradient: one of three terms unreduced", "missing-allreduce missing-gradient-reduction",
+        """
+mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[8,8] tp:S(0)
+weight g f32[8]
+input x f32[4,8]
+input dq f32[4,8] tp:S(1)
+input dk f32[4,8] tp:S(1)
+program
+  n = rms_norm(x, g)
+  q = linear(n, wq)
+  k = linear(n, wk)
+  d1, grad(wq) = backward q (dq)
+  d2, grad(wk) = backward k (dk)
+- r1 = all-reduce(d1) over tp
+- dn = add(r1, d2)
++ s = add(d1, d2)
++ dn = all-reduce(s) over tp
+  dx, grad(g) = backward n (dn)
+  update wq, wk, g
+""",
+    ),
+    *pair(
+        "partial sum sent to the next pipeline stage", "partial-through-nonlinear missing-allreduce",
+        """
+mesh pp=2 tp=2
+weight w f32[8,16] tp:S(1)
+weight g f32[8]
+input x f32[4,16] tp:S(1)
+program pp=0
+  p = linear(x, w)
++ h = all-reduce(p) over tp
+- h = mul(p, 1.0)
+  send h to pp+1
+program pp=1
+  recv h: f32[4,8] from pp-1
+  n = rms_norm(h, g)
+""",
+    ),
+    *pair(
+        "partial sum leaves its segment", "partial-through-nonlinear missing-allreduce",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight g f32[8]
+input x f32[4,16] tp:S(1)
+segment one forward (x) -> (p)
++ q = linear(x, w)
++ p = all-reduce(q) over tp
+- p = linear(x, w)
+segment two forward (p) -> (n)
+  n = rms_norm(p, g)
+program
+  run one micro-batch 0
+  run two micro-batch 0
+""",
+    ),
+    *pair(
+        "qualified names", "partial-through-nonlinear",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[4,16] tp:S(1)
+program
+  p = torch.nn.functional.linear(x, w)
++ r = all-reduce(p) over tp
++ y = torch.nn.functional.gelu(r)
+- y = torch.nn.functional.gelu(p)
+""",
+    ),
+    *pair(
+        "vocabulary-parallel target logit not summed", "missing-allreduce partial-through-nonlinear mismatched-shards",
+        """
+mesh tp=2
+input z f32[6,10] tp:S(1)
+input onehot f32[6,10] tp:S(1)
+program
+  m = amax(z, dim=-1, keepdim=True)
+  g = all-reduce max(m) over tp
+  c = sub(z, g)
+  k = mul(c, onehot)
+  t = sum(k, dim=-1)
++ ts = all-reduce(t) over tp
+  e = exp(c)
+  s = sum(e, dim=-1)
+  ss = all-reduce(s) over tp
+  ln = log(ss)
++ l = sub(ln, ts)
+- l = sub(ln, t)
+""",
+    ),
+    *pair(
+        "masked lookup in a shard of the vocabulary not reduced", "partial-through-nonlinear",
+        """
+mesh tp=2
+weight e f32[32,8] tp:S(0)
+input t i64[4,8]
+output z
+program tp=0
+  m = lt(t, 16)
+  u = clamp(t, 0, 15)
+  h = embedding(u, e)
+  k = unsqueeze(m, -1)
+  p = mul(h, k)
+- z = relu(p)
++ y = all-reduce(p) over tp
++ z = relu(y)
+program tp=1
+  m = ge(t, 16)
+  s = sub(t, 16)
+  u = clamp(s, 0, 15)
+  h = embedding(u, e)
+  k = unsqueeze(m, -1)
+  p = mul(h, k)
+- z = relu(p)
++ y = all-reduce(p) over tp
++ z = relu(y)
+""",
+    ),
+    *variants(
+        "a mixer with channels over ranks",
+        """
+mesh tp=2
+weight k f32[32,1,4] tp:S(0)
+weight wi f32[32,16] tp:S(0)
+weight wo f32[16,32] tp:S(1)
+input x f32[2,20,16]
+output y f32[2,20,16]
+program
+  u = linear(x, wi)
+  t = transpose(u, 1, 2)
+  c: f32[2,16,20] = conv1d(t, k, padding="same", groups=16)
+  s = cumsum(c, dim=2)
+  b = transpose(s, 1, 2)
+  p = linear(b, wo)
+  y = all-reduce(p) over tp
+""",
+        ("not reduced", "partial-through-nonlinear", [("all-reduce(p) over tp", "silu(p)")]),
+    ),
+    *pair(
+        "the greatest of a clamped value",
+        "partial-through-nonlinear",
+        """
+mesh tp=2
+input x f32[8,32] tp:S(1)
+program
+  a = amax(x)
+  c = clamp(a, min=0.001)
++ m = all-reduce max(c) over tp
++ s = div(448.0, m)
+- s = div(448.0, c)
+  y = mul(x, s)
+""",
+    ),
+    *pair(
+        "the square of a partial sum",
+        "partial-through-nonlinear",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input x f32[6,16] tp:S(1)
+output y f32[6,8]
+program
+  p = linear(x, w)
+- q = pow(p, 2)
+- y = all-reduce(q) over tp
++ r = all-reduce(p) over tp
++ y = pow(r, 2)
+""",
+    ),
+    *pair(
+        "gate and up joined and taken apart again, not reduced", "missing-allreduce",
+        """
+mesh tp=2
+weight wg f32[16,8] tp:S(0)
+weight wu f32[16,8] tp:S(0)
+weight wd f32[8,16] tp:S(1)
+input x f32[4,8]
+output y
+program
+  g = linear(x, wg)
+  u = linear(x, wu)
+  j = torch.cat([g, u], dim=-1)
+  a, b = torch.chunk(j, 2, dim=-1)
+  s = silu(a)
+  m = mul(s, b)
+- y = linear(m, wd)
++ p = linear(m, wd)
++ y = all-reduce(p) over tp
 """,
     ),
 )

@@ -647,4 +647,175 @@ program
   update w
 """,
     ),
+    *pair(
+        "router logits of a hidden shard", "softmax-over-shards partial-through-nonlinear",
+        """
+mesh tp=2
+weight router f32[8,16] tp:S(1)
+input x f32[6,16] tp:S(1)
+program
+  l = linear(x, router)
++ s = all-reduce(l) over tp
++ p = softmax(s, dim=-1)
+- p = softmax(l, dim=-1)
+  i = topk(p, k=2)
+""",
+    ),
+    *pair(
+        "ring of four with values that lag", "ring-attention-values-not-rotated",
+        """
+mesh cp=4
+input q f32[2,16,8] cp:S(1)
+input k f32[2,16,8] cp:S(1)
+input v f32[2,16,8] cp:S(1)
+program
+  o0, l0 = flash_attn(q, k, v)
+  send k to cp+1 ring batch a
+  recv k1: f32[2,4,8] from cp-1 ring batch a
++ send v to cp+1 ring batch b
++ recv v1: f32[2,4,8] from cp-1 ring batch b
+- o1, l1 = flash_attn(q, k1, v)
++ o1, l1 = flash_attn(q, k1, v1)
+  send k1 to cp+1 ring batch c
+  recv k2: f32[2,4,8] from cp-1 ring batch c
++ send v1 to cp+1 ring batch d
++ recv v2: f32[2,4,8] from cp-1 ring batch d
+- o2, l2 = flash_attn(q, k2, v)
++ o2, l2 = flash_attn(q, k2, v2)
+  send k2 to cp+1 ring batch e
+  recv k3: f32[2,4,8] from cp-1 ring batch e
++ send v2 to cp+1 ring batch f
++ recv v3: f32[2,4,8] from cp-1 ring batch f
+- o3, l3 = flash_attn(q, k3, v)
++ o3, l3 = flash_attn(q, k3, v3)
+  a, m = merge(o0, l0, o1, l1)
+  b, n = merge(a, m, o2, l2)
+  o, l = merge(b, n, o3, l3)
+""",
+    ),
+    *pair(
+        "ring attention written with matmul and softmax", "ring-attention-parts-summed ring-attention-step-missing",
+        """
+mesh cp=2
+input q f32[8,8] cp:S(0)
+input k f32[8,8] cp:S(0)
+input v f32[8,8] cp:S(0)
+program
+  kt = transpose(k, dim0=0, dim1=1)
+  s0 = block_scores(q, kt)
+  send k to cp+1 ring batch a
+  send v to cp+1 ring batch a
+  recv k1: f32[4,8] from cp-1 ring batch a
+  recv v1: f32[4,8] from cp-1 ring batch a
+  o0, l0 = attention_block(q, k, v)
+  o1, l1 = attention_block(q, k1, v1)
+- o = add(o0, o1)
++ o, l = merge_lse(o0, l0, o1, l1)
+""",
+    ),
+    *pair(
+        "keys and values gathered over tp instead of cp", "attention-over-local-keys gather-of-unsharded",
+        """
+mesh cp=2 tp=2
+input q f32[2,4,8,16] cp:S(2) tp:S(1)
+input k f32[2,4,8,16] cp:S(2) tp:S(1)
+input v f32[2,4,8,16] cp:S(2) tp:S(1)
+program
+- kf = all-gather(k, dim=1) over tp
+- vf = all-gather(v, dim=1) over tp
+- qf = all-gather(q, dim=1) over tp
+- o = scaled_dot_product_attention(qf, kf, vf)
++ kf = all-gather(k, dim=2) over cp
++ vf = all-gather(v, dim=2) over cp
++ o = scaled_dot_product_attention(q, kf, vf)
+""",
+    ),
+    *pair(
+        "router's best experts chosen among a shard of them", "choice-over-shards",
+        """
+mesh $MESH
+weight w f32[8,8] tp:S(0)
+input x f32[4,8] dp:S(0)
+output v
+program
+  h = linear(x, w)
+- g = sigmoid(h)
++ f = all-gather(h, dim=1) over tp
++ g = sigmoid(f)
+  v, i = topk(g, 2, dim=-1)
+""",
+        ("dp=2 tp=2", "dp=2 tp=4"),
+    ),
+    *pair(
+        "a convolution over shards of the sequence",
+        "scan-over-shards",
+        """
+mesh cp=2
+weight k f32[16,1,4]
+input x f32[2,16,20] cp:S(2)
+program
+- c: f32[2,16,10] = conv1d(x, k, padding="same", groups=16)
++ f: f32[2,16,20] = all-gather(x, dim=2) over cp
++ c: f32[2,16,20] = conv1d(f, k, padding="same", groups=16)
+""",
+    ),
+    *pair(
+        "labels shifted after they were split",
+        "scan-over-shards",
+        """
+mesh cp=2
+input tokens i64[2,16]
+program
+- own: i64[2,8] = chunk(tokens, dim=1) over cp
+- labels = roll(own, -1, 1)
++ next = roll(tokens, -1, 1)
++ labels: i64[2,8] = chunk(next, dim=1) over cp
+""",
+    ),
+    *pair(
+        "a merged block and another one added",
+        "ring-attention-parts-summed",
+        """
+mesh cp=4
+input q f32[2,16,8] cp:S(1)
+input k f32[2,16,8] cp:S(1)
+input v f32[2,16,8] cp:S(1)
+program
+  o0, l0 = flash_attn(q, k, v)
+  send k to cp+1 ring batch a
+  send v to cp+1 ring batch a
+  recv k1: f32[2,4,8] from cp-1 ring batch a
+  recv v1: f32[2,4,8] from cp-1 ring batch a
+  b1, m1 = flash_attn(q, k1, v1)
+  o1, l1 = merge_by_log_sum_exp(o0, l0, b1, m1)
+  send k1 to cp+1 ring batch b
+  send v1 to cp+1 ring batch b
+  recv k2: f32[2,4,8] from cp-1 ring batch b
+  recv v2: f32[2,4,8] from cp-1 ring batch b
+  b2, m2 = flash_attn(q, k2, v2)
+- o2 = add(o1, b2)
++ o2, l2 = merge_by_log_sum_exp(o1, l1, b2, m2)
+  send k2 to cp+1 ring batch c
+  send v2 to cp+1 ring batch c
+  recv k3: f32[2,4,8] from cp-1 ring batch c
+  recv v3: f32[2,4,8] from cp-1 ring batch c
+  b3, m3 = flash_attn(q, k3, v3)
+- o = add(o2, b3)
++ o, l = merge_by_log_sum_exp(o2, l2, b3, m3)
+""",
+    ),
+    *pair(
+        "keys gathered, values not", "attention-over-local-keys",
+        """
+mesh cp=2 tp=2
+input q bf16[1,4,8,8] cp:S(2) tp:S(1)
+input k bf16[1,4,8,8] cp:S(2) tp:S(1)
+input v bf16[1,4,8,8] cp:S(2) tp:S(1)
+program
+  kg = all-gather(k, dim=2) over cp
++ vg = all-gather(v, dim=2) over cp
+- o, lse = fused_attention(q, kg, v)
++ o, lse = fused_attention(q, kg, vg)
+""",
+    ),
 )

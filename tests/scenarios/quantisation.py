@@ -1,0 +1,44 @@
+"""Codes of few bits and their scales."""
+
+from __future__ import annotations
+
+from tests.scenarios.scenario import pair
+
+SCENARIOS = (
+    *pair(
+        "fp8 current scaling with the scale of the step before", "scale-before-amax",
+        """
+mesh dp=2
+buffer scale_inv f32[]
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+program
+- xq: f8e4m3[4,8] = to_fp8(x, scale_inv)
+  peak = max_abs(x)
+  all = all-reduce max(peak) over dp
+  set_scale(scale_inv!, all)
++ xq: f8e4m3[4,8] = to_fp8(x, scale_inv)
+  y: f32[4,8] = scaled_mm(xq, w)
+""",
+    ),
+    *pair(
+        "scale made after the quantisation, from the reduced magnitude", "scale-before-amax",
+        """
+mesh tp=2
+weight w bf16[16,8] tp:S(0)
+input x bf16[4,8]
+buffer sc f32[1]
+output z
+program
+  h = linear(x, w)
+  a = abs(h)
+  m = amax(a)
+  g = all-reduce max(m) over tp
+- q: f8e4m3[4,8] = quantize_fp8(h, sc)
+- update_scale(sc!, g)
++ update_scale(sc!, g)
++ q: f8e4m3[4,8] = quantize_fp8(h, sc)
+  z: f8e4m3[4,16] = all-gather(q, dim=1) over tp
+""",
+    ),
+)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from tests.builders.operator_cases import CASES, Case, operands_of
-from tests.oracle import test_oracle_further as further
-from tests.oracle.further import OF_NO_GRADIENT
+from tests.oracle import test_oracle_layers_and_losses as layers
+from tests.oracle.layers_and_losses import OF_NO_GRADIENT
 from tvlint.ops.table import spec_of
 
 RECORDED = Path(__file__).parent / "data" / "torch_results.json"
@@ -62,7 +62,7 @@ def operands_of_table(case: Case, seed: int) -> list[Any]:
 def computed(torch: Any) -> dict[str, Any]:
     """Return what torch computes of all cases, as it is recorded."""
     found = {f"table: {case.label}": _of_table(torch, case) for case in CASES}
-    for name, case in zip(further.IDS, further.CASES, strict=True):
+    for name, case in zip(layers.IDS, layers.CASES, strict=True):
         found[f"oracle: {name}"] = _of_oracle(torch, case)
     return found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.builders.further_operator_cases import FLAGS, MORE_CASES
+from tests.builders.layer_and_loss_cases import FLAGS, MORE_CASES
 from tests.builders.operator_case import Case, F, N, normal, sig
 from tvlint.ir.operators import Literal
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.builders.operator_cases import CASES, Case
-from tests.oracle import test_oracle_further as further
+from tests.oracle import test_oracle_layers_and_losses as layers
 from tests.oracle.functions import FailureError, forward
 from tests.oracle.gradients import backward
 from tests.torch_results import array, computed, digest, operands_of_table, record, recorded, seeds_of
@@ -40,7 +40,7 @@ def test_what_is_recorded_is_what_torch_computes(request: pytest.FixtureRequest)
 
 
 def test_every_case_is_recorded_and_nothing_else() -> None:
-    names = {*(f"table: {case.label}" for case in CASES), *(f"oracle: {name}" for name in further.IDS)}
+    names = {*(f"table: {case.label}" for case in CASES), *(f"oracle: {name}" for name in layers.IDS)}
     assert recorded().keys() == names, OUT_OF_DATE
 
 
@@ -67,7 +67,7 @@ def test_the_table_computes_what_torch_computes(case: Case) -> None:
             np.testing.assert_allclose(own, array(other), rtol=rounding, atol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "case"), list(zip(further.IDS, further.CASES, strict=True)), ids=further.IDS)
+@pytest.mark.parametrize(("name", "case"), list(zip(layers.IDS, layers.CASES, strict=True)), ids=layers.IDS)
 def test_the_oracle_computes_what_torch_computes(name: str, case: Any) -> None:
     known = recorded()[f"oracle: {name}"]
     assert digest(case.values) == known["operands"], OUT_OF_DATE

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.builders.further_operator_cases import FLAGS
+from tests.builders.layer_and_loss_cases import FLAGS
 from tests.builders.operator_cases import CASES, Case, operands_of
 from tests.builders.registered_operators import REPRESENTATIVES
 from tvlint.analyses.relations.transfer.operator_uses import gradient_use

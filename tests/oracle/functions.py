@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from oracle.further import FORWARD as FURTHER
+from oracle.layers_and_losses import FORWARD as FURTHER
 
 Array: TypeAlias = npt.NDArray[Any]
 Attributes: TypeAlias = Mapping[str, Any]

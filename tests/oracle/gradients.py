@@ -30,7 +30,7 @@ from oracle.functions import (
     sigmoid,
     softmax,
 )
-from oracle.further import BACKWARD as FURTHER
+from oracle.layers_and_losses import BACKWARD as FURTHER
 
 Gradients: TypeAlias = "list[Array | None]"
 """One per operand; None for constants and operands that no gradient reaches."""

@@ -15,7 +15,7 @@ from oracle.gradients import backward
 from oracle.mutate import mutants
 from oracle.pieces import box_of
 from tests.equivalence.test_attention import plans
-from tests.oracle.test_oracle_further import CASES as FURTHER_CASES
+from tests.oracle.test_oracle_layers_and_losses import CASES as FURTHER_CASES
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.mesh import Axis, Mesh

@@ -1,4 +1,4 @@
-"""The oracle's further operators: they compute what torch computes, with its gradients, and refuse what it refuses."""
+"""The oracle's operators of layers and losses compute what torch computes, with its gradients, and refuse what it refuses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from oracle.functions import FailureError, forward
-from oracle.further import OF_NO_GRADIENT
 from oracle.gradients import backward
+from oracle.layers_and_losses import OF_NO_GRADIENT
 
 NUMBERS = np.random.default_rng(11)
 

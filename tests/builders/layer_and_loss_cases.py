@@ -1,4 +1,4 @@
-"""One use of every operator at least of the further files of the table, with the same computed by NumPy and by torch."""
+"""One use of every operator of layers and losses at least, with the same computed by NumPy and by torch."""
 
 from __future__ import annotations
 

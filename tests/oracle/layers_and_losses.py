@@ -1,4 +1,4 @@
-"""Further operators, from their definitions: normalisations, convolutions, masks and losses.
+"""Operators of layers and losses, from their definitions: normalisations, convolutions, masks and losses.
 
 A call that torch would refuse raises ValueError. Gradients are those of the definitions, taken by imaginary steps.
 """

@@ -219,6 +219,16 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Recognised:
+    """Files whose configurations were recognised as one framework's, and how many of the rules hold for it."""
+
+    framework: str
+    files: int
+    applicable: int
+    rules: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All that one run has to say."""
 
@@ -238,3 +248,5 @@ class Report:
     """Where the project names the plans that it wants proved."""
     silenced: tuple[Silenced, ...] = ()
     """What comments and the project file silence."""
+    recognised: tuple[Recognised, ...] = ()
+    """The frameworks of the configurations that were checked."""

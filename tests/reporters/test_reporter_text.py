@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import reports
-from tvlint.findings import Finding, Problem, Related, Report, Severity
+from tvlint.findings import Finding, Problem, Recognised, Related, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import display_width
@@ -189,3 +189,11 @@ def test_many_related_places_are_cut(root: Path) -> None:
     said = text.write(Report(findings=(finding,)), reports.context(root)).text
     assert 0 < said.count("here too") < 30
     assert said.count("here too") + int(re.findall(r"and (\d+) more places", said)[0]) == 30
+
+
+def test_the_frameworks_of_configurations_are_told_with_the_rules_that_hold_for_them(tmp_path: Path) -> None:
+    recognised = (Recognised("megatron-lm", 1200, 262, 315), Recognised("verl", 1, 98, 315), Recognised("own", 2, 0, 315))
+    shown = text.write(Report(recognised=recognised, checked=("a.sh",)), reports.context(tmp_path)).text
+    assert shown.splitlines()[-2] == (
+        "recognised 1,200 files as megatron-lm (262 of 315 rules apply), 1 as verl (98), 2 as own (no rule applies)"
+    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tvlint.checkout.opening import is_empty
 from tvlint.checks import load_check
-from tvlint.findings import Finding, NotEvaluated, Problem, Related, Report, Severity, Silenced
+from tvlint.findings import Finding, NotEvaluated, Problem, Recognised, Related, Report, Severity, Silenced
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.readers.document import NOTHING, Document, ReadError
@@ -62,6 +62,8 @@ class _Said:
     outlines: list[Outline] = field(default_factory=list)
     checked: dict[str, set[RuleKind]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+    recognised: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Framework -> file -> how many of all rules about configurations hold for it."""
     errors: int = 0
     """How many errors of configurations are among the findings, of all files so far."""
 
@@ -73,6 +75,8 @@ class _Said:
         self.outlines += other.outlines
         self.checked |= other.checked
         self.skipped += other.skipped
+        for framework, files in other.recognised.items():
+            self.recognised.setdefault(framework, {}).update(files)
         self.errors = other.errors
 
 
@@ -149,6 +153,7 @@ def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule],
         checked=tuple(said.checked),
         outlines=tuple(said.outlines),
         pairings=pairings(project),
+        recognised=_recognised(said, known),
     )
 
 
@@ -250,6 +255,8 @@ def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: P
         said.findings += still_refused(document.findings, told)
         for configuration in told:
             _check_configuration(configuration, rules, said)
+        if not _recognise(told, said) and not said.findings:
+            said.checked.pop(path)
     else:
         said.findings += document.findings
     if document.plan is not None:
@@ -280,6 +287,30 @@ def _kinds(document: Document) -> set[RuleKind]:
     if document.schedule is not None:
         kinds.add(RuleKind.SCHEDULE)
     return kinds
+
+
+@cache
+def applicable(framework: str, version: str) -> int:
+    """Return how many of all rules about configurations hold for a framework in a version."""
+    from tvlint.rulebook.judge import is_applicable
+    from tvlint.rulebook.pages import load_rules
+
+    bare = Configuration("", "", framework, {}, version=version)
+    return sum(rule.kind is RuleKind.CONFIG and is_applicable(rule, bare) for rule in load_rules().values())
+
+
+def _recognise(configurations: Sequence[Configuration], said: _Said) -> bool:
+    """Note which frameworks the configurations of a file are of; return whether a rule holds for one of them."""
+    counts = [applicable(each.framework, each.version) for each in configurations]
+    for each, count in zip(configurations, counts, strict=True):
+        said.recognised.setdefault(each.framework, {})[each.path] = count
+    return any(counts)
+
+
+def _recognised(said: _Said, known: Mapping[str, Rule]) -> tuple[Recognised, ...]:
+    every = sum(rule.kind is RuleKind.CONFIG for rule in known.values())
+    found = (Recognised(name, len(files), max(files.values()), every) for name, files in said.recognised.items())
+    return tuple(sorted(found, key=lambda each: (-each.files, each.framework)))
 
 
 def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule], said: _Said) -> None:

@@ -35,6 +35,10 @@ def write(report: Report, context: Context) -> Escaped:
         "known": report.known,
         "problems": [_problem(problem, root) for problem in report.problems],
         "checked": [relative(path, root) for path in report.checked],
+        "recognised": [
+            {"framework": each.framework, "files": each.files, "applicable": each.applicable, "rules": each.rules}
+            for each in report.recognised
+        ],
         "plans": [_plan(outline, root) for outline in report.outlines],
         "comparisons": [_comparison(comparison, root) for comparison in report.comparisons],
     }

@@ -55,6 +55,16 @@ def summary(report: Report) -> str:
     return "; ".join(parts) or "nothing was checked"
 
 
+def recognised_text(report: Report) -> str:
+    """`recognised 12 files as megatron-lm (262 of 315 rules apply), 1 as verl (98)`; empty where none is a configuration."""
+    parts = []
+    for number, each in enumerate(report.recognised):
+        rules = f"{each.applicable} of {each.rules} rules apply" if not number else f"{each.applicable}"
+        files = f"{counted(each.files, 'file')}" if not number else f"{each.files:,}"
+        parts.append(f"{files} as {each.framework} ({rules if each.applicable else 'no rule applies'})")
+    return f"recognised {', '.join(parts)}" if parts else ""
+
+
 def silenced_text(report: Report) -> str:
     """`3 findings silenced (2 by comments, 1 by the project file)`."""
     by_comment = sum(each.by_comment for each in report.silenced)

@@ -29,10 +29,10 @@ def test_every_reason_that_refutes_is_argued_for() -> None:
 def told(refuting: bool) -> set[str]:
     """Return the names of all that the prover tells; with `refuting` those of what may refute alone."""
     found: set[str] = set(KINDS_THAT_REFUTE) if refuting else {name for name, _ in TOLD.values()}
-    for room in ("analyses/relations", "equivalence"):
+    for room in ("analyses/relations", "equivalence", "run"):
         for path in (ROOT / "tvlint" / room).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Trouble", "Mismatch", "_of_many"):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in MAKERS:
                     found.update(_named(node, refuting))
     return found
 
@@ -51,6 +51,8 @@ def _named(call: ast.Call, refuting: bool) -> set[str]:
     return set()
 
 
+MAKERS = ("Trouble", "Mismatch", "_of_many", "_reason")
+"""What makes a reason, with its name first."""
 ENDS = {"missing-collective-member", "unmatched-receive", "unmatched-send"}
 COMPUTED = {"send-recv-deadlock", "other-constant", "other-operator"} | ENDS
 """Names that are put together, or that a number makes refute."""

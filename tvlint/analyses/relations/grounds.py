@@ -46,6 +46,7 @@ REFUTING: Mapping[str, Ground] = {
     "not-updated-once": Ground.STATES,
     "other-constant": Ground.DIFFERS,
     "other-operator": Ground.DIFFERS,
+    "other-recorded-gradient": Ground.DIFFERS,
     "output-of-another-slice": Ground.STATES,
     "part-used-as-complete": Ground.DIFFERS,
     "partial-times-partial": Ground.DIFFERS,

@@ -14,7 +14,12 @@ import pytest
 import yaml
 from shared import ROOT
 
+from tvlint import __version__
+from tvlint.home import HOME
+
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+WORKFLOWS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / ".github" / "workflows").glob("*.yml"))
+OWN = HOME.removeprefix("https://github.com/")
 STEPS = {step.get("name", step.get("uses")): step for step in ACTION["runs"]["steps"]}
 RUN = STEPS["Run tvlint"]
 
@@ -128,6 +133,7 @@ def test_what_a_change_alters_is_annotated_and_summed_up(runner: Path) -> None:
     [
         ({"prove": "yes"}, "prove: `true` or `false`, not `yes`"),
         ({"prove": "True"}, "prove: `true` or `false`, not `True`"),
+        ({"upload": "yes"}, "upload: `true` or `false`, not `yes`"),
         ({"prove": ""}, "prove: `true` or `false`, not ``"),
         ({"fail_on": "errors"}, "fail-on: `error`, `warning` or `note`, not `errors`"),
         ({"sarif": ""}, "sarif: the path of a file, not ``"),
@@ -199,13 +205,32 @@ def test_no_expression_stands_in_a_shell_step() -> None:
 
 
 def test_every_action_is_pinned_by_its_commit() -> None:
-    for page in ("action.yml", ".github/workflows/ci.yml"):
-        for used in re.findall(r"uses: (\S+)", (ROOT / page).read_text()):
-            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", used), f"{page}: {used}"
+    for page in ("action.yml", *WORKFLOWS, "README.md", "docs/ci.md"):
+        for used, version in re.findall(r"^[ -]*uses: (\S+)(.*)$", (ROOT / page).read_text(), re.MULTILINE):
+            pinned = re.fullmatch(r"[\w-]+/[\w/-]+@[0-9a-f]{40}", used) and re.fullmatch(r" # v\d+\.\d+\.\d+", version)
+            assert pinned or used == f"{OWN}@v{__version__}", f"{page}: {used}{version}"
+
+
+def test_one_version_of_an_action_is_used_everywhere() -> None:
+    used: dict[str, set[str]] = {}
+    for page in ("action.yml", *WORKFLOWS, "README.md", "docs/ci.md"):
+        for name, version in re.findall(r"uses: ([\w/-]+)@(.*)$", (ROOT / page).read_text(), re.MULTILINE):
+            used.setdefault(name, set()).add(version)
+    assert {name: versions for name, versions in used.items() if len(versions) > 1} == {}
+
+
+def test_the_upload_comes_after_the_report_and_before_the_failure() -> None:
+    names = [step.get("name") for step in ACTION["runs"]["steps"]]
+    assert names[-3:] == ["Run tvlint", "Upload to code scanning", "Fail on findings"]
+    upload = STEPS["Upload to code scanning"]
+    assert upload["if"] == "inputs.upload == 'true' && steps.tvlint.outputs.sarif != ''"
+    assert upload["continue-on-error"] is True
+    assert upload["with"] == {"sarif_file": "${{ steps.tvlint.outputs.sarif }}", "category": "${{ inputs.category }}"}
 
 
 @pytest.mark.parametrize(
-    ("schema", "page"), [("vendor.github-actions", "action.yml"), ("vendor.github-workflows", ".github/workflows/ci.yml")]
+    ("schema", "page"),
+    [("vendor.github-actions", "action.yml"), *(("vendor.github-workflows", workflow) for workflow in WORKFLOWS)],
 )
 def test_the_schemas_of_github_accept_it(schema: str, page: str) -> None:
     pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed")

@@ -64,7 +64,7 @@ def _steps(errors: int) -> list[str]:
     steps = ["  tvlint check                      the gate, green from now on"]
     steps.append("  tvlint check --diff               what tvlint can repair")
     if os.path.isdir(".github"):
-        steps.append("  .github/workflows/tvlint.yml      `uses: tvlint/tvlint@v0.1.0`, as the README shows")
+        steps.append("  .github/workflows/tvlint.yml      the action, as the README shows")
     if os.path.isfile(".pre-commit-config.yaml"):
         steps.append("  .pre-commit-config.yaml           the hook `tvlint`, as the README shows")
     return steps

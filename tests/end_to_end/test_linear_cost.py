@@ -382,3 +382,13 @@ def test_the_tree_around_a_script_is_searched_once_for_all_its_launches(tmp_path
     assert document is not None
     assert len(document.configurations) == 20
     assert framework_of_tree.cache_info().misses == before + 1
+
+
+def test_a_script_is_searched_once_for_the_version_that_its_launches_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr("tvlint.readers.megatron.launch_script.version_of_script", lambda text: searched.append(text) or "0.12")
+    document = read("a.sh", launches(f"{LAUNCH}#N\n")(20).encode())
+    assert document is not None
+    assert {configuration.version for configuration in document.configurations} == {"0.12"}
+    assert len(document.configurations) == 20
+    assert len(searched) == 1

@@ -87,16 +87,17 @@ def read(path: str, data: bytes) -> Document | None:
         raise ReadError("the script is too complex to be followed statically", Location(path, 1))
     findings: dict[Finding, None] = {}
     configurations: list[Configuration] = []
+    version = version_of_script(evaluation.source.text)
     for command, words in _launches(evaluation, evaluation.commands):
         launch = split_launch(words)
         arguments = read_arguments(launch.arguments)
-        configurations.append(_configuration(evaluation, command, launch, arguments))
+        configurations.append(_configuration(evaluation, command, launch, arguments, version))
         mistakes = option_mistakes(configurations[-1], arguments.surplus, launch.path or launch.program)
         findings.update(dict.fromkeys((*mistakes, *cut_short(command.span))))
     if not configurations and (overrides := tuple(hydra_overrides.configurations(evaluation))):
         return Document(path, hydra_overrides.FORMAT, configurations=overrides)
     if not configurations:
-        configurations = _from_variables(evaluation)
+        configurations = _from_variables(evaluation, version)
         findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each)))
     if not configurations:
         return None
@@ -146,7 +147,9 @@ def is_launch(words: Sequence[Item]) -> bool:
     return (len(found) >= 2 and bool(found & DISTINCT)) or bool(found & {"--tensor-model-parallel-size"})
 
 
-def _configuration(evaluation: Evaluation, command: Command, launch: Launch, arguments: Arguments) -> Configuration:
+def _configuration(
+    evaluation: Evaluation, command: Command, launch: Launch, arguments: Arguments, version: str
+) -> Configuration:
     settings, overridden = _last_wins(arguments)
     settings["world_size"] = world_size(launch, evaluation.variables, command.exported, command.span)
     environment = {name: _exported(name, value, command) for name, value in command.exported.items()}
@@ -167,7 +170,7 @@ def _configuration(evaluation: Evaluation, command: Command, launch: Launch, arg
         f"line {line_of(command.span)}",
         known and parses_like_megatron(framework),
         location_of(command.span),
-        version_of_script(evaluation.source.text),
+        version,
         tuple(overridden),
         known and launch.program in SWIFT and not begins_with_file(launch.arguments),
         elsewhere if parses_like_megatron(framework) and "yaml_cfg" not in settings else "",
@@ -221,7 +224,7 @@ def _exported(name: str, value: Value, command: Command) -> Setting:
     return Setting(name, known, name, location_of(span), location_of(span))
 
 
-def _from_variables(evaluation: Evaluation) -> list[Configuration]:
+def _from_variables(evaluation: Evaluation, version: str) -> list[Configuration]:
     """The one configuration of a script that only sets option lists for another: all lists together, never complete."""
     found: dict[str, Setting] = {}
     for value in evaluation.variables.values():
@@ -238,7 +241,7 @@ def _from_variables(evaluation: Evaluation) -> list[Configuration]:
         return []
     framework = framework_of_launch("", evaluation.source.path, [setting.written for setting in found.values()])
     first = min(found.values(), key=lambda setting: (setting.name_location.path, setting.name_location.line or 0))
-    path, version = evaluation.source.path, version_of_script(evaluation.source.text)
+    path = evaluation.source.path
     taken_by = "the launch that takes these lists" if parses_like_megatron(framework) else ""
     return [
         Configuration(

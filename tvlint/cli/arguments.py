@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -102,24 +102,13 @@ def fail(message: str, help: str = "") -> NoReturn:
     raise SystemExit(INPUT)
 
 
-def build() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    """Return the parser of the command line, and that of each command."""
+def build(names: Iterable[str] = ()) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser of the command line, and that of each command; with `names` it knows those commands only."""
     parser = _Parser(prog="tvlint", description=_ABOUT, epilog=_EXAMPLES, formatter_class=_Shape, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tvlint {__version__}")
     commands = parser.add_subparsers(prog="tvlint", metavar="COMMAND", parser_class=_Parser)
-    _init(commands)
-    _check(commands)
-    _baseline(commands)
-    _prove(commands)
-    _convert(commands)
-    _capture(commands)
-    _schedule(commands)
-    _topology(commands)
-    _diff(commands)
-    _rules(commands)
-    _config(commands)
-    _lsp(commands)
-    _completion(commands)
+    for name in names or COMMANDS:
+        COMMANDS[name](commands)
     for name, command in commands.choices.items():
         if name not in _WITHOUT_BUDGET:
             budget(command)
@@ -129,8 +118,8 @@ def build() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPars
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """The options, with `run` as the command to call; ends the process where they are wrong or ask for help."""
-    parser, commands = build()
-    _refuse_unknown_command(argv, commands)
+    _refuse_unknown_command(argv)
+    parser, commands = build(argv[:1] if argv and argv[0] in COMMANDS else ())
     actions = commands[argv[0]]._actions if argv and argv[0] in commands else []
     known = {name for action in actions for name in action.option_strings}
     options: argparse.Namespace = parser.parse_args([*argv[:1], *_as_files(argv[1:], known)])
@@ -161,10 +150,10 @@ def _as_files(words: list[str], options: set[str]) -> Iterator[str]:
             yield os.path.join(os.curdir, word)
 
 
-def _refuse_unknown_command(argv: list[str], commands: Any) -> None:
-    if not argv or argv[0].startswith("-") or argv[0] in commands:
+def _refuse_unknown_command(argv: list[str]) -> None:
+    if not argv or argv[0].startswith("-") or argv[0] in COMMANDS:
         return
-    help = f"did you mean `tvlint check {argv[0]}`?" if os.path.exists(argv[0]) else did_you_mean(argv[0], commands)
+    help = f"did you mean `tvlint check {argv[0]}`?" if os.path.exists(argv[0]) else did_you_mean(argv[0], COMMANDS)
     fail(f"unknown command `{argv[0]}`", help)
 
 
@@ -358,6 +347,9 @@ def _rules(commands: Any) -> None:
     choice(rules, "--kind", kinds, "where its answer comes from")
     choice(rules, "--severity", [severity.value for severity in Severity], "how bad what it reports is")
     outputs(rules, ("text", "json"))
+
+
+def _explain(commands: Any) -> None:
     explain = _command(commands, "explain", "explain", "say what a rule reports and why", "  tvlint explain missing-allreduce")
     explain.add_argument("rule", metavar="RULE", help="the rule's name, as findings show it")
 
@@ -379,3 +371,22 @@ def _completion(commands: Any) -> None:
         '  tvlint completion bash > ~/.local/share/bash-completion/completions/tvlint',
     )  # fmt: skip
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="{bash,zsh,tcsh}", help="the shell")
+
+
+COMMANDS: Mapping[str, Callable[[Any], None]] = {
+    "init": _init,
+    "check": _check,
+    "baseline": _baseline,
+    "prove": _prove,
+    "convert": _convert,
+    "capture": _capture,
+    "schedule": _schedule,
+    "topology": _topology,
+    "diff": _diff,
+    "rules": _rules,
+    "explain": _explain,
+    "config": _config,
+    "lsp": _lsp,
+    "completion": _completion,
+}
+"""Every command, in the order of the help, and what adds its arguments; a run builds those of its own command alone."""

@@ -7,6 +7,7 @@ The front matter is the small subset of YAML that `docs/writing-rules.md` descri
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -59,11 +60,11 @@ def to_data(rules: Mapping[str, Rule]) -> str:
 def from_data(text: str, folder: Path) -> Mapping[str, Rule]:
     """Return the rules that `to_data` was given, whose pages lie in `folder`."""
     names, rows = json.loads(text)
-    rules = {}
+    rules, top = {}, str(folder)
     for row in rows:
         entries = dict(zip(names, row, strict=True))
-        name, topic = entries.pop("name"), entries["topic"]
-        rules[name] = _rule(name, entries, str(folder.joinpath(topic, f"{name}.md")))
+        name = entries.pop("name")
+        rules[name] = _rule(name, entries, os.path.join(top, *entries["topic"].split("/"), f"{name}.md"))
     return rules
 
 

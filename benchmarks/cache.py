@@ -86,22 +86,23 @@ def _proved(folder: str, paths: list[Path], *more: str) -> tuple[float, str]:
 
 def _apart(parallel: Path, reference: Path) -> bool:
     from tvlint.analyses.relations.assumable import ASSUMPTIONS
-    from tvlint.equivalence.verdict import prove as module
+    from tvlint.equivalence.verdict import derivation
+    from tvlint.equivalence.verdict.prove import prove
     from tvlint.run.reading import read_plan
 
     gc.disable()
     plans = [_timed(lambda path=path: read_plan(str(path))) for path in (parallel, reference)]  # type: ignore[misc]
     derived: list[float] = []
-    derive = module.derive
+    derive = derivation.derive
 
     def timed(*rest: Any, **named: Any) -> Any:
         seconds, found = _timed(lambda: derive(*rest, **named))
         derived.append(seconds)
         return found
 
-    module.derive = timed
-    whole, _ = _timed(lambda: module.prove(plans[0][1], plans[1][1], assume=frozenset(ASSUMPTIONS)))
-    module.derive = derive
+    derivation.derive = timed
+    whole, _ = _timed(lambda: prove(plans[0][1], plans[1][1], assume=frozenset(ASSUMPTIONS)))
+    derivation.derive = derive
     look, _ = _timed(lambda: [_hashed(segment, plans[0][1]) for segment in plans[0][1].segments.values()])
     parts = (plans[0][0], plans[1][0], sum(derived[1:]), derived[0], whole - sum(derived), look)
     cells = [f"{part:{width}.2f}" for part, width in zip(parts, (8, 8, 9, 9, 6, 8), strict=True)]

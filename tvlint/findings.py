@@ -170,6 +170,8 @@ class Verdict:
     assumptions: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     """What the proof derived about the pair, for people: (`ranks`, `8`), (`parameters covered`, `21`), ..."""
+    out_of_time: bool = False
+    """Whether the solver ran out of time on something; on another machine it may not."""
     seconds: float = 0.0
     peak_bytes: int = 0
 

@@ -53,7 +53,7 @@ def told(monkeypatch: pytest.MonkeyPatch, parallel: Plan, reference: Plan, forge
         return derived
 
     with monkeypatch.context() as patch:
-        patch.setattr("tvlint.equivalence.verdict.prove.derive", recorded)
+        patch.setattr("tvlint.equivalence.verdict.derivation.derive", recorded)
         if forgets:
             _with_cases(patch, lambda: Cases(_Forgetful(), _Forgetful()))
             forward = "tvlint.analyses.relations.derivation.forward_rules"
@@ -171,7 +171,7 @@ def _blind_to_extent(part: int) -> Callable[[pytest.MonkeyPatch], None]:
             super().__init__(terms)
             self._extents = _Blind(part)
 
-    return lambda patch: patch.setattr("tvlint.equivalence.verdict.prove.Values", Changed)
+    return lambda patch: patch.setattr("tvlint.equivalence.verdict.derivation.Values", Changed)
 
 
 def _blind_to_use(place: str, part: int) -> Callable[[pytest.MonkeyPatch], None]:

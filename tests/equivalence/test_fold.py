@@ -13,7 +13,7 @@ from oracle.mutate import mutants
 from tests.equivalence.attacks.test_wrong_plans import changed
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of
-from tvlint.equivalence.verdict import prove as prove_module
+from tvlint.equivalence.verdict import derivation, judge
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.equivalence.verdict.replica_folding import folded
 from tvlint.findings import Outcome, Verdict
@@ -133,7 +133,7 @@ def is_folded(plan: Plan) -> bool:
 def both(parallel: Plan, reference: Plan) -> tuple[Verdict, Verdict]:
     """The verdict, and the one that is found on every rank as it is written."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tvlint.equivalence.verdict.prove.folded", lambda plan, inputs: None)
+        patch.setattr("tvlint.equivalence.verdict.replica_folding.folded", lambda plan, inputs: None)
         written = prove(parallel, reference)
     return prove(parallel, reference), written
 
@@ -181,7 +181,7 @@ PAIRS = (
 @pytest.fixture
 def of_one_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small plans are refuted by one replica too."""
-    monkeypatch.setattr(prove_module, "_TOLD_AS_WRITTEN", 0)
+    monkeypatch.setattr(judge, "_LARGEST_EXPLAINED_ON_ALL_RANKS", 0)
 
 
 @pytest.mark.parametrize("seed", range(100, 130))
@@ -223,7 +223,7 @@ def derived(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ranks.append(sum(len(program.ranks) for program in plan.programs))
         return derive(world, plan, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(prove_module, "derive", counted)
+    monkeypatch.setattr(derivation, "derive", counted)
     return ranks
 
 

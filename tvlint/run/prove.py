@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
     from tvlint.ir.outline import Judged
 
-LATE = "annotation not decided in time"
-"""The fact of a verdict that says that the solver ran out of time; with another machine it may not."""
-
 
 @without_collection()
 def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None) -> Report:
@@ -186,5 +183,4 @@ def _recalled(cache: Cache | None, question: Question | None, started: float) ->
 
 def _lasting(report: Report) -> bool:
     """Return whether proving again would give the same: a plan was read, and the solver did not run out of time."""
-    facts = [name for verdict in report.verdicts for name, _ in verdict.facts]
-    return bool(report.verdicts) and not report.problems and LATE not in facts
+    return bool(report.verdicts) and not report.problems and not any(verdict.out_of_time for verdict in report.verdicts)

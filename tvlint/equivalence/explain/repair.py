@@ -38,7 +38,7 @@ def repair(
     plan: Plan,
     troubles: Sequence[Trouble],
     proves: Callable[[Plan], bool],
-    judged: Callable[[Plan], Verdict] | None = None,
+    judged: Callable[[Plan], Verdict | None] | None = None,
 ) -> Repair | None:
     """A change that makes the plan prove, verified by proving it; None where none of those tried does.
 
@@ -56,7 +56,7 @@ def repair(
     best: Repair | None = None
     for words, changed in candidates[:_JUDGED]:
         verdict = judged(changed)
-        besides = tuple(reason for reason in verdict.reasons if reason.refutes)
+        besides = tuple(reason for reason in verdict.reasons if reason.refutes) if verdict is not None else ()
         if besides and besides[0].repair and (best is None or len(besides) < len(best.besides)):
             best = Repair(words, besides)
     return best

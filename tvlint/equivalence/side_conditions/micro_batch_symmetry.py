@@ -20,7 +20,7 @@ from tvlint.ir.operators import Backward, Compute
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 
 
-def check_wiring(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
+def check_micro_batches(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
     """Yield what keeps the micro-batches from being alike on some rank."""
     found = False
     totals = accumulators(plan)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tvlint.analyses.relations.assumable import DECLARED_PIECE_ORDER
-from tvlint.analyses.relations.derivation.state import Derived
-from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.equivalence.verdict.derivation import Derivation
+from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.operators import ReduceGradients
-from tvlint.ir.plan import UNDIVIDED, Plan
+from tvlint.ir.plan import UNDIVIDED
 
 _ALWAYS = (
     "real arithmetic, not floating point",
@@ -16,18 +18,27 @@ _ALWAYS = (
 )
 
 
-def assumptions(
-    plan: Plan, reference: Plan, inputs: tuple[str, ...], terms: Terms, derived: Derived, assume: frozenset[str]
-) -> tuple[str, ...]:
-    """All that a proof of the pair rests on; `inputs` is what is assumed of theirs."""
-    more = list(inputs)
+def assumptions(case: Case, derivation: Derivation, of_updates: Iterable[str]) -> tuple[str, ...]:
+    """Return all that a proof of the case rests on; `of_updates` is what the comparison of updates assumed."""
+    plan, reference = case.parallel, case.reference
+    more = list(_of_inputs(case))
     if reference.undivided > 1:
         more.insert(0, UNDIVIDED.format(reference.undivided))
-    if DECLARED_PIECE_ORDER in assume:
+    if DECLARED_PIECE_ORDER in case.assume:
         more.append("`declared-piece-order`: pieces are cut and joined in the order that the plan declares, not in rank order")
     reducers = [own for part in plan.segments.values() for own in part.operators if isinstance(own, ReduceGradients)]
     if any(reducer.divisor == 0 for reducer in reducers):
         more.append("gradient reducers whose divisor the plan does not say sum and do not divide")
     if any(reducer.scatter for reducer in reducers):
         more.append("weights that are updated in shards are gathered again before they are used")
-    return (*more, *plan.assumed, *sorted(derived.assumptions | terms.assumptions), *_ALWAYS)
+    derived = {*derivation.derived.assumptions, *derivation.world.terms.assumptions, *of_updates}
+    return (*more, *plan.assumed, *sorted(derived), *_ALWAYS)
+
+
+def _of_inputs(case: Case) -> tuple[str, ...]:
+    """Return what is assumed where the plans call their inputs by other names, which says nothing of which is which."""
+    inner, outer = case.inputs.names, case.reference_inputs.names
+    if set(inner) == set(outer):
+        return ()
+    pairs = ", ".join(f"`{here}` is `{there}`" for here, there in zip(inner, outer, strict=True))
+    return (f"inputs that the plans name differently correspond in the order of their first use: {pairs}",)

@@ -31,10 +31,16 @@ def written_out(plan: Plan, derived: Derived) -> set[str]:
     return {tensor.logical or tensor.name for tensor in found if tensor.role is Role.WEIGHT}
 
 
-def judge_states(world: World, plan: Plan, derived: Derived, expected: Expected) -> Iterator[Trouble]:
-    """Yield what is wrong with what the plan leaves in weights and states."""
+def compare_states(world: World, plan: Plan, derived: Derived, expected: Expected) -> tuple[list[Trouble], frozenset[str]]:
+    """Return what is wrong with what the plan leaves in weights and states, and what is assumed of the rest."""
+    steps = _Steps(world, plan, derived)
+    found = list(_differences(world, plan, derived, expected, steps))
+    return found, frozenset(steps.assumptions)
+
+
+def _differences(world: World, plan: Plan, derived: Derived, expected: Expected, steps: _Steps) -> Iterator[Trouble]:
     pieces: dict[str, list[Box]] = {}
-    own, steps = written_out(plan, derived), _Steps(world, plan, derived)
+    own = written_out(plan, derived)
     kept: list[tuple[int, Tensor]] = []
     for rank, tensor in _held(plan, derived):
         name = tensor.logical or tensor.name
@@ -65,7 +71,6 @@ def judge_states(world: World, plan: Plan, derived: Derived, expected: Expected)
         elif not covers(pieces[name], world.terms.shape[right.term]):
             text = f"no rank of the parallel plan holds all of `{name}`, piece by piece"
             yield Trouble("uncovered-state", False, text, plan.programs[0].ranks[0])
-    derived.assumptions.update(steps.assumptions)
 
 
 def _held(plan: Plan, derived: Derived) -> list[tuple[int, Tensor]]:

@@ -9,15 +9,13 @@ that agree in all gradients and returned values are not refuted, and not proved 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import reads
-from tvlint.analyses.dataflow.step_scope import micro_batches_of
-from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, inputs_of, region, slot_dims, whole_shape
+from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
-from tvlint.equivalence.verdict.pairing import matched
+from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.operators import ReduceGradients, Update
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Plan, Role, Tensor
@@ -40,30 +38,13 @@ _Whole: TypeAlias = Callable[[str, str, tuple[int, ...], str], Array]
 """The numbers of a whole value: by its role, its full name, its shape and its type."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """How the inputs of a plan lie in the reference's batch: the inputs, the dimension of each that is cut, into how many."""
-
-    inputs: Inputs
-    dims: tuple[int, ...]
-    count: int
-
-
-def agree_on_numbers(parallel: Plan, reference: Plan) -> bool:
+def agree_on_numbers(case: Case) -> bool:
     """Return whether the pair was run, and all gradients and returned values were those of the reference every time."""
+    parallel, reference = case.parallel, case.reference
     if _size(parallel) > _MOST_NUMBERS or _runs(parallel) > _MOST_OPERATORS or _size(reference) > _MOST_NUMBERS:
         return False
-    outer = inputs_of(reference)
-    inner = matched(inputs_of(parallel), outer)
-    slots = slot_dims(outer, inner)
-    if isinstance(slots, str):
-        return False
-    count, dims = slots
-    if count != micro_batches_of(parallel) * parallel.replication.count:
-        return False
     below = _least_index(parallel)
-    batch = _Batch(inner, dims, count)
-    return all(_agree(parallel, reference, batch, outer, _numbers(seed, below)) for seed in range(SEEDS))
+    return all(_agree(case, _numbers(seed, below)) for seed in range(SEEDS))
 
 
 def _size(plan: Plan) -> int:
@@ -105,21 +86,21 @@ def _numbers(seed: int, below: int) -> _Whole:
     return whole
 
 
-def _agree(parallel: Plan, reference: Plan, batch: _Batch, outer: Inputs, whole: _Whole) -> bool:
-    shapes = dict(enumerate(outer.shapes))
-    alone = _run(reference, _Batch(outer, batch.dims, 1), whole, shapes)
-    many = _run(parallel, batch, whole, shapes)
+def _agree(case: Case, whole: _Whole) -> bool:
+    parallel, reference = case.parallel, case.reference
+    alone = _run(case, reference, case.reference_inputs, 1, whole)
+    many = _run(case, parallel, case.inputs, case.total_slots, whole)
     if alone is None or many is None:
         return False
     expected = {}
     for (_, name), gradient in alone.gradients.items():
         tensor = reference.tensors[name]
         expected[tensor.logical or name] = gradient * reference.undivided
-    return _same_gradients(parallel, expected, many) and _same_returned(parallel, reference, batch.count, alone, many)
+    return _same_gradients(parallel, expected, many) and _same_returned(parallel, reference, case.total_slots, alone, many)
 
 
-def _run(plan: Plan, batch: _Batch, whole: _Whole, shapes: Mapping[int, tuple[int, ...]]) -> Result | None:
-    """Return what the plan computes; None where that cannot be found out, or is no number."""
+def _run(case: Case, plan: Plan, inputs: Inputs, slots: int, whole: _Whole) -> Result | None:
+    """Return what the plan computes of inputs in so many `slots`; None where that is not known, or is no number."""
     import numpy as np
 
     def given(rank: int, name: str, micro_batch: int) -> Array | None:
@@ -129,13 +110,13 @@ def _run(plan: Plan, batch: _Batch, whole: _Whole, shapes: Mapping[int, tuple[in
         full = tensor.logical or tensor.name
         if tensor.role is not Role.INPUT:
             return whole(tensor.role.value, full, whole_shape(tensor), tensor.dtype)[box]
-        number = batch.inputs.position(tensor)
+        number = inputs.position(tensor)
         if number is None:
             return None
-        value = whole("input", str(number), shapes[number], tensor.dtype)
-        if batch.count > 1:
-            dim, slot = batch.dims[number], replica * micro_batches_of(plan) + micro_batch
-            value = np.split(value, batch.count, axis=dim)[slot]
+        value = whole("input", str(number), case.reference_inputs.shapes[number], tensor.dtype)
+        if slots > 1:
+            slot = replica * case.micro_batches + micro_batch
+            value = np.split(value, slots, axis=case.slots[number])[slot]
         return value[box]
 
     try:

@@ -1,23 +1,18 @@
-"""Pair two plans: whether they can be compared, how their inputs correspond, what the reference computes."""
+"""Pair two plans: whether they can be compared, and how their inputs correspond."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.relations.defect import Trouble
-from tvlint.analyses.relations.derivation.gradients import held_by, weights_of
-from tvlint.analyses.relations.derivation.state import Derived, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, told_in_two_ways, whole_shape
-from tvlint.analyses.relations.transfer.context import World
+from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, inputs_of, slot_dims, told_in_two_ways
 from tvlint.analyses.relations.transfer.groups import not_of_communicator, resolved
-from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.equivalence.verdict.compare_gradients import Expected
 from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
 from tvlint.ir.plan import Plan, Role
@@ -25,7 +20,44 @@ from tvlint.ir.plan import Plan, Role
 _TALKING = frozenset({Communicate, ReduceGradients, Send, Receive})
 _TRAINING = frozenset({ReduceGradients, Update})
 
-_FOR_TRAINING = "prove the plan that trains this model; rules check this one as it is"
+
+Progress: TypeAlias = Callable[[str, float], None]
+"""Takes what is being done, and which share of all is done (0 to 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """`plan` is one replica of `written` along `axis`; `slots` is the dimension that replicas cut, input by input."""
+
+    written: Plan
+    plan: Plan
+    axis: str
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Two plans that can be compared, how their inputs correspond, and how the pair is derived."""
+
+    parallel: Plan
+    """The plan that is derived: with `fold`, one replica of the one that the user wrote."""
+    reference: Plan
+    inputs: Inputs
+    """The parallel plan's inputs, numbered like the reference's."""
+    reference_inputs: Inputs
+    slots: tuple[int, ...]
+    """The dimension of each input that slots cut; -1 for none."""
+    total_slots: int
+    micro_batches: int
+    assume: frozenset[str]
+    fold: Folded | None = None
+    normal_forms: bool = False
+    """Whether terms are derived in their normal forms."""
+
+    @property
+    def written(self) -> Plan:
+        """Return the parallel plan with all ranks that it writes out."""
+        return self.parallel if self.fold is None else self.fold.written
 
 
 def first_rank(plan: Plan) -> int:
@@ -33,7 +65,35 @@ def first_rank(plan: Plan) -> int:
     return plan.programs[0].ranks[0] if plan.programs and plan.programs[0].ranks else 0
 
 
-def unpaired(parallel: Plan, reference: Plan) -> Trouble | None:
+def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) -> Case | Trouble:
+    """Return the pair as a case; or the gap that keeps the plans from being compared.
+
+    A case has two well-formed plans, a reference of one rank and one micro-batch, inputs that correspond one to one, and a
+    batch of as many local batches as the parallel plan has replicas and micro-batches.
+    """
+    gap = _incomparable(parallel, reference)
+    if gap is not None:
+        return gap
+    rank, outer = first_rank(parallel), inputs_of(reference)
+    inner = _matched(inputs_of(parallel), outer)
+    if set(inner.names) & set(outer.names) and set(inner.names) != set(outer.names):
+        text = f"the plans share some names of inputs and not others: {', '.join(outer.names)} and {', '.join(inner.names)}"
+        return Trouble("other-inputs", False, text, rank)
+    slots = slot_dims(outer, inner)
+    if isinstance(slots, str):
+        return Trouble("other-inputs", False, slots, rank)
+    count, dims = slots
+    micro_batches, replicas = micro_batches_of(parallel), parallel.replication.count
+    if parallel.micro_batches != micro_batches:
+        text = f"the plan says {parallel.micro_batches} micro-batches and its programs run {micro_batches}"
+        return Trouble("other-batch", False, text, rank)
+    if count != micro_batches * replicas:
+        text = f"the reference's batch is {count} local batches, and the plan runs {replicas} replicas "
+        return Trouble("other-batch", False, f"{text}of {micro_batches} micro-batches", rank)
+    return Case(parallel, reference, inner, outer, dims, count, micro_batches, assume)
+
+
+def _incomparable(parallel: Plan, reference: Plan) -> Trouble | None:
     """Return why the plans cannot be compared at all; None where they can."""
     ranks = [rank for program in reference.programs for rank in program.ranks]
     one = max(reference.replication.count, reference.micro_batches, micro_batches_of(reference)) == 1
@@ -166,7 +226,7 @@ def _cut_by_replicas(plan: Plan) -> str:
     return ""
 
 
-def matched(inner: Inputs, outer: Inputs) -> Inputs:
+def _matched(inner: Inputs, outer: Inputs) -> Inputs:
     """The parallel plan's inputs, numbered like the reference's: by name where the names are the same, else by order."""
     if set(inner.names) != set(outer.names):
         return inner
@@ -174,67 +234,3 @@ def matched(inner: Inputs, outer: Inputs) -> Inputs:
     number = {name: order[inner.names[i]] for name, i in inner.number.items()}
     places = [inner.names.index(name) for name in outer.names]
     return Inputs(outer.names, tuple(inner.shapes[i] for i in places), tuple(inner.dtypes[i] for i in places), number)
-
-
-def told_apart(inner: Inputs, outer: Inputs) -> tuple[str, ...]:
-    """Return what is assumed where the plans call their inputs by other names, which says nothing of which is which."""
-    if set(inner.names) == set(outer.names):
-        return ()
-    pairs = ", ".join(f"`{here}` is `{there}`" for here, there in zip(inner.names, outer.names, strict=True))
-    return (f"inputs that the plans name differently correspond in the order of their first use: {pairs}",)
-
-
-def expected_of(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
-    """Return what the reference computes; or why it is not understood."""
-    troubles: list[Trouble] = [*derived.troubles, *derived.reductions, *derived.contradicted]
-    held = held_by(derived, weights_of(plan, derived))
-    rank = first_rank(plan)
-    gradients: dict[str, Value] = {}
-    shapes: dict[str, tuple[int, ...]] = {}
-    known: dict[str, Slot | str] = {}
-    for tensor in plan.tensors.values():
-        if tensor.role is not Role.WEIGHT:
-            continue
-        name, whole = tensor.logical or tensor.name, whole_shape(tensor)
-        value = held.get((rank, tensor.name), "none")
-        if shapes.setdefault(name, whole) != whole:
-            troubles.append(_odd_gradient(f"the reference declares `{name}` with two shapes", rank))
-        if value == "none" and (rank, tensor.name) not in derived.used:
-            continue
-        if known.setdefault(name, value) is not value:
-            troubles.append(_odd_gradient(f"the reference has two gradients of `{name}`, under two names", rank))
-        if isinstance(value, Value) and _is_whole(value, shapes[name]):
-            gradients[name] = world.values.scaled(value, Fraction(plan.undivided))
-        elif value != "none":
-            odd = _odd_gradient("the reference's gradient of {subject} is not whole", rank)
-            troubles.append(replace(odd, subject=name, cause=("reference-gradient", "not whole")))
-    environment = derived.environments.get(rank, {})
-    returned = [environment[name] for name in plan.outputs if name in environment]
-    if any(value is not None and not value.clean for value in returned):
-        text = "the reference returns a part or a multiple of a value"
-        troubles.append(Trouble("reference-not-understood", False, text, rank))
-    losses = [value.term for value in returned if value is not None]
-    left: dict[str, Value] = {}
-    for name, value in derived.renewed.get(rank, {}).items():
-        tensor = plan.tensors[name]
-        if value is None or not value.clean or value.box != tuple((0, size) for size in whole_shape(tensor)):
-            troubles.append(_odd_gradient(f"what the reference puts in the place of `{name}` is not understood", rank))
-        elif left.setdefault(tensor.logical or name, value) is not value:
-            troubles.append(_odd_gradient(f"the reference writes `{tensor.logical}` anew under two names", rank))
-    if troubles or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
-        if not troubles:
-            inference = "the reference computes no gradients: it is inference, and a proof compares what is trained"
-            text, repair = ("the reference returns nothing", "") if not losses else (inference, _FOR_TRAINING)
-            troubles.append(Trouble("reference-not-understood", False, text, rank, repair=repair))
-        return [replace(trouble, refutes=False) for trouble in troubles]
-    return Expected(gradients, shapes, tuple(losses), left)
-
-
-def _is_whole(value: Value, whole: tuple[int, ...]) -> bool:
-    """Return whether the gradient is that of all of a weight, and complete."""
-    complete = not value.leaves and value.fold is None and value.coefficient != 0
-    return complete and value.box == tuple((0, size) for size in whole)
-
-
-def _odd_gradient(text: str, rank: int) -> Trouble:
-    return Trouble("reference-gradient", False, text, rank)

@@ -8,7 +8,7 @@ that replica r holds slot r of the batch; and what goes along it are sums. docs/
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TypeGuard
 
@@ -20,6 +20,7 @@ from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.equivalence.verdict.compare_outputs import Returned, incomplete_output
+from tvlint.equivalence.verdict.pairing import Case, Folded, pair
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 from tvlint.ir.placement import Invariant, Placement, Replicate, Shard
@@ -28,14 +29,15 @@ from tvlint.ir.plan import Plan, Program, Replication, Role, Tensor
 _SUMS = ("", "sum", "avg")
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """`plan` is one replica of `written` along `axis`; `slots` is the dimension that replicas cut, input by input."""
-
-    written: Plan
-    plan: Plan
-    axis: str
-    slots: tuple[int, ...]
+def fold_replicas(case: Case) -> Case | None:
+    """Return the case of one replica, whose relations are those of every replica in its own slot; None where there is none."""
+    fold = folded(case.parallel, case.inputs)
+    if fold is None or any(dim not in (-1, own) for dim, own in zip(case.slots, fold.slots, strict=True)):
+        return None
+    one = pair(fold.plan, case.reference, case.assume)
+    if not isinstance(one, Case) or one.slots != fold.slots:
+        return None
+    return replace(one, fold=fold, normal_forms=case.normal_forms)
 
 
 def folded(plan: Plan, inputs: Inputs) -> Folded | None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvlint.analyses.relations.defect import Trouble, reasons
-from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.equivalence.solver.annotation_proofs import prove_annotation, prove_linear
 from tvlint.equivalence.solver.decide import Decision, Proved, Refuted, Unknown
-from tvlint.equivalence.verdict.pairing import first_rank
+from tvlint.equivalence.verdict.attempt import Attempt
+from tvlint.equivalence.verdict.pairing import Progress, first_rank
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.operators import Literal
-from tvlint.ir.plan import Plan
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
@@ -120,21 +119,19 @@ def _small(spec: OpSpec, call: Call, bound: Bound) -> Call | Unknown:
     return small if same or spec.name == "cat" else Unknown("at a small shape it has another annotation")
 
 
-def with_opinion(
-    verdict: Verdict, plan: Plan, world: World, derived: Derived, seconds: float, tell: Callable[[str, float], None]
-) -> Verdict:
-    """The verdict with what the solver says of the annotations that the proof relied on."""
-    tell("asking the solver", 0.9)
-    opinion = second_opinion(world, derived.uses, seconds)
+def with_opinion(verdict: Verdict, proof: Attempt, seconds: float, progress: Progress) -> Verdict:
+    """Return the verdict with what the solver says of the annotations that the proof relied on."""
+    progress("asking the solver", 0.9)
+    opinion = second_opinion(proof.derivation.world, proof.derivation.derived.uses, seconds)
     facts = (
         ("annotations proved by the solver", str(opinion.proved)),
         *(("annotation not decided by the solver", sentence) for sentence in opinion.undecided),
         *(("annotation not decided in time", sentence) for sentence in opinion.late),
         ("solver timeout", f"{seconds:g} s"),
     )
-    verdict = replace(verdict, facts=(*verdict.facts, *facts))
+    verdict = replace(verdict, facts=(*verdict.facts, *facts), out_of_time=bool(opinion.late))
     if not opinion.refuted:
         return verdict
-    rank = first_rank(plan)
-    troubles = [Trouble("annotation-refuted", False, f"the solver refutes {text}", rank) for text in opinion.refuted]
-    return replace(verdict, outcome=Outcome.UNKNOWN, reasons=reasons(plan, troubles))
+    plan = proof.case.parallel
+    found = [Trouble("annotation-refuted", False, f"the solver refutes {text}", first_rank(plan)) for text in opinion.refuted]
+    return replace(verdict, outcome=Outcome.UNKNOWN, reasons=reasons(plan, found))

@@ -1,0 +1,87 @@
+"""Find the causes of what differs: the parallel plan derived once more, beyond its first mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
+from tvlint.equivalence.explain.counterexample import difference
+from tvlint.equivalence.verdict.attempt import Attempt, has_run
+from tvlint.equivalence.verdict.compare import compare
+from tvlint.equivalence.verdict.derivation import Derivation, derive_parallel
+from tvlint.equivalence.verdict.later_corrections import put_right_later
+from tvlint.equivalence.verdict.replica_folding import of_first_replica
+
+CONSEQUENCES = ("other-operator", "gathers-different-values", "sum-of-different-values")
+"""Gaps that a mistake made elsewhere leaves behind; reported only where no mistake was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The parallel plan derived with the reference's value in the place of each that the reference does not compute."""
+
+    derivation: Derivation
+    differences: tuple[Trouble, ...]
+    """What differs from the reference all the same."""
+    is_complete: bool
+    """Whether the plan with those values runs, leaves and returns what the reference does, and no side condition is violated.
+    """
+
+
+def recover(attempt: Attempt) -> Recovery:
+    """Return the parallel plan derived beyond its mistakes, so that independent ones are all found.
+
+    A value that the plan computes like the reference is not in the place of another.
+    """
+    case, reference = attempt.case, attempt.reference
+    nearest = Nearest(reference.world.terms, frozenset(attempt.derivation.derived.computed))
+    derivation = derive_parallel(case, reference, nearest)
+    differences = compare(case, reference, derivation).differences
+    is_complete = has_run(derivation.derived) and not differences and not attempt.violations
+    return Recovery(derivation, differences, is_complete)
+
+
+def differing_operators(derivation: Derivation, explain_all: bool) -> list[Trouble]:
+    """Return the operators that differ from the reference's, with a number that shows it where one is found.
+
+    Where the plan computes what the reference computes as well, an operator is not in its place but one more. A number shows
+    that the plan is wrong only if the differences explain all: with the reference's operators in their places it proves.
+    """
+    terms, derived = derivation.world.terms, derivation.derived
+    found = []
+    seen = set()
+    for entry in derived.foreign:
+        defect = entry.trouble
+        if terms.keys[entry.term][0].endswith(" gradient") and (defect.rank, entry.forward) in seen:
+            continue
+        seen.add((defect.rank, entry.forward))
+        extra = defect.name == "other-operator" and entry.nearest in derived.computed
+        shown = difference(terms, entry.nearest, entry.term) if entry.nearest is not None and not extra else ""
+        if shown:
+            defect = replace(defect, refutes=defect.refutes or explain_all, message=f"{defect.message}: {shown}")
+        found.append(defect)
+    return found
+
+
+def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Trouble]) -> list[Trouble]:
+    """Return the defects and gaps that explain why the case is not proved; `differing` are the operators that differ.
+
+    What the final values lack is reported where nothing before it refutes, and what mistakes leave behind where nothing does.
+    """
+    case, derived = attempt.case, recovery.derivation.derived
+    corrected = put_right_later(case.parallel, case.reference, derived)
+    known = [replace(own, refutes=False) if own in corrected else own for own in derived.troubles]
+    found = [*violations_of_one_replica(attempt), *known, *differing]
+    if not any(own.refutes for own in found):
+        found += [replace(own, refutes=own.refutes and not corrected) for own in recovery.differences]
+    if any(own.refutes for own in found):
+        found = [own for own in found if own.refutes or own.name not in CONSEQUENCES]
+    return found
+
+
+def violations_of_one_replica(attempt: Attempt) -> list[Trouble]:
+    """Return the side conditions that are violated on ranks that were derived; of folded replicas others have the same."""
+    fold = attempt.case.fold
+    return list(attempt.violations) if fold is None else of_first_replica(fold, attempt.violations)

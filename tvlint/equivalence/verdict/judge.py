@@ -1,0 +1,109 @@
+"""Judge a case: prove it, or say what keeps it from being proved and which change would make it prove."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvlint.analyses.relations.defect import Declare, Trouble
+from tvlint.equivalence.explain.repair import Repair, repair, with_repair
+from tvlint.equivalence.verdict.attempt import Attempt, attempt_proof
+from tvlint.equivalence.verdict.causes import causes, differing_operators, recover, violations_of_one_replica
+from tvlint.equivalence.verdict.derivation import NotUnderstood
+from tvlint.equivalence.verdict.pairing import Case, Progress, pair
+from tvlint.equivalence.verdict.replica_folding import fold_replicas, on_all_replicas
+from tvlint.equivalence.verdict.statement import count_stages, state_defects, state_gaps
+from tvlint.findings import Outcome, Verdict
+from tvlint.ir.plan import Plan
+
+_CAUSES = 3
+"""So many causes of one refuted plan are looked for behind one another."""
+
+_LARGEST_EXPLAINED_ON_ALL_RANKS = 64
+"""What is wrong with a plan of so many ranks is explained on all of them, in its own slices; in larger ones on one replica."""
+
+
+def find_proof(case: Case, progress: Progress) -> Attempt | None:
+    """Return the attempt that proves the case, of one replica or of all ranks; None where neither does.
+
+    Of a large plan whose replicas can be folded only one replica is derived.
+    """
+    one = fold_replicas(case)
+    ways = [case] if one is None else [one] if _is_large(case) else [one, case]
+    attempts = (attempt_proof(way, progress) for way in ways)
+    return next((own for own in attempts if isinstance(own, Attempt) and own.is_proved), None)
+
+
+def judge(case: Case, progress: Progress, most_causes: int = _CAUSES) -> Attempt | Verdict:
+    """Return the attempt that proves the case; or the verdict that explains why it is not proved.
+
+    One replica is derived before all ranks are, where replicas can be folded. It decides where it proves, and for a large plan
+    where its explanation holds of all ranks.
+    """
+    one = fold_replicas(case)
+    found = None if one is None else _judge_one_replica(one, progress, most_causes)
+    if found is not None:
+        return found
+    attempt = attempt_proof(case, progress)
+    if isinstance(attempt, NotUnderstood):
+        return state_gaps(case.parallel, case.reference, case.reference, attempt.gaps)
+    return attempt if attempt.is_proved else explain(attempt, progress, most_causes)
+
+
+def _judge_one_replica(case: Case, progress: Progress, most_causes: int) -> Attempt | Verdict | None:
+    """Return what one replica shows of all ranks; None where these have to be derived."""
+    attempt = attempt_proof(case, progress)
+    if isinstance(attempt, NotUnderstood):
+        return None
+    if attempt.is_proved or not _is_large(case):
+        return attempt if attempt.is_proved else None
+    if attempt.values_agree and not attempt.violations:
+        return None
+    verdict = explain(attempt, progress, most_causes)
+    if verdict.outcome is Outcome.REFUTED:
+        return verdict
+    return None if violations_of_one_replica(attempt) or attempt.values_agree or not verdict.stages.total else verdict
+
+
+def _is_large(case: Case) -> bool:
+    return case.parallel.mesh.size > _LARGEST_EXPLAINED_ON_ALL_RANKS
+
+
+def explain(attempt: Attempt, progress: Progress, most_causes: int) -> Verdict:
+    """Return the verdict on a case that is not proved, with its causes, and a repair where one is found.
+
+    Side conditions alone are the causes where the values agree. Elsewhere the plan is derived beyond its mistakes.
+    """
+    if attempt.values_agree:
+        return state_defects(attempt, attempt.derivation, violations_of_one_replica(attempt))
+    progress("looking for causes", 0.8)
+    recovery = recover(attempt)
+    derivation, explain_all = recovery.derivation, recovery.is_complete
+    differing = differing_operators(derivation, explain_all)
+    if not explain_all and any(own.fix is not None for own in differing):
+        explain_all = find_repair(attempt.case, differing, progress, most_causes=1) is not None
+        differing = differing_operators(derivation, explain_all)
+    found = causes(attempt, recovery, differing)
+    verdict = state_defects(attempt, derivation, found)
+    if verdict.outcome is not Outcome.REFUTED and not any(isinstance(own.fix, Declare) for own in found):
+        return verdict
+    change = find_repair(attempt.case, found, progress, most_causes)
+    if change is None:
+        return verdict
+    repaired = with_repair(verdict.reasons, change)
+    return replace(verdict, reasons=repaired, stages=count_stages(attempt.case, derivation, repaired))
+
+
+def find_repair(case: Case, defects: list[Trouble], progress: Progress, most_causes: int) -> Repair | None:
+    """Return a change of the plan as it is written after which it is proved; of several causes, one for each of them."""
+    found = defects if case.fold is None else on_all_replicas(case.fold, defects)
+
+    def proves(changed: Plan) -> bool:
+        own = pair(changed, case.reference, case.assume)
+        return isinstance(own, Case) and find_proof(own, progress) is not None
+
+    def judged(changed: Plan) -> Verdict | None:
+        own = pair(changed, case.reference, case.assume)
+        verdict = judge(own, progress, most_causes - 1) if isinstance(own, Case) else None
+        return verdict if isinstance(verdict, Verdict) else None
+
+    return repair(case.written, found, proves, judged if most_causes > 1 else None)

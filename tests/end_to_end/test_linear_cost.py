@@ -278,6 +278,9 @@ COMMANDS: dict[str, Case] = {
     **{what: Case((*CHECK, name), size, only(name, text)) for what, (name, size, text) in INPUTS.items()},
     "prove: ranks along tp": Case(PROVE, 16, pair(sharded), 0),
     "prove: ranks along tp, refuted": Case(PROVE, 16, pair(lambda n, p: sharded(n, p, last="y = identity(p)")), 1),
+    "prove: ranks along dp, refuted": Case(
+        PROVE, 16, pair(lambda n, p: gathered(n, p).replace("reduce-scatter(v", "chunk(v")), 1
+    ),
     "prove: ranks along dp": Case(PROVE, 16, pair(gathered), 0),
     "prove: ranks along ep": Case(PROVE, 16, pair(exchanged), 0),
     "prove: ranks along pp": Case(PROVE, 8, pair(stages), 0),

@@ -48,15 +48,18 @@ def _unequal(terms: Terms, plan: Plan, reference: Derived, derived: Derived, cer
     Only of complete values: what a part, or one micro-batch, has a share of shows in the gradients.
     """
     expected = shares(terms, reference.roots)
-    for rank in dict.fromkeys(root.rank for root in derived.roots):
-        found = shares(terms, [root for root in derived.roots if root.rank == rank])
+    held: dict[int, list[Root]] = {}
+    for root in derived.roots:
+        held.setdefault(root.rank, []).append(root)
+    for rank, roots in held.items():
+        found = shares(terms, roots)
         if not expected or not found or expected.keys() != found.keys():
             continue
         ratios = {addend: found[addend] / expected[addend] for addend in sorted(found) if expected[addend]}
         first = next(iter(ratios.values()), Fraction(0))
-        for root in derived.roots if first else ():
+        for root in roots if first else ():
             odd = [ratios[own] / first for own in addends(terms, root.value.term) if ratios.get(own, first) != first]
-            if odd and root.rank == rank:
+            if odd:
                 text = f"the gradient that starts at `{root.of}` on {{ranks}} counts {odd[0]} times as much beside the others"
                 unequal = Trouble("unequal-roots", certain, f"{text} as in the reference", rank)
                 yield at(root.operator, root.segment, unequal)

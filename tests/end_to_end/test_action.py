@@ -7,76 +7,25 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 from shared import ROOT
 
+from tests.builders.action_runner import ACTION, STEPS, new_runner, run, shim
 from tvlint import __version__
 from tvlint.home import HOME
 
-ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 WORKFLOWS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / ".github" / "workflows").glob("*.yml"))
 OWN = HOME.removeprefix("https://github.com/")
-STEPS = {step.get("name", step.get("uses")): step for step in ACTION["runs"]["steps"]}
-RUN = STEPS["Run tvlint"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a step left behind."""
-
-    code: int
-    log: str
-    outputs: dict[str, str]
-    summary: str
-
-
-def shim(python: Path) -> None:
-    """Put a Python there in which tvlint is installed."""
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    python.chmod(0o755)
 
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Path:
-    """A runner's folders: the workspace, and the place where the step before installed tvlint."""
-    (tmp_path / "workspace").mkdir()
-    shim(tmp_path / "temp" / "tvlint" / "bin" / "python")
-    (tmp_path / "workspace" / "train.sh").write_text((ROOT / "fixtures" / "tour" / "train.sh").read_text())
-    return tmp_path
-
-
-def run(runner: Path, extra: dict[str, str] | None = None, **inputs: str) -> Step:
-    defaults = {name: str(entry.get("default", "")) for name, entry in ACTION["inputs"].items()}
-    values = defaults | {name.replace("_", "-"): value for name, value in inputs.items()}
-    passed = {
-        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda match: values[match[1]], expression)
-        for name, expression in RUN["env"].items()
-    }
-    files = {name: runner / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
-    for file in files.values():
-        file.write_text("")
-    environment = {
-        "PATH": os.environ["PATH"],
-        "GITHUB_ACTIONS": "true",
-        "GITHUB_WORKSPACE": str(runner / "workspace"),
-        "RUNNER_TEMP": str(runner / "temp"),
-        **{name: str(file) for name, file in files.items()},
-        **passed,
-        **(extra or {}),
-    }
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", RUN["run"]],
-        cwd=runner / "workspace", env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    written = files["GITHUB_OUTPUT"].read_text()
-    outputs = dict(re.findall(r"^([\w-]+)=(.*)$", written, re.MULTILINE))
-    outputs |= {name: value for name, _, value in re.findall(r"^([\w-]+)<<(.*)\n(.*)\n\2$", written, re.MULTILINE)}
-    return Step(done.returncode, done.stdout + done.stderr, outputs, files["GITHUB_STEP_SUMMARY"].read_text())
+    """A runner with a launch script in its workspace."""
+    found = new_runner(tmp_path)
+    (found / "workspace" / "train.sh").write_text((ROOT / "fixtures" / "tour" / "train.sh").read_text())
+    return found
 
 
 def test_findings_become_annotations_a_summary_and_sarif_and_the_step_goes_on(runner: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -232,3 +233,45 @@ def test_launches_are_compared_in_their_order_though_lines_move(here: Path, caps
     out = tvlint(capsys, "a.sh", "b.sh")[1]
     assert "24 -> 26" in " ".join(out.split())
     assert "8 -> 24" not in " ".join(out.split())
+
+
+def test_a_mistake_that_the_change_brings_is_a_finding_and_one_that_was_there_is_none(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp=2) + SCRIPT.format(tp=3))
+    (here / "b.sh").write_text("# moved\n" + SCRIPT.format(tp=2) + SCRIPT.format(tp=3))
+    assert tvlint(capsys, "a.sh", "b.sh")[0] == 0
+    (here / "b.sh").write_text(SCRIPT.format(tp=3) + SCRIPT.format(tp=3))
+    code, out, _ = tvlint(capsys, "a.sh", "b.sh")
+    assert code == 1
+    assert [line for line, _ in re.findall(r"^b.sh:(\d+):\d+: error: (8 attention heads)", out, re.MULTILINE)] == ["3"]
+
+
+def test_a_mistake_that_the_change_mends_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp=3))
+    (here / "b.sh").write_text(SCRIPT.format(tp=2))
+    code, out, _ = tvlint(capsys, "a.sh", "b.sh")
+    assert code == 0
+    assert re.search(r"heads-not-divisible-by-tp +8 attention heads do not divide .* -> fixed", out)
+
+
+def test_the_same_edit_of_many_files_is_told_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder, tp in (("a", 2), ("b", 4)):
+        (here / folder).mkdir()
+        for number in range(12):
+            (here / folder / f"run{number:02}.sh").write_text(SCRIPT.format(tp=tp))
+    _, out, _ = tvlint(capsys, "a", "b")
+    assert out.count("--tensor-model-parallel-size  2 -> 4") == 1
+    assert "b/run00.sh, and 11 more configurations in the same way:" in out
+    _, out, _ = tvlint(capsys, "a", "b", "-o", "json")
+    assert len(json.loads(out)["comparisons"]) == 12
+
+
+def test_what_is_no_configuration_is_told_of_a_named_file_alone(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "README.md").write_text("one")
+    subprocess.run(["git", "add", "-A"], cwd=repository, check=True)
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "text"], cwd=repository, check=True)
+    (repository / "README.md").write_text("two")
+    assert "README" not in tvlint(capsys, "HEAD")[2]
+    (repository / "OTHER.md").write_text("other")
+    assert "`OTHER.md` is no configuration" in tvlint(capsys, "README.md", "OTHER.md")[2]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from tvlint.checkout.following import content_listed
-from tvlint.findings import Comparison, Finding, NotEvaluated, Problem, Report, Silenced
+from tvlint.findings import Comparison, Difference, Finding, NotEvaluated, Problem, Report, Severity, Silenced
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
 from tvlint.readers.document import NOTHING, Document, ReadError
@@ -22,9 +23,10 @@ from tvlint.run.comparison import compared
 from tvlint.run.ignores import RULE, silence
 from tvlint.run.project import Project
 from tvlint.run.worker import Steps
-from tvlint.run.world_size import stated
+from tvlint.run.world_size import Stated, stated
 
 LINE = re.compile(r"line \d+")
+NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +102,72 @@ def _compared(pair: FilePair, rules: Mapping[str, Rule], project: Project) -> _S
 def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
     before, after = _read(pair.before, pair.name, said), _read(pair.after, pair.name, said)
     if before is None or after is None:
+        if not pair.shown and not said.problems:
+            said.notes.append(f"`{pair.name}` is no configuration that tvlint knows; it was not compared")
         return
     if not after.configurations or not before.configurations:
         said.notes.append(f"`{pair.name}` is no configuration in both versions; it was not compared")
         return
     said.checked[pair.name] = {RuleKind.CHANGE}
-    comments = (stated(pair.before), stated(pair.after))
+    before, after = (
+        replace(each, configurations=_as_run(each, stated(path), project))
+        for each, path in ((before, pair.before), (after, pair.after))
+    )
     place = _Place(pair)
-    for both in _paired(before, after, pair.name, said):
-        old, new = (
-            as_project_says(as_stated(own, said_there), project) for own, said_there in zip(both, comments, strict=True)
-        )
+    written = (_refused(before, rules), _refused(after, rules))
+    said.findings += map(place.of_finding, _beyond(written[1], written[0]))
+    fixed = _fixed(_beyond(written[0], written[1]))
+    for old, new in _paired(before, after, pair.name, said):
         for result in changes(old, new, rules):
             if isinstance(result, Finding):
                 said.findings.append(place.of_finding(result))
             else:
                 said.not_evaluated.append(replace(result, location=place.of(result.location)))
         comparison = compared(old, new, pair.name)
+        was, now = _broken(old, rules), _broken(new, rules)
+        said.findings += [place.of_finding(finding) for rule, finding in now.items() if rule not in was]
+        fixed = (*fixed, *_fixed(finding for rule, finding in was.items() if rule not in now))
+        comparison, fixed = replace(comparison, follows=(*comparison.follows, *fixed)), ()
         if comparison.written or comparison.follows:
             said.comparisons.append(comparison)
+
+
+def _as_run(document: Document, comments: Stated, project: Project) -> tuple[Configuration, ...]:
+    return tuple(as_project_says(as_stated(each, comments), project) for each in document.configurations)
+
+
+def _broken(configuration: Configuration, rules: Mapping[str, Rule]) -> dict[str, Finding]:
+    """The rules about configurations that are broken, with what is found; notes are no mistakes."""
+    from tvlint.rulebook.evaluate import evaluate
+
+    found = (each for each in evaluate(configuration, rules) if isinstance(each, Finding))
+    return {each.rule: each for each in found if each.severity is not Severity.NOTE}
+
+
+def _refused(document: Document, rules: Mapping[str, Rule]) -> tuple[Finding, ...]:
+    """The mistakes that the reader itself found."""
+    from tvlint.readers.megatron.invalid_options import still_refused
+
+    found = still_refused(document.findings, document.configurations)
+    return tuple(each for each in found if each.rule in rules and each.severity is not Severity.NOTE)
+
+
+def _beyond(findings: tuple[Finding, ...], others: tuple[Finding, ...]) -> Iterator[Finding]:
+    """Yield the findings that are more than the others of the same words; numbers do not tell two apart."""
+    known = Counter(map(_print, others))
+    for finding in findings:
+        if known[_print(finding)] > 0:
+            known[_print(finding)] -= 1
+        else:
+            yield finding
+
+
+def _print(finding: Finding) -> tuple[str, str]:
+    return finding.rule, NUMBER.sub("", finding.message)
+
+
+def _fixed(findings: Iterable[Finding]) -> tuple[Difference, ...]:
+    return tuple(Difference(each.rule, each.message, "fixed") for each in findings)
 
 
 class _Place:
@@ -154,10 +203,7 @@ def _read(path: str, name: str, said: _Said) -> Document | None:
     except OSError as error:
         said.problems.append(Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(name)))
         return None
-    if document is None or document.format == NOTHING:
-        said.notes.append(f"`{name}` is no configuration that tvlint knows; it was not compared")
-        return None
-    return document
+    return None if document is None or document.format == NOTHING else document
 
 
 def _paired(before: Document, after: Document, path: str, said: _Said) -> Iterator[tuple[Configuration, Configuration]]:

@@ -29,8 +29,13 @@ _CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
 def write(report: Report, context: Context) -> Escaped:
     """At least one case, each name once a file, and nothing that `junit-10.xsd` does not know."""
     rules = _unique(
-        [*_problems(report, context), *_rules(report, context), *_skipped(report, context), *_silenced(report, context),
-         *_clean(report, context)]
+        [
+            *_problems(report, context),
+            *_rules(report, context),
+            *_skipped(report, context),
+            *_silenced(report, context),
+            *_clean(report, context),
+        ]
     )
     proofs = _unique(list(_proofs(report, context)))
     if not rules and not proofs:

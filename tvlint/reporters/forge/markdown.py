@@ -22,7 +22,7 @@ from tvlint.reporters.escape.markdown import (
     Table,
     markdown,
 )
-from tvlint.reporters.text.comparisons import markdown_of
+from tvlint.reporters.text.comparisons import grouped, markdown_of
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
@@ -76,8 +76,8 @@ def _remarks(report: Report, context: Context) -> Iterator[Iterator[Block] | tup
         for verdict in report.verdicts:
             if verdict.outcome is outcome:
                 yield _verdict(verdict, context, show, mesh)
-    for comparison in report.comparisons:
-        yield markdown_of(comparison, context)
+    for comparison, others in grouped(report.comparisons):
+        yield markdown_of(comparison, others, context)
     for finding in by_severity(report.findings):
         yield _finding(finding, context, show, mesh)
     for verdict in report.verdicts:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tvlint.findings import Comparison, Difference
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.markdown import Block, Bold, Code, Heading, Phrase, Table
 from tvlint.reporters.escape.terminal import Line, Span, Style, line
 from tvlint.reporters.escape.visible import display_width, visible
 from tvlint.reporters.text.paths import relative
+from tvlint.reporters.text.totals import counted
 
 _LONGEST = 48
 
 
-def text_of(comparison: Comparison, context: Context) -> list[Line]:
+def grouped(comparisons: Iterable[Comparison]) -> list[tuple[Comparison, int]]:
+    """The comparisons, each with how many others say the same of other configurations, which are left out."""
+    found: dict[object, list[Comparison]] = {}
+    for comparison in comparisons:
+        found.setdefault((comparison.written, comparison.follows), []).append(comparison)
+    return [(same[0], len(same) - 1) for same in found.values()]
+
+
+def text_of(comparison: Comparison, others: int, context: Context) -> list[Line]:
     """The lines of one comparison; names in one column, values in the next ones."""
-    lines = [line(Span(f"{_title(comparison, context)}:", Style.BOLD))]
+    lines = [line(Span(f"{_title(comparison, others, context)}:", Style.BOLD))]
     for title, rows in (("written:", comparison.written), ("follows:", comparison.follows)):
         if not rows:
             continue
@@ -28,10 +39,10 @@ def text_of(comparison: Comparison, context: Context) -> list[Line]:
     return lines
 
 
-def markdown_of(comparison: Comparison, context: Context) -> tuple[Block, ...]:
+def markdown_of(comparison: Comparison, others: int, context: Context) -> tuple[Block, ...]:
     """A table of what was written, and one of what follows."""
     tables = (("written", comparison.written), ("follows from it", comparison.follows))
-    head = Heading(3, (Code(_title(comparison, context)),))
+    head = Heading(3, (Code(_title(comparison, others, context)),))
     return (head, *(Table((title, "before", "after"), tuple(map(_cells, own))) for title, own in tables if own))
 
 
@@ -39,9 +50,10 @@ def _cells(row: Difference) -> tuple[Phrase, ...]:
     return (row.name,), (_short(row.before),), (Bold(_short(row.after)),)
 
 
-def _title(comparison: Comparison, context: Context) -> str:
+def _title(comparison: Comparison, others: int, context: Context) -> str:
     place = relative(comparison.path, context.root)
-    return f"{place}, {comparison.section}" if comparison.section else place
+    place = f"{place}, {comparison.section}" if comparison.section else place
+    return f"{place}, and {counted(others, 'more configuration')} in the same way" if others else place
 
 
 def _short(value: str) -> str:

@@ -45,9 +45,9 @@ def write(report: Report, context: Context) -> Escaped:
     screen = _Screen(context, excerpts(report, context, max(20, context.width - 10)), meshes(report))
     blocks: list[list[Line]] = [_problem(problem, screen) for problem in report.problems]
     if report.comparisons:
-        from tvlint.reporters.text.comparisons import text_of
+        from tvlint.reporters.text.comparisons import grouped, text_of
 
-        blocks += [text_of(comparison, context) for comparison in report.comparisons]
+        blocks += [text_of(comparison, others, context) for comparison, others in grouped(report.comparisons)]
     if context.statistics:
         blocks += _statistics(report, context)
     else:

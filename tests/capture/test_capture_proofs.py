@@ -57,6 +57,9 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("data_parallel", "data_parallel_reference", "dp 2", "1"),
         ("data_parallel_2_micro_batches", "data_parallel_reference", "dp 2", "2"),
         ("dtensor_mlp", "dtensor_mlp_reference", "tp 2", "1"),
+        ("fully_sharded", "fully_sharded_reference", "dp 2", "1"),
+        ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
+        ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -154,6 +157,37 @@ def test_no_mutant_of_a_capture_is_proved(
         assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts), name
         count += 1
     assert count > 40
+
+
+def other_reductions(lines: list[Line]) -> list[Line]:
+    return [{**line, "reduce": "sum"} if line.get("communication") == "reduce-scatter" else line for line in lines]
+
+
+def other_divisions(lines: list[Line]) -> list[Line]:
+    undivided = [line for line in lines if not line.get("op", "").startswith("aten.div_") or line["phase"] == "optimizer"]
+    assert len(undivided) < len(lines)
+    return undivided
+
+
+@pytest.mark.parametrize(
+    ("name", "reference", "change", "message"),
+    [
+        ("fully_sharded", "fully_sharded_reference", other_reductions, "is 2 times the reference's"),
+        ("pipeline_1f1b", "pipeline_reference", other_divisions, "is 4 times the reference's"),
+    ],
+)
+def test_another_scale_of_gradients_is_refuted_by_the_plan_alone(
+    name: str,
+    reference: str,
+    change: Callable[[list[Line]], list[Line]],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prover_alone(monkeypatch)
+    verdict = proof(written(tmp_path, change(lines_of(name))), reference)
+    assert verdict.outcome is Outcome.REFUTED
+    assert message in verdict.reasons[0].message
 
 
 @pytest.mark.parametrize("name", ["tensor_parallel_mlp", "dtensor_mlp"])

@@ -50,6 +50,12 @@ FAULTS = {
     "gradients that are not reduced": ("data_parallel.py", "index == MICRO_BATCHES - 1", "False"),
     "a loss that is not divided": ("data_parallel.py", ".mean() / MICRO_BATCHES", ".mean()"),
     "a partial sum left by DTensor": ("dtensor_mlp.py", '"down": RowwiseParallel()', '"down": Partial()'),
+    "gradients that `fully_shard` does not reduce": (
+        "fully_sharded.py",
+        "    optimizer = torch.optim.AdamW(",
+        "    getattr(model, 'set_requires_gradient_sync', bool)(False)\n    optimizer = torch.optim.AdamW(",
+    ),
+    "gradients of a pipeline that are not divided": ("pipeline.py", "n_microbatches=M", "scale_grads=False, n_microbatches=M"),
 }
 PARTIAL = """
 class Partial(RowwiseParallel):

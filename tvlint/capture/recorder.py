@@ -179,7 +179,8 @@ class Recorder(TorchDispatchMode):
         written = [self.identify(each, True) for each in _written(func, arguments)]
         inside = {each.untyped_storage()._cdata for each in tensors_in(list(arguments.values()))}
         made = list(tensors_in(result))
-        is_view = not written and bool(made) and all(each.untyped_storage()._cdata in inside for each in made)
+        shares = bool(made) and all(each.untyped_storage()._cdata in inside for each in made)
+        is_view = name.startswith("aten.") and not written and shares
         if is_view and not (name == "aten.expand.default" and torch._C._current_autograd_node() is not None):
             return result
         outputs = [self.identify(each, True) for each in made]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -10,6 +10,7 @@ from math import prod
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.readers.capture import tape as recorded
+from tvlint.readers.capture.columns import Column, Columns, strides_of
 from tvlint.readers.capture.program import (
     Apply,
     Argument,
@@ -77,6 +78,7 @@ class _Follower:
         self.immediate = _immediate_waits(tape)
         self.moved: dict[tuple[str, Window, str, int], str] = {}
         self.operations = 0
+        self.columns = Columns()
 
     def event(self, event: recorded.Event) -> None:
         """Follow one event."""
@@ -316,6 +318,7 @@ class _Follower:
         self._put(self.tape.windows[number], value)
 
     def _put(self, window: Window, value: str) -> None:
+        self.columns.forget(window.storage)
         low, high = span(window)
         whole = is_flat(window)
         kept = []
@@ -353,6 +356,8 @@ class _Follower:
             return value
         if event.op == "aten.copy_.default":
             return self._copy(event)
+        if event.op in _COLUMNS and _COLUMNS[event.op](self, event):
+            return ""
         functional = {name: own for name, own in event.arguments.items() if name != "out" or not event.writes}
         name = _functional(event.op) if event.writes else event.op
         if event.writes and name == "aten.zero.default":
@@ -522,6 +527,8 @@ class _Follower:
     def _between(self, event: Communication) -> None:
         """Follow a collective that gives other tensors than it takes; all work along the first dimension."""
         ranks, windows = len(event.group), self.tape.windows
+        if event.kind in ("all-gather", "reduce-scatter") and self._exchanged_by_column(event):
+            return
         if event.kind == "all-gather" and len(event.outputs) == len(event.inputs):
             for number, result in zip(event.inputs, event.outputs, strict=True):
                 self._along_first(event, number, result, ranks)
@@ -561,6 +568,118 @@ class _Follower:
                 read = tuple(Ref(self.read(own, event.mark)) for own in event.inputs)
                 self.program.nodes.append(Apply("unfollowed", {"tensors": read}, (value,), event.mark))
                 self.write(number, value)
+
+    # ---- buffers of columns ----
+
+    def _own_row(self, event: Operation) -> bool:
+        """Put the parts of weights that this rank holds into its row of a buffer."""
+        inputs, output = event.arguments["all_gather_inputs"], event.arguments["all_gather_output"]
+        rank, numel = event.arguments["rank"], event.arguments["all_gather_input_numel"]
+        if not isinstance(inputs, tuple) or not isinstance(output, recorded.Tensor):
+            return False
+        if not isinstance(rank, int) or not isinstance(numel, int):
+            return False
+        target = self.tape.windows[output.window]
+        at = target.offset + rank * numel
+        for each in inputs:
+            if not isinstance(each, recorded.Tensor):
+                return False
+            shape, value = self._as_stored(self.tape.windows[each.window], event.mark)
+            self._put(Window(target.storage, at, shape, strides_of(shape), target.dtype), value)
+            at += prod(shape)
+        return True
+
+    def _as_stored(self, window: Window, mark: Mark) -> tuple[tuple[int, ...], str]:
+        """Return the shape and the value of a flat window, as what was written or named there, where that is all of it."""
+        known = [*self.named, *(entry.window for entry in self.storages.get(window.storage, ()))]
+        for own in known:
+            if own.storage == window.storage and own.shape and is_flat(own) and span(own) == span(window):
+                number = next((key for key, each in self.tape.windows.items() if each == own), None)
+                if number is not None:
+                    return own.shape, self.read(number, mark)
+        number = next(key for key, each in self.tape.windows.items() if each == window)
+        return window.shape, self.read(number, mark)
+
+    def _split_columns(self, event: Operation) -> bool:
+        """Give each column of a buffer as the whole value that it is the parts of."""
+        source, sizes = event.arguments["all_gather_output"], event.arguments["all_gather_input_split_sizes"]
+        if not isinstance(source, recorded.Tensor) or not isinstance(sizes, tuple) or event.arguments.get("dim") != 1:
+            return False
+        window = self.tape.windows[source.window]
+        found = self.columns.tiling(window.storage, window.offset, window.shape[1])
+        if found is None or [column.count for _, column in found] != list(sizes) or len(found) != len(event.writes):
+            return False
+        for number, (_, column) in zip(event.writes, found, strict=True):
+            target, shape = self.tape.windows[number], self.program.shape(column.value)
+            self._put(Window(target.storage, target.offset, shape, strides_of(shape), target.dtype), column.value)
+        return True
+
+    def _join_columns(self, event: Operation) -> bool:
+        """Put the parts of each tensor along its first dimension into one column of a buffer."""
+        tensors, target = event.arguments["tensors"], self.tape.windows[event.writes[0]]
+        ranks = event.arguments["num_chunks"]
+        if not isinstance(tensors, tuple) or event.arguments.get("dim") != 0 or len(target.shape) != 2:
+            return False
+        values = [(self.read(each.window, event.mark), each) for each in tensors if isinstance(each, recorded.Tensor)]
+        shapes = [self.program.shape(value) for value, _ in values]
+        if not isinstance(ranks, int) or any(not shape or shape[0] % ranks for shape in shapes):
+            return False
+        self.storages[target.storage] = []
+        self.columns.forget(target.storage)
+        at = target.offset
+        for (value, _), shape in zip(values, shapes, strict=True):
+            self.columns.put(target.storage, at, Column(value, prod(shape) // ranks))
+            at += prod(shape) // ranks
+        return at == target.offset + target.shape[1]
+
+    def _exchanged_by_column(self, event: Communication) -> bool:
+        """Exchange each column of a buffer by itself; return whether the buffer has columns."""
+        if len(event.inputs) != 1 or len(event.outputs) != 1:
+            return False
+        whole, part = (self.tape.windows[own] for own in (event.inputs[0], event.outputs[0]))
+        return (
+            self._scatter_columns(event, whole, part)
+            if event.kind == "reduce-scatter"
+            else self._gather_columns(event, part, whole)
+        )
+
+    def _scatter_columns(self, event: Communication, whole: Window, part: Window) -> bool:
+        ranks = len(event.group)
+        found = self.columns.tiling(whole.storage, whole.offset, count(part)) if is_flat(whole) and is_flat(part) else None
+        if found is None or count(whole) != ranks * count(part):
+            return False
+        for place, column in found:
+            shape = self.program.shape(column.value)
+            own = (shape[0] // ranks, *shape[1:])
+            made = self._exchange(event, column.value, Type(own, part.dtype), 0)
+            at = part.offset + place - whole.offset
+            self._put(Window(part.storage, at, own, strides_of(own), part.dtype), made)
+        return True
+
+    def _gather_columns(self, event: Communication, whole: Window, part: Window) -> bool:
+        """Gather rows where this rank's row is made of parts and nothing was written to the others."""
+        if whole.storage != part.storage or not is_flat(whole) or not is_flat(part):
+            return False
+        entries = self.storages.get(whole.storage, [])
+        pieces = self._pieces(part)
+        parts = [
+            piece.entry for piece in pieces if piece.entry is not None and span(piece.entry.window) == (piece.low, piece.high)
+        ]
+        if len(parts) != len(pieces) or len(parts) != len(entries) or any(not entry.window.shape for entry in parts):
+            return False
+        ranks, gathered = len(event.group), list[tuple[int, Column]]()
+        for entry in parts:
+            shape = entry.window.shape
+            value = (
+                entry.value
+                if ranks == 1
+                else self._exchange(event, entry.value, Type((ranks * shape[0], *shape[1:]), part.dtype), 0)
+            )
+            gathered.append((whole.offset + entry.window.offset - part.offset, Column(value, prod(shape))))
+        self.storages[whole.storage] = []
+        for place, column in gathered:
+            self.columns.put(whole.storage, place, column)
+        return True
 
     def _is_in_place(self, event: Communication) -> bool:
         """Return whether a collective leaves each rank its own part of the flat buffer that it takes."""
@@ -617,6 +736,14 @@ class _Follower:
         if self.program.shape(value) != target.shape:
             value = self._move(value, View(target.shape), event.mark)
         self.write(result, value)
+
+
+_COLUMNS: Mapping[str, Callable[[_Follower, Operation], bool]] = {
+    "fsdp.all_gather_copy_in.default": _Follower._own_row,
+    "fsdp.split_with_sizes_copy.default": _Follower._split_columns,
+    "fsdp.chunk_cat.default": _Follower._join_columns,
+}
+"""Operators of `fully_shard` on its buffers."""
 
 
 def _immediate_waits(tape: Tape) -> frozenset[int]:

@@ -140,7 +140,12 @@ FORWARD: dict[str, tuple[str, dict[str, Any], Callable[..., Array], tuple[str, .
 """Gradient kernels: the forward operator, its arguments, what it computes, of which argument it is the gradient, and where the
 kernel's arguments come from."""
 
-EXTRA = {"threshold_backward": {"threshold": 0}, "embedding_dense_backward": {"num_weights": 6, "padding_idx": -1}}
+EXTRA = {
+    "threshold_backward": {"threshold": 0},
+    "embedding_dense_backward": {"num_weights": 6, "padding_idx": -1},
+    "_softmax_backward_data": {"dim": -1},
+    "_log_softmax_backward_data": {"dim": 1},
+}
 WITH_PAIRS = {"native_layer_norm_backward", "nll_loss_backward", "_scaled_dot_product_flash_attention_for_cpu_backward"}
 """Kernels that need what their forward kernel gives beside its result: the recorded programs hold them."""
 

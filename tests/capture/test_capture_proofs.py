@@ -200,6 +200,29 @@ def test_a_missing_wait_is_refuted(name: str, phases: set[str], tmp_path: Path) 
     assert verdict.reasons[0].name == "missing-wait"
 
 
+def other_dimensions(lines: list[Line]) -> list[Line]:
+    """Return the lines with gradients of softmax along another dimension than the softmax."""
+    found = [own for own in lines if own.get("op") == "aten._softmax_backward_data.default"]
+    assert found
+    return [{**own, "arguments": {**own["arguments"], "dim": -2}} if own in found else own for own in lines]
+
+
+def other_orders(lines: list[Line]) -> list[Line]:
+    """Return the lines with groups whose ranks are not in order."""
+    ordered = ("all-gather", "reduce-scatter")
+    return [{**own, "group": own["group"][::-1]} if own.get("communication") in ordered else own for own in lines]
+
+
+@pytest.mark.parametrize("change", [other_dimensions, other_orders])
+def test_what_a_gradient_or_a_group_is_not_is_unknown_by_the_plan_alone(
+    change: Callable[[list[Line]], list[Line]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    verdict = proof(written(tmp_path, change(lines_of("megatron_gpt_tp2_sp"))), "megatron_gpt_reference")
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "unsupported-operator" in {reason.name for reason in verdict.reasons}
+
+
 def test_waits_that_nothing_shows_are_assumed() -> None:
     said = "torch waits for the collectives that its own code issues outside of Python, as in its reducer"
     assert said in proof(path_of("data_parallel"), "data_parallel_reference").assumptions

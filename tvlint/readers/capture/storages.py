@@ -527,9 +527,12 @@ class _Follower:
     def _between(self, event: Communication) -> None:
         """Follow a collective that gives other tensors than it takes; all work along the first dimension."""
         ranks, windows = len(event.group), self.tape.windows
-        if event.kind in ("all-gather", "reduce-scatter") and self._exchanged_by_column(event):
+        in_order = list(event.group) == sorted(event.group)  # plans write groups in the order of the ranks
+        if in_order and event.kind in ("all-gather", "reduce-scatter") and self._exchanged_by_column(event):
             return
-        if event.kind == "all-gather" and len(event.outputs) == len(event.inputs):
+        if not in_order:
+            self._unfollowed_exchange(event)
+        elif event.kind == "all-gather" and len(event.outputs) == len(event.inputs):
             for number, result in zip(event.inputs, event.outputs, strict=True):
                 self._along_first(event, number, result, ranks)
         elif event.kind == "all-gather" and len(event.inputs) == 1 and len(event.outputs) == ranks:
@@ -562,12 +565,16 @@ class _Follower:
             value = self.read(event.inputs[0], event.mark)
             self.write(event.outputs[0], self._exchange(event, value, Type(target.shape, target.dtype), 0))
         else:
-            self.program.unfollowed.append((f"`{event.kind}` of {len(event.inputs)} tensors", event.mark))
-            for number in event.outputs:
-                value = self.program.fresh(Type(windows[number].shape, windows[number].dtype))
-                read = tuple(Ref(self.read(own, event.mark)) for own in event.inputs)
-                self.program.nodes.append(Apply("unfollowed", {"tensors": read}, (value,), event.mark))
-                self.write(number, value)
+            self._unfollowed_exchange(event)
+
+    def _unfollowed_exchange(self, event: Communication) -> None:
+        self.program.unfollowed.append((f"`{event.kind}` of {len(event.inputs)} tensors", event.mark))
+        for number in event.outputs:
+            window = self.tape.windows[number]
+            value = self.program.fresh(Type(window.shape, window.dtype))
+            read = tuple(Ref(self.read(own, event.mark)) for own in event.inputs)
+            self.program.nodes.append(Apply("unfollowed", {"tensors": read}, (value,), event.mark))
+            self.write(number, value)
 
     # ---- buffers of columns ----
 

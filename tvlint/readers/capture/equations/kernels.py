@@ -31,6 +31,7 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
         return False
     forward = lifting.call_of(statistics.outputs[0])
     same = lifting.value(given(node, "input")) == lifting.value(given(statistics, "input"))
+    same = same and given(node, "normalized_shape") == given(statistics, "normalized_shape")
     if forward is None or not same or lifting.maker(given(node, "mean")) is not statistics:
         return False
     mask = node.arguments.get("output_mask", (True, True, True))
@@ -136,6 +137,7 @@ def _likelihood_gradient(lifting: Lifting, node: Apply) -> bool:
         return False
     forward = lifting.call_of(source.outputs[0])
     same = all(lifting.value(given(node, name)) == lifting.value(given(source, name)) for name in ("self", "target"))
+    same = same and all(given(node, name) == given(source, name) for name in ("reduction", "ignore_index"))
     return (
         forward is not None
         and same

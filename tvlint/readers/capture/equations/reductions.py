@@ -137,6 +137,8 @@ def _softmax_gradient(lifting: Lifting, node: Apply) -> bool:
         return False
     if ("log" in node.op) != ("log" in forward.op) or forward.outputs[0] != lifting.value(given(node, "output")):
         return False
+    if whole(given(node, "dim")) % len(lifting.shape(node.outputs[0])) != forward.attributes["dim"]:
+        return False
     return lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
 
 

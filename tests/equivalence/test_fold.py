@@ -245,7 +245,7 @@ def with_replicas(replicas: int, *changes: tuple[str, str]) -> Verdict:
                 ("backward z (dz)", "backward z (dz)\n  dr = backward q (dy)"),
                 ("backward p (dy)", "backward p (dr)"),
             ],
-            Outcome.UNKNOWN,
+            Outcome.REFUTED,
             "other-operator",
         ),
         ([("reduce-gradients w1, w2", "reduce-gradients w1")], Outcome.REFUTED, "missing-gradient-reduction"),

@@ -262,6 +262,10 @@ def _prove(commands: Any) -> None:
     parser.add_argument(
         "--solver-timeout", type=positive, default=10, metavar="SECONDS", help="at most so long on each (default: 10)"
     )
+    parser.add_argument(
+        "--replay", action="store_true",
+        help="run proved pairs on random numbers as well, as is done with pairs that nothing else decides",
+    )  # fmt: skip
     parser.add_argument("--jobs", type=positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
     remembering(parser)
     reporting(parser)

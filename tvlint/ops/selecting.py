@@ -8,7 +8,7 @@ from tvlint.ir.operators import Value
 from tvlint.ops.elementwise import broadcast, pair, placed, reject_flags
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name
-from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, OpSpec, Trait, UnsupportedError, stars
+from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, OpSpec, Trait, UnsupportedError, having, stars
 
 
 def _bind_dropout(call: Call) -> Bound:
@@ -102,6 +102,9 @@ SPECS = (
         may_draw=True,
         traits=frozenset({Trait.PRODUCT}),
     ),
-    OpSpec("masked-fill", _torch("masked_fill"), _bind_masked_fill, evaluate=_masked_fill),
-    OpSpec("where", ("torch.where",), _bind_where, evaluate=_where),
+    *having(
+        (Trait.MASKING,),
+        OpSpec("masked-fill", _torch("masked_fill"), _bind_masked_fill, evaluate=_masked_fill),
+        OpSpec("where", ("torch.where",), _bind_where, evaluate=_where),
+    ),
 )

@@ -73,6 +73,8 @@ class Trait(Enum):
     """Of the shape and the dtype of the operand, which does not enter otherwise."""
     LOG_SUM_EXP_MERGE = "log-sum-exp-merge"
     """Puts results of attention over different keys together by their log-sum-exps."""
+    MASKING = "masking"
+    """One value or another for every element, by flags."""
     MASKED_LOOKUP = "masked-lookup"
     """Looks up the scores of targets in a shard of the classes; zero where another rank has them."""
     NONLINEAR = "nonlinear"

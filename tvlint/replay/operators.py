@@ -66,11 +66,31 @@ def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array]) -> tuple[Arra
     bound = _bind(spec, call)
     if spec.evaluate is None:
         raise NotReplayedError(f"the operator table has no numbers for `{call.op}`")
+    _check_indices(bound, call, operands)
     try:
         with np.errstate(all="ignore"):
             return spec.evaluate(bound, operands, Floats())
     except UnsupportedError as error:
         raise NotReplayedError(str(error)) from None
+
+
+_IGNORED = -100
+"""A class that losses leave out."""
+
+
+def _check_indices(bound: Bound, call: Call, operands: Sequence[Array]) -> None:
+    """Raise NotReplayedError where an index is beyond what it is looked up in, unless a range is stated."""
+    import numpy as np
+
+    if "start" in call.attributes:
+        return
+    both = zip(bound.operands, operands, strict=False)
+    named = [pair for own, operand in both for pair in zip(own, operand.shape, strict=True)]
+    sizes = dict(named)
+    for place, name in bound.indices.items():
+        given = np.real(operands[place])
+        if name in sizes and not np.all(((given >= 0) & (given < sizes[name])) | (given == _IGNORED)):
+            raise NotReplayedError(f"an index of `{call.op}` is beyond the {sizes[name]} that it looks up in")
 
 
 def _in_shape(value: Array, shape: Shape) -> Array:

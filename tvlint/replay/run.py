@@ -68,9 +68,17 @@ class UnreplayableError(Exception):
         self.location = location
 
 
-def replay(plan: Plan, given: Given) -> Result:
+Watch: TypeAlias = Callable[[int, Operator, str, Array], None]
+"""Whoever is told what each computation and gradient gives: the rank, the operator, the name and the value."""
+
+
+def _unwatched(rank: int, operator: Operator, name: str, value: Array) -> None:
+    """Take no notice."""
+
+
+def replay(plan: Plan, given: Given, watch: Watch = _unwatched) -> Result:
     """Return what a step of the plan computes. Raises UnreplayableError."""
-    world = _World(plan, given)
+    world = _World(plan, given, watch)
     shifts = [replica * plan.replication.stride for replica in range(plan.replication.count)]
     programs = [(rank, program.steps) for program in plan.programs for rank in program.ranks]
     ranks = {rank + shift: world.run(rank, shift, steps) for shift in shifts for rank, steps in programs}
@@ -88,15 +96,14 @@ def replay(plan: Plan, given: Given) -> Result:
 class _World:
     """The ranks of a plan while they run."""
 
-    def __init__(self, plan: Plan, given: Given) -> None:
-        self.plan, self.given = plan, given
+    def __init__(self, plan: Plan, given: Given, watch: Watch) -> None:
+        self.plan, self.given, self.watch = plan, given, watch
         self.result = Result()
         self.progress = 0
         self.queues: dict[object, dict[int, deque[Post]]] = {}
         self.weight_of = accumulators(plan)
         losses = {plan.loss, *plan.outputs} - {""}
-        starts = {name for name in plan.tensors if named_after(name)} - made(plan)
-        self.seeds = starts | {name for name, own in plan.tensors.items() if own.gradient_of in losses}
+        self.seeds = _roots(plan) | {name for name, own in plan.tensors.items() if own.gradient_of in losses}
 
     def run(self, rank: int, shift: int, steps: tuple[Step, ...]) -> Iterator[None]:
         """Run the steps of the rank of one replica, whose ranks are those of the first with `shift`; yields while it waits."""
@@ -118,6 +125,25 @@ class _World:
             posts = [queues[member].popleft() for member in members]
             _complete(posts, members)
             self.progress += 1
+
+
+def _roots(plan: Plan) -> set[str]:
+    """Return the gradients that nothing makes and that are only taken where they start: at the value that they are named
+    after, or at what a collective puts that together from.
+    """
+    operators = [own for segment in plan.segments.values() for own in segment.operators]
+    made_of: dict[str, set[str]] = {}
+    for own in operators:
+        if isinstance(own, Communicate):
+            for name in own.outputs:
+                made_of.setdefault(name, {name}).update(own.inputs)
+    places: dict[str, set[str]] = {}
+    for own in operators:
+        if isinstance(own, Backward):
+            for name, of in zip(own.inputs, own.forward.outputs, strict=False):
+                places.setdefault(name, set()).add(of)
+    found = {name for name in places.keys() - made(plan) if named_after(name)}
+    return {name for name in found if places[name] <= made_of.get(named_after(name), {named_after(name)})}
 
 
 def _complete(posts: list[Post], members: tuple[int, ...]) -> None:
@@ -312,6 +338,7 @@ class _Rank:
         operands = yield from self._operands(operator)
         results = forward(operator, operands, [self.shape(name) for name in operator.outputs])
         for name, value in zip(operator.outputs, results, strict=True):
+            self.world.watch(self.rank, operator, name, value)
             yield from self.write(name, value, operator.inputs)
 
     def _backward(self, operator: Backward) -> Turns[None]:
@@ -324,6 +351,7 @@ class _Rank:
         wanted = [at for at, name in enumerate(operator.outputs) if name]
         found = gradients(operator.forward, operands, [self.shape(name) for name in operator.forward.outputs], incoming, wanted)
         for at in wanted:
+            self.world.watch(self.rank, operator, operator.outputs[at], found[at])
             yield from self.write(operator.outputs[at], found[at].reshape(self.shape(operator.outputs[at])), ())
 
     def _members(self, group: Group, everywhere: bool = False) -> tuple[int, ...]:

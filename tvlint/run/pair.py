@@ -35,6 +35,8 @@ class Pair:
     """How long the solver may take on each annotation that a proof relied on; None: it is not asked."""
     operators: tuple[Declared, ...] = ()
     """The operators that the project declares, which decide what the plans mean."""
+    replay: bool = False
+    """Whether a proved pair is run on random numbers as well."""
 
 
 @dataclass(frozen=True, slots=True)

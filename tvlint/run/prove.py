@@ -42,10 +42,13 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     if not isinstance(plans, Plans):
         return Report(problems=tuple(dict.fromkeys(plans)))
     parallel, *variants = plans.kinds
-    reference, seconds = plans.reference, pair.solver_seconds
-    verdict: Verdict = prove(parallel, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
+    reference = plans.reference
+    judge = partial(
+        prove, assume=pair.assume, progress=progress, solver_seconds=pair.solver_seconds, replay=pair.replay
+    )
+    verdict: Verdict = judge(parallel, reference)
     for variant in variants:
-        other = prove(variant, reference, assume=pair.assume, progress=progress, solver_seconds=seconds)
+        other = judge(variant, reference)
         verdict = _both(verdict, _named(other, variant))
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel, _judged(verdict)), outline(reference))
@@ -66,8 +69,14 @@ def _prove_captures(pair: Pair, progress: Progress | None, started: float) -> Re
     if isinstance(found, Problem):
         return Report(problems=(found,))
     parallel, reference = found
-    seconds = pair.solver_seconds
-    verdict = prove(parallel.plan, reference.plan, assume=pair.assume, progress=progress, solver_seconds=seconds)
+    verdict = prove(
+        parallel.plan,
+        reference.plan,
+        assume=pair.assume,
+        progress=progress,
+        solver_seconds=pair.solver_seconds,
+        replay=pair.replay,
+    )
     verdict = judged(verdict, parallel, reference)
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel.plan, _judged(verdict)), outline(reference.plan))

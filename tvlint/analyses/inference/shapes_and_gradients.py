@@ -53,11 +53,30 @@ def implied_types(
 ) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of every result, by those of the operands; empty where they do not follow."""
     known = [tensors[name] for name in reads(operator) if name in tensors]
-    if not known or len(known) < len(reads(operator)):
+    if len(known) < len(reads(operator)):
         return []
+    if not known:
+        return _made(operator) if isinstance(operator, Compute) else []
     if isinstance(operator, Communicate):
         return _collective_shapes(operator, known, mesh)
     return _shapes(operator, tensors)
+
+
+def _made(operator: Compute) -> list[tuple[tuple[int, ...], str]]:
+    """Return shape and dtype of a tensor that is made of constants alone."""
+    spec = spec_of(operator.op)
+    if spec is None or any(isinstance(operand, str) for operand in operator.inputs):
+        return []
+    given = tuple(own for own in operator.inputs if isinstance(own, Literal))
+    try:
+        bound = spec.bind(Call(operator.op, given, operator.attributes))
+        shapes = _output_shapes(bound, [])
+    except (UnsupportedError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
+        return []
+    dtype = operator.attributes.get("dtype", "float32" if has_trait(operator.op, Trait.FILLED) else "int64")
+    if not isinstance(dtype, str) or bound.operands or bound.draws is not None:
+        return []
+    return [(shape, _SHORT.get(dtype, dtype).removeprefix("torch.")) for shape in shapes]
 
 
 def for_every_operand(outputs: tuple[str, ...], operands: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
@@ -106,7 +125,7 @@ def _settle(operator: Operator, found: dict[str, Tensor], undecided: set[str], m
                     found[name], role=role, gradient_of=found[name].gradient_of or _named_after(name, found) or source
                 )
     known = [tensor for tensor in inputs if tensor is not None]
-    if len(known) < len(inputs) or not known:
+    if len(known) < len(inputs):
         return False
     for name, (shape, dtype) in zip(operator.outputs, implied_types(operator, found, mesh), strict=False):
         if name not in found:
@@ -205,10 +224,10 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     if spec is None and has_kind(operator.op, Trait.MASKED_LOOKUP) and len(tensors) == 2:
         return [(tensors[1].shape, tensors[0].dtype)]
     dtypes = {tensor.dtype for tensor in tensors}
-    floats = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)}
-    if spec is None or has_trait(operator.op, Trait.CONVERSION, Trait.CHOICE) or len(floats or dtypes) != 1:
+    of_numbers = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)} or dtypes - {"bool"} or dtypes
+    if spec is None or has_trait(operator.op, Trait.CONVERSION, Trait.CHOICE) or len(of_numbers) != 1:
         return []
-    dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else (floats or dtypes).pop()
+    dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else of_numbers.pop()
     operands = tuple(name if isinstance(name, Literal) else found[name].shape for name in operator.inputs)
     try:
         bound = spec.bind(Call(operator.op, operands, operator.attributes))

@@ -45,6 +45,7 @@ REFUTING: Mapping[str, Ground] = {
     "miswired-step": Ground.FAILS,
     "not-updated-once": Ground.STATES,
     "other-constant": Ground.DIFFERS,
+    "other-numbers": Ground.DIFFERS,
     "other-operator": Ground.DIFFERS,
     "other-recorded-gradient": Ground.DIFFERS,
     "output-of-another-slice": Ground.STATES,

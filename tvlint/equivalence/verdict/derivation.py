@@ -52,8 +52,7 @@ def derive_reference(case: Case) -> Reference | NotUnderstood:
     All terms in the tables are then the reference's, its gradients and returned values are whole, and the tables are sealed:
     terms that are made later are the parallel plan's alone.
     """
-    terms = Terms()
-    terms.normal = case.normal_forms
+    terms = Terms(case.telling)
     world = World(terms, Values(terms), case.total_slots, False, False)
     inputs = replace(case.reference_inputs, shapes=case.inputs.shapes)
     dtypes: dict[int, str] = {}

@@ -1,26 +1,36 @@
-"""Both plans run on the same random numbers: what confirms that a refuted plan computes something else.
+"""Both plans run on the same random numbers: what confirms that a refuted plan computes something else, and decides others.
 
 What refutes by its structure, a partial sum that is taken for a whole one, say, shows that a value is another one than the
 reference's at that place. It may yet make no difference in the end: a partial sum through an operator that leaves sums as they
 are, parts that are put right later, what is multiplied with zero. Where a pair is small enough to be run, it is run. Plans
 that agree in all gradients and returned values are not refuted, and not proved either.
+
+A pair that the derivation leaves open is refuted where the gradient of a weight is another one in every run. Nothing is
+concluded from a difference where the numbers may be none that the plans are made for, or where the run does not show what
+counts: buffers, whose content is part of the model (masks, tables of sines), divisors that the plan does not say, weights that
+the plan itself updates, inputs of which it is assumed which is which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from tvlint.analyses.dataflow.def_use import reads
+from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.step_scope import micro_batches_of
+from tvlint.analyses.relations.defect import Trouble, at
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.pairing import Case
-from tvlint.ir.operators import ReduceGradients, Update
-from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Plan, Role, Tensor
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, ReduceGradients, Update
+from tvlint.ir.placement import Partial, Shard
+from tvlint.ir.plan import Plan, Program, Role, Tensor
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array
+from tvlint.ops.spec import Call, UnsupportedError
+from tvlint.ops.table import spec_of
 from tvlint.replay.run import Result, UnreplayableError, replay
 
 SEEDS = 3
@@ -33,18 +43,113 @@ _MOST_OPERATORS = 20_000
 """Nor are plans of which the ranks run more operators."""
 
 _TOLERANCE = 1e-7
+_NOTHING = 1e-6
+"""A gradient that is smaller throughout may be zero, but for rounding; its errors show nothing."""
+
+_CERTAIN = 1e-6
+"""A gradient that is off by more than this part of the greatest element is another gradient, whatever rounding does."""
 
 _Whole: TypeAlias = Callable[[str, str, tuple[int, ...], str], Array]
 """The numbers of a whole value: by its role, its full name, its shape and its type."""
 
 
-def agree_on_numbers(case: Case) -> bool:
-    """Return whether the pair was run, and all gradients and returned values were those of the reference every time."""
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """All gradients and returned values were those of the reference in each of `SEEDS` runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The gradient of `weight` was another one than the reference's on `ranks`, in each of `SEEDS` runs.
+
+    `error` is the greatest error of the last run, where the greatest element of the reference's is `scale`. `first` is the
+    first result in the order of the program that is not the reference's value of that name, and the operator that gives it.
+    """
+
+    weight: str
+    ranks: tuple[int, ...]
+    error: float
+    scale: float
+    first: tuple[str, int, Operator] | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """Nothing is concluded from numbers, for a reason."""
+
+    why: str
+
+
+def run_both(case: Case) -> Agreement | Difference | NotRun:
+    """Run the pair on random numbers, and return what they show."""
     parallel, reference = case.parallel, case.reference
     if _size(parallel) > _MOST_NUMBERS or _runs(parallel) > _MOST_OPERATORS or _size(reference) > _MOST_NUMBERS:
-        return False
-    below = _least_index(parallel)
-    return all(_agree(case, _numbers(seed, below)) for seed in range(SEEDS))
+        return NotRun("the plans are too large")
+    below = _least_index(reference)
+    found: list[Difference] = []
+    for seed in range(SEEDS):
+        each = _compared(case, _numbers(seed, below))
+        if isinstance(each, NotRun):
+            return each
+        if isinstance(each, Difference):
+            found.append(each)
+    if not found:
+        return Agreement()
+    why = _inconclusive(parallel, reference) or _named_differently(case.inputs, case.reference_inputs)
+    if why or len(found) < SEEDS:
+        return NotRun(why or "runs on other numbers agree")
+    return found[-1]
+
+
+def _weights_by_program(plan: Plan) -> Iterator[list[str]]:
+    """Yield the full names of the weights that each program uses."""
+    for program in plan.programs:
+        operators = [own for name in {step.segment for step in program.steps} for own in plan.segments[name].operators]
+        read = dict.fromkeys(name for own in operators for name in reads(own))
+        weights = [plan.tensors[name] for name in read if name in plan.tensors]
+        yield [tensor.logical or tensor.name for tensor in weights if tensor.role is Role.WEIGHT]
+
+
+def _runs_of(program: Program) -> list[tuple[str, int]]:
+    return [(step.segment, step.micro_batch) for step in program.steps]
+
+
+def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Trouble, ...]:
+    """Return the difference as what is wrong on its ranks, at the operator of the first result that differs."""
+    text = (
+        f"the gradient of `{found.weight}` on {{ranks}} is another one in {SEEDS} runs on random numbers: "
+        f"off by {found.error:.3g}, where the greatest element is {found.scale:.3g}"
+    )
+    if found.first is None:
+        return tuple(Trouble("other-numbers", refutes, text, rank) for rank in found.ranks)
+    name, _, operator = found.first
+    text += f"; the first result that is not the reference's of that name is `{name}`"
+    segment = next((own.name for own in plan.segments.values() if operator in own.operators), "")
+    return tuple(at(operator, segment, Trouble("other-numbers", refutes, text, rank)) for rank in found.ranks)
+
+
+def _named_differently(inner: Inputs, outer: Inputs) -> str:
+    return "" if set(inner.names) == set(outer.names) else "the plans call their inputs by other names"
+
+
+def _inconclusive(parallel: Plan, reference: Plan) -> str:
+    """Return why a difference shows nothing; nothing where it does."""
+    for plan in (parallel, reference):
+        if any(len(set(names)) < len(names) for names in _weights_by_program(plan)):
+            return "a rank has one weight under two names"
+        if any(len(set(runs)) < len(runs) for runs in map(_runs_of, plan.programs)):
+            return "a segment runs twice for one micro-batch"
+        if any(tensor.role is Role.BUFFER for tensor in plan.tensors.values()):
+            return "what buffers hold is part of the model"
+        for segment in plan.segments.values():
+            for own in segment.operators:
+                if isinstance(own, ReduceGradients) and not own.divisor:
+                    return "the plan does not say by what it divides gradients"
+                if isinstance(own, Compute) and own.in_place:
+                    return f"`{own.op}` overwrites its operand"
+                if any(plan.tensors[name].role in (Role.WEIGHT, Role.STATE) for name in writes(own) if name in plan.tensors):
+                    return "the plan writes out how weights are updated"
+    return ""
 
 
 def _size(plan: Plan) -> int:
@@ -59,10 +164,32 @@ def _runs(plan: Plan) -> int:
     return runs * plan.replication.count
 
 
-def _least_index(plan: Plan) -> int:
-    """Return a number of which all that are below it are indices of every table, and classes of every loss."""
-    weights = (tensor for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT)
-    return min((size for tensor in weights for size in whole_shape(tensor) if size > 1), default=2)
+def _least_index(reference: Plan) -> int:
+    """Return a number of which all that are below it are indices of every table that is looked up in, and classes of losses."""
+    computed = [own for segment in reference.segments.values() for own in segment.operators if isinstance(own, Compute)]
+    looked_up = [size for own in computed for size in _looked_up(reference, own)]
+    weights = (tensor for tensor in reference.tensors.values() if tensor.role is Role.WEIGHT)
+    sizes = looked_up or [size for tensor in weights for size in whole_shape(tensor) if size > 1]
+    return min(sizes, default=2)
+
+
+def _looked_up(plan: Plan, operator: Compute) -> Iterator[int]:
+    """Yield the lengths of the dimensions in which the operator looks something up."""
+    spec = spec_of(operator.op)
+    names = [own for own in operator.inputs if isinstance(own, str)]
+    if spec is None or any(name not in plan.tensors for name in names):
+        return
+    given = tuple(own if isinstance(own, Literal) else plan.tensors[own].shape for own in operator.inputs)
+    try:
+        bound = spec.bind(Call(operator.op, given, operator.attributes))
+    except UnsupportedError:
+        return
+    sizes = {
+        name: size
+        for own, tensor in zip(bound.operands, names, strict=False)
+        for name, size in zip(own, plan.tensors[tensor].shape, strict=True)
+    }
+    yield from (sizes[name] for name in bound.indices.values() if name in sizes)
 
 
 def _numbers(seed: int, below: int) -> _Whole:
@@ -86,71 +213,144 @@ def _numbers(seed: int, below: int) -> _Whole:
     return whole
 
 
-def _agree(case: Case, whole: _Whole) -> bool:
+def _compared(case: Case, whole: _Whole) -> Agreement | Difference | NotRun:
     parallel, reference = case.parallel, case.reference
-    alone = _run(case, reference, case.reference_inputs, 1, whole)
-    many = _run(case, parallel, case.inputs, case.total_slots, whole)
-    if alone is None or many is None:
-        return False
+    alone = _run(reference, case, case.reference_inputs, 1, whole)
+    if isinstance(alone, NotRun):
+        return alone
+    many = _run(parallel, case, case.inputs, case.total_slots, whole)
+    if isinstance(many, NotRun):
+        return many
     expected = {}
-    for (_, name), gradient in alone.gradients.items():
+    for (_, name), gradient in alone.found.gradients.items():
         tensor = reference.tensors[name]
         expected[tensor.logical or name] = gradient * reference.undivided
-    return _same_gradients(parallel, expected, many) and _same_returned(parallel, reference, case.total_slots, alone, many)
+    different = _other_gradient(parallel, expected, many.found)
+    if isinstance(different, NotRun):
+        return different
+    if different is not None:
+        return _with_first(different, parallel, alone, many)
+    if _same_returned(parallel, reference, case.total_slots, alone.found, many.found):
+        return Agreement()
+    return NotRun("the gradients agree, and what is returned does not")
 
 
-def _run(case: Case, plan: Plan, inputs: Inputs, slots: int, whole: _Whole) -> Result | None:
-    """Return what the plan computes of inputs in so many `slots`; None where that is not known, or is no number."""
+@dataclass(slots=True)
+class _Run:
+    """The results of a run, and what operators gave on its way: rank, operator, name and value."""
+
+    found: Result = field(default_factory=Result)
+    given: list[tuple[int, Operator, str, Array]] = field(default_factory=list)
+
+
+def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: _Whole) -> _Run | NotRun:
+    """Return what the plan computes, or why that cannot be found out."""
     import numpy as np
 
     def given(rank: int, name: str, micro_batch: int) -> Array | None:
         tensor = plan.tensors[name]
         replica, first = divmod(rank, plan.replication.stride) if plan.replication.count > 1 else (0, rank)
-        box = tuple(slice(low, high) for low, high in region(plan, tensor, first))
+        held = _places(plan, tensor, first)
         full = tensor.logical or tensor.name
         if tensor.role is not Role.INPUT:
-            return whole(tensor.role.value, full, whole_shape(tensor), tensor.dtype)[box]
+            return np.asarray(whole(tensor.role.value, full, whole_shape(tensor), tensor.dtype)[held])
         number = inputs.position(tensor)
         if number is None:
             return None
         value = whole("input", str(number), case.reference_inputs.shapes[number], tensor.dtype)
-        if slots > 1:
-            slot = replica * case.micro_batches + micro_batch
-            value = np.split(value, slots, axis=case.slots[number])[slot]
-        return value[box]
+        if count > 1:
+            dim, slot = case.slots[number], replica * micro_batches_of(plan) + micro_batch
+            value = np.split(value, count, axis=dim)[slot]
+        return np.asarray(value[held])
 
+    run = _Run()
     try:
         with np.errstate(all="ignore"):
-            found = replay(plan, given)
-    except (UnreplayableError, Mismatch, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
-        return None
-    values = (*found.gradients.values(), *found.returned.values())
-    return found if all(np.all(np.isfinite(value)) for value in values) else None
+            run.found = replay(plan, given, lambda *each: run.given.append(each))
+    except UnreplayableError as error:
+        return NotRun(str(error))
+    except (Mismatch, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
+        return NotRun(f"`{plan.path}` does not run to its end on numbers")
+    values = (*run.found.gradients.values(), *run.found.returned.values())
+    return run if all(np.all(np.isfinite(value)) for value in values) else NotRun("what the plans give is no number")
 
 
-def _same_gradients(plan: Plan, expected: Mapping[str, Array], many: Result) -> bool:
-    """Return whether every rank has the reference's gradient of every piece of a weight that it uses."""
+def _places(plan: Plan, tensor: Tensor, rank: int) -> tuple[Any, ...]:
+    """Return which elements of the whole value the rank holds, as an index of arrays. Raises Mismatch."""
+    import numpy as np
+
+    placements = tensor.placements or {}
+    if tensor.region is not None or not any(isinstance(own, Shard) and (own.order or own.parts) for own in placements.values()):
+        return tuple(slice(low, high) for low, high in region(plan, tensor, rank))
+    held = [np.arange(size) for size in whole_shape(tensor)]
+    coordinates = plan.mesh.coordinates(rank)
+    for axis in plan.mesh.axes:
+        own = placements.get(axis.name)
+        if not isinstance(own, Shard):
+            continue
+        parts = np.split(held[own.dim], np.cumsum(own.parts)[:-1]) if own.parts else [held[own.dim]]
+        chosen = own.order[coordinates[axis.name]] if own.order else (coordinates[axis.name],)
+        count = sum(map(len, own.order)) or axis.size
+        held[own.dim] = np.concatenate([np.split(part, count)[piece] for part in parts for piece in chosen])
+    return np.ix_(*held)
+
+
+def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result) -> Difference | NotRun | None:
+    """Return where a rank has another gradient of a piece of a weight that it uses than the reference; None where none has."""
     import numpy as np
 
     used = [*_used(plan)]
     if not expected.keys() <= {plan.tensors[name].logical or name for _, name in used}:
-        return False
+        return NotRun("the plans train different weights")
+    errors: dict[str, dict[int, float]] = {}
     for rank, name in used:
         tensor = plan.tensors[name]
         right = expected.get(tensor.logical or name)
         own = many.gradients.get((rank, name))
         if right is None:
             if own is not None:
-                return False
+                return NotRun("the plans train different weights")
             continue
         first = rank % plan.replication.stride if plan.replication.count > 1 else rank
         try:
-            piece = right[tuple(slice(low, high) for low, high in region(plan, tensor, first))]
+            piece = right[_places(plan, tensor, first)]
         except (Mismatch, IndexError):
-            return False
-        if not _close(np.zeros(piece.shape) if own is None else own, piece, float(np.abs(right).max(initial=0))):
-            return False
-    return True
+            return NotRun(f"`{name}` is no piece of the reference's")
+        held = np.zeros(piece.shape) if own is None else own
+        if held.shape != piece.shape:
+            return NotRun(f"the gradient of `{name}` has another shape than the reference's")
+        if not _close(held, piece, float(np.abs(right).max(initial=0))):
+            errors.setdefault(name, {})[rank] = float(np.abs(held - piece).max())
+    if not errors:
+        return None
+    scales = {name: float(np.abs(expected[plan.tensors[name].logical or name]).max(initial=0)) for name in errors}
+    name = max(errors, key=lambda own: max(errors[own].values()) / max(scales[own], _NOTHING))
+    error = max(errors[name].values())
+    if error <= _CERTAIN * max(scales[name], _NOTHING):
+        return NotRun(f"the gradient of `{name}` differs by what rounding may do")
+    return Difference(name, tuple(sorted(errors[name])), error, scales[name], None)
+
+
+def _with_first(difference: Difference, plan: Plan, alone: _Run, many: _Run) -> Difference:
+    """Return the difference with the first result that is not the reference's value of that name.
+
+    Results that have another shape, or that a collective completes, say nothing.
+    """
+    right = {name: value for _, _, name, value in alone.given}
+    completed = {
+        name
+        for segment in plan.segments.values()
+        for own in segment.operators
+        if isinstance(own, Communicate)
+        for name in own.inputs
+    }
+    for rank, operator, name, value in many.given:
+        known = right.get(name)
+        if known is None or known.shape != value.shape or name in completed or isinstance(operator, Backward):
+            continue
+        if not _close(value, known, float(abs(known).max(initial=0))):
+            return replace(difference, first=(name, rank, operator))
+    return difference
 
 
 def _used(plan: Plan) -> Iterable[tuple[int, str]]:
@@ -177,8 +377,7 @@ def _same_returned(parallel: Plan, reference: Plan, count: int, alone: Result, m
     right = [value for name in reference.outputs for (_, _, own), value in alone.returned.items() if own == name]
     ranks = {rank for rank, _, _ in many.returned}
     for rank in ranks:
-        names = [name for name in parallel.outputs if any((rank, *key) in many.returned for key in _keys(many, name))]
-        found = [_total(parallel, many, rank, name) for name in names]
+        found = _totals(parallel, many, rank)
         if len(found) != len(right):
             return False
         for own, value in zip(found, right, strict=True):
@@ -189,23 +388,40 @@ def _same_returned(parallel: Plan, reference: Plan, count: int, alone: Result, m
     return bool(ranks)
 
 
-def _keys(many: Result, name: str) -> set[tuple[int, str]]:
-    return {(micro_batch, own) for _, micro_batch, own in many.returned if own == name}
+def _totals(plan: Plan, many: Result, rank: int) -> list[Array | None]:
+    """Return what a rank returns, in order, over all micro-batches, each of which may have a name of its own for it."""
+    names: dict[int, list[str]] = {}
+    for name in plan.outputs:
+        for own, micro_batch, other in many.returned:
+            if (own, other) == (rank, name):
+                names.setdefault(micro_batch, []).append(name)
+    if len({len(own) for own in names.values()}) != 1:
+        return []
+    return [_total(plan, many, rank, dict(zip(names, column, strict=True))) for column in zip(*names.values(), strict=True)]
 
 
-def _total(plan: Plan, many: Result, rank: int, name: str) -> Array | None:
-    """Return what a rank returns over all micro-batches and replicas, and over the axes on which the plan says it is a part."""
-    tensor: Tensor | None = plan.tensors.get(name)
-    partial = {axis: own for axis, own in ((tensor.placements if tensor else None) or {}).items() if isinstance(own, Partial)}
-    if {own.reduce for own in partial.values()} - {"sum", "avg"}:
-        return None
-    folded = (plan.replication.axis,) if plan.replication.count > 1 else ()
-    members = plan.mesh.along(rank, tuple(dict.fromkeys((*partial, *folded))))
-    found = [value for (own, _, other), value in many.returned.items() if own in members and other == name]
-    if not found or len({value.shape for value in found}) > 1:
-        return None
-    averaged = prod(plan.mesh.axis_size(axis) for axis, own in partial.items() if own.reduce == "avg")
-    total: Array = sum(found[1:], start=found[0]) / averaged
+def _total(plan: Plan, many: Result, rank: int, names: Mapping[int, str]) -> Array | None:
+    """Return what a rank returns over all micro-batches and replicas, and over the axes on which the plan says it is a part.
+
+    `names` are those of the value by micro-batch.
+    """
+    total: Array | None = None
+    for micro_batch, name in names.items():
+        tensor: Tensor | None = plan.tensors.get(name)
+        placements = (tensor.placements if tensor is not None else None) or {}
+        partial = {axis: own for axis, own in placements.items() if isinstance(own, Partial)}
+        if {own.reduce for own in partial.values()} - {"sum", "avg"}:
+            return None
+        folded = (plan.replication.axis,) if plan.replication.count > 1 else ()
+        members = plan.mesh.along(rank, tuple(dict.fromkeys((*partial, *folded))))
+        found = [many.returned[key] for member in members if (key := (member, micro_batch, name)) in many.returned]
+        if not found or len({value.shape for value in found}) > 1:
+            return None
+        averaged = prod(plan.mesh.axis_size(axis) for axis, own in partial.items() if own.reduce == "avg")
+        part = sum(found[1:], start=found[0]) / averaged
+        if total is not None and total.shape != part.shape:
+            return None
+        total = part if total is None else total + part
     return total
 
 

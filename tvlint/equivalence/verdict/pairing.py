@@ -12,6 +12,7 @@ from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.relations.defect import Trouble
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, inputs_of, slot_dims, told_in_two_ways
+from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.groups import not_of_communicator, resolved
 from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
@@ -51,8 +52,8 @@ class Case:
     micro_batches: int
     assume: frozenset[str]
     fold: Folded | None = None
-    normal_forms: bool = False
-    """Whether terms are derived in their normal forms."""
+    telling: Telling = Telling.AS_WRITTEN
+    """How terms tell what is computed."""
 
     @property
     def written(self) -> Plan:

@@ -19,18 +19,48 @@ from dataclasses import replace
 
 from tvlint.analyses.relations.defect import Trouble, reasons
 from tvlint.analyses.relations.grounds import REFUTING, Ground
+from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_runs
 from tvlint.equivalence.verdict.attempt import Attempt
 from tvlint.equivalence.verdict.causes import CONSEQUENCES
 from tvlint.equivalence.verdict.judge import find_proof, judge
+from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
-from tvlint.findings import Outcome, Verdict
+from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.plan import Plan
 
-_EXPRESSIONS = frozenset({*CONSEQUENCES, "other-constant", "other-gradient", "other-output", "unequal-addends"})
+_UNEQUAL = ("ambiguous-sum", "other-constant", "other-gradient", "other-output", "reference-gradient", "unequal-addends")
+_EXPRESSIONS = frozenset((*CONSEQUENCES, *_UNEQUAL))
 """Gaps between expressions, which normal forms of them may close."""
+
+_OF_VALUES = frozenset(
+    {
+        *_EXPRESSIONS,
+        "batch-with-itself",
+        "declared-placement",
+        "gathers-parts",
+        "max-of-different-values",
+        "missing-allreduce",
+        "mismatched-dimensions",
+        "needs-whole-batch",
+        "own-mean-returned",
+        "part-gradient",
+        "part-used-as-complete",
+        "partial-times-scaled",
+        "reduced-per-micro-batch",
+        "reshape-of-split-dimension",
+        "split-dimension",
+        "split-twice",
+        "undecided-gradient",
+        "undecided-output",
+        "unequal-roots",
+        "unsupported-operator",
+        "whole-numbers",
+    }
+)
+"""Reasons that leave open what values are. Others leave open how the plan runs, and a run has to take one way of several."""
 
 
 def prove(
@@ -40,6 +70,7 @@ def prove(
     assume: frozenset[str] = frozenset(),
     progress: Progress | None = None,
     solver_seconds: float | None = None,
+    replay: bool = False,
 ) -> Verdict:
     """Return the verdict on the pair.
 
@@ -47,6 +78,7 @@ def prove(
     piece of every weight after reduction equals that of the reference, and so do the returned values. Refuted comes with a
     structural fact or a number; whatever could not be decided is Unknown. With `solver_seconds`, Z3 gives a second opinion on
     every annotation that a proof relied on, that many seconds at most on each; one that it refutes makes the verdict Unknown.
+    What is left open is run on random numbers, with `replay` what is proved as well.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -55,7 +87,7 @@ def prove(
         if isinstance(case, Trouble):
             return state_gaps(parallel, reference, parallel, [case])
         verdict = _decided(case, progress or (lambda text, share: None), solver_seconds)
-        return _confirmed(case, verdict)
+        return _decided_on_numbers(case, _confirmed(case, verdict), replay)
     finally:
         if collecting:
             gc.enable()
@@ -63,14 +95,18 @@ def prove(
 
 def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Verdict:
     """Return the verdict on the plan without the runs that it repeats, from expressions and then from normal forms of them."""
-    once = replace(case, parallel=without_repeated_runs(case.parallel))
+    plan = with_stated_ranges(without_repeated_runs(case.parallel))
+    once = replace(case, parallel=plan, reference=with_stated_ranges(case.reference))
     found = judge(once, progress)
     verdict = found if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
-    if verdict.outcome is Outcome.UNKNOWN and any(reason.name in _EXPRESSIONS for reason in verdict.reasons):
+    open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in _EXPRESSIONS for reason in verdict.reasons)
+    for telling in (Telling.NORMAL, Telling.ARITHMETIC) if open_ else ():
         progress("deriving normal forms", 0.9)
-        proof = find_proof(replace(once, normal_forms=True), progress)
+        proof = find_proof(replace(once, telling=telling), progress)
         again = verdict if proof is None else _stated(proof, progress, solver_seconds)
-        verdict = again if again.outcome is Outcome.PROVED else verdict
+        if again.outcome is Outcome.PROVED:
+            verdict = again
+            break
     return verdict if once.parallel is case.parallel else _in_order(case.parallel, verdict)
 
 
@@ -81,6 +117,37 @@ def _stated(proof: Attempt, progress: Progress, solver_seconds: float | None) ->
     from tvlint.equivalence.verdict.solver_recheck import with_opinion
 
     return with_opinion(state_proof(proof), proof, solver_seconds, progress)
+
+
+def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
+    """Return the verdict with what runs on random numbers show of a pair that is open, and with `replay` of one that is proved.
+
+    Agreement decides nothing. A difference refutes a pair of which only values are open; a proved one is left open, since
+    prover or replay is wrong.
+    """
+    if verdict.outcome is Outcome.REFUTED or (verdict.outcome is Outcome.PROVED and not replay):
+        return verdict
+    if any(reason.name not in _OF_VALUES for reason in verdict.reasons):
+        return verdict
+    from tvlint.equivalence.verdict.on_numbers import SEEDS, Agreement, Difference, as_troubles, run_both
+
+    found = run_both(case)
+    if isinstance(found, Difference):
+        open_ = verdict.outcome is Outcome.UNKNOWN
+        shown = reasons(case.parallel, as_troubles(case.parallel, found, refutes=open_))
+        stages = _stage_counts_of(verdict, shown)
+        outcome = Outcome.REFUTED if open_ else Outcome.UNKNOWN
+        return replace(verdict, outcome=outcome, reasons=(*shown, *verdict.reasons), stages=stages)
+    if isinstance(found, Agreement):
+        return replace(verdict, facts=(*verdict.facts, ("agrees with the reference on", f"{SEEDS} runs on random numbers")))
+    return replace(verdict, facts=(*verdict.facts, ("not run on numbers", found.why))) if replay else verdict
+
+
+def _stage_counts_of(verdict: Verdict, shown: tuple[Reason, ...]) -> StageCounts:
+    """Return the counts of a verdict with these reasons before its own."""
+    own, refuted = verdict.stages, sum(reason.refutes for reason in shown)
+    open_ = max(0, own.unknown - refuted)
+    return replace(own, refuted=own.refuted + refuted, unknown=open_, proved=max(0, own.total - own.refuted - refuted - open_))
 
 
 def _in_order(plan: Plan, verdict: Verdict) -> Verdict:
@@ -97,9 +164,9 @@ def _confirmed(case: Case, verdict: Verdict) -> Verdict:
     grounds = {REFUTING[reason.name] for reason in verdict.reasons if reason.refutes}
     if verdict.outcome is not Outcome.REFUTED or grounds != {Ground.DIFFERS}:
         return verdict
-    from tvlint.equivalence.verdict.on_numbers import SEEDS, agree_on_numbers
+    from tvlint.equivalence.verdict.on_numbers import SEEDS, Agreement, run_both
 
-    if not agree_on_numbers(case):
+    if not isinstance(run_both(case), Agreement):
         return verdict
     text = f"; and yet all gradients and returned values are the reference's in {SEEDS} runs on random numbers"
     found = [replace(reason, refutes=False, repair="") for reason in verdict.reasons]

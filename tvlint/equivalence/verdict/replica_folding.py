@@ -37,7 +37,7 @@ def fold_replicas(case: Case) -> Case | None:
     one = pair(fold.plan, case.reference, case.assume)
     if not isinstance(one, Case) or one.slots != fold.slots:
         return None
-    return replace(one, fold=fold, normal_forms=case.normal_forms)
+    return replace(one, fold=fold, telling=case.telling)
 
 
 def folded(plan: Plan, inputs: Inputs) -> Folded | None:

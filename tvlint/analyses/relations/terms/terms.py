@@ -8,9 +8,18 @@ an operator that draws random numbers has no term.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Any
 
 GRADIENT_SUM = "gradient-sum"
+
+
+class Telling(Enum):
+    """How terms tell what is computed."""
+
+    AS_WRITTEN = "operators as the plan has them"
+    NORMAL = "the normal form of `tvlint/analyses/relations/terms/attention_normal_form.py`"
+    ARITHMETIC = "sums of products, as in `tvlint/analyses/relations/terms/arithmetic.py`, and that normal form for the rest"
 
 
 class Terms:
@@ -20,7 +29,8 @@ class Terms:
     none): the term then stands for its value in one slot, any slot, and `shape` counts that slot's part only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, telling: Telling = Telling.AS_WRITTEN) -> None:
+        self.telling = telling
         self._numbers: dict[tuple[Any, ...], int] = {}
         self.keys: list[tuple[Any, ...]] = []
         self.operands: list[tuple[int, ...]] = []
@@ -32,9 +42,12 @@ class Terms:
         """Terms that belong to a value of the reference without being one, as the log-sum-exps of its attention do."""
         self.assumptions: set[str] = set()
         """What identities between terms take on trust."""
-        self.normal = False
-        """Whether terms are told in the normal form of `tvlint/analyses/relations/terms/attention_normal_form.py`."""
         self._tokens: dict[Any, int] = {}
+
+    @property
+    def normal(self) -> bool:
+        """Return whether terms are told in a normal form."""
+        return self.telling is not Telling.AS_WRITTEN
 
     def term(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:
         """The term of operator `head` on `operands`; the same arguments give the same term."""

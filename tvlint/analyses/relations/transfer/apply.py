@@ -8,9 +8,11 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import normal
 from tvlint.analyses.relations.terms.loss_identities import term_of
 from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
+from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of
 from tvlint.analyses.relations.transfer.extents import Result, averaging, result_of
 from tvlint.analyses.relations.transfer.operator_uses import Use
@@ -18,6 +20,9 @@ from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
+
+_MEANS = {Telling.NORMAL: ("mean",), Telling.ARITHMETIC: ("mean", "mse-loss")}
+"""Operators that are a sum, divided by the number of addends, in a normal form."""
 
 
 def run(world: World, use: Use, total_slots: int) -> Value:
@@ -28,7 +33,7 @@ def run(world: World, use: Use, total_slots: int) -> Value:
     if not world.terms.normal:
         return _run(world, use, total_slots)
     terms, counted = world.terms, 1
-    if use.averaged and use.head[0] in ("mean", "mean gradient"):
+    if use.averaged and str(use.head[0]).removesuffix(" gradient") in _MEANS[terms.telling]:
         indices = indices_of(world, use.operands)
         counted = prod(indices[name].size * (total_slots if indices[name].slotted else 1) for name in use.averaged)
         summed = replace(
@@ -41,8 +46,9 @@ def run(world: World, use: Use, total_slots: int) -> Value:
     else:
         found = _run(world, use, total_slots)
     inner, constant = bare(terms, found.term)
-    told = normal(terms, terms.keys[inner], terms.operands[inner], terms.shape[inner], terms.slot[inner])
-    return world.values.retermed(found, times(terms, times(terms, told, constant), rational(Fraction(1, counted))))
+    tell = arithmetic.sum_of_products if terms.telling is Telling.ARITHMETIC else normal
+    again = tell(terms, terms.keys[inner], terms.operands[inner], terms.shape[inner], terms.slot[inner])
+    return world.values.retermed(found, times(terms, times(terms, again, constant), rational(Fraction(1, counted))))
 
 
 def run_again(

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import normal_sum
 from tvlint.analyses.relations.terms.loss_identities import multiplied, scaled_term, summed
 from tvlint.analyses.relations.terms.product_normal_form import rational, times
-from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Telling, Terms
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending, Ranges, tiled
 from tvlint.ir.plan import Box
 
@@ -218,7 +219,8 @@ class Values:
             return values[0]
         total = self._gradient_sum(of, values)
         if total is not None and self.terms.normal:
-            return self.retermed(total, normal_sum(self.terms, total.term))
+            tell = arithmetic.sum_of_gradients if self.terms.telling is Telling.ARITHMETIC else normal_sum
+            return self.retermed(total, tell(self.terms, total.term))
         if total is None or total.leaves:
             return total
         return self.retermed(total, summed(self.terms, total.term))

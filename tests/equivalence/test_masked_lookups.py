@@ -1,0 +1,137 @@
+"""Lookups in a part of a table with masks for the rest: proved in any spelling, and refuted where a mask is off by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.numbers import on_numbers_of
+from tests.builders.plan_tapes import with_backward
+from tests.equivalence.test_attention import plans
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
+from tvlint.equivalence.verdict.on_numbers import Agreement
+from tvlint.findings import Outcome
+from tvlint.ir.operators import Compute
+from tvlint.ir.plan import Plan
+
+TABLE = "weight e f32[8,4]{placed}\ninput x i64[2,3]\nloss l\n"
+ENDS = "t = tanh(h)\nl: f32[1] = sum(t)\n"
+LOOKUP = with_backward(TABLE.format(placed="") + "program\nh = embedding(x, e)\n" + ENDS)
+
+EITHER = "below = lt(x, {a}) || none\nabove = ge(x, {b}) || none\nm = logical_or(below, above) || none\n"
+BOTH = "above = ge(x, {a}) || none\nbelow = lt(x, {b}) || none\nk = logical_and(above, below) || none\n"
+SHIFT = "s = sub(x, {a}) || none\n"
+MASKED = {
+    "a mask that is filled": EITHER
+    + SHIFT
+    + "i = masked_fill(s, m, 0) || none\nr = embedding(i, e)\nw = unsqueeze(m, -1) || none\nh0 = masked_fill(r, w, 0.0)\n",
+    "flags that are multiplied": BOTH
+    + SHIFT
+    + "i = mul(s, k) || none\nr = embedding(i, e)\nw = unsqueeze(k, -1) || none\nh0 = mul(r, w)\n",
+    "choices": BOTH
+    + SHIFT
+    + "i = where(k, s, 0) || none\nr = embedding(i, e)\nw = unsqueeze(k, 2) || none\nh0 = where(w, r, 0.0)\n",
+    "no mask, turned": BOTH
+    + "m = logical_not(k) || none\n"
+    + SHIFT
+    + "i = masked_fill(s, m, 1) || none\nr = embedding(i, e)\nw = unsqueeze(m, -1) || none\nh0 = masked_fill(r, w, 0)\n",
+    "another comparison": "below = le(x, {c}) || none\nabove = gt(x, {d}) || none\nm = logical_or(below, above) || none\n"
+    + SHIFT
+    + "i = masked_fill(s, m, 0) || none\nr = embedding(i, e)\nw = unsqueeze(m, -1) || none\nh0 = masked_fill(r, w, 0.0)\n",
+}
+
+WRONG = [
+    ("a mask that is filled", "lt(x, {a})", "le(x, {a})"),
+    ("a mask that is filled", "ge(x, {b})", "gt(x, {b})"),
+    ("a mask that is filled", "sub(x, {a})", "sub(x, {c})"),
+    ("a mask that is filled", "masked_fill(r, w, 0.0)", "masked_fill(r, w, 1.0)"),
+    ("flags that are multiplied", "logical_and", "logical_or"),
+    ("choices", "where(k, s, 0)", "where(k, 0, s)"),
+]
+
+
+def split(lines: str) -> str:
+    ranks = (
+        f"program tp={a // 4}\n{lines.format(a=a, b=a + 4, c=a - 1, d=a + 3)}h = all-reduce(h0) over tp\n{ENDS}" for a in (0, 4)
+    )
+    return with_backward("mesh tp=2\n" + TABLE.format(placed=" tp:S(0)") + "".join(ranks))
+
+
+def operators(plan: Plan) -> list[Compute]:
+    return [own for segment in plan.segments.values() for own in segment.operators if isinstance(own, Compute)]
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_masked_lookup_is_a_lookup_in_a_range(name: str) -> None:
+    verdict = verdict_on(split(MASKED[name]), LOOKUP)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    parallel, reference = plans(split(MASKED[name]), LOOKUP)
+    assert on_numbers_of(parallel, reference) == Agreement()
+    stated = with_stated_ranges(parallel)
+    ranges = [(own.attributes["start"], own.attributes["stop"]) for own in operators(stated) if "start" in own.attributes]
+    assert ranges == [(0, 4), (4, 8)]
+    assert on_numbers_of(stated, reference) == Agreement()
+
+
+@pytest.mark.parametrize(("name", "before", "after"), WRONG)
+def test_a_mask_that_is_off_is_no_range(name: str, before: str, after: str) -> None:
+    assert before in MASKED[name]
+    wrong = split(MASKED[name].replace(before, after))
+    parallel, reference = plans(wrong, LOOKUP)
+    assert not any("start" in own.attributes for own in operators(with_stated_ranges(parallel)))
+    assert verdict_on(wrong, LOOKUP).outcome is not Outcome.PROVED
+    assert on_numbers_of(parallel, reference) != Agreement()
+
+
+def test_a_result_that_is_read_before_the_mask_stays() -> None:
+    lines = MASKED["a mask that is filled"].replace("h0 = masked_fill", "z = tanh(r) || none\nh0 = masked_fill")
+    parallel, _ = plans(split(lines), LOOKUP)
+    assert with_stated_ranges(parallel) is parallel
+
+
+SCORES = "weight w f32[8,4]{placed}\ninput x f32[3,4]\ninput y i64[3]\nloss l\n"
+LOSS = with_backward(SCORES.format(placed="") + "program\nz = linear(x, w)\nl: f32[1] = cross_entropy(z, y)\n")
+PARTS = """u = copy(x) over tp
+z = linear(u, w)
+m0 = amax(z, dim=-1, keepdim=True) || none
+m = all-reduce max(m0) over tp || none
+c = sub(z, m)
+below = lt(y, {a}) || none
+above = ge(y, {b}) || none
+k = logical_or(below, above) || none
+s = sub(y, {a}) || none
+i = masked_fill(s, k, 0) || none
+j = unsqueeze(i, -1) || none
+p0 = gather(c, -1, j)
+p1 = squeeze(p0, -1)
+p2 = masked_fill(p1, k, 0.0)
+p = all-reduce(p2) over tp
+e = exp(c)
+q0 = sum(e, dim=-1)
+q = all-reduce(q0) over tp
+g = log(q)
+d = sub(g, p)
+l: f32[1] = mean(d)
+"""
+
+
+def scores(lines: str) -> str:
+    programs = "".join(f"program tp={rank}\n{lines.format(a=4 * rank, b=4 * rank + 4)}" for rank in (0, 1))
+    return with_backward("mesh tp=2\n" + SCORES.format(placed=" tp:S(0)") + programs)
+
+
+def test_scores_of_targets_are_picked_in_a_range() -> None:
+    verdict = verdict_on(scores(PARTS), LOSS)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    parallel, reference = plans(scores(PARTS), LOSS)
+    assert on_numbers_of(parallel, reference) == on_numbers_of(with_stated_ranges(parallel), reference) == Agreement()
+
+
+ELSEWHERE = [("ge(y, {b})", "gt(y, {b})"), ("mean(d)", "sum(d)"), ("sub(y, {a})", "sub(y, 1)")]
+
+
+@pytest.mark.parametrize(("before", "after"), ELSEWHERE)
+def test_scores_that_are_picked_elsewhere_are_refuted(before: str, after: str) -> None:
+    assert before in PARTS
+    verdict = verdict_on(scores(PARTS.replace(before, after)), LOSS)
+    assert verdict.outcome is not Outcome.PROVED

@@ -1,0 +1,112 @@
+"""Pairs that are run on random numbers: every pair that ships agrees, and a difference decides what nothing else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from shared import ROOT
+
+from tests.builders.numbers import on_numbers_of
+from tests.equivalence.test_attention import plans
+from tests.equivalence.test_text_plans import PARALLEL as SPLIT
+from tests.equivalence.test_text_plans import REFERENCE as WHOLE
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict import on_numbers
+from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.prove import prove
+from tvlint.findings import Outcome
+from tvlint.run.pair import Pair, Plans, read_pair
+
+CLEAN = [(path, path.with_name("reference.plan")) for path in sorted(ROOT.glob("fixtures/clean/*/parallel.plan"))]
+CLEAN += [(ROOT / "fixtures/clean/generated-code", ROOT / "fixtures/clean/generated-code/reference.plan")]
+CLEAN += [(ROOT / "fixtures/tour/dp2-tp2.plan", ROOT / "fixtures/tour/single.plan")]
+CLEAN += [(ROOT / f"fixtures/nnscaler/folders/{name}", Path()) for name in ("mlp--hybrid_pp2_tp2_dp2", "moe--hybrid_pp2_tp2")]
+
+
+@pytest.mark.parametrize(("parallel", "reference"), CLEAN, ids=lambda path: path.parent.name + "/" + path.name)
+def test_the_pairs_that_ship_agree(parallel: Path, reference: Path) -> None:
+    found = read_pair(Pair(str(parallel), str(reference) if reference.name else ""))
+    assert isinstance(found, Plans), found
+    assert on_numbers_of(found.kinds[0], found.reference) == Agreement()
+
+
+def test_a_broken_pair_differs_where_its_first_value_does() -> None:
+    found = read_pair(Pair(str(ROOT / "fixtures/tour/dp2-tp2-broken.plan"), str(ROOT / "fixtures/tour/single.plan")))
+    assert isinstance(found, Plans)
+    assert isinstance(on_numbers_of(found.kinds[0], found.reference), Difference)
+
+
+PARALLEL, REFERENCE = (text.replace("softmax(y, dim=1)", "tanh(y)") for text in (SPLIT, WHOLE))
+
+OPEN = "m = tril(h)\n  a = gelu(m)"
+"""An operator that the reference does not have, which nothing else decides."""
+
+
+def _with_tril(text: str) -> str:
+    return text.replace("a = gelu(h)", OPEN).replace("dh = backward a (da)", "dm = backward a (da)\n  dh = backward m (dm)")
+
+
+def test_a_difference_refutes_what_nothing_else_decides() -> None:
+    verdict = verdict_on(_with_tril(REFERENCE), REFERENCE)
+    assert verdict.outcome is Outcome.REFUTED
+    assert [reason.name for reason in verdict.reasons if reason.refutes] == ["other-numbers"]
+    assert "in 3 runs on random numbers: off by" in verdict.reasons[0].message
+    assert verdict.stages.refuted == 1
+
+
+def test_a_difference_is_told_at_the_first_result_that_is_not_the_reference_s_of_that_name() -> None:
+    wrong = REFERENCE.replace("s = tanh(y)", "t = tril(y)\n  s = tanh(t)")
+    wrong = wrong.replace("dy = backward s (ds)", "dt = backward s (ds)\n  dy = backward t (dt)")
+    parallel, reference = plans(wrong, REFERENCE)
+    found = on_numbers_of(parallel, reference)
+    assert isinstance(found, Difference)
+    assert found.first is not None
+    assert found.first[0] == "s"
+
+
+def test_agreement_is_told_and_decides_nothing() -> None:
+    cast = REFERENCE.replace("a = gelu(h)", 'c: bf16[8,16] = to(h, dtype="bfloat16")\n  f: f32[8,16] = float(c)\n  a = gelu(f)')
+    cast = cast.replace("dh = backward a (da)", "df = backward a (da)\n  dc = backward f (df)\n  dh = backward c (dc)")
+    verdict = verdict_on(cast, REFERENCE)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert ("agrees with the reference on", "3 runs on random numbers") in verdict.facts
+
+
+INCONCLUSIVE = {
+    "what buffers hold is part of the model": ("weight b1 f32[16]\n", "weight b1 f32[16]\nbuffer k f32[16]\n"),
+    "the plan does not say by what it divides gradients": (
+        "_, grad(w1), grad(b1) = backward h (dh)\n",
+        "_, grad(w1), grad(b1) = backward h (dh)\n  reduce-gradients w1, b1, w2 over self divide unknown\n",
+    ),
+    "the plan writes out how weights are updated": (
+        "_, grad(w1), grad(b1) = backward h (dh)\n",
+        "_, grad(w1), grad(b1) = backward h (dh)\n  w2 = sub(w2, grad(w2))\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", INCONCLUSIVE)
+def test_a_difference_shows_nothing_where_numbers_may_not_be_what_the_plan_is_for(why: str) -> None:
+    wrong = _with_tril(REFERENCE)
+    assert isinstance(on_numbers_of(*plans(wrong, REFERENCE)), Difference)
+    before, after = INCONCLUSIVE[why]
+    assert before in wrong
+    assert on_numbers_of(*plans(wrong.replace(before, after), REFERENCE)) == NotRun(why)
+
+
+def test_what_is_proved_is_run_on_request() -> None:
+    parallel, reference = plans(PARALLEL, REFERENCE)
+    agrees = ("agrees with the reference on", "3 runs on random numbers")
+    assert agrees not in prove(parallel, reference).facts
+    assert agrees in prove(parallel, reference, replay=True).facts
+
+
+def test_a_proved_pair_that_differs_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    parallel, reference = plans(PARALLEL, REFERENCE)
+    other = Difference("w1", (0, 1), 1.0, 2.0, None)
+    monkeypatch.setattr(on_numbers, "run_both", lambda case: other)
+    verdict = prove(parallel, reference, replay=True)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert verdict.reasons[0].name == "other-numbers"
+    assert not verdict.reasons[0].refutes

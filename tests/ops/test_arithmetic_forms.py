@@ -1,0 +1,198 @@
+"""Operators and gradients as sums of products: both ways to write one are proved, are what they were on numbers, and what
+differs is not proved.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+from math import pi, prod, sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.builders.numbers import on_numbers_of
+from tests.builders.plan_tapes import with_backward
+from tests.equivalence.test_attention import plans
+from tests.equivalence.test_text_plans import verdict_on
+from tests.ops.test_normal_forms import Numbers
+from tvlint.analyses.relations.terms import arithmetic
+from tvlint.analyses.relations.terms.sums_of_products import CIRCLE, FUNCTION, SUM_OF_PRODUCTS, TOTAL
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
+from tvlint.equivalence.verdict.prove import prove
+from tvlint.findings import Outcome
+from tvlint.ops.spec import UnsupportedError
+
+HEAD = """
+weight w f32[8,8]
+weight g f32[8]
+weight b f32[8]
+input x f32[4,8]
+input z f32[4,8]
+loss l
+program
+  h = linear(x, w)
+"""
+TAIL = "q = pow(y, 2)\nl: f32[1] = sum(q)\n"
+ROOT = "m = mean(s, dim=-1, keepdim=True)\ne = add(m, 1e-06)\n"
+LAST = "y = mul(n, g)\n"
+CENTRED = "m = mean(h, dim=-1, keepdim=True)\nc = sub(h, m)\n"
+SCALED = "t = mul(n, g)\ny = add(t, b)\n"
+
+WAYS = {
+    "rms_norm": {
+        "one operator": "y = rms_norm(h, [8], g, 1e-06)\n",
+        "a product": "s = mul(h, h)\n" + ROOT + "r = rsqrt(e)\nn = mul(h, r)\n" + LAST,
+        "a power": "s = pow(h, 2)\n" + ROOT + "r = pow(e, -0.5)\nn = mul(h, r)\n" + LAST,
+        "a division": "s = pow(h, 2)\n" + ROOT + "r = sqrt(e)\nn = div(h, r)\n" + LAST,
+        "a sum": "s = mul(h, h)\nk = sum(s, dim=-1, keepdim=True)\nm = div(k, 8)\ne = add(m, 1e-06)\nr = sqrt(e)\n"
+        "v = reciprocal(r)\nn = mul(v, h)\ny = mul(g, n)\n",
+    },
+    "layer_norm": {
+        "one operator": "y = layer_norm(h, [8], g, b, 1e-05)\n",
+        "a variance": CENTRED + "a = var(h, dim=-1, keepdim=True, unbiased=False)\ne = add(a, 1e-05)\nr = sqrt(e)\n"
+        "n = div(c, r)\n" + SCALED,
+        "a product": CENTRED + "s = mul(c, c)\na = mean(s, dim=-1, keepdim=True)\ne = add(a, 1e-05)\nr = rsqrt(e)\n"
+        "n = mul(c, r)\n" + SCALED,
+    },
+    "silu": {"one operator": "y = silu(h)\n", "written out": "s = sigmoid(h)\ny = mul(h, s)\n"},
+    "gelu": {
+        "one operator": "y = gelu(h)\n",
+        "written out": "k = div(h, 1.4142135623730951)\ne = erf(k)\np = add(e, 1.0)\na = mul(h, 0.5)\ny = mul(a, p)\n",
+        "another order": "k = mul(h, 0.7071067811865476)\ne = erf(k)\np = add(1.0, e)\na = mul(h, p)\ny = div(a, 2)\n",
+    },
+    "approximate gelu": {
+        "one operator": 'y = gelu(h, approximate="tanh")\n',
+        "written out": "u = pow(h, 3)\nc = mul(u, 0.044715)\ns = add(h, c)\nk = mul(s, 0.7978845608028654)\ne = tanh(k)\n"
+        "p = add(e, 1.0)\na = mul(h, 0.5)\ny = mul(a, p)\n",
+    },
+    "softmax": {
+        "one operator": "y = softmax(h, dim=-1)\n",
+        "written out": "e = exp(h)\nt = sum(e, dim=-1, keepdim=True)\ny = div(e, t)\n",
+        "in another order": "e = exp(h)\nt = sum(e, dim=-1, keepdim=True)\nr = reciprocal(t)\ny = mul(r, e)\n",
+    },
+    "log_softmax": {
+        "one operator": "y = log_softmax(h, dim=-1)\n",
+        "written out": "e = exp(h)\nt = sum(e, dim=-1, keepdim=True)\nd = log(t)\ny = sub(h, d)\n",
+    },
+    "squared error": {
+        "one operator": "y = mse_loss(h, z)\n",
+        "a product": "d = sub(h, z)\nk = mul(d, d)\ny = mean(k)\n",
+        "a sum": "d = sub(h, z)\nk = pow(d, 2)\nt = sum(k)\ny = div(t, 32)\n",
+    },
+    "a transpose": {
+        "before": "i = transpose(h, 0, 1)\nj = gelu(i)\ny = transpose(j, 0, 1)\n",
+        "none": "y = gelu(h)\n",
+    },
+}
+
+WRONG = {
+    "rms_norm": ("a product", [("1e-06", "1e-05"), ("mul(h, r)", "mul(h, e)"), ("mul(h, h)", "mul(x, x)")]),
+    "layer_norm": ("a product", [("1e-05", "1e-06"), ("mul(c, r)", "mul(h, r)"), ("sub(h, m)", "add(h, m)")]),
+    "silu": ("written out", [("mul(h, s)", "mul(x, s)"), ("mul(h, s)", "mul(s, s)")]),
+    "gelu": ("written out", [("1.4142135623730951", "1.41"), ("add(e, 1.0)", "add(e, 2.0)"), ("0.5", "0.25")]),
+    "approximate gelu": ("written out", [("0.044715", "0.0447"), ("pow(h, 3)", "pow(h, 2)")]),
+    "softmax": ("written out", [("dim=-1", "dim=0"), ("div(e, t)", "div(h, t)")]),
+    "log_softmax": ("written out", [("sub(h, d)", "add(h, d)"), ("sub(h, d)", "sub(e, d)")]),
+    "squared error": ("a product", [("sub(h, z)", "add(h, z)"), ("mean(k)", "sum(k)")]),
+    "a transpose": ("before", [("gelu(i)", "relu(i)")]),
+}
+
+
+def program(name: str, way: str) -> str:
+    return with_backward(HEAD + WAYS[name][way] + TAIL)
+
+
+PAIRS = [(name, one, other) for name, ways in WAYS.items() for one, other in permutations(ways, 2)]
+
+
+@pytest.mark.parametrize(("name", "one", "other"), PAIRS, ids=[": ".join(pair) for pair in PAIRS])
+def test_it_makes_no_difference_how_it_is_written(name: str, one: str, other: str) -> None:
+    verdict = verdict_on(program(name, one), program(name, other))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    reference, plan = plans(program(name, other), program(name, one))
+    assert on_numbers_of(plan, reference) == Agreement()
+
+
+TWINS = [(name, way, *change) for name, (way, changes) in WRONG.items() for change in changes]
+
+
+@pytest.mark.parametrize(("name", "way", "before", "after"), TWINS, ids=[f"{name}: {after}" for name, _, _, after in TWINS])
+def test_what_differs_is_refuted(name: str, way: str, before: str, after: str) -> None:
+    assert before in WAYS[name][way]
+    wrong = with_backward(HEAD + WAYS[name][way].replace(before, after, 1) + TAIL)
+    verdict = verdict_on(wrong, program(name, next(iter(WAYS[name]))))
+    assert verdict.outcome is Outcome.REFUTED, [reason.message for reason in verdict.reasons]
+    reference, plan = plans(program(name, next(iter(WAYS[name]))), wrong)
+    assert isinstance(on_numbers_of(plan, reference), Difference)
+
+
+class Arithmetic(Numbers):
+    """The value of every term, of sums of products as well."""
+
+    def of(self, term: int) -> Any:
+        head, operands, shape = self.terms.keys[term], self.terms.operands[term], self.terms.shape[term]
+        if term in self.known or head[0] not in (SUM_OF_PRODUCTS, TOTAL, FUNCTION, CIRCLE):
+            return super().of(term)
+        values = iter([self.of(operand) for operand in operands])
+        if head[0] == CIRCLE:
+            found: Any = np.array(pi)
+        elif head[0] == FUNCTION:
+            apply = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": np.vectorize(math.erf)}
+            found = apply.get(head[1], lambda x: 1 / (1 + np.exp(-x)))(next(values))
+        elif head[0] == TOTAL:
+            found = _summed(head[1], list(values), range(len(shape)))
+        else:
+            found = np.zeros(shape)
+            for (sign, square), factors in head[1]:
+                made = np.array(sign * sqrt(square))
+                for places, power in factors:
+                    value = next(values) ** float(power)
+                    wide = [dim for dim, place in enumerate(places) if place >= 0]
+                    value = value.transpose([*sorted(wide, key=lambda dim: places[dim]), *set(range(value.ndim)) - {*wide}])
+                    made = made * value.reshape([shape[i] if i in places else 1 for i in range(len(shape))])
+                found = found + made
+        self.known[term] = found
+        return found
+
+
+def _summed(factors: Any, values: list[Any], result: range) -> Any:
+    used = sorted({place for places, _ in factors for place in places if place != -1})
+    letters = {place: chr(ord("a") + at) for at, place in enumerate(used)}
+    arrays, names = [], []
+    for (places, power), value in zip(factors, values, strict=True):
+        kept = [dim for dim, place in enumerate(places) if place != -1]
+        arrays.append((value ** float(power)).reshape([value.shape[dim] for dim in kept]))
+        names.append("".join(letters[places[dim]] for dim in kept))
+    return np.einsum(f"{','.join(names)}->{''.join(letters[place] for place in result)}", *arrays)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_sum_of_products_is_what_the_term_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[tuple[Terms, int, int]] = []
+    before = arithmetic.sum_of_products
+
+    def noted(terms: Terms, head: Any, operands: Any, shape: Any, slot: int) -> int:
+        form = before(terms, head, operands, shape, slot)
+        found.append((terms, terms.term(head, tuple(operands), shape, slot), form))
+        return form
+
+    monkeypatch.setattr(arithmetic, "sum_of_products", noted)
+    ways = list(WAYS[name])
+    for way in ways[1:]:
+        prove(*plans(program(name, way), program(name, ways[0])))
+    numbers: dict[int, Arithmetic] = {}
+    compared = 0
+    for terms, term, form in found:
+        own = numbers.setdefault(id(terms), Arithmetic(terms))
+        try:
+            expected, actual = own.of(term), own.of(form)
+        except (UnsupportedError, ValueError, IndexError, TypeError, StopIteration):
+            continue
+        if term != form:
+            compared += 1
+            assert prod(np.shape(expected)) == prod(np.shape(actual))
+            np.testing.assert_allclose(expected, actual, rtol=1e-8, atol=1e-10, err_msg=f"{terms.keys[term]}")
+    assert compared > 5

@@ -1,0 +1,474 @@
+"""Operators that are arithmetic, and their gradients, as sums of products.
+
+Each operator is read as the arithmetic that defines it, on a tape; its vector-Jacobian product is that of the tape, by the
+chain rule. `rms_norm`, `layer_norm`, `var`, `gelu`, `silu` and `softmax` are thus what they are when they are written out:
+
+- `rms_norm(x) = x (mean(x^2) + eps)^(-1/2) w`;
+- `layer_norm(x) = c (mean(c^2) + eps)^(-1/2) w + b` with `c = x - mean(x)`, and `var(x) = mean(c^2)`;
+- `silu(x) = x sigmoid(x)`, `gelu(x) = x (1 + erf(x / sqrt(2))) / 2`, and with `tanh` its approximation;
+- `softmax(x) = exp(x) / sum(exp(x))`, `log_softmax(x) = x - log(sum(exp(x)))`, `logsumexp(x) = log(sum(exp(x)))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import pi, sqrt
+from typing import Any, TypeAlias
+
+from tvlint.analyses.relations.terms.attention_normal_form import normal
+from tvlint.analyses.relations.terms.numbers import number_of
+from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, constant_of, rational, times
+from tvlint.analyses.relations.terms.sums_of_products import CIRCLE, ONE, Algebra, Expression, TooLargeError
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
+
+Head: TypeAlias = tuple[Any, ...]
+Indices: TypeAlias = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """A value on the tape: what it is, and the indices that it has."""
+
+    number: int
+    value: Expression
+    indices: Indices
+
+
+_Back: TypeAlias = Callable[[Expression], Expression]
+
+
+@dataclass(slots=True)
+class _Tape:
+    """Arithmetic as it is done, and how gradients go back through it."""
+
+    algebra: Algebra
+    count: int = 0
+    steps: list[tuple[_Variable, tuple[tuple[_Variable, _Back], ...]]] = field(default_factory=list)
+
+    def given(self, value: Expression, indices: Indices) -> _Variable:
+        self.count += 1
+        return _Variable(self.count, value, indices)
+
+    def _made(self, value: Expression, indices: Indices, *sources: tuple[_Variable, _Back]) -> _Variable:
+        made = self.given(value, indices)
+        self.steps.append((made, sources))
+        return made
+
+    def times(self, one: _Variable, other: _Variable) -> _Variable:
+        multiplied = self.algebra.multiplied
+        value = multiplied(one.value, other.value)
+        sources = ((one, lambda g: multiplied(g, other.value)), (other, lambda g: multiplied(g, one.value)))
+        return self._made(value, one.indices | other.indices, *sources)
+
+    def plus(self, one: _Variable, other: _Variable, factor: Constant = NONE) -> _Variable:
+        scaled = self.algebra.scaled
+        value = self.algebra.added(one.value, scaled(other.value, factor))
+        return self._made(value, one.indices | other.indices, (one, lambda g: g), (other, lambda g: scaled(g, factor)))
+
+    def scaled(self, one: _Variable, factor: Constant) -> _Variable:
+        scaled = self.algebra.scaled
+        return self._made(scaled(one.value, factor), one.indices, (one, lambda g: scaled(g, factor)))
+
+    def number(self, constant: Constant) -> _Variable:
+        return self.given(self.algebra.number(constant), frozenset())
+
+    def power(self, one: _Variable, exponent: Fraction) -> _Variable:
+        algebra = self.algebra
+
+        def back(gradient: Expression) -> Expression:
+            slope = algebra.scaled(algebra.power(one.value, exponent - 1), rational(exponent))
+            return algebra.multiplied(gradient, slope)
+
+        return self._made(algebra.power(one.value, exponent), one.indices, (one, back))
+
+    def total(self, one: _Variable, over: Indices) -> _Variable:
+        return self._made(self.algebra.total(one.value, over), one.indices - over, (one, lambda g: g))
+
+    def mean(self, one: _Variable, over: Indices) -> _Variable:
+        count = 1
+        for index in over:
+            size, cut = self.algebra.sizes[index]
+            if cut:
+                raise TooLargeError
+            count *= size
+        return self.scaled(self.total(one, over), rational(Fraction(1, count)))
+
+    def function(self, name: str, one: _Variable) -> _Variable:
+        algebra = self.algebra
+        value = algebra.function(name, one.value)
+        return self._made(value, one.indices, (one, lambda g: algebra.multiplied(g, _slope(algebra, name, one.value, value))))
+
+    def gradient(self, last: _Variable, gradient: Expression, of: _Variable) -> Expression:
+        """Return the gradient of `of`, from that of `last`."""
+        algebra = self.algebra
+        known: dict[int, Expression] = {last.number: gradient}
+        for made, sources in reversed(self.steps):
+            own = known.get(made.number)
+            for source, back in sources if own is not None else ():
+                assert own is not None
+                found = algebra.total(back(own), made.indices - source.indices)
+                known[source.number] = algebra.added(known.get(source.number, ()), found)
+        return known.get(of.number, ())
+
+
+def _slope(algebra: Algebra, name: str, at: Expression, value: Expression) -> Expression:
+    """Return the derivative of a function, of which `value` is the value."""
+    one, minus = algebra.number(NONE), (-1, ONE)
+    if name == "exp":
+        return value
+    if name == "log":
+        return algebra.power(at, Fraction(-1))
+    if name == "tanh":
+        return algebra.added(one, algebra.scaled(algebra.power(value, Fraction(2)), minus))
+    if name == "sigmoid":
+        return algebra.multiplied(value, algebra.added(one, algebra.scaled(value, minus)))
+    if name == "erf":
+        circle = algebra.terms.term((CIRCLE,), (), (), -1)
+        below = algebra.scaled(algebra.power(at, Fraction(2)), minus)
+        bell = algebra.function("exp", below)
+        root = algebra.power(((NONE, ((circle, (), ONE),)),), Fraction(-1, 2))
+        return algebra.scaled(algebra.multiplied(root, bell), (1, Fraction(4)))
+    raise TooLargeError
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """An operator on the tape: its name, its constants, its operands, and the indices of its result and of what it reduces."""
+
+    tape: _Tape
+    name: str
+    attributes: tuple[Any, ...]
+    operands: tuple[_Variable, ...]
+    result: Indices
+    whole: Indices
+
+
+def _constant(call: _Call, value: Any) -> Constant:
+    constant = constant_of(value)
+    if constant is None:
+        raise TooLargeError
+    return constant
+
+
+def _exponent(value: Any) -> Fraction:
+    exponent = number_of(value)
+    if exponent is None or exponent.denominator > 2:
+        raise TooLargeError
+    return exponent
+
+
+def _times(call: _Call) -> _Variable:
+    if len(call.operands) == 1:
+        return call.tape.scaled(call.operands[0], _constant(call, call.attributes[1]))
+    return call.tape.times(*call.operands)
+
+
+def _quotient(call: _Call) -> _Variable:
+    tape = call.tape
+    if len(call.operands) == 2:
+        return tape.times(call.operands[0], tape.power(call.operands[1], Fraction(-1)))
+    place, value = call.attributes
+    constant = _constant(call, value)
+    if place == 0:
+        return tape.scaled(tape.power(call.operands[0], Fraction(-1)), constant)
+    if not constant[1]:
+        raise TooLargeError
+    return tape.scaled(call.operands[0], (constant[0], 1 / constant[1]))
+
+
+def _sum(call: _Call) -> _Variable:
+    tape, sign = call.tape, rational(-1 if call.name == "sub" else 1)
+    if len(call.attributes) not in (1, 3) or call.attributes[0] != 1:
+        raise TooLargeError
+    if len(call.operands) == 2:
+        return tape.plus(call.operands[0], call.operands[1], sign)
+    _, place, value = call.attributes
+    number = tape.number(_constant(call, value))
+    return tape.plus(call.operands[0], number, sign) if place == 1 else tape.plus(number, call.operands[0], sign)
+
+
+def _power(call: _Call) -> _Variable:
+    if len(call.operands) != 1 or len(call.attributes) != 2 or call.attributes[0] != 1:
+        raise TooLargeError
+    return call.tape.power(call.operands[0], _exponent(call.attributes[1]))
+
+
+def _of_exponent(exponent: Fraction) -> _Rule:
+    return lambda call: call.tape.power(call.operands[0], exponent)
+
+
+def _of_function(name: str) -> _Rule:
+    return lambda call: call.tape.function(name, call.operands[0])
+
+
+def _total(call: _Call) -> _Variable:
+    if call.attributes != (None,):
+        raise TooLargeError
+    return call.tape.total(call.operands[0], call.operands[0].indices - call.result)
+
+
+def _moved(call: _Call) -> _Variable:
+    if call.attributes:
+        raise TooLargeError
+    return call.operands[0]
+
+
+def _negative(call: _Call) -> _Variable:
+    return call.tape.scaled(call.operands[0], rational(-1))
+
+
+def _contraction(call: _Call) -> _Variable:
+    if call.attributes or len(call.operands) not in (2, 3):
+        raise TooLargeError
+    found = call.tape.times(*call.operands[:2])
+    found = call.tape.total(found, found.indices - call.result)
+    return call.tape.plus(found, call.operands[2]) if len(call.operands) == 3 else found
+
+
+def _silu(call: _Call) -> _Variable:
+    return call.tape.times(call.operands[0], call.tape.function("sigmoid", call.operands[0]))
+
+
+def _gelu(call: _Call) -> _Variable:
+    (own,), tape, way = call.operands, call.tape, call.attributes[0]
+    if way in (None, "none"):
+        inner = tape.function("erf", tape.scaled(own, (1, Fraction(1, 2))))
+    elif way == "tanh":
+        cubed = tape.scaled(tape.power(own, Fraction(3)), _constant(call, 0.044715))
+        inner = tape.function("tanh", tape.scaled(tape.plus(own, cubed), _constant(call, sqrt(2 / pi))))
+    else:
+        raise TooLargeError
+    return tape.times(tape.scaled(own, (1, Fraction(1, 4))), tape.plus(tape.number(NONE), inner))
+
+
+def _inverse_root(tape: _Tape, square: _Variable, eps: Any) -> _Variable:
+    constant = constant_of(eps)
+    if constant is None:
+        raise TooLargeError
+    return tape.power(tape.plus(square, tape.number(constant)), Fraction(-1, 2))
+
+
+def _root_norm(call: _Call) -> _Variable:
+    tape, (own, *weight) = call.tape, call.operands
+    square = tape.mean(tape.power(own, Fraction(2)), call.whole)
+    found = tape.times(own, _inverse_root(tape, square, call.attributes[0]))
+    return tape.times(found, weight[0]) if weight else found
+
+
+def _centred(tape: _Tape, own: _Variable, over: Indices) -> _Variable:
+    return tape.plus(own, tape.mean(own, over), rational(-1))
+
+
+def _layer_norm(call: _Call) -> _Variable:
+    tape, (own, *rest) = call.tape, call.operands
+    centred = _centred(tape, own, call.whole)
+    square = tape.mean(tape.power(centred, Fraction(2)), call.whole)
+    found = tape.times(centred, _inverse_root(tape, square, call.attributes[0]))
+    found = tape.times(found, rest[0]) if rest else found
+    return tape.plus(found, rest[1]) if len(rest) > 1 else found
+
+
+def _variance(call: _Call) -> _Variable:
+    tape, (own,) = call.tape, call.operands
+    count = 1
+    for index in call.whole:
+        count *= tape.algebra.sizes[index][0]
+    correction = number_of(call.attributes[0])
+    if correction is None or correction >= count:
+        raise TooLargeError
+    found = tape.mean(tape.power(_centred(tape, own, call.whole), Fraction(2)), call.whole)
+    return tape.scaled(found, rational(Fraction(count) / (count - correction)))
+
+
+def _softmax(call: _Call) -> _Variable:
+    tape, (own,) = call.tape, call.operands
+    if call.attributes != (None,):
+        raise TooLargeError
+    if call.name == "log-softmax":
+        return tape.plus(own, _log_sum(tape, own, call.whole), rational(-1))
+    powers = tape.function("exp", own)
+    return tape.times(powers, tape.power(tape.total(powers, call.whole), Fraction(-1)))
+
+
+def _log_sum(tape: _Tape, own: _Variable, over: Indices) -> _Variable:
+    return tape.function("log", tape.total(tape.function("exp", own), over))
+
+
+def _log_sum_exp(call: _Call) -> _Variable:
+    return _log_sum(call.tape, call.operands[0], call.whole)
+
+
+def _squared_error(call: _Call) -> _Variable:
+    tape = call.tape
+    one, other = call.operands
+    square = tape.power(tape.plus(one, other, rational(-1)), Fraction(2))
+    return tape.total(square, square.indices - call.result)
+
+
+_Rule: TypeAlias = Callable[[_Call], _Variable]
+
+_RULES: dict[str, _Rule] = {
+    "mul": _times,
+    "div": _quotient,
+    "add": _sum,
+    "sub": _sum,
+    "pow": _power,
+    "sqrt": _of_exponent(Fraction(1, 2)),
+    "rsqrt": _of_exponent(Fraction(-1, 2)),
+    "reciprocal": _of_exponent(Fraction(-1)),
+    "neg": _negative,
+    "exp": _of_function("exp"),
+    "log": _of_function("log"),
+    "tanh": _of_function("tanh"),
+    "erf": _of_function("erf"),
+    "sigmoid": _of_function("sigmoid"),
+    "silu": _silu,
+    "gelu": _gelu,
+    "sum": _total,
+    "rms-norm": _root_norm,
+    "layer-norm": _layer_norm,
+    "var": _variance,
+    "softmax": _softmax,
+    "log-softmax": _softmax,
+    "logsumexp": _log_sum_exp,
+    "mse-loss": _squared_error,
+}
+"""By operator: the arithmetic that it is."""
+
+_OPERANDS = {"mul": 2, "div": 2, "add": 2, "sub": 2, "layer-norm": 3, "rms-norm": 2, "mse-loss": 2}
+"""The most operands of operators that have several."""
+
+
+def _rule(op: str, count: int) -> _Rule | None:
+    known = _RULES.get(op)
+    if known is not None:
+        return known
+    if has_trait(op, Trait.CONTRACTION) and has_trait(op, Trait.PRODUCT):
+        return _contraction
+    return _moved if count == 1 and has_trait(op, Trait.TRANSPOSE, Trait.VIEW, Trait.BROADCAST) else None
+
+
+def sum_of_products(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int:
+    """Return operator `head` on `operands` as a sum of products; in the other normal form where it is no arithmetic."""
+    try:
+        found = _arithmetic(terms, head, operands, shape, slot) if len(head) == 5 else None
+    except TooLargeError:
+        found = None
+    if found is None or (terms.shape[found], terms.slot[found]) != (shape, slot):
+        return normal(terms, head, tuple(operands), shape, slot)
+    return found
+
+
+def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int | None:
+    op, which, attributes, pattern, _ = head
+    gradient = str(op).endswith(" gradient")
+    name = str(op).removesuffix(" gradient")
+    *places, result = pattern[: len(operands) + 1]
+    _, averaged, whole = pattern[-3:]
+    if averaged or (not gradient and which != 0):
+        return None
+    algebra = Algebra(terms)
+    values = [algebra.of_term(term, own) for term, own in zip(operands, places, strict=True)]
+    for dim, index in enumerate(result):
+        if index >= 0 and index not in algebra.sizes:
+            algebra.sizes[index] = (shape[dim], dim == slot)
+    inside = [frozenset(index for index in own if index in algebra.sizes and index >= 0) for own in places]
+    kept = [-1 if index >= 0 and algebra.sizes[index] == (1, False) else index for index in result]
+    tape = _Tape(algebra)
+    if gradient:
+        made = _gradient(tape, name, which, attributes, values, inside, frozenset(kept) - {-1}, frozenset(whole))
+    else:
+        rule = _rule(name, len(operands))
+        if rule is None:
+            return None
+        given = tuple(tape.given(value, own) for value, own in zip(values, inside, strict=True))
+        made = rule(_Call(tape, name, attributes, given, frozenset(kept) - {-1}, frozenset(whole))).value
+    if made is None:
+        return None
+    term, constant = algebra.as_term(made, kept)
+    return times(terms, term, constant)
+
+
+def _gradient(
+    tape: _Tape,
+    name: str,
+    which: Any,
+    attributes: tuple[Any, ...],
+    values: Sequence[Expression],
+    inside: Sequence[Indices],
+    result: Indices,
+    whole: Indices,
+) -> Expression | None:
+    """Return the gradient of one operand, from that of the result and those operands that it depends on."""
+    algebra, (given, *known) = tape.algebra, values
+    position = which[0] if which else 0
+    if which and which[1] != (0,):
+        return None
+    if not known:
+        return _through(tape, name, position, attributes, given, inside[0], result)
+    if _rule(name, 2) is _contraction or (name == "mul" and len(known) == 1 and not attributes):
+        found = algebra.multiplied(given, known[0])
+        return algebra.total(found, (inside[0] | inside[1]) - result) if len(known) == 1 else None
+    if name == "div" and not attributes and position == 0:
+        found = algebra.multiplied(given, algebra.power(known[0], Fraction(-1)))
+        return algebra.total(found, (inside[0] | inside[1]) - result)
+    rule = _RULES.get(name)
+    if rule is None:
+        return None
+    most = _OPERANDS.get(name, 1)
+    missing = algebra.terms.term(("missing",), (), (), -1)
+    operands = [tape.given(value, own) for value, own in zip(known, inside[1:], strict=True)]
+    of = position
+    if name in ("rms-norm", "layer-norm") and position > 0:
+        unknown = tape.given(((NONE, ((missing, (), ONE),)),), result)
+        operands = [operands[0], *([operands[0]] * (position - 1)), unknown][: position + 1]
+        if position == 2:
+            return algebra.total(given, inside[0] - result)
+    if len(operands) > most or of >= len(operands):
+        return None
+    made = rule(_Call(tape, name, attributes, tuple(operands), inside[0], whole))
+    found = tape.gradient(made, given, operands[of])
+    return found if all(term != missing for _, factors in found for term, _, _ in factors) else None
+
+
+def _through(
+    tape: _Tape, name: str, position: int, attributes: tuple[Any, ...], given: Expression, inside: Indices, result: Indices
+) -> Expression | None:
+    """Return the gradient of an operator that is linear in its operand, and needs nothing but the gradient of its result."""
+    algebra = tape.algebra
+    summed = algebra.total(given, inside - result)
+    if name in ("add", "sub") and attributes == (1,):
+        return algebra.scaled(summed, rational(-1)) if (name, position) == ("sub", 1) else summed
+    if name in ("mul", "div") and len(attributes) == 2 and (name == "mul" or attributes[0] == 1):
+        constant = constant_of(attributes[1])
+        if constant is None or not constant[1]:
+            return None
+        return algebra.scaled(summed, constant if name == "mul" else (constant[0], 1 / constant[1]))
+    if name == "neg":
+        return algebra.scaled(summed, rational(-1))
+    if name == "sum" and attributes == (None,):
+        return summed
+    if _rule(name, 2) is _contraction and not attributes:
+        return summed
+    return summed if _rule(name, 1) is _moved and not attributes else None
+
+
+def sum_of_gradients(terms: Terms, term: int) -> int:
+    """Return a sum of gradients as a sum of products."""
+    if terms.keys[term][0] != GRADIENT_SUM:
+        return term
+    algebra, shape = Algebra(terms), terms.shape[term]
+    places = tuple(range(len(shape)))
+    kept = [-1 if size == 1 and dim != terms.slot[term] else dim for dim, size in enumerate(shape)]
+    algebra.sizes.update({dim: (size, dim == terms.slot[term]) for dim, size in enumerate(shape)})
+    try:
+        found, constant = algebra.as_term(
+            algebra.added(*(algebra.of_term(operand, places) for operand in terms.operands[term])), kept
+        )
+    except TooLargeError:
+        return term
+    return times(terms, found, constant) if (terms.shape[found], terms.slot[found]) == (shape, terms.slot[term]) else term

@@ -89,7 +89,7 @@ WAYS = {
 }
 
 WRONG = {
-    "rms_norm": ("a product", [("1e-06", "1e-05"), ("mul(h, r)", "mul(h, e)"), ("mul(h, h)", "mul(x, x)")]),
+    "rms_norm": ("a product", [("1e-06", "1e-05"), ("mul(h, r)", "add(h, r)"), ("mul(h, h)", "mul(x, x)")]),
     "layer_norm": ("a product", [("1e-05", "1e-06"), ("mul(c, r)", "mul(h, r)"), ("sub(h, m)", "add(h, m)")]),
     "silu": ("written out", [("mul(h, s)", "mul(x, s)"), ("mul(h, s)", "mul(s, s)")]),
     "gelu": ("written out", [("1.4142135623730951", "1.41"), ("add(e, 1.0)", "add(e, 2.0)"), ("0.5", "0.25")]),

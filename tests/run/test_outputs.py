@@ -1,0 +1,31 @@
+"""Where captures are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tvlint.run.outputs import OutputError, write_capture
+
+
+def test_a_capture_is_written_with_the_folders_around_it(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "one.capture.jsonl.gz"
+    write_capture(str(path), b"one")
+    write_capture(str(path), b"two")
+    assert path.read_bytes() == b"two"
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("name", ["out/one.capture.jsonl.gz", "out/new/one.capture.jsonl.gz", "link.capture.jsonl.gz"])
+def test_a_capture_is_written_through_no_link_that_leaves_the_checkout(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "out").symlink_to(outside)
+    (tmp_path / "link.capture.jsonl.gz").symlink_to(outside / "kept")
+    (outside / "kept").write_bytes(b"kept")
+    with pytest.raises(OutputError, match="a link that leads out of the checkout"):
+        write_capture(str(tmp_path / name), b"one")
+    assert [(each.name, each.read_bytes()) for each in outside.iterdir()] == [("kept", b"kept")]

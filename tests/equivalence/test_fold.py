@@ -15,7 +15,7 @@ from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of
 from tvlint.equivalence.verdict import derivation, judge
 from tvlint.equivalence.verdict.prove import prove
-from tvlint.equivalence.verdict.replica_folding import folded
+from tvlint.equivalence.verdict.replica_folding import equal_replicas
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Communicate, Group, Operator, Peer, Receive, ReduceGradients, Send
@@ -127,13 +127,13 @@ def _group(plan: Plan, group: Group, rank: int) -> Group:
 
 
 def is_folded(plan: Plan) -> bool:
-    return folded(plan, inputs_of(plan)) is not None
+    return equal_replicas(plan, inputs_of(plan)) is not None
 
 
 def both(parallel: Plan, reference: Plan) -> tuple[Verdict, Verdict]:
     """The verdict, and the one that is found on every rank as it is written."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tvlint.equivalence.verdict.replica_folding.folded", lambda plan, inputs: None)
+        patch.setattr("tvlint.equivalence.verdict.replica_folding.equal_replicas", lambda plan, inputs: None)
         written = prove(parallel, reference)
     return prove(parallel, reference), written
 
@@ -317,9 +317,9 @@ def test_what_is_not_folded(changes: list[tuple[str, str]]) -> None:
 def test_of_two_axes_that_cut_one_dimension_the_outer_one_is_folded() -> None:
     changes = [("mesh dp=4", "mesh cp=2 dp=4"), ("dp:S(0)", "dp:S(0) cp:S(0)"), ("over dp", "over cp,dp")]
     plan = plan_of(everywhere_changed(WRITTEN, changes))
-    found = folded(plan, inputs_of(plan))
+    found = equal_replicas(plan, inputs_of(plan))
     assert found is not None
-    assert found.axis == "cp"
+    assert found[0] == "cp"
     one, written = both(plan, plan_of(REFERENCE))
     assert one == written
 

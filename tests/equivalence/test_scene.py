@@ -53,6 +53,11 @@ def test_a_value_that_nothing_makes_is_an_empty_piece() -> None:
     assert [piece for piece in drawn if piece.lacks == "nothing makes it" and piece.box == ()]
 
 
+def test_a_gradient_that_is_not_kept_is_no_piece() -> None:
+    reason, *_ = reasons_of("_, grad(w1) = backward h (dh)", "_, grad(w1) = backward h (dx)", "dp2-tp2.plan")
+    assert [[piece.tensor for piece in scene.steps[-1].gives] for scene in reason.scenes] == [["grad(w1)"]]
+
+
 def test_every_rank_concerned_is_drawn_once() -> None:
     reasons = reasons_of("b = torch.nn.functional.gelu(y)", "b = torch.nn.functional.silu(y)", "dp2-tp2.plan")
     (wrong,) = [reason for reason in reasons if reason.refutes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.relations.defect import Trouble, everywhere
 from tvlint.analyses.relations.derivation.localise import name_of, scope_of
 from tvlint.analyses.relations.derivation.state import Derived
@@ -13,7 +14,7 @@ from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.findings import Piece, Scene, SceneStep
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive, Send
+from tvlint.ir.operators import Operator
 from tvlint.ir.plan import Plan, Role
 
 _STEPS_BEFORE = 3
@@ -56,14 +57,14 @@ def _steps(plan: Plan, terms: Terms, derived: Derived, rank: int, segment: str, 
     if local is None:
         return ()
     chain: list[Operator] = [place]
-    wanted = set(_reads(place))
+    wanted = set(reads(place))
     reached = False
     for operator in reversed(plan.segments[segment].operators):
         if operator is place:
             reached = True
-        elif reached and len(chain) <= _STEPS_BEFORE and wanted & set(_gives(operator)):
+        elif reached and len(chain) <= _STEPS_BEFORE and wanted & set(writes(operator)):
             chain.append(operator)
-            wanted.update(_reads(operator))
+            wanted.update(reads(operator))
     if not reached:
         return ()
 
@@ -77,27 +78,13 @@ def _steps(plan: Plan, terms: Terms, derived: Derived, rank: int, segment: str, 
     return tuple(
         SceneStep(
             name_of(operator).replace("`", ""),
-            tuple(found for name in _reads(operator) if (found := piece(name)) is not None),
-            tuple(found for name in _gives(operator) if (found := piece(name)) is not None),
+            tuple(found for name in reads(operator) if (found := piece(name)) is not None),
+            tuple(found for name in writes(operator) if (found := piece(name)) is not None),
             operator is place,
             operator.source,
         )
         for operator in reversed(chain)
     )
-
-
-def _reads(operator: Operator) -> tuple[str, ...]:
-    if isinstance(operator, Compute):
-        return tuple(operand for operand in operator.inputs if not isinstance(operand, Literal))
-    if isinstance(operator, Backward | Communicate):
-        return operator.inputs
-    return (operator.tensor,) if isinstance(operator, Send) else ()
-
-
-def _gives(operator: Operator) -> tuple[str, ...]:
-    if isinstance(operator, Compute | Backward | Communicate):
-        return operator.outputs
-    return (operator.tensor,) if isinstance(operator, Receive) else ()
 
 
 def _piece(terms: Terms, name: str, value: Value) -> Piece:

@@ -55,8 +55,8 @@ def attempt_proof(case: Case, progress: Progress) -> Attempt | NotUnderstood:
     if agree and not violations:
         violations = (*derived.contradicted, *check_unused(case.written, case.reference))
     is_proved = agree and not violations
-    if is_proved and case.fold is not None:
-        is_proved = returns_declared(derivation.world, case.fold, derived)
+    if is_proved and case.folded_axis:
+        is_proved = returns_declared(case, derivation.world, derived)
     rests_on = assumptions(case, derivation, comparison.assumptions)
     return Attempt(case, reference, derivation, violations, rests_on, agree, is_proved)
 

@@ -83,5 +83,5 @@ def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Trouble]) -
 
 def violations_of_one_replica(attempt: Attempt) -> list[Trouble]:
     """Return the side conditions that are violated on ranks that were derived; of folded replicas others have the same."""
-    fold = attempt.case.fold
-    return list(attempt.violations) if fold is None else of_first_replica(fold, attempt.violations)
+    case, found = attempt.case, attempt.violations
+    return of_first_replica(case, found) if case.folded_axis else list(found)

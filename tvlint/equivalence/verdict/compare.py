@@ -32,13 +32,13 @@ def compare(case: Case, reference: Reference, derivation: Derivation) -> Compari
     world, derived, plan, expected = derivation.world, derivation.derived, case.parallel, reference.expected
     weights, written = weights_of(plan, derived), written_out(plan, derived)
     states, assumptions = compare_states(world, plan, derived, expected)
-    replicas = plan.replication.count if case.fold is None else 1
+    replicas = 1 if case.folded_axis else plan.replication.count
     found = [
         *derived.reductions,
         *judge_gradients(world, plan, weights, expected, held_by(derived, weights), written),
         *states,
         *judge_returned(world, plan, derived, expected.losses, replicas, case.micro_batches),
-        *(partly_returned(world, case.fold, derived) if case.fold is not None else ()),
+        *(partly_returned(case, world, derived) if case.folded_axis else ()),
         *judge_updates(plan, case.reference, weights, expected, derived.changed, written),
     ]
     if found:

@@ -95,7 +95,7 @@ def explain(attempt: Attempt, progress: Progress, most_causes: int) -> Verdict:
 
 def find_repair(case: Case, defects: list[Trouble], progress: Progress, most_causes: int) -> Repair | None:
     """Return a change of the plan as it is written after which it is proved; of several causes, one for each of them."""
-    found = defects if case.fold is None else on_all_replicas(case.fold, defects)
+    found = on_all_replicas(case, defects) if case.folded_axis else defects
 
     def proves(changed: Plan) -> bool:
         own = pair(changed, case.reference, case.assume)

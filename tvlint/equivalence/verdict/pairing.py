@@ -27,21 +27,12 @@ Progress: TypeAlias = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """`plan` is one replica of `written` along `axis`; `slots` is the dimension that replicas cut, input by input."""
-
-    written: Plan
-    plan: Plan
-    axis: str
-    slots: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Case:
     """Two plans that can be compared, how their inputs correspond, and how the pair is derived."""
 
     parallel: Plan
-    """The plan that is derived: with `fold`, one replica of the one that the user wrote."""
+    """The plan that is derived; it may be one replica of the one that is `written`."""
+    written: Plan
     reference: Plan
     inputs: Inputs
     """The parallel plan's inputs, numbered like the reference's."""
@@ -51,14 +42,10 @@ class Case:
     total_slots: int
     micro_batches: int
     assume: frozenset[str]
-    fold: Folded | None = None
+    folded_axis: str = ""
+    """The axis along which `written` writes out replicas of which `parallel` is one; empty where none is folded."""
     telling: Telling = Telling.AS_WRITTEN
     """How terms tell what is computed."""
-
-    @property
-    def written(self) -> Plan:
-        """Return the parallel plan with all ranks that it writes out."""
-        return self.parallel if self.fold is None else self.fold.written
 
 
 def first_rank(plan: Plan) -> int:
@@ -91,7 +78,7 @@ def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) 
     if count != micro_batches * replicas:
         text = f"the reference's batch is {count} local batches, and the plan runs {replicas} replicas "
         return Trouble("other-batch", False, f"{text}of {micro_batches} micro-batches", rank)
-    return Case(parallel, reference, inner, outer, dims, count, micro_batches, assume)
+    return Case(parallel, parallel, reference, inner, outer, dims, count, micro_batches, assume)
 
 
 def _incomparable(parallel: Plan, reference: Plan) -> Trouble | None:

@@ -96,7 +96,7 @@ def prove(
 def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Verdict:
     """Return the verdict on the plan without the runs that it repeats, from expressions and then from normal forms of them."""
     plan = with_stated_ranges(without_repeated_runs(case.parallel))
-    once = replace(case, parallel=plan, reference=with_stated_ranges(case.reference))
+    once = replace(case, parallel=plan, written=plan, reference=with_stated_ranges(case.reference))
     found = judge(once, progress)
     verdict = found if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
     open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in _EXPRESSIONS for reason in verdict.reasons)
@@ -107,7 +107,7 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Ve
         if again.outcome is Outcome.PROVED:
             verdict = again
             break
-    return verdict if once.parallel is case.parallel else _in_order(case.parallel, verdict)
+    return verdict if plan is case.parallel else _in_order(case.parallel, verdict)
 
 
 def _stated(proof: Attempt, progress: Progress, solver_seconds: float | None) -> Verdict:

@@ -20,7 +20,7 @@ from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.equivalence.verdict.compare_outputs import Returned, incomplete_output
-from tvlint.equivalence.verdict.pairing import Case, Folded, pair
+from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 from tvlint.ir.placement import Invariant, Placement, Replicate, Shard
@@ -31,71 +31,72 @@ _SUMS = ("", "sum", "avg")
 
 def fold_replicas(case: Case) -> Case | None:
     """Return the case of one replica, whose relations are those of every replica in its own slot; None where there is none."""
-    fold = folded(case.parallel, case.inputs)
-    if fold is None or any(dim not in (-1, own) for dim, own in zip(case.slots, fold.slots, strict=True)):
+    found = equal_replicas(case.parallel, case.inputs)
+    if found is None:
         return None
-    one = pair(fold.plan, case.reference, case.assume)
-    if not isinstance(one, Case) or one.slots != fold.slots:
+    axis, slots, tensors = found
+    if any(dim not in (-1, own) for dim, own in zip(case.slots, slots, strict=True)):
         return None
-    return replace(one, fold=fold, telling=case.telling)
+    one = pair(_first_replica(case.parallel, axis, tensors), case.reference, case.assume)
+    if not isinstance(one, Case) or one.slots != slots:
+        return None
+    return replace(one, written=case.parallel, folded_axis=axis, telling=case.telling)
 
 
-def folded(plan: Plan, inputs: Inputs) -> Folded | None:
-    """The plan with its largest axis of equal replicas folded; None where it has none, or is folded already.
+def equal_replicas(plan: Plan, inputs: Inputs) -> tuple[str, tuple[int, ...], dict[str, Tensor]] | None:
+    """Return the largest axis along which replicas are equal, the dimension of each input that it cuts, and the tensors of one.
 
-    `inputs` are those of the plan, numbered.
+    None where there is no such axis, or one is folded already. `inputs` are those of the plan, numbered.
     """
-    if plan.replication.count > 1:
-        return None
-    alike = Fold(plan).alike
+    alike = Fold(plan).alike if plan.replication.count <= 1 else ()
     for axis in sorted(plan.mesh.axes, key=lambda axis: -axis.size):
         if axis.size > 1 and axis.name in alike and _only_sums(plan, axis.name):
             slots = _slots(plan, inputs, axis.name)
             tensors = None if slots is None else _tensors(plan, axis.name)
             if slots is not None and tensors is not None:
-                return Folded(plan, _first_replica(plan, axis.name, tensors), axis.name, slots)
+                return axis.name, slots, tensors
     return None
 
 
-def partly_returned(world: World, fold: Folded, derived: Derived) -> Iterator[Trouble]:
+def partly_returned(case: Case, world: World, derived: Derived) -> Iterator[Trouble]:
     """Returned values that are sums over one replica's part of the batch.
 
     For a plan that is written folded each replica may return its own part; in one that writes its ranks out nothing may.
     """
-    for rank, name, value in _returned(world, fold, derived):
+    for rank, name, value in _returned(case, world, derived):
         if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending):
-            yield incomplete_output(world, fold.plan, name, rank, value)
+            yield incomplete_output(world, case.parallel, name, rank, value)
 
 
-def returns_declared(world: World, fold: Folded, derived: Derived) -> bool:
+def returns_declared(case: Case, world: World, derived: Derived) -> bool:
     """Return whether replicas return the slices of the batch that the written plan declares, where it declares any."""
-    for _, name, value in _returned(world, fold, derived):
-        tensor = fold.written.tensors.get(name)
+    for _, name, value in _returned(case, world, derived):
+        tensor = case.written.tensors.get(name)
         declares = tensor is not None and (tensor.region is not None or tensor.placements is not None)
-        if tensor is not None and declares and world.terms.slot[value.term] != _declared_slot(tensor, fold.axis):
+        if tensor is not None and declares and world.terms.slot[value.term] != _declared_slot(tensor, case.folded_axis):
             return False
     return True
 
 
-def _returned(world: World, fold: Folded, derived: Derived) -> Iterator[tuple[int, str, Value]]:
+def _returned(case: Case, world: World, derived: Derived) -> Iterator[tuple[int, str, Value]]:
     """Yield what the ranks of the first replica return, as far as it is known."""
-    together = Returned(world, fold.plan, derived)
+    together = Returned(world, case.parallel, derived)
     for rank, environment in derived.environments.items():
-        for name in fold.plan.outputs:
+        for name in case.parallel.outputs:
             value = together.value(rank, name) if name in environment else None
             if value is not None:
                 yield rank, name, value
 
 
-def of_first_replica(fold: Folded, troubles: Iterable[Trouble]) -> list[Trouble]:
-    """The troubles on ranks of the folded plan; those of other replicas are the same."""
-    ranks = {rank for program in fold.plan.programs for rank in program.ranks}
-    return [trouble for trouble in troubles if trouble.rank in ranks]
+def of_first_replica(case: Case, defects: Iterable[Trouble]) -> list[Trouble]:
+    """Return the defects on ranks of the folded plan; those of other replicas are the same."""
+    ranks = {rank for program in case.parallel.programs for rank in program.ranks}
+    return [own for own in defects if own.rank in ranks]
 
 
-def on_all_replicas(fold: Folded, troubles: Iterable[Trouble]) -> list[Trouble]:
-    """The troubles of the folded plan on the ranks of the written one."""
-    return [replace(trouble, rank=rank) for trouble in troubles for rank in everywhere(fold.plan, (trouble.rank,))]
+def on_all_replicas(case: Case, defects: Iterable[Trouble]) -> list[Trouble]:
+    """Return the defects of the folded plan on the ranks of the written one."""
+    return [replace(own, rank=rank) for own in defects for rank in everywhere(case.parallel, (own.rank,))]
 
 
 def _declared_slot(tensor: Tensor, axis: str) -> int:

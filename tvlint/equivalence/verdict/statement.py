@@ -58,7 +58,7 @@ def _facts(attempt: Attempt) -> tuple[tuple[str, str], ...]:
 
 def count_stages(case: Case, derivation: Derivation, found: Iterable[Reason]) -> StageCounts:
     """Return how many proof stages the plan has, and of how many the reasons say something."""
-    replicas = 1 if case.fold is None else case.parallel.replication.count
+    replicas = case.parallel.replication.count if case.folded_axis else 1
     total, classes = (replicas * count for count in (derivation.derived.stages, derivation.derived.classes))
     places = {kind: {own.location.pointer for own in found if own.refutes is kind} for kind in (True, False)}
     refuted, unknown = len(places[True]), len(places[False])

@@ -50,3 +50,9 @@ def test_what_launches_usually_give_is_not_supposed_to_be_left_out() -> None:
 def test_what_another_script_gives_is_named_so() -> None:
     text = f'ARGS="{MODEL} --pipeline-model-parallel-size 2"\n'
     assert errors(text)["layers-not-divisible-by-pp"].count("unless the launch that takes these lists sets") == 1
+
+
+def test_layers_that_a_fork_pads_need_not_divide() -> None:
+    command = f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size 2"
+    assert "layers-not-divisible-by-pp" in errors(command + "\n")
+    assert "layers-not-divisible-by-pp" not in errors(command + " --allow-padding-num-layers\n")

@@ -102,7 +102,12 @@ FRAMEWORKS: Mapping[str, Framework] = {
         packages=("deepspeed",),
         version=BEFORE_RELEASES,
     ),
-    MEGATRON: Framework((CORE,), packages=("megatron.training", "megatron.arguments", "megatron.initialize")),
+    MEGATRON: Framework(
+        (CORE,),
+        # sail-sg/zero-bubble-pipeline-parallelism megatron/training/arguments.py:261
+        replaces_with={"allow_padding_num_layers": _SPLIT_OF_LAYERS},
+        packages=("megatron.training", "megatron.arguments", "megatron.initialize"),
+    ),
     CORE: Framework(),
 }
 """By name; a program is of the first framework of which it imports a package."""

@@ -216,7 +216,7 @@ program ranks 3
         """
 mesh $MESH
 weight w f32[8,16] tp:S(1)
-input x f32[4,8]
+input x f32[4,16]
 program
 - y = linear(x, w)
 + g = all-gather(w, dim=1) over tp

@@ -9,7 +9,21 @@ from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract
 from tvlint.ops.selecting import kept, share_of
-from tvlint.ops.spec import DRAWS, ONE, Bound, Call, Drawn, Family, Names, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import (
+    DRAWS,
+    ONE,
+    Bound,
+    Call,
+    Drawn,
+    Family,
+    MisfitError,
+    Names,
+    OpSpec,
+    Trait,
+    UnsupportedError,
+    having,
+    stars,
+)
 
 _POSITIONS = {"l": ("query_start", "query_stop"), "s": ("key_start", "key_stop")}
 """The attributes that state which queries and keys of the sequence a call holds."""
@@ -33,10 +47,15 @@ def _attention(call: Call) -> Bound:
     query, key, value = (call.shape(i) for i in range(3))
     if call.attributes.get("enable_gqa") and query[-3:-2] != key[-3:-2]:
         raise UnsupportedError(f"`{call.op}` with `enable_gqa`, whose heads the annotation cannot tell")
+    said = f"`{call.op}` of shapes {query}, {key} and {value}"
+    if 2 <= len(query) == len(key) == len(value):
+        if query[-1] != key[-1] or key[-2] != value[-2]:
+            expected = "queries and keys have to have as many features, and there have to be as many values as keys"
+            raise MisfitError(said, expected)
+        if any(len({*sizes} - {1}) > 1 for sizes in zip(query[:-2], key[:-2], value[:-2], strict=True)):
+            raise MisfitError(said, "queries, keys and values have to have the same batch and heads")
     if not 2 <= len(query) == len(key) == len(value) or query[:-2] != key[:-2] or key[:-2] != value[:-2]:
-        raise UnsupportedError(f"`{call.op}` of shapes {query}, {key} and {value}")
-    if query[-1] != key[-1] or key[-2] != value[-2]:
-        raise UnsupportedError(f"`{call.op}` of shapes {query}, {key} and {value}")
+        raise UnsupportedError(said)
     batch = stars(len(query) - 2)
     operands: list[Names] = [(*batch, "l", "d"), (*batch, "s", "d"), (*batch, "s", "e")]
     scores, sizes = (*batch, "l", "s"), (*query[:-1], key[-2])

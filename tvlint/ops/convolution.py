@@ -11,7 +11,7 @@ from typing import Any
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.reductions import without_absent, without_none
-from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, Trait, UnsupportedError, having
+from tvlint.ops.spec import ONE, Bound, Call, MisfitError, Names, OpSpec, Trait, UnsupportedError, having
 
 _MOST_PLACES = 4096
 _FIRST = (frozenset({0}),)
@@ -57,7 +57,10 @@ def _convolution(dims: int) -> Callable[[Call], Bound]:
         groups = call.attributes.get("groups", 1)
         if len(x) != dims + 2 or len(weight) != dims + 2 or not isinstance(groups, int) or groups < 1:
             raise UnsupportedError(f"`{call.op}` of shapes {x} and {weight} with `groups` {groups}")
-        if x[1] != groups * weight[1] or weight[0] % groups or (len(call.inputs) == 3 and call.shape(2) != weight[:1]):
+        if x[1] != groups * weight[1]:
+            said = f"`{call.op}` of {x[1]} channels with a weight of shape {weight} in {groups} groups"
+            raise MisfitError(said, f"there have to be {groups * weight[1]} channels")
+        if weight[0] % groups or (len(call.inputs) == 3 and call.shape(2) != weight[:1]):
             raise UnsupportedError(f"`{call.op}` of {x[1]} channels with a weight of shape {weight} in {groups} groups")
         given = [
             _each(call, name, call.attributes.get(name, value), dims)

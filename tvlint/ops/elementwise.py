@@ -10,7 +10,20 @@ from math import pi, sqrt
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name, spread
-from tvlint.ops.spec import ONE, Bound, Call, Evaluate, Names, OpSpec, Shape, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import (
+    ONE,
+    Bound,
+    Call,
+    Evaluate,
+    MisfitError,
+    Names,
+    OpSpec,
+    Shape,
+    Trait,
+    UnsupportedError,
+    having,
+    stars,
+)
 
 
 def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
@@ -34,7 +47,9 @@ def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
         for position, size in enumerate(shape):
             wide = sizes[offset + position]
             if size not in (1, wide):
-                raise UnsupportedError(f"`{call.op}` of shapes {', '.join(map(str, shapes))}")
+                said = f"`{call.op}` of shapes {', '.join(map(str, shapes))}"
+                expected = f"dimension {position} of {shape}, {size} long, has to be 1 or {wide} long"
+                raise MisfitError(said, expected)
             own.append(names[offset + position] if size == wide else ONE)
         operands.append(tuple(own))
     return tuple(operands), names, tuple(literals)
@@ -257,7 +272,7 @@ def _bind_swiglu(call: Call) -> Bound:
         return Bound(operands, (output,), linear=(frozenset({1}),))
     names = stars(len(call.shape(0)))
     if not names or call.shape(0)[-1] % 2:
-        raise UnsupportedError(f"`{call.op}` of shape {call.shape(0)}")
+        raise MisfitError(f"`{call.op}` of shape {call.shape(0)}", "the last dimension has to be even")
     sizes = {"half": call.shape(0)[-1] // 2}
     return Bound((names,), ((*names[:-1], "half"),), whole=frozenset({names[-1], "half"}), sizes=sizes)
 
@@ -288,7 +303,7 @@ _TRAITS = {
     **dict.fromkeys(("exp", "log", "sqrt", "erf"), (Trait.NONLINEAR, Trait.RISING)),
     **dict.fromkeys(("sin", "cos", "rsqrt", "reciprocal", "abs"), (Trait.NONLINEAR,)),
     **dict.fromkeys(("sigmoid", "tanh", "relu"), (Trait.ACTIVATION, Trait.RISING)),
-    "silu": (Trait.ACTIVATION,),
+    "silu": (Trait.ACTIVATION, Trait.REAL),
 }
 
 SPECS = (
@@ -323,5 +338,5 @@ SPECS = (
         OpSpec(name, _torch(name), _unary(), evaluate=_of_one(function), traits=frozenset(_TRAITS.get(name, ())))
         for name, function in _FUNCTIONS.items()
     ),
-    *having((Trait.ACTIVATION,), OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu)),
+    *having((Trait.ACTIVATION, Trait.REAL), OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu)),
 )

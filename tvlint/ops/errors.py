@@ -9,7 +9,7 @@ from typing import Any
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import as_array
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, UnsupportedError, stars
 
 _Each = Callable[..., Array]
 _REDUCTIONS = ("none", "mean", "sum")
@@ -25,6 +25,8 @@ def _bind(call: Call, *, own: dict[str, Value], reductions: tuple[str, ...], com
     if call.attributes.get("log_target", False) is not False:
         raise UnsupportedError(f"`{call.op}` with `log_target`")
     reduction = call.attributes.get("reduction", "mean")
+    if any(1 not in sizes and sizes[0] != sizes[1] for sizes in zip(call.shape(0)[::-1], call.shape(1)[::-1], strict=False)):
+        raise MisfitError(f"`{call.op}` of shapes {call.shape(0)} and {call.shape(1)}", "both have to be of one shape")
     if reduction not in reductions or call.shape(0) != call.shape(1):
         raise UnsupportedError(f"`{call.op}` of shapes {call.shape(0)} and {call.shape(1)} with the reduction `{reduction}`")
     names = stars(len(call.shape(0)))

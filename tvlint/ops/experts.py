@@ -12,7 +12,7 @@ from functools import reduce
 
 from tvlint.ops.field import Array, Field
 from tvlint.ops.slicing import dimension, whole_number
-from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
 
 def _top(call: Call) -> Bound:
@@ -22,8 +22,10 @@ def _top(call: Call) -> Bound:
     call.expect(1)
     shape, k = call.shape(0), whole_number(call, "k", call.attributes.get("k"))
     names = stars(len(shape) - 1)
-    if not shape or dimension(call, "dim", len(shape), -1) != len(names) or not 0 < k <= shape[-1]:
+    if not shape or dimension(call, "dim", len(shape), -1) != len(names) or k < 1:
         raise UnsupportedError(f"`{call.op}` of {k} of shape {shape}")
+    if k > shape[-1]:
+        raise MisfitError(f"`{call.op}` of {k} of shape {shape}", f"there are {shape[-1]} to choose from")
     if not call.attributes.get("largest", True) or not call.attributes.get("sorted", True):
         raise UnsupportedError(f"`{call.op}` that is not of the greatest in order")
     return Bound(((*names, "e"),), ((*names, "k"),) * 2, whole=frozenset({"e", "k"}), attributes=(k,), sizes={"k": k})

@@ -10,7 +10,7 @@ from typing import Any
 
 from tvlint.ops.field import Array, Field
 from tvlint.ops.slicing import dimension, whole_number
-from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
 
 def _concatenate(call: Call) -> Bound:
@@ -22,6 +22,9 @@ def _concatenate(call: Call) -> Bound:
     dim = dimension(call, "dim", len(names), 0)
     if any(len(shape) != len(names) for shape in shapes):
         raise UnsupportedError(f"`{call.op}` of shapes {', '.join(map(str, shapes))}")
+    if any(shape[:dim] + shape[dim + 1 :] != shapes[0][:dim] + shapes[0][dim + 1 :] for shape in shapes):
+        said = f"`{call.op}` of shapes {', '.join(map(str, shapes))}"
+        raise MisfitError(said, f"all dimensions but {dim} have to be the same")
     parts = [f"part{i}" for i in range(len(shapes))]
     return Bound(
         tuple((*names[:dim], part, *names[dim + 1 :]) for part in parts),
@@ -46,7 +49,8 @@ def _stack(call: Call) -> Bound:
     call.reject_unknown("dim")
     call.expect(1, len(call.inputs))
     if len({call.shape(i) for i in range(len(call.inputs))}) != 1:
-        raise UnsupportedError(f"`{call.op}` of different shapes")
+        said = f"`{call.op}` of shapes {', '.join(str(call.shape(i)) for i in range(len(call.inputs)))}"
+        raise MisfitError(said, "all have to be of one shape")
     names, count = stars(len(call.shape(0))), len(call.inputs)
     dim = dimension(call, "dim", len(names) + 1, 0)
     return Bound(

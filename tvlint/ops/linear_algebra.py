@@ -8,7 +8,7 @@ from dataclasses import replace
 from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract
-from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 
 def _linear(call: Call) -> Bound:
@@ -18,14 +18,22 @@ def _linear(call: Call) -> Bound:
     if len(call.inputs) == 3 and call.inputs[2] == Literal(None):
         call = replace(call, inputs=call.inputs[:2])
     operands, weight = call.shape(0), call.shape(1)
-    if not operands or len(weight) != 2 or operands[-1] != weight[1]:
+    if not operands or len(weight) != 2:
         raise UnsupportedError(f"`linear` of shapes {operands} and {weight}")
+    if operands[-1] != weight[1]:
+        expected = f"the last dimension, {operands[-1]}, has to be that of the weight, {weight[1]}"
+        raise MisfitError(f"`linear` of shapes {operands} and {weight}", expected)
     rows = stars(len(operands) - 1)
     names: tuple[tuple[str, ...], ...] = ((*rows, "k"), ("n", "k"))
     if len(call.inputs) == 2:
         return Bound(names, ((*rows, "n"),), frozenset({"k"}), linear=(frozenset({0}), frozenset({1})))
-    if len(call.inputs) > 3 or call.shape(2) != weight[:1]:
+    if len(call.inputs) > 3:
         raise UnsupportedError(f"`linear` of {len(call.inputs)} operands")
+    if len(bias := call.shape(2)) == 1 and bias[0] not in (1, weight[0]):
+        expected = f"the bias has to be as long as the weight has rows, {weight[0]}"
+        raise MisfitError(f"`linear` with a bias of shape {bias}", expected)
+    if bias != weight[:1]:
+        raise UnsupportedError(f"`linear` with a bias of shape {bias}")
     return Bound((*names, ("n",)), ((*rows, "n"),), whole=frozenset({"k"}))
 
 
@@ -50,9 +58,16 @@ def _matmul(call: Call) -> Bound:
     call.expect(2)
     left, right = call.shape(0), call.shape(1)
     dims = _DIMENSIONS.get(call.op.rsplit(".", 1)[-1])
-    plain = dims is None or (len(left) == len(right) == dims and left[:-2] == right[:-2])
-    if len(left) < 2 or len(right) < 2 or left[-1] != right[-2] or not plain:
-        raise UnsupportedError(f"`matmul` of shapes {left} and {right}")
+    said = f"`matmul` of shapes {left} and {right}"
+    if dims is not None and not len(left) == len(right) == dims:
+        raise MisfitError(said, f"both have to have {dims} dimensions")
+    if len(left) < 2 or len(right) < 2:
+        raise UnsupportedError(said)
+    if left[-1] != right[-2]:
+        expected = f"the last dimension of the first, {left[-1]}, has to be the second last of the other, {right[-2]}"
+        raise MisfitError(said, expected)
+    if dims is not None and left[:-2] != right[:-2]:
+        raise MisfitError(said, "both have to have as many matrices")
     rank = max(len(left), len(right)) - 2
     batch = stars(rank)
 
@@ -95,7 +110,7 @@ def _embedding(call: Call) -> Bound:
     rows = stars(len(call.shape(0)))
     weight = call.shape(1)
     if len(weight) != 2:
-        raise UnsupportedError(f"`embedding` with a weight of shape {weight}")
+        raise MisfitError(f"`embedding` with a weight of shape {weight}", "the weight has to have 2 dimensions")
     start, stop = call.attributes.get("start"), call.attributes.get("stop")
     stated = type(start) is int and type(stop) is int
     if not stated and (start is not None or stop is not None):
@@ -175,7 +190,11 @@ def _einsum(call: Call) -> Bound:
     left, right = equation.replace(" ", "").split("->")
     operands = tuple(tuple(term) for term in left.split(","))
     ranks = [len(call.shape(i)) for i in range(len(call.inputs))]
-    if [len(term) for term in operands] != ranks or any(len(set(term)) != len(term) for term in operands):
+    if len(operands) == len(ranks) and [len(term) for term in operands] != ranks:
+        shapes = ", ".join(str(call.shape(i)) for i in range(len(call.inputs)))
+        ranks_of = ", ".join(str(len(term)) for term in operands)
+        raise MisfitError(f"`einsum` of the dimensions of {shapes}", f"the equation `{equation}` has {ranks_of} of them")
+    if len(operands) != len(ranks) or any(len(set(term)) != len(term) for term in operands):
         raise UnsupportedError(f"`einsum` equation `{equation}`")
     output = tuple(right)
     every = {name for term in operands for name in term}

@@ -15,7 +15,7 @@ from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import as_array
 from tvlint.ops.reductions import without_absent
 from tvlint.ops.slicing import dimension
-from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having
 
 _NEVER = -100
 """The target that the losses ignore unless they are told another."""
@@ -65,6 +65,8 @@ def _of_rows(call: Call) -> Bound:
     scores, target = call.shape(0), call.shape(1)
     if len(scores) != 2 or len(target) != 1:
         raise UnsupportedError(f"`{call.op}` of shapes {scores} and {target}")
+    if scores[0] != target[0]:
+        raise MisfitError(f"`{call.op}` of shapes {scores} and {target}", f"{scores[0]} rows have to have as many targets")
     return Bound((("t", "c"), ("t",)), (("t",),), whole=frozenset({"c"}), zero_gradient=frozenset({1}), indices={1: "c"})
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
-from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, stars
+from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, stars
 
 _Step: TypeAlias = Callable[[Mapping[str, float], Sequence[Array], Field], tuple[Array, ...]]
 
@@ -83,7 +83,8 @@ def _spec(name: str, states: int, defaults: Mapping[str, float], step: _Step, de
         call.expect(2 + states)
         shape = call.shape(0)
         if any(call.shape(position) != shape for position in range(2 + states)):
-            raise UnsupportedError(f"`{call.op}` of shapes {', '.join(str(own) for own in call.inputs)}")
+            said = f"`{call.op}` of shapes {', '.join(str(own) for own in call.inputs)}"
+            raise MisfitError(said, "the weight, its gradient and its states have to be of one shape")
         names, numbers = stars(len(shape)), _numbers(call, defaults)
         decayed = decays and numbers[list(defaults).index("weight_decay")] != 0
         needs = {1 + state: frozenset({1, 2 + state} | ({0} if decayed else set())) for state in range(states)}

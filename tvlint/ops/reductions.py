@@ -11,7 +11,7 @@ from tvlint.ir.operators import Literal
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract, spread
-from tvlint.ops.spec import ONE, Bound, Call, Names, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import ONE, Bound, Call, MisfitError, Names, OpSpec, Trait, UnsupportedError, having, stars
 
 
 def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
@@ -22,8 +22,11 @@ def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
     listed = dim if isinstance(dim, tuple) else (dim,)
     found = []
     for entry in listed:
-        if not isinstance(entry, int) or isinstance(entry, bool) or not -rank <= entry < rank:
-            raise UnsupportedError(f"`{call.op}` over dim {dim} of a tensor of {rank} dimensions")
+        said = f"`{call.op}` over dim {dim} of a tensor of {rank} dimensions"
+        if not isinstance(entry, int) or isinstance(entry, bool) or not rank:
+            raise UnsupportedError(said)
+        if not -rank <= entry < rank:
+            raise MisfitError(said, f"`dim` has to be from {-rank} to {rank - 1}")
         found.append(entry % rank)
     if len(set(found)) < len(found):
         raise UnsupportedError(f"`{call.op}` over dim {dim}, which names one twice")
@@ -160,8 +163,11 @@ def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bou
         normalized = call.attributes.get("normalized_shape")
         if normalized is not None:
             size = len(normalized) if isinstance(normalized, tuple) else 0
-            if not size or normalized != call.shape(0)[-size:]:
+            if not size:
                 raise UnsupportedError(f"`{call.op}` over {normalized} of shape {call.shape(0)}")
+            if normalized != call.shape(0)[-size:]:
+                expected = f"it normalises the last dimensions where they are {normalized}"
+                raise MisfitError(f"`{call.op}` over {normalized} of shape {call.shape(0)}", expected)
         if not 0 < size <= len(names) or any(len(shape) != size for shape in map(call.shape, range(1, len(call.inputs)))):
             raise UnsupportedError(f"`{call.op}` over {size} dimensions of shape {call.shape(0)}")
         tail = names[len(names) - size :]
@@ -230,7 +236,7 @@ SPECS = (
     *having(
         (Trait.REDUCTION,),
         OpSpec("sum", _both("sum"), _reduction(average=False), evaluate=_total),
-        OpSpec("mean", _both("mean"), _reduction(average=True), evaluate=_total),
+        *having((Trait.REAL,), OpSpec("mean", _both("mean"), _reduction(average=True), evaluate=_total)),
     ),
     *having(
         (Trait.NONLINEAR, Trait.PEAK, Trait.REDUCTION),

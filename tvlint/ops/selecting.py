@@ -100,7 +100,7 @@ SPECS = (
         _bind_dropout,
         evaluate=_dropout,
         may_draw=True,
-        traits=frozenset({Trait.PRODUCT}),
+        traits=frozenset({Trait.PRODUCT, Trait.REAL}),
     ),
     *having(
         (Trait.MASKING,),

@@ -11,7 +11,7 @@ from typing import Any
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, spread
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Shape, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Shape, Trait, UnsupportedError, having, stars
 
 _FIRST = (frozenset({0}),)
 
@@ -19,8 +19,11 @@ _FIRST = (frozenset({0}),)
 def dimension(call: Call, name: str, rank: int, default: int | None = None) -> int:
     """Attribute `name` as a dimension of a tensor of `rank` dimensions; raises UnsupportedError where it is none."""
     dim = call.attributes.get(name, default)
-    if not isinstance(dim, int) or isinstance(dim, bool) or not -rank <= dim < rank:
-        raise UnsupportedError(f"`{call.op}` along dim {dim} of a tensor of {rank} dimensions")
+    said = f"`{call.op}` along dim {dim} of a tensor of {rank} dimensions"
+    if not isinstance(dim, int) or isinstance(dim, bool) or not rank:
+        raise UnsupportedError(said)
+    if not -rank <= dim < rank:
+        raise MisfitError(said, f"`{name}` has to be from {-rank} to {rank - 1}")
     return dim % rank
 
 
@@ -46,7 +49,9 @@ def _sliced(call: Call, entries: Sequence[Value]) -> Bound:
     shape = call.shape(0)
     names = stars(len(shape))
     used = sum(1 for entry in entries if entry is not None and entry != "...")
-    if used > len(shape) or list(entries).count("...") > 1:
+    if used > len(shape):
+        raise MisfitError(f"`{call.op}` with {used} indices of shape {shape}", f"it has {len(shape)} dimensions")
+    if list(entries).count("...") > 1:
         raise UnsupportedError(f"`{call.op}` with {used} indices of shape {shape}")
     filled: list[Value] = []
     for entry in entries if "..." in entries else (*entries, "..."):
@@ -73,7 +78,7 @@ def _one_index(call: Call, entry: Value, size: int) -> Value:
     """None for everything, a place, or start, stop and step, all counted from the start."""
     if isinstance(entry, int) and not isinstance(entry, bool):
         if not -size <= entry < size:
-            raise UnsupportedError(f"`{call.op}` takes index {entry} of {size}")
+            raise MisfitError(f"`{call.op}` takes index {entry} of {size}", f"the index has to be from {-size} to {size - 1}")
         return entry % size
     if not isinstance(entry, tuple) or entry[:1] != ("slice",) or not 2 <= len(entry) <= 4:
         raise UnsupportedError(f"`{call.op}` with the index {entry}")
@@ -102,7 +107,7 @@ def _narrow(call: Call) -> Bound:
     if start < 0:
         start += size
     if not 0 <= start <= start + length <= size:
-        raise UnsupportedError(f"`{call.op}` of {length} indices from {start} of {size}")
+        raise MisfitError(f"`{call.op}` of {length} indices from {start} of {size}", f"there are {size} indices along `dim`")
     return _sliced(call, [*_everything(dim), ("slice", start, start + length, None)])
 
 
@@ -144,8 +149,11 @@ def _split(call: Call) -> Bound:
         if step < 1 or shape[dim] // step > 4096:
             raise UnsupportedError(f"`{call.op}` of {shape[dim]} indices with `{argument}` {given}")
         sizes = [min(step, shape[dim] - low) for low in range(0, shape[dim], step)]
-    if sum(sizes) != shape[dim] or min(sizes, default=-1) < 0:
+    if min(sizes, default=-1) < 0:
         raise UnsupportedError(f"`{call.op}` of {shape[dim]} indices into {tuple(sizes)}")
+    if sum(sizes) != shape[dim]:
+        said = f"`{call.op}` of {shape[dim]} indices into {tuple(sizes)}"
+        raise MisfitError(said, f"the parts have to be {shape[dim]} long together, and are {sum(sizes)}")
     parts = [f"part{i}" for i in range(len(sizes))]
     return Bound(
         (names,),

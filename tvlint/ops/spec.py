@@ -21,6 +21,18 @@ class UnsupportedError(Exception):
     """The table does not say what this use of an operator means; the message says why."""
 
 
+class MisfitError(UnsupportedError):
+    """No framework runs the operator on such operands; `expected` says what would fit."""
+
+    def __init__(self, said: str, expected: str) -> None:
+        super().__init__(f"{said}: {expected}")
+        self.expected = expected
+
+
+class DtypeError(MisfitError):
+    """As MisfitError, for operands that do not fit by their types of numbers."""
+
+
 class Family(Enum):
     """The way in which the values of an operator come about."""
 
@@ -93,6 +105,8 @@ class Trait(Enum):
     """Codes of few bits of its first operand, by a scale that is its second."""
     RANGES = "ranges"
     """Takes ranges of dimensions, which `ops.slicing.ranges_taken` tells."""
+    REAL = "real"
+    """Takes real numbers only."""
     RECURRENCE = "recurrence"
     """A state that is carried along the sequence, which is a dimension between the batch and the features."""
     REDUCTION = "reduction"
@@ -222,6 +236,17 @@ class Bound:
     """Two names (rows, columns) of which elements of the second after that of the first contribute nothing."""
     draws: Drawn | None = None
     """What the operator draws at random; its semantics takes the numbers as one more operand, the last."""
+
+    def sizes_of(self, op: str, shapes: Sequence[Shape]) -> dict[str, int]:
+        """Return the size of every name, for operands of `shapes`; raises MisfitError where a name has two."""
+        sizes = {ONE: 1, **self.sizes}
+        for position, (names, shape) in enumerate(zip(self.operands, shapes, strict=True)):
+            for dim, (name, size) in enumerate(zip(names, shape, strict=True)):
+                known = sizes.setdefault(name, size)
+                if known != size:
+                    said = f"`{op}` of shapes {', '.join(map(str, shapes))}"
+                    raise MisfitError(said, f"dimension {dim} of operand {position} is {size} long, and has to be {known}")
+        return sizes
 
     def given_draws(self) -> Bound:
         """The annotation with what is drawn among the operands, as their last; the annotation itself where nothing is."""

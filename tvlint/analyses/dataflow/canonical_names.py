@@ -12,6 +12,7 @@ from functools import cache
 
 from tvlint.ir.operators import Compute, Literal, Operand, Value
 from tvlint.ops.declared import PREFIX
+from tvlint.ops.spec import MisfitError
 from tvlint.ops.spelling import OF_ANOTHER_ORDER, spellings, without_overload
 from tvlint.ops.table import canonical_name, spec_of
 
@@ -82,7 +83,9 @@ def biased(operator: Compute) -> tuple[Compute, int] | None:
 
 
 def target_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape to which a reshape of a tensor of `shape` goes, where its constants say it."""
+    """The shape to which a reshape of a tensor of `shape` goes, where its constants say it; raises MisfitError for one of
+    another number of elements.
+    """
     given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
     for key in ("shape", "size"):
         if key in operator.attributes:
@@ -100,7 +103,9 @@ def target_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] |
     if whole.count(-1) == 1 and fixed > 0 and total % fixed == 0:
         whole[whole.index(-1)] = total // fixed
         fixed = total
-    return tuple(whole) if fixed == total and all(size >= 0 for size in whole) else None
+    if min(whole) >= 0 and fixed != total:
+        raise MisfitError(f"`{operator.op}` of shape {shape}", f"shape {sizes} has {fixed} elements instead of {total}")
+    return tuple(whole) if fixed == total and min(whole) >= 0 else None
 
 
 def flat_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.ir.operators import Backward, Send
@@ -29,13 +31,14 @@ class Missing:
 
 def missing(plan: Plan) -> Iterator[Missing]:
     """Reads inside segments of what nothing before them produced, and runs of segments whose inputs are not there yet."""
-    bodies = {name: tuple(_in_body(plan, segment)) for name, segment in plan.segments.items()}
+    named = cache(lambda: _named(plan))
+    bodies = {name: tuple(_in_body(plan, segment, named)) for name, segment in plan.segments.items()}
     merged: dict[tuple[str, int, str, tuple[str, int] | None], tuple[set[int], set[int]]] = {}
     for program in plan.programs:
         for name in {step.segment for step in program.steps}:
             for index, tensor, later in bodies.get(name, ()):
                 merged.setdefault((name, index, tensor, later), (set(), set()))[0].update(program.ranks)
-        for name, index, tensor, micro_batch, later in _between_steps(plan, program):
+        for name, index, tensor, micro_batch, later in _between_steps(plan, program, named):
             ranks, runs = merged.setdefault((name, index, tensor, later), (set(), set()))
             ranks.update(program.ranks)
             runs.add(micro_batch)
@@ -44,7 +47,23 @@ def missing(plan: Plan) -> Iterator[Missing]:
         yield Missing(segment, index, tensor, tuple(sorted(ranks)), run, later)
 
 
-def _in_body(plan: Plan, segment: Segment) -> Iterator[tuple[int, str, tuple[str, int] | None]]:
+def near(plan: Plan, name: str) -> str:
+    """Return the name of the plan that `name` may be a misspelling of; empty where there is none."""
+    return next(iter(get_close_matches(name, sorted(_named(plan) | set(plan.tensors) - {name}), 1, 0.75)), "")
+
+
+def _named(plan: Plan) -> set[str]:
+    """Return the names that operators of the plan make, and those of what its steps take in."""
+    made = {name for segment in plan.segments.values() for operator in segment.operators for name in writes(operator)}
+    return made.union(*(step.inputs or () for program in plan.programs for step in program.steps))
+
+
+def _is_misspelt(plan: Plan, name: str, named: Callable[[], set[str]]) -> bool:
+    """Return whether nothing makes or declares the name, which is not that of the gradient of a value either."""
+    return name not in plan.tensors and not name.startswith("grad(") and name not in named()
+
+
+def _in_body(plan: Plan, segment: Segment, named: Callable[[], set[str]]) -> Iterator[tuple[int, str, tuple[str, int] | None]]:
     known = set(segment.inputs)
     first: dict[str, int] = {}
     for index, operator in enumerate(segment.operators):
@@ -57,7 +76,8 @@ def _in_body(plan: Plan, segment: Segment) -> Iterator[tuple[int, str, tuple[str
                 continue
             later = first.get(name)
             tensor = plan.tensors.get(name)
-            optional = segment.phase is not Phase.FORWARD or tensor is None or tensor.role is Role.GRADIENT
+            optional = segment.phase is not Phase.FORWARD or (tensor is not None and tensor.role is Role.GRADIENT)
+            optional = optional and not _is_misspelt(plan, name, named)
             if later is None and optional and not isinstance(operator, Send):
                 continue
             seen.add(name)
@@ -65,7 +85,9 @@ def _in_body(plan: Plan, segment: Segment) -> Iterator[tuple[int, str, tuple[str
         known.update(writes(operator))
 
 
-def _between_steps(plan: Plan, program: Program) -> Iterator[tuple[str, int, str, int, tuple[str, int] | None]]:
+def _between_steps(
+    plan: Plan, program: Program, named: Callable[[], set[str]]
+) -> Iterator[tuple[str, int, str, int, tuple[str, int] | None]]:
     """Inputs of steps that only a later step of the program produces, or that no step of it produces."""
     produced: set[tuple[str, int]] = set()
     ever: dict[tuple[str, int], str] = {}
@@ -87,13 +109,13 @@ def _between_steps(plan: Plan, program: Program) -> Iterator[tuple[str, int, str
             if name not in loaded and (_given(plan, name) or _given(plan, inner)):
                 continue
             tensor = plan.tensors.get(name) or plan.tensors.get(inner)
-            if step.micro_batch < 0 or tensor is None:
+            if step.micro_batch < 0:
                 continue
             origin = ever.get((name, step.micro_batch))
             index = _first_read(segment, inner)
-            if index is None or (
-                origin is None and tensor.role is Role.GRADIENT and not isinstance(segment.operators[index], Send)
-            ):
+            is_gradient = segment.phase is not Phase.FORWARD if tensor is None else tensor.role is Role.GRADIENT
+            is_gradient = is_gradient and not _is_misspelt(plan, name, named)
+            if index is None or (origin is None and is_gradient and not isinstance(segment.operators[index], Send)):
                 continue
             later = (origin, _producer(plan.segments[origin], name)) if origin and plan.segments[origin].operators else None
             yield step.segment, index, inner, step.micro_batch, later

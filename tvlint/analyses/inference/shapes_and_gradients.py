@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.attention import is_any_attention
-from tvlint.analyses.dataflow.canonical_names import biased, flat_shape, target_shape, usual
+from tvlint.analyses.dataflow.canonical_names import flat_shape, target_shape, usual
 from tvlint.analyses.inference.segments import reads, writes
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Role, Tensor
-from tvlint.ops.spec import ONE, Bound, Call, Family, Trait, UnsupportedError
+from tvlint.ops.dtypes import expected_types, promoted
+from tvlint.ops.spec import Call, DtypeError, Family, MisfitError, Names, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_kind, has_trait, spec_of
 
 _ROUNDS = 6
@@ -52,6 +53,16 @@ def implied_types(
     operator: Compute | Communicate, tensors: Mapping[str, Tensor], mesh: Mesh
 ) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of every result, by those of the operands; empty where they do not follow."""
+    try:
+        return result_types(operator, tensors, mesh)
+    except MisfitError:
+        return []
+
+
+def result_types(
+    operator: Compute | Communicate, tensors: Mapping[str, Tensor], mesh: Mesh
+) -> list[tuple[tuple[int, ...], str]]:
+    """As `implied_types`; raises MisfitError where no framework runs the operator on operands of such shapes."""
     known = [tensors[name] for name in reads(operator) if name in tensors]
     if len(known) < len(reads(operator)):
         return []
@@ -166,11 +177,25 @@ def _collective_shapes(operator: Communicate, inputs: list[Tensor], mesh: Mesh) 
         size *= mesh.axis_size(axis)
     shapes = []
     for tensor in inputs:
+        _cut_or_joined(operator, tensor.shape, size)
         shape = _collective_shape(operator, tensor.shape, size)
         if shape is None:
             return []
         shapes.append((shape, tensor.dtype))
     return shapes
+
+
+def _cut_or_joined(operator: Communicate, shape: tuple[int, ...], size: int) -> None:
+    """Raises MisfitError where the collective names a dimension that is not there, or cuts one that does not divide."""
+    rank, said = len(shape), f"`{operator.kind.value}` of shape {shape} over {size} ranks"
+    for dim in (operator.dim, operator.concat_dim):
+        if dim is not None and rank and not -rank <= dim < rank:
+            raise MisfitError(said, f"dimension {dim} has to be from {-rank} to {rank - 1}")
+    is_cut = operator.kind in (Collective.REDUCE_SCATTER, Collective.SCATTER, Collective.ALL_TO_ALL)
+    if operator.dim is None or not is_cut or not rank or operator.splits or operator.receive_splits:
+        return
+    if shape[operator.dim] % size:
+        raise MisfitError(said, f"dimension {operator.dim}, {shape[operator.dim]} long, has to divide into {size} equal parts")
 
 
 def _collective_shape(operator: Communicate, shape: tuple[int, ...], size: int) -> tuple[int, ...] | None:
@@ -202,10 +227,10 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     cast = _cast_to(operator)
     flat = operator.op.rsplit(".", 1)[-1] == "flatten"
     operator = usual(operator)
-    added = biased(operator)
-    if added is not None:
-        operator = added[0]
     spec = spec_of(operator.op)
+    bound = None if spec is None else _bound(spec, operator, found)
+    if spec is not None and not spec.assumption:
+        _check_types(spec, () if bound is None else bound[2], operator, found)
     if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
         return [(found[operator.inputs[0]].shape, cast)]
     if spec is None and is_any_attention(operator):
@@ -225,15 +250,40 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
         return [(tensors[1].shape, tensors[0].dtype)]
     dtypes = {tensor.dtype for tensor in tensors}
     of_numbers = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)} or dtypes - {"bool"} or dtypes
-    if spec is None or has_trait(operator.op, Trait.CONVERSION, Trait.CHOICE) or len(of_numbers) != 1:
+    widens = has_trait(operator.op, Trait.SUM, Trait.SCALING) and all(tensor.shape for tensor in tensors)
+    dtype = promoted(of_numbers) if widens or len(of_numbers) == 1 else ""
+    if bound is None or has_trait(operator.op, Trait.CONVERSION, Trait.CHOICE) or not dtype:
         return []
-    dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else of_numbers.pop()
+    dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else dtype
+    sizes, outputs, _ = bound
+    if not all(name in sizes for names in outputs for name in names):
+        return []
+    return [(tuple(sizes[name] for name in names), dtype) for names in outputs]
+
+
+def _check_types(spec: OpSpec, indices: Collection[int], operator: Compute, found: Mapping[str, Tensor]) -> None:
+    """Raises DtypeError for operands whose types of numbers the operator does not take together."""
+    dtypes = [found[name].dtype for name in operator.inputs if not isinstance(name, Literal)]
+    expected = expected_types(spec.traits, dtypes, indices, operator.attributes) if dtypes else ""
+    if expected:
+        raise DtypeError(f"`{operator.op}` of types {', '.join(dtypes)}", expected)
+
+
+def _bound(
+    spec: OpSpec, operator: Compute, found: Mapping[str, Tensor]
+) -> tuple[dict[str, int], tuple[Names, ...], Collection[int]] | None:
+    """Return the size of every named dimension of this use, the names of those of its results, and the operands that hold
+    indices; None where the use has no meaning in the table. Raises MisfitError.
+    """
     operands = tuple(name if isinstance(name, Literal) else found[name].shape for name in operator.inputs)
     try:
         bound = spec.bind(Call(operator.op, operands, operator.attributes))
-        return [(shape, dtype) for shape in _output_shapes(bound, [tensor.shape for tensor in tensors])]
+        shapes = [shape for shape in operands if not isinstance(shape, Literal)]
+        return bound.sizes_of(operator.op, shapes), bound.outputs, bound.indices.keys()
+    except MisfitError:
+        raise
     except (UnsupportedError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
-        return []
+        return None
 
 
 def _cast_to(operator: Compute) -> str:
@@ -245,12 +295,3 @@ def _cast_to(operator: Compute) -> str:
     dtype = _CASTS[name] or operator.attributes.get("dtype", given[0] if given else None)
     dtype = _SHORT.get(dtype, dtype) if isinstance(dtype, str) else dtype
     return dtype.removeprefix("torch.") if isinstance(dtype, str) and (_CASTS[name] or dtype.startswith(_NUMBERS)) else ""
-
-
-def _output_shapes(bound: Bound, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    sizes = {ONE: 1, **bound.sizes}
-    for names, shape in zip(bound.operands, shapes, strict=True):
-        for name, size in zip(names, shape, strict=True):
-            if sizes.setdefault(name, size) != size:
-                return []
-    return [tuple(sizes[name] for name in names) for names in bound.outputs]

@@ -8,13 +8,11 @@ from math import prod
 
 from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.inference.shapes_and_gradients import implied_types
+from tvlint.analyses.inference.operand_fit import operand_fit
 from tvlint.analyses.placement.declared_regions import claim_defects
 from tvlint.analyses.placement.interpreter import defects
 from tvlint.analyses.placement.uneven_shards import remainders
 from tvlint.ir.operators import Communicate, Compute
-from tvlint.ir.plan import Plan
-from tvlint.ops.table import spec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +27,29 @@ class Stated:
     given: tuple[int, ...]
 
 
-def misstated_shapes(plan: Plan) -> Iterator[Stated]:
+def misstated_shapes(facts: Facts) -> Iterator[Stated]:
     """Results whose declared local shape is another than follows from the shapes of the operands, once each.
 
     Exported pieces are left alone: their shape is that of their region, which is judged by what it is made of.
     """
     seen: set[str] = set()
-    for segment in plan.segments:
-        for index, operator in enumerate(plan.segments[segment].operators):
-            if not isinstance(operator, Compute | Communicate) or all(name in seen for name in operator.outputs):
-                continue
-            if isinstance(operator, Compute) and spec_of(operator.op) is None:
-                continue
-            if all(name in plan.tensors and plan.tensors[name].region is not None for name in operator.outputs):
-                continue
-            implied = implied_types(operator, plan.tensors, plan.mesh)
-            for name, (shape, _) in zip(operator.outputs, implied, strict=False):
-                stated = plan.tensors[name].shape if name in plan.tensors else shape
-                if stated != shape and prod((*stated, *shape)) != 1 and name not in seen:
-                    seen.add(name)
-                    called = operator.kind.value if isinstance(operator, Communicate) else operator.op.rsplit(".", 1)[-1]
-                    yield Stated(segment, index, name, called, stated, shape)
+    plan = facts.plan
+    for (segment, index), given in operand_fit(facts).given.items():
+        operator = plan.segments[segment].operators[index]
+        if not isinstance(operator, Compute | Communicate) or all(name in seen for name in operator.outputs):
+            continue
+        if all(name in plan.tensors and plan.tensors[name].region is not None for name in operator.outputs):
+            continue
+        for name, (shape, _) in zip(operator.outputs, given, strict=False):
+            stated = plan.tensors[name].shape if name in plan.tensors else shape
+            if stated != shape and prod((*stated, *shape)) != 1 and name not in seen:
+                seen.add(name)
+                yield Stated(segment, index, name, called(operator), stated, shape)
+
+
+def called(operator: Compute | Communicate) -> str:
+    """Return the operator in a word."""
+    return operator.kind.value if isinstance(operator, Communicate) else operator.op.rsplit(".", 1)[-1]
 
 
 def unexplained(facts: Facts) -> Iterator[Stated]:
@@ -58,6 +58,6 @@ def unexplained(facts: Facts) -> Iterator[Stated]:
     for parted in disagreements(facts):
         explained |= {(call.site.segment, call.site.index) for call in (*parted.ours, *parted.theirs)}
     undivided = {found.tensor.name for found in remainders(facts.plan)}
-    for found in misstated_shapes(facts.plan):
+    for found in misstated_shapes(facts):
         if (found.segment, found.index) not in explained and found.name not in undivided:
             yield found

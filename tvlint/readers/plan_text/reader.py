@@ -8,7 +8,7 @@ from tvlint.readers.document import Document
 
 _FIRST = re.compile(
     r'[ \t]*(?:plan[ \t]*(?:"|\r?$|#)|mesh[ \t]+\w+[ \t]*=[ \t]*[0-9]|program[ \t]*(?:\r?$|#)'
-    r"|(?:weight|input|buffer|tensor|output)[ \t]+\S+[ \t]+[a-z]+[0-9]\w*[ \t]*\[)"
+    r"|(?:weight|input|buffer|tensor|output)[ \t]+\S+[ \t]+(?:bool|[a-z]+[0-9]\w*)[ \t]*\[)"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.dataflow.undefined_uses import Missing, missing
+from tvlint.analyses.dataflow.undefined_uses import Missing, missing, near
 from tvlint.findings import Finding, Related
 from tvlint.ir.location import Location
 from tvlint.rule import Rule
@@ -24,12 +24,13 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         run = f" in micro-batch {found.micro_batch}" if found.micro_batch >= 0 and facts.plan.micro_batches > 1 else ""
         what = "is produced only later" if found.later else "is produced by nothing before"
         related = (Related("it is produced here", facts.place(*found.later)),) if found.later else ()
+        similar = "" if found.later or found.name in facts.plan.tensors else near(facts.plan, found.name)
         yield Finding(
             rule.name,
             rule.severity,
             f"`{found.name}` is read on {facts.who(concerned)}{run}, but {what}",
             key[0],
-            "produce or receive the value on this rank before it is read",
+            f"did you mean `{similar}`?" if similar else "produce or receive the value on this rank before it is read",
             related,
             facts.fold.everywhere(concerned),
         )

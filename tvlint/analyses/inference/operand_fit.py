@@ -1,0 +1,110 @@
+"""What operators give by the shapes and types of their operands, and operands that no framework runs an operator on.
+
+One walk over the operators of a plan, in which uses that are alike are looked up once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.inference.shapes_and_gradients import result_types
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
+from tvlint.ir.plan import Plan
+from tvlint.ops.spec import MisfitError
+from tvlint.ops.table import spec_of
+
+Types = tuple[tuple[tuple[int, ...], str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """At (`segment`, `index`) the operator does not take its operands, by their shapes or their types of numbers."""
+
+    segment: str
+    index: int
+    why: MisfitError
+
+
+@dataclass(frozen=True, slots=True)
+class OperandFit:
+    """What operators give, by their place, as far as it follows, and where operands do not fit."""
+
+    given: Mapping[tuple[str, int], Types]
+    misfits: tuple[Misfit, ...]
+
+
+def operand_fit(facts: Facts) -> OperandFit:
+    """Return what the operators of the plan give, and which do not take their operands; computed once."""
+    return facts.derived("operand fit", lambda: _operand_fit(facts.plan))
+
+
+def _operand_fit(plan: Plan) -> OperandFit:
+    numbers: dict[tuple[tuple[int, ...], str], int] = {}
+    kinds = {name: numbers.setdefault((own.shape, own.dtype), len(numbers)) for name, own in plan.tensors.items()}
+    given: dict[tuple[str, int], Types] = {}
+    misfits: list[Misfit] = []
+    seen: dict[object, Types | MisfitError] = {}
+    for segment in plan.segments.values():
+        for index, operator in enumerate(segment.operators):
+            use = _use(operator, kinds)
+            if use is None:
+                continue
+            found = seen.get(use)
+            if found is None:
+                found = seen[use] = _judged(plan, operator)
+            if isinstance(found, MisfitError):
+                again = _judged(plan, operator)
+                misfits.append(Misfit(segment.name, index, again if isinstance(again, MisfitError) else found))
+            elif found:
+                given[segment.name, index] = found
+    return OperandFit(given, tuple(misfits))
+
+
+def _use(operator: Operator, kinds: Mapping[str, int]) -> object:
+    """Return what uses that give the same have in common, the types of tensors by their numbers; None where nothing follows.
+
+    Constants stand as they are written, since `True` equals 1.
+    """
+    if isinstance(operator, Backward):
+        names = (*operator.inputs, None, *operator.outputs, None, *operator.forward.outputs, None, *operator.forward.inputs)
+        return tuple([kinds.get(name) if isinstance(name, str) else None for name in names])
+    if isinstance(operator, Compute):
+        operands = tuple([kinds.get(own) if isinstance(own, str) else repr(own.value) for own in operator.inputs])
+        if None in operands:
+            return None
+        return operator.op, operands, repr(operator.attributes) if operator.attributes else "", len(operator.outputs)
+    if isinstance(operator, Communicate):
+        operands = tuple([kinds.get(name) for name in operator.inputs])
+        if None in operands:
+            return None
+        cut = (operator.dim, operator.concat_dim, operator.splits, operator.receive_splits)
+        return operator.kind, operands, operator.group, cut
+    return None
+
+
+def _judged(plan: Plan, operator: Operator) -> Types | MisfitError:
+    """Return what the operator gives, or why it does not take its operands."""
+    if isinstance(operator, Backward):
+        return _gradients_fit(plan, operator)
+    if not isinstance(operator, Compute | Communicate) or (isinstance(operator, Compute) and spec_of(operator.op) is None):
+        return ()
+    try:
+        return tuple(result_types(operator, plan.tensors, plan.mesh))
+    except MisfitError as misfit:
+        return misfit
+
+
+def _gradients_fit(plan: Plan, operator: Backward) -> Types | MisfitError:
+    """Return which gradient has another shape than the value that it is the gradient of."""
+    operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+    pairs = (*zip(operator.inputs, operator.forward.outputs, strict=False), *zip(operator.outputs, operands, strict=False))
+    for gradient, of in pairs:
+        own, value = plan.tensors.get(gradient), plan.tensors.get(of)
+        if own is None or value is None or own.shape == value.shape or prod((*own.shape, *value.shape)) == 1:
+            continue
+        said = f"`{gradient}` of shape {list(own.shape)} is the gradient of `{of}`"
+        return MisfitError(said, f"it has to be of the same shape, {list(value.shape)}")
+    return ()

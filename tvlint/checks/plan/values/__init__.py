@@ -1,0 +1,1 @@
+"""Rules on values and the operators that take them."""

@@ -1,0 +1,26 @@
+"""dtype-mismatch: an operator is given types of numbers that it cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.placement.misfits import first_misfits, in_words
+from tvlint.findings import Finding
+from tvlint.ops.spec import DtypeError
+from tvlint.rule import Rule
+
+
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
+    """Operators that no framework runs on operands of these types."""
+    for misfit in first_misfits(facts):
+        if isinstance(misfit.why, DtypeError):
+            yield Finding(
+                rule.name,
+                rule.severity,
+                in_words(facts, misfit),
+                facts.place(misfit.segment, misfit.index),
+                "cast one of the operands before",
+                (),
+                facts.fold.everywhere(facts.ranks_running(misfit.segment)),
+            )

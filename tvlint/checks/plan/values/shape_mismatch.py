@@ -1,0 +1,28 @@
+"""shape-mismatch: an operator is given shapes that it cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.placement.misfits import first_misfits, in_words
+from tvlint.findings import Finding
+from tvlint.ops.spec import DtypeError
+from tvlint.rule import Rule
+
+
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
+    """Operators that no framework runs on operands of these shapes; those of generated code are judged where it is read."""
+    if facts.plan.format == "nnscaler-gencode":
+        return
+    for misfit in first_misfits(facts):
+        if not isinstance(misfit.why, DtypeError):
+            yield Finding(
+                rule.name,
+                rule.severity,
+                in_words(facts, misfit),
+                facts.place(misfit.segment, misfit.index),
+                "give operands of sizes that fit, or add the exchange or view that is missing before",
+                (),
+                facts.fold.everywhere(facts.ranks_running(misfit.segment)),
+            )

@@ -49,6 +49,11 @@ def _operand_fit(plan: Plan) -> OperandFit:
     seen: dict[object, Types | MisfitError] = {}
     for segment in plan.segments.values():
         for index, operator in enumerate(segment.operators):
+            if isinstance(operator, Backward):
+                differs = _other_shapes(plan, operator, kinds)
+                if differs is not None:
+                    misfits.append(Misfit(segment.name, index, differs))
+                continue
             use = _use(operator, kinds)
             if use is None:
                 continue
@@ -56,8 +61,7 @@ def _operand_fit(plan: Plan) -> OperandFit:
             if found is None:
                 found = seen[use] = _judged(plan, operator)
             if isinstance(found, MisfitError):
-                again = _judged(plan, operator)
-                misfits.append(Misfit(segment.name, index, again if isinstance(again, MisfitError) else found))
+                misfits.append(Misfit(segment.name, index, found))
             elif found:
                 given[segment.name, index] = found
     return OperandFit(given, tuple(misfits))
@@ -68,9 +72,6 @@ def _use(operator: Operator, kinds: Mapping[str, int]) -> object:
 
     Constants stand as they are written, since `True` equals 1.
     """
-    if isinstance(operator, Backward):
-        names = (*operator.inputs, None, *operator.outputs, None, *operator.forward.outputs, None, *operator.forward.inputs)
-        return tuple([kinds.get(name) if isinstance(name, str) else None for name in names])
     if isinstance(operator, Compute):
         operands = tuple([kinds.get(own) if isinstance(own, str) else repr(own.value) for own in operator.inputs])
         if None in operands:
@@ -87,8 +88,6 @@ def _use(operator: Operator, kinds: Mapping[str, int]) -> object:
 
 def _judged(plan: Plan, operator: Operator) -> Types | MisfitError:
     """Return what the operator gives, or why it does not take its operands."""
-    if isinstance(operator, Backward):
-        return _gradients_fit(plan, operator)
     if not isinstance(operator, Compute | Communicate) or (isinstance(operator, Compute) and spec_of(operator.op) is None):
         return ()
     try:
@@ -97,14 +96,15 @@ def _judged(plan: Plan, operator: Operator) -> Types | MisfitError:
         return misfit
 
 
-def _gradients_fit(plan: Plan, operator: Backward) -> Types | MisfitError:
-    """Return which gradient has another shape than the value that it is the gradient of."""
+def _other_shapes(plan: Plan, operator: Backward, kinds: Mapping[str, int]) -> MisfitError | None:
+    """Return which gradient has another shape than the value that it is the gradient of, if one has."""
     operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
-    pairs = (*zip(operator.inputs, operator.forward.outputs, strict=False), *zip(operator.outputs, operands, strict=False))
-    for gradient, of in pairs:
-        own, value = plan.tensors.get(gradient), plan.tensors.get(of)
-        if own is None or value is None or own.shape == value.shape or prod((*own.shape, *value.shape)) == 1:
-            continue
-        said = f"`{gradient}` of shape {list(own.shape)} is the gradient of `{of}`"
-        return MisfitError(said, f"it has to be of the same shape, {list(value.shape)}")
-    return ()
+    for gradients, values in ((operator.inputs, operator.forward.outputs), (operator.outputs, operands)):
+        for gradient, of in zip(gradients, values, strict=False):
+            if kinds.get(gradient) == kinds.get(of) or gradient not in kinds or of not in kinds:
+                continue
+            own, shape = plan.tensors[gradient].shape, plan.tensors[of].shape
+            if own != shape and prod((*own, *shape)) != 1:
+                said = f"`{gradient}` of shape {list(own)} is the gradient of `{of}`"
+                return MisfitError(said, f"it has to be of the same shape, {list(shape)}")
+    return None

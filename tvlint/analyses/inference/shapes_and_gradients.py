@@ -81,7 +81,8 @@ def _made(operator: Compute) -> list[tuple[tuple[int, ...], str]]:
     given = tuple(own for own in operator.inputs if isinstance(own, Literal))
     try:
         bound = spec.bind(Call(operator.op, given, operator.attributes))
-        shapes = _output_shapes(bound, [])
+        sizes = bound.sizes_of(operator.op, [])
+        shapes = [tuple(sizes[name] for name in names) for names in bound.outputs]
     except (UnsupportedError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
         return []
     dtype = operator.attributes.get("dtype", "float32" if has_trait(operator.op, Trait.FILLED) else "int64")

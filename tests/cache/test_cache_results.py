@@ -302,10 +302,10 @@ def test_check_remembers_what_is_found_in_a_large_plan(
 ) -> None:
     paths = read_plans(monkeypatch)
     Path("train.sh").write_text((TOUR / "train.sh").read_text())
-    assert main(["check", ".", "-o", "json"]) == 1
+    assert main(["check", ".", "-o", "concise"]) == 1
     first, read = capsys.readouterr().out, sorted(paths)
     paths.clear()
-    assert main(["check", ".", "-o", "json"]) == 1
+    assert main(["check", ".", "-o", "concise"]) == 1
     assert capsys.readouterr().out == first
     assert (len(read), paths) == (4, ["train.sh"])
 

@@ -74,6 +74,7 @@ input i i64[8,8]
 loss l f32[]
 program
   h = linear(x, w)
+  k = neg(i)
   c: f32[8,8] = full_like({0}, {1})
   g = mul(h, c)
   l = sum(g)

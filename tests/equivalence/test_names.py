@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.used_plans import in_use
 from tests.equivalence.attacks.test_micro_batches_and_replicas import plan
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
@@ -125,7 +126,7 @@ WRONG = {
 @pytest.mark.parametrize("name", list(RIGHT))
 def test_names_of_runs_are_followed(name: str) -> None:
     parallel, reference = map(plan, RIGHT[name])
-    assert prove(parallel, reference).outcome is Outcome.PROVED
+    assert prove(in_use(parallel), reference).outcome is Outcome.PROVED
 
 
 REASONS = {

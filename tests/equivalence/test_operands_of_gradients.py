@@ -85,7 +85,6 @@ program
 def test_an_operand_that_its_gradient_does_not_need_may_be_replaced() -> None:
     text = """mesh tp=2
 weight w f32[8,8] tp:S(1)
-weight b f32[8]
 input x f32[8,8] tp:S(1)
 loss l
 program

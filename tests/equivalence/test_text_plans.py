@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.used_plans import in_use
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.readers.plan_text.reader import read
@@ -54,10 +55,11 @@ program
 
 
 def verdict_on(parallel: str, reference: str = REFERENCE) -> Verdict:
+    """Return the verdict on the plans, each without what it leaves unused: a wrong plan is to be seen for what is wrong."""
     plans = [read(path, text).plan for path, text in (("parallel.plan", parallel), ("reference.plan", reference))]
     assert plans[0] is not None
     assert plans[1] is not None
-    return prove(plans[0], plans[1])
+    return prove(in_use(plans[0]), in_use(plans[1]))
 
 
 def test_the_parallel_mlp_is_proved() -> None:

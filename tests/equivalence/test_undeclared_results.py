@@ -33,6 +33,7 @@ gradient none f32[{0}] grad-of o
 loss l
 program tp=0
   h = linear(x, w)
+  o = sum(x, dim=1, keepdim=True)
   a = sum(h)
   l: f32[] = all-reduce(a) over tp
   dh = backward a (grad(l))
@@ -40,6 +41,7 @@ program tp=0
   d: f32[8,8] = all-reduce(dx) over tp
 program tp=1
   h = linear(x, w)
+  o = sum(x, dim=1, keepdim=True)
   a = sum(h)
   l: f32[] = all-reduce(a) over tp
   dh = backward a (grad(l))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.readers.plan_json import reader as plan_json
@@ -63,6 +62,13 @@ OVER_DP = changed(
     ("backward l (grad(l))", "backward k (grad(l))"),
     ("  update", "  reduce-gradients e, w, v over dp by avg\n  update"),
 )
+
+
+def verdict_on(parallel: str, reference: str = REFERENCE) -> Verdict:
+    plans = [plan_text.read(path, text).plan for path, text in (("parallel.plan", parallel), ("reference.plan", reference))]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    return prove(plans[0], plans[1])
 
 
 def proved(parallel: str, reference: str = REFERENCE) -> None:

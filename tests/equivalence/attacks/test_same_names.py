@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.builders.used_plans import in_use
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.operators import Backward, Compute
@@ -77,11 +78,12 @@ def with_one_name(plan: Plan, of_b: str) -> Plan:
         "b": replace(b, inputs=a.inputs, outputs=a.outputs, operators=(other,)),
         "back-b": replace(plan.segments["back-b"], operators=(replace(back, forward={"a": one, "b": other}[of_b]),)),
     }
-    return replace(plan, segments={**plan.segments, **changed})
+    tensors = {**plan.tensors, "gb": replace(plan.tensors["gb"], gradient_of="")}
+    return replace(plan, segments={**plan.segments, **changed}, tensors=tensors)
 
 
 def verdict_on(plan: Plan) -> Verdict:
-    return prove(plan, plan_of(REFERENCE))
+    return prove(in_use(plan), plan_of(REFERENCE))
 
 
 def test_two_segments_of_other_names_are_proved() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.used_plans import in_use
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.readers.plan_text.reader import read
@@ -234,7 +235,7 @@ def outcome(parallel: str, reference: str) -> tuple[Outcome, list[str]]:
     plans = [read(path, text).plan for path, text in (("parallel.plan", parallel), ("reference.plan", reference))]
     assert plans[0] is not None
     assert plans[1] is not None
-    verdict = prove(plans[0], plans[1])
+    verdict = prove(in_use(plans[0]), in_use(plans[1]))
     return verdict.outcome, [reason.message for reason in verdict.reasons]
 
 

@@ -47,7 +47,7 @@ def _wrong_part(tensor: Tensor, value: Value) -> str:
     """Return the claim that the tensor is a part of a sum, or all of it, that it is not.
 
     Only placements claim that a value is complete. In which order parts are numbered is free. What lacks other micro-batches,
-    or other replicas, may be claimed to be either, and so may zero.
+    or other replicas, may be claimed to be either, and so may zero. The mean and the extremes of equal values are that value.
     """
     kinds = {own.reduce for own in (tensor.placements or {}).values() if isinstance(own, Partial)}
     claimed = tensor.part != (0, 1) or bool(kinds)
@@ -56,7 +56,8 @@ def _wrong_part(tensor: Tensor, value: Value) -> str:
     partial = value.fold is not None or any((entry.low, entry.high) != (0, entry.size) for entry in ranges)
     if partial and tensor.placements is not None and not claimed:
         return f"is complete, and it is a part of a {kind}"
-    if claimed and kinds != {"avg"} and not partial and not value.leaves and value.coefficient != 0:
+    of_equals = bool(kinds) and kinds <= {"avg", "max", "min"}
+    if claimed and not of_equals and not partial and not value.leaves and value.coefficient != 0:
         return "is a part, and it is complete"
     if partial and kinds - {"avg"} not in (set(), {kind}):
         return f"is a part of a {' and '.join(sorted(kinds))}, and it is one of a {kind}"

@@ -49,7 +49,7 @@ HEAD = "mesh tp=2\ninput x f32[4,8]\ninput p f32[4,8] tp:P\nprogram\n"
 def test_a_hazard_is_told_in_words(program: str, kind: str, words: str) -> None:
     plan = read("own.plan", HEAD + "".join(f"  {line}\n" for line in program.splitlines())).plan
     assert plan is not None
-    assert words in {trouble.message for trouble in check_order(plan) if trouble.name == kind}
+    assert words in {defect.message for defect in check_order(plan) if defect.name == kind}
 
 
 def test_the_earlier_operator_is_named_where_it_stands_in_another_segment() -> None:
@@ -60,5 +60,5 @@ def test_the_earlier_operator_is_named_where_it_stands_in_another_segment() -> N
     )
     plan = read("own.plan", text).plan
     assert plan is not None
-    (message,) = {trouble.message for trouble in check_order(plan) if trouble.name == "missing-wait"}
+    (message,) = {defect.message for defect in check_order(plan) if defect.name == "missing-wait"}
     assert message == "`y` on {ranks} is read before `h`, which writes it, is waited for (issued in `f`)"

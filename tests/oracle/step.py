@@ -80,7 +80,7 @@ def _round_robin(state: Run, ranks: dict[int, Iterator[None]]) -> None:
             if next(execution, "end") == "end":
                 del waiting[rank]
         if waiting and before == (len(waiting), state.progress):
-            raise DeadlockError(f"ranks {tuple(waiting)} wait for ever")
+            raise DeadlockError(f"ranks {tuple(waiting)} wait forever")
 
 
 def _losses(state: Run) -> dict[str, float]:

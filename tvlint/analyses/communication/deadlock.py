@@ -26,7 +26,7 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standstill:
-    """The calls at which ranks stand for ever, and the cycles among them, each in the order `waits for the next`."""
+    """The calls at which ranks stand forever, and the cycles among them, each in the order `waits for the next`."""
 
     blocked: tuple[Call, ...]
     cycles: tuple[tuple[Call, ...], ...]

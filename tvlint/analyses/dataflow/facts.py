@@ -45,12 +45,12 @@ class Facts:
 
     @cached_property
     def rendezvous(self) -> Standstill:
-        """Return where ranks stand for ever when a send waits for its receive."""
+        """Return where ranks stand forever when a send waits for its receive."""
         return standstill(self.traffic, buffered=False)
 
     @cached_property
     def buffered(self) -> Standstill:
-        """Return where ranks stand for ever even when sends complete at once."""
+        """Return where ranks stand forever even when sends complete at once."""
         return standstill(self.traffic, buffered=True) if self.rendezvous.blocked else self.rendezvous
 
     @cached_property

@@ -61,10 +61,10 @@ Fix: TypeAlias = Sum | Constant | Exchange | Substitute | Declare
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Defect:
     """One thing that is wrong or undecided on one rank.
 
-    `message` tells it with `{ranks}` where the ranks go and `{subject}` where the tensors go. Troubles with the same `cause`
+    `message` tells it with `{ranks}` where the ranks go and `{subject}` where the tensors go. Defects with the same `cause`
     are one reason; without a cause, those that differ only in their rank are.
     """
 
@@ -85,8 +85,8 @@ class Trouble:
     place: Operator | None = None
 
 
-Draw: TypeAlias = Callable[[Sequence[Trouble]], tuple[Scene, ...]]
-"""Draws what happens around the troubles of one reason."""
+Draw: TypeAlias = Callable[[Sequence[Defect]], tuple[Scene, ...]]
+"""Draws what happens around the defects of one reason."""
 
 
 STOPS = frozenset(
@@ -95,17 +95,17 @@ STOPS = frozenset(
 """What no framework runs, or may not."""
 
 
-def stops(trouble: Trouble) -> bool:
-    """Return whether the trouble keeps the plan from being proved, also where nothing uses what the operator would have made.
+def stops(defect: Defect) -> bool:
+    """Return whether the defect keeps the plan from being proved, also where nothing uses what the operator would have made.
 
     It does where no framework runs the operator, and where it is not known what a call does.
     """
-    return trouble.name in STOPS or (trouble.name == "unsupported-operator" and isinstance(trouble.place, Compute))
+    return defect.name in STOPS or (defect.name == "unsupported-operator" and isinstance(defect.place, Compute))
 
 
-def at(operator: Operator, segment: str, trouble: Trouble) -> Trouble:
-    """The trouble at `operator` of a segment."""
-    return replace(trouble, segment=segment, source=source_of(operator), label=operator.label, place=operator)
+def at(operator: Operator, segment: str, defect: Defect) -> Defect:
+    """The defect at `operator` of a segment."""
+    return replace(defect, segment=segment, source=source_of(operator), label=operator.label, place=operator)
 
 
 def source_of(operator: Operator) -> Location | None:
@@ -114,12 +114,12 @@ def source_of(operator: Operator) -> Location | None:
     return operator.source or (forward.source if forward is not None else None)
 
 
-def reasons(plan: Plan, troubles: Iterable[Trouble], draw: Draw | None = None) -> tuple[Reason, ...]:
-    """The troubles as reasons, each once, with all its ranks, those that refute first; the first ones drawn."""
-    groups: dict[Hashable, list[Trouble]] = {}
-    for trouble in troubles:
-        key = trouble.cause or (trouble.name, trouble.message, trouble.label, trouble.source, trouble.expected)
-        groups.setdefault(key, []).append(trouble)
+def reasons(plan: Plan, defects: Iterable[Defect], draw: Draw | None = None) -> tuple[Reason, ...]:
+    """The defects as reasons, each once, with all its ranks, those that refute first; the first ones drawn."""
+    groups: dict[Hashable, list[Defect]] = {}
+    for defect in defects:
+        key = defect.cause or (defect.name, defect.message, defect.label, defect.source, defect.expected)
+        groups.setdefault(key, []).append(defect)
     ordered = sorted(groups.values(), key=lambda members: not members[0].refutes)
     told = [_reason(plan, members) for members in ordered]
     if draw is not None:
@@ -128,11 +128,11 @@ def reasons(plan: Plan, troubles: Iterable[Trouble], draw: Draw | None = None) -
     return tuple(told)
 
 
-def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:
-    first = troubles[0]
+def _reason(plan: Plan, defects: Sequence[Defect]) -> Reason:
+    first = defects[0]
     if first.refutes and first.name not in REFUTING:
         raise AssertionError(f"nothing says why `{first.name}` refutes")
-    ranks = everywhere(plan, {trouble.rank for trouble in troubles})
+    ranks = everywhere(plan, {defect.rank for defect in defects})
     pointer = "/".join(part for part in (first.segment, first.label) if part)
     place = Location(plan.path, pointer=pointer)
     location = place
@@ -146,7 +146,7 @@ def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:
     return Reason(
         name=first.name,
         refutes=first.refutes,
-        message=first.message.replace("{ranks}", describe(ranks, plan.mesh)).replace("{subject}", _subjects(troubles)),
+        message=first.message.replace("{ranks}", describe(ranks, plan.mesh)).replace("{subject}", _subjects(defects)),
         location=location,
         ranks=ranks,
         operator=first.operator.strip("`"),
@@ -154,12 +154,12 @@ def _reason(plan: Plan, troubles: Sequence[Trouble]) -> Reason:
         actual=first.actual,
         repair=first.repair,
         related=related,
-        segments=tuple(dict.fromkeys(trouble.segment for trouble in troubles if trouble.segment)),
+        segments=tuple(dict.fromkeys(defect.segment for defect in defects if defect.segment)),
     )
 
 
-def _subjects(troubles: Sequence[Trouble]) -> str:
-    names = list(dict.fromkeys(trouble.subject for trouble in troubles if trouble.subject))
+def _subjects(defects: Sequence[Defect]) -> str:
+    names = list(dict.fromkeys(defect.subject for defect in defects if defect.subject))
     return ", ".join(f"`{name}`" for name in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

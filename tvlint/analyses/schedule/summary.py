@@ -13,7 +13,7 @@ from tvlint.analyses.schedule.timing import Timing, timing
 class Summary:
     """The family of a schedule, the idle time of its ranks and what they hold.
 
-    `timing` is None where ranks wait for each other for ever. `peaks` are micro-batches in flight, rank by rank, as
+    `timing` is None where ranks wait for each other forever. `peaks` are micro-batches in flight, rank by rank, as
     `Placement.micro_batches` counts them.
     """
 

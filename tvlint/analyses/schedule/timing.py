@@ -56,7 +56,7 @@ class Timing:
 
 
 def timing(steps: Iterable[Step], ranks: int, computes: Mapping[tuple[ActionKind, int, int], Step]) -> Timing | None:
-    """The earliest times of all steps; None where ranks wait for each other for ever.
+    """The earliest times of all steps; None where ranks wait for each other forever.
 
     The members of an overlap start when all of them can and give nothing before the last of them ends.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tvlint.analyses.dataflow.def_use import reads, writes
-from tvlint.analyses.relations.defect import Trouble, everywhere
+from tvlint.analyses.relations.defect import Defect, everywhere
 from tvlint.analyses.relations.derivation.localise import name_of, scope_of
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.derivation.trusted_inputs import region, whole_shape
@@ -22,15 +22,15 @@ _MOST_SCENES = 4
 _MOST_MATES = 16
 
 
-def scenes(plan: Plan, terms: Terms, derived: Derived, troubles: Sequence[Trouble]) -> tuple[Scene, ...]:
-    """The scene of the troubles of one reason, once for each kind of rank; none for what stands at no operator."""
-    first = next((trouble for trouble in troubles if trouble.place is not None and trouble.segment in plan.segments), None)
+def scenes(plan: Plan, terms: Terms, derived: Derived, defects: Sequence[Defect]) -> tuple[Scene, ...]:
+    """The scene of the defects of one reason, once for each kind of rank; none for what stands at no operator."""
+    first = next((defect for defect in defects if defect.place is not None and defect.segment in plan.segments), None)
     if first is None:
         return ()
     alike: dict[Hashable, tuple[tuple[SceneStep, ...], list[int]]] = {}
-    for rank in sorted({rank for trouble in troubles for rank in _mates(plan, trouble)}):
-        place = next((own.place for own in troubles if own.rank == rank and own.place is not None), first.place)
-        segment = next((own.segment for own in troubles if own.rank == rank and own.segment), first.segment)
+    for rank in sorted({rank for defect in defects for rank in _mates(plan, defect)}):
+        place = next((own.place for own in defects if own.rank == rank and own.place is not None), first.place)
+        segment = next((own.segment for own in defects if own.rank == rank and own.segment), first.segment)
         steps = _steps(plan, terms, derived, rank, segment, place) if place is not None else ()
         if steps:
             alike.setdefault(_nameless(steps), (steps, []))[1].append(rank)
@@ -45,10 +45,10 @@ def _nameless(steps: tuple[SceneStep, ...]) -> Hashable:
     )
 
 
-def _mates(plan: Plan, trouble: Trouble) -> tuple[int, ...]:
-    """The rank of the trouble and those that run the same operator with it."""
-    mates = next((program.ranks for program in plan.programs if trouble.rank in program.ranks), ())
-    return (*mates[:_MOST_MATES], *((trouble.rank,) if trouble.rank in mates[_MOST_MATES:] else ()))
+def _mates(plan: Plan, defect: Defect) -> tuple[int, ...]:
+    """The rank of the defect and those that run the same operator with it."""
+    mates = next((program.ranks for program in plan.programs if defect.rank in program.ranks), ())
+    return (*mates[:_MOST_MATES], *((defect.rank,) if defect.rank in mates[_MOST_MATES:] else ()))
 
 
 def _steps(plan: Plan, terms: Terms, derived: Derived, rank: int, segment: str, place: Operator) -> tuple[SceneStep, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from tvlint.analyses.relations.defect import Constant, Declare, Exchange, Substitute, Sum, Trouble
+from tvlint.analyses.relations.defect import Constant, Declare, Defect, Exchange, Substitute, Sum
 from tvlint.analyses.relations.derivation.localise import name_of
 from tvlint.findings import Reason, Verdict
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, Operator, Value
@@ -36,7 +36,7 @@ class Repair:
 
 def repair(
     plan: Plan,
-    troubles: Sequence[Trouble],
+    defects: Sequence[Defect],
     proves: Callable[[Plan], bool],
     judged: Callable[[Plan], Verdict | None] | None = None,
 ) -> Repair | None:
@@ -47,7 +47,7 @@ def repair(
     """
     if sum(len(segment.operators) for segment in plan.segments.values()) > _LARGEST:
         return None
-    candidates = list(_candidates(plan, troubles))
+    candidates = list(_candidates(plan, defects))
     for words, changed in candidates:
         if proves(changed):
             return Repair(words)
@@ -89,22 +89,22 @@ def _same(one: Reason, other: Reason) -> bool:
     return one.name == other.name and (one.message == other.message or one.location == other.location)
 
 
-def _candidates(plan: Plan, troubles: Sequence[Trouble]) -> Iterator[tuple[str, Plan]]:
-    constants = [trouble for trouble in troubles if isinstance(trouble.fix, Constant)]
+def _candidates(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
+    constants = [defect for defect in defects if isinstance(defect.fix, Constant)]
     if constants:
-        yield from _constant(plan, [trouble.fix for trouble in constants if isinstance(trouble.fix, Constant)])
-    other = [trouble.fix for trouble in troubles if isinstance(trouble.fix, Substitute)]
+        yield from _constant(plan, [defect.fix for defect in constants if isinstance(defect.fix, Constant)])
+    other = [defect.fix for defect in defects if isinstance(defect.fix, Substitute)]
     if other:
         edits: dict[int, Sequence[Operator]] = {id(fix.operator): [replace(fix.operator, op=fix.op)] for fix in other}
         yield f"use `{other[0].op}` instead of {name_of(other[0].operator)}", _edited(plan, edits)
-    exchange = next((trouble.fix for trouble in troubles if isinstance(trouble.fix, Exchange)), None)
+    exchange = next((defect.fix for defect in defects if isinstance(defect.fix, Exchange)), None)
     if exchange is not None:
         yield _exchanged(plan, exchange)
-    sums = {trouble.rank: trouble.fix for trouble in troubles if isinstance(trouble.fix, Sum)}
+    sums = {defect.rank: defect.fix for defect in defects if isinstance(defect.fix, Sum)}
     if sums:
         yield from _summed(plan, sums)
-    yield from _collected(plan, troubles)
-    declared = {trouble.fix.tensor for trouble in troubles if isinstance(trouble.fix, Declare)}
+    yield from _collected(plan, defects)
+    declared = {defect.fix.tensor for defect in defects if isinstance(defect.fix, Declare)}
     if len(declared) == 1:
         yield from _declared(plan, *declared)
 
@@ -122,9 +122,9 @@ def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
         yield f"all-reduce {what} over {over} after {producer}", _edited(plan, edits)
 
 
-def _collected(plan: Plan, troubles: Sequence[Trouble]) -> Iterator[tuple[str, Plan]]:
+def _collected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
     """Another collective, which makes the declared shape, in the place of one that does not fit what its ranks hold."""
-    misfits = [(own, own.place) for own in troubles if own.name in _MISFITS and isinstance(own.place, Communicate)]
+    misfits = [(own, own.place) for own in defects if own.name in _MISFITS and isinstance(own.place, Communicate)]
     if not misfits:
         return
     (first, wrong), *_ = misfits

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import of_kinds, writes
 from tvlint.analyses.gradients.accumulators import accumulators
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.ir.operators import Communicate, Compute, Receive
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 
@@ -78,7 +78,7 @@ class Renames:
             tuple(i for i, name in enumerate(segment.inputs) if name in communicated and name not in self._owner),
         )
 
-    def troubles(self, program: Program) -> Iterator[Trouble]:
+    def defects(self, program: Program) -> Iterator[Defect]:
         """Names by which a run has another value than its segment says, or its own share of one that others have."""
         told: set[str] = set()
         many = self._plan.micro_batches > 1
@@ -96,7 +96,7 @@ class Renames:
                 text = self._replaced(program, number, users)
             if text:
                 told.add(segment.name)
-                yield Trouble(name, False, text, -1, segment.name, source=step.source)
+                yield Defect(name, False, text, -1, segment.name, source=step.source)
 
     def _role(self, name: str) -> Role | None:
         tensor = self._plan.tensors.get(name)

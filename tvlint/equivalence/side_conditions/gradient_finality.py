@@ -9,7 +9,7 @@ from functools import cached_property
 from tvlint.analyses.dataflow.def_use import has, overwritten
 from tvlint.analyses.dataflow.step_scope import only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
-from tvlint.analyses.relations.defect import Trouble, at
+from tvlint.analyses.relations.defect import Defect, at
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
 from tvlint.ir.plan import Plan, Program, Role, Step
 
@@ -64,7 +64,7 @@ class Finals:
         found = _Touches(operator, adds=adds, reads=reads, takes=takes, updates=updates)
         return found if adds or takes or reads or updates else None
 
-    def troubles(self, program: Program, micro_batches: int) -> Iterator[Trouble]:
+    def defects(self, program: Program, micro_batches: int) -> Iterator[Defect]:
         """Weights whose gradients are taken for complete, or that are updated, before the last micro-batch is done with them.
 
         With one micro-batch a derivation sees that in the values. What runs before the first of these is too early for none.
@@ -92,14 +92,14 @@ class Finals:
                         yield at(
                             taker,
                             where,
-                            Trouble("reducer-before-last-backward", how == "reduced" and name not in means, text, -1),
+                            Defect("reducer-before-last-backward", how == "reduced" and name not in means, text, -1),
                         )
                 for name in (*touch.adds, *touch.reads) if not of_step else ():
                     if name in updated and name not in told:
                         told.add(name)
                         where, update = updated[name]
                         text = f"`{name}` on {{ranks}} is updated while it or its gradient is still in use"
-                        yield at(update, where, Trouble("update-before-final-gradient", name in touch.adds, text, -1))
+                        yield at(update, where, Defect("update-before-final-gradient", name in touch.adds, text, -1))
                 taken = (*touch.reduces, *(touch.takes if of_step else ()))
                 final.update(dict.fromkeys(taken, (step.segment, touch.operator)))
                 updated.update(dict.fromkeys(touch.updates, (step.segment, touch.operator)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.def_use import handle_of
-from tvlint.analyses.relations.defect import Trouble, at
+from tvlint.analyses.relations.defect import Defect, at
 from tvlint.ir.operators import Operator, Wait
 from tvlint.ir.plan import Plan
 
 
-def reused_handles(plan: Plan) -> Iterator[Trouble]:
+def reused_handles(plan: Plan) -> Iterator[Defect]:
     """Communication that takes a handle which another run has under way for the same micro-batch."""
     talking: dict[str, list[Operator]] = {}
     for name, segment in plan.segments.items():
@@ -32,4 +32,4 @@ def reused_handles(plan: Plan) -> Iterator[Trouble]:
                     told.add(handle)
                     text = f"`{handle}` on {{ranks}} is under way already, so that it is open what a wait for it completes"
                     for rank in program.ranks:
-                        yield at(own, step.segment, Trouble("reused-handle", False, text, rank))
+                        yield at(own, step.segment, Defect("reused-handle", False, text, rank))

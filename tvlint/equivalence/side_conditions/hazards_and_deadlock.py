@@ -8,7 +8,7 @@ from tvlint.analyses.communication.hazards import Hazard
 from tvlint.analyses.communication.streams import crossings
 from tvlint.analyses.dataflow.def_use import handle_of, streams_named
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.relations.defect import Trouble, at, source_of
+from tvlint.analyses.relations.defect import Defect, at, source_of
 from tvlint.equivalence.side_conditions.handles import reused_handles
 from tvlint.ir.operators import Await, Communicate, Operator, Receive, Record, Send, Wait
 from tvlint.ir.plan import Plan
@@ -32,7 +32,7 @@ _HARMLESS = ("handle-never-waited", "double-wait")
 KINDS_THAT_REFUTE = tuple(dict.fromkeys(name for name, _ in TOLD.values() if name not in _HARMLESS))
 
 
-def check_order(plan: Plan) -> Iterator[Trouble]:
+def check_order(plan: Plan) -> Iterator[Defect]:
     """Yield what keeps the plan from running as it was derived; sends are taken to wait for their receives."""
     facts = Facts(plan)
     for hazard in facts.hazards:
@@ -40,7 +40,7 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
         rule, words = TOLD[hazard.kind]
         text = f"`{hazard.name}` on {{ranks}} {_filled(words, plan, hazard)}"
         for rank in hazard.ranks:
-            yield Trouble(
+            yield Defect(
                 rule,
                 rule in KINDS_THAT_REFUTE,
                 text,
@@ -54,30 +54,30 @@ def check_order(plan: Plan) -> Iterator[Trouble]:
     for crossing in (*sure, *(own for own in crossings(plan, strict=True) if own not in sure)):
         text = f"`{crossing.name}` on {{ranks}} is used on another stream than the one that makes it, without waiting"
         for rank in crossing.ranks:
-            yield Trouble("cross-stream-access", crossing in sure, text, rank, crossing.segment)
+            yield Defect("cross-stream-access", crossing in sure, text, rank, crossing.segment)
     for name, segment in plan.segments.items():
         for operator in segment.operators if streams_named(segment.operators) else ():
             if _unordered(operator):
                 text = f"an operator of `{name}` works on the stream `{operator.stream}`"
-                yield at(operator, name, Trouble("side-stream", False, text, plan.programs[0].ranks[0]))
+                yield at(operator, name, Defect("side-stream", False, text, plan.programs[0].ranks[0]))
     stores: dict[str, str] = {}
     for tensor in plan.tensors.values():
         if tensor.storage and stores.setdefault(tensor.storage, tensor.name) != tensor.name:
             text = f"`{tensor.name}` and `{stores[tensor.storage]}` share the buffer `{tensor.storage}`"
-            yield Trouble("shared-storage", False, text, plan.programs[0].ranks[0])
+            yield Defect("shared-storage", False, text, plan.programs[0].ranks[0])
     if not facts.rendezvous.blocked:
         return
     stuck = facts.buffered.blocked or facts.rendezvous.blocked
     certain = bool(facts.buffered.blocked)
     name = "send-recv-deadlock" if certain else "send-needs-buffering"
-    text = "{ranks} wait for each other for ever"
+    text = "{ranks} wait for each other forever"
     if not certain:
         text = (
             "{ranks} wait for each other unless sends are buffered: send asynchronously (`async HANDLE`) and `wait` later, "
             "or issue send and receive together (`batch NAME`)"
         )
     for call in stuck:
-        yield Trouble(
+        yield Defect(
             name,
             certain,
             text,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import of_kinds
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.transfer.groups import Groups, Members, peer_of, spans_replicas
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Collective, Communicate, Operator, Receive, Send
@@ -65,7 +65,7 @@ class _Ends:
         return self.collectives.setdefault((meeting, rank), _End()), _Talk(rank, 0, operator.source)
 
 
-def mispaired(plan: Plan) -> Iterator[Trouble]:
+def mispaired(plan: Plan) -> Iterator[Defect]:
     """Messages and collectives meet their counterparts of the same micro-batch, in the pattern of the first."""
     ends = _Ends(plan)
     found = {name: of_kinds(segment.operators, _TALKING) for name, segment in plan.segments.items()}
@@ -99,14 +99,14 @@ def _unmatched(one: _End, other: _End, what: str) -> str:
     return "unmatched-send" if len(one.said) > len(other.said) else "unmatched-receive"
 
 
-def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator[Trouble]:
+def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator[Defect]:
     if not one.said and not other.said:
         return
     if len(one.said) != len(other.said):
         one_sided = not one.said or not other.said or one.said[0].rank == other.said[0].rank
         own = (one.said or other.said)[0] if one_sided else other.said[0]
         text = f"{{ranks}} has {len(one.said)} {what}s where the other end has {len(other.said)}"
-        yield Trouble(_unmatched(one, other, what), certain, text, own.rank, source=own.source)
+        yield Defect(_unmatched(one, other, what), certain, text, own.rank, source=own.source)
         return
     meets: dict[_Talk, _Talk] = {}
     for left, left_batch, right, right_batch in zip(one.said, one.batches, other.said, other.batches, strict=True):
@@ -114,13 +114,13 @@ def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator
             continue
         if left.tag != right.tag:
             text = f"a {what} of {{ranks}} with tag {left.tag} meets one with tag {right.tag}"
-            yield Trouble(f"mispaired-{what}", False, text, one.said[0].rank, source=left.source)
+            yield Defect(f"mispaired-{what}", False, text, one.said[0].rank, source=left.source)
             return
         if left_batch != right_batch:
             text = f"a {what} of {{ranks}} for micro-batch {left_batch} meets one for micro-batch {right_batch}"
-            yield Trouble("crossed-micro-batches", True, text, one.said[0].rank, source=left.source)
+            yield Defect("crossed-micro-batches", True, text, one.said[0].rank, source=left.source)
             return
         if meets.setdefault(left, right) is not right:
             text = f"a {what} of {{ranks}} meets another one than for the first micro-batch"
-            yield Trouble(f"mispaired-{what}", True, text, one.said[0].rank, source=left.source)
+            yield Defect(f"mispaired-{what}", True, text, one.said[0].rank, source=left.source)
             return

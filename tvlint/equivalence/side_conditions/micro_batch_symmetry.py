@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tvlint.analyses.dataflow.def_use import has, writes
 from tvlint.analyses.dataflow.step_scope import only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.equivalence.side_conditions.aliasing import Renames
 from tvlint.equivalence.side_conditions.gradient_finality import Finals
 from tvlint.equivalence.side_conditions.message_matching import mispaired
@@ -20,18 +20,18 @@ from tvlint.ir.operators import Backward, Compute
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 
 
-def check_micro_batches(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
+def check_micro_batches(plan: Plan, micro_batches: int) -> Iterator[Defect]:
     """Yield what keeps the micro-batches from being alike on some rank."""
     found = False
     totals = accumulators(plan)
     finals, inputs, turns = Finals(plan), inputs_told_apart(plan), Turns(plan)
     renames, early = Renames(plan), Early(plan)
     for program in plan.programs:
-        bound = (*misbound(plan, program, inputs, totals), *renames.troubles(program), *early.troubles(program))
-        troubles = (*_counts(plan, program, micro_batches, totals), *bound, *finals.troubles(program, micro_batches))
-        for trouble in troubles or turns.troubles(program, micro_batches):
+        bound = (*misbound(plan, program, inputs, totals), *renames.defects(program), *early.defects(program))
+        defects = (*_counts(plan, program, micro_batches, totals), *bound, *finals.defects(program, micro_batches))
+        for defect in defects or turns.defects(program, micro_batches):
             found = True
-            yield from (_on(trouble, rank) for rank in program.ranks)
+            yield from (_on(defect, rank) for rank in program.ranks)
     if micro_batches > 1:
         yield from _mixed(plan)
     yield from taken_anew(plan)
@@ -40,11 +40,11 @@ def check_micro_batches(plan: Plan, micro_batches: int) -> Iterator[Trouble]:
         yield from mispaired(plan)
 
 
-def _on(trouble: Trouble, rank: int) -> Trouble:
-    return Trouble(trouble.name, trouble.refutes, trouble.message, rank, trouble.segment, trouble.operator, trouble.source)
+def _on(defect: Defect, rank: int) -> Defect:
+    return Defect(defect.name, defect.refutes, defect.message, rank, defect.segment, defect.operator, defect.source)
 
 
-def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[str, str]) -> Iterator[Trouble]:
+def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[str, str]) -> Iterator[Defect]:
     """Every segment runs as often for each micro-batch as for the first."""
     steps: defaultdict[str, list[Step]] = defaultdict(list)
     for step in program.steps:
@@ -62,7 +62,7 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
                 f"the {what} on {{ranks}} belongs to no micro-batch, and the plan runs {micro_batches}: run it for each, "
                 "or keep it to reducers, all-reduces of accumulated gradients and updates"
             )
-            yield Trouble("outside-micro-batches", False, text, -1, name)
+            yield Defect("outside-micro-batches", False, text, -1, name)
             continue
         lacking = [batch for batch in range(micro_batches) if batch not in batches]
         if lacking:
@@ -72,12 +72,12 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
             if not certain:
                 text += ": write what all micro-batches do alike as one segment, and run it for each of them"
             nearest = min(own, key=lambda step: abs(step.micro_batch - lacking[0]))
-            yield Trouble("missing-micro-batch", certain, text, -1, name, source=nearest.source)
+            yield Defect("missing-micro-batch", certain, text, -1, name, source=nearest.source)
         elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
             text = f"the {what} on {{ranks}} does not run as often for every micro-batch"
             again = [step for step in own if batches[step.micro_batch] == max(batches.values())]
             adds = any(own in totals for operator in segment.operators for own in writes(operator))
-            yield Trouble("repeated-micro-batch", adds, text, -1, name, source=again[-1].source)
+            yield Defect("repeated-micro-batch", adds, text, -1, name, source=again[-1].source)
 
 
 def _needed(plan: Plan, segment: Segment) -> bool:
@@ -108,7 +108,7 @@ def _once(plan: Plan, segment: Segment) -> bool:
     return only_ends(segment)
 
 
-def _mixed(plan: Plan) -> Iterator[Trouble]:
+def _mixed(plan: Plan) -> Iterator[Defect]:
     """Plans that give some runs names of their own and others none, which leaves open what a name means."""
     for program in plan.programs:
         ways = {
@@ -123,10 +123,10 @@ def _mixed(plan: Plan) -> Iterator[Trouble]:
         }
         if len(ways) > 1:
             text = "some runs of {ranks} name their values and others do not"
-            yield from (Trouble("mixed-names", False, text, rank) for rank in program.ranks)
+            yield from (Defect("mixed-names", False, text, rank) for rank in program.ranks)
 
 
-def _returned(plan: Plan) -> Iterator[Trouble]:
+def _returned(plan: Plan) -> Iterator[Defect]:
     """Yield what is returned of one micro-batch is returned of all, in one order, and by one name on all ranks."""
     returned = {name: place for place, name in enumerate(plan.outputs)}
     owners: dict[str, int] = {}
@@ -144,12 +144,12 @@ def _returned(plan: Plan) -> Iterator[Trouble]:
                 places.setdefault(step.micro_batch, []).append((returned[name], step.segment, position))
                 if owners.setdefault(name, step.micro_batch) != step.micro_batch:
                     text = f"`{name}` of micro-batch {step.micro_batch} on {{ranks}} is that of {owners[name]} elsewhere"
-                    yield from (Trouble("returned-of-others", False, text, rank) for rank in program.ranks)
+                    yield from (Defect("returned-of-others", False, text, rank) for rank in program.ranks)
         for names in given.values():
             missing = [(name, micro_batch) for name, micro_batch in names if name not in returned]
             if missing and len(missing) < len(names):
                 text = f"`{missing[0][0]}` of micro-batch {missing[0][1]} on {{ranks}} is not returned, and those of others are"
-                yield from (Trouble("missing-output", True, text, rank) for rank in program.ranks)
+                yield from (Defect("missing-output", True, text, rank) for rank in program.ranks)
         if len({tuple(own[1:] for own in sorted(found)) for found in places.values()}) > 1:
             text = "values on {ranks} are returned of some micro-batches in another order than of others"
-            yield from (Trouble("returned-in-another-order", False, text, rank) for rank in program.ranks)
+            yield from (Defect("returned-in-another-order", False, text, rank) for rank in program.ranks)

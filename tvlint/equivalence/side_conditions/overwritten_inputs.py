@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.def_use import of_kinds, reads, writes
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive
 from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 
 
-def taken_anew(plan: Plan) -> Iterator[Trouble]:
+def taken_anew(plan: Plan) -> Iterator[Defect]:
     """Inputs that a run puts something else in, and that a later one for the same micro-batch takes as they were.
 
     Where the one gives the input and the other is given it, it is what the runs say.
@@ -31,7 +31,7 @@ def taken_anew(plan: Plan) -> Iterator[Trouble]:
                 if found and not (own in maker.outputs and found.issubset(segment.inputs)):
                     told.add(segment.name)
                     text = f"`{segment.name}` on {{ranks}} takes the input `{own}` as it was before `{maker.name}` replaced it"
-                    yield from (Trouble("input-taken-anew", False, text, rank, segment.name) for rank in program.ranks)
+                    yield from (Defect("input-taken-anew", False, text, rank, segment.name) for rank in program.ranks)
                     break
             before.extend((segment, own, _names(segment, step, own)) for own in changing[segment.name])
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.gradients.accumulators import accumulators
-from tvlint.analyses.relations.defect import Trouble, at
+from tvlint.analyses.relations.defect import Defect, at
 from tvlint.ir.operators import Backward, Communicate, Operator, Send
 from tvlint.ir.plan import Plan, Program, Role, Segment
 
@@ -48,7 +48,7 @@ class Early:
             self._known[segment.name] = first, frozenset(late), frozenset(made)
         return self._known[segment.name]
 
-    def troubles(self, program: Program) -> Iterator[Trouble]:
+    def defects(self, program: Program) -> Iterator[Defect]:
         """Reads of gradients that nothing has made yet, and that the rank makes later for the same micro-batch."""
         lacking: dict[str, tuple[str, Operator]] = {}
         held: set[str] = set()
@@ -80,6 +80,6 @@ class Early:
                 held.add(outside)
             held.discard("")
 
-    def _trouble(self, segment: str, operator: Operator, name: str) -> Trouble:
+    def _trouble(self, segment: str, operator: Operator, name: str) -> Defect:
         text = f"`{name}` on {{ranks}} is read before it is made"
-        return at(operator, segment, Trouble("use-before-definition", False, text, -1))
+        return at(operator, segment, Defect("use-before-definition", False, text, -1))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from tvlint.analyses.dataflow.def_use import has
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Phase, Plan, Program, Segment, Step
 from tvlint.ops.table import spec_of
@@ -23,7 +23,7 @@ class Turns:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def troubles(self, program: Program, micro_batches: int) -> Iterator[Trouble]:
+    def defects(self, program: Program, micro_batches: int) -> Iterator[Defect]:
         """Runs that have other runs before them than the same run of the first micro-batch, where that counts."""
         if micro_batches == 1:
             return
@@ -36,7 +36,7 @@ class Turns:
             segment = self._plan.segments[step.segment]
             if segment.phase is Phase.DATA and step.micro_batch < 0:
                 text = f"`{segment.name}` on {{ranks}} loads for no micro-batch of {micro_batches}: run it for each"
-                yield Trouble("outside-micro-batches", False, text, -1, segment.name, source=step.source)
+                yield Defect("outside-micro-batches", False, text, -1, segment.name, source=step.source)
             if segment.name not in self._judged:
                 continue
             before = ran.get(step.micro_batch, 0)
@@ -44,22 +44,22 @@ class Turns:
             turns[segment.name, step.micro_batch] = turn + 1
             expected = first.setdefault((segment.name, turn), before)
             if expected != before and segment.name not in told:
-                trouble = self._out_of_turn(segment, step, histories.names(before), histories.names(expected))
-                if trouble is not None:
+                defect = self._out_of_turn(segment, step, histories.names(before), histories.names(expected))
+                if defect is not None:
                     told.add(segment.name)
-                    yield trouble
+                    yield defect
             ran[step.micro_batch] = histories.after(before, segment.name)
 
-    def _out_of_turn(self, segment: Segment, step: Step, before: Sequence[str], expected: Sequence[str]) -> Trouble | None:
+    def _out_of_turn(self, segment: Segment, step: Step, before: Sequence[str], expected: Sequence[str]) -> Defect | None:
         kept = self._kept_in(segment)
         here, there = ([name for name in own if name in kept] for own in (before, expected))
         if here != there:
             how = "before its forward run" if not here else "after other forward runs than for the first"
             text = f"`{segment.name}` on {{ranks}} runs for micro-batch {step.micro_batch} {how}"
-            return Trouble("gradient-before-forward", not here, text, -1, segment.name, source=step.source)
+            return Defect("gradient-before-forward", not here, text, -1, segment.name, source=step.source)
         if segment.name in self._drawing and self._drawn(before) != self._drawn(expected):
             text = f"`{segment.name}` on {{ranks}} draws for micro-batch {step.micro_batch} after others than for the first"
-            return Trouble("draws-out-of-turn", False, text, -1, segment.name, source=step.source)
+            return Defect("draws-out-of-turn", False, text, -1, segment.name, source=step.source)
         return None
 
     def _kept_in(self, segment: Segment) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from tvlint.analyses.dataflow.def_use import uses
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of
 from tvlint.ir.operators import Backward
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
@@ -39,7 +39,7 @@ def inputs_told_apart(plan: Plan) -> frozenset[str]:
     return frozenset((*inputs_of(plan).names, *(_known_as(tensor) for tensor in tensors if tensor.role is Role.INPUT)))
 
 
-def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mapping[str, str]) -> Iterator[Trouble]:
+def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mapping[str, str]) -> Iterator[Defect]:
     """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
     held: dict[object, list[_Source]] = {}
     owners: dict[object, int] = {}
@@ -55,7 +55,7 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
         turns[segment.name, micro_batch] = turn + 1
         inputs, outputs = step.outside(segment)
         if len(inputs) != len(segment.inputs) or len(outputs) != len(segment.outputs):
-            yield Trouble(
+            yield Defect(
                 "miswired-step",
                 True,
                 f"a run of `{segment.name}` on {{ranks}} names other values than it has",
@@ -72,12 +72,12 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
             told.add(unlike)
             how = "is another weight or input, or declared with another shape, type or slice"
             text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and {how}"
-            yield Trouble("unlike-values", False, text, -1, segment.name, source=step.source)
+            yield Defect("unlike-values", False, text, -1, segment.name, source=step.source)
         read, made = _keys(step, inputs, step.inputs), _keys(step, outputs, step.outputs)
         if segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in told:
             told.add(segment.name)
             text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {micro_batch}"
-            yield Trouble("loaded-twice", False, text, -1, segment.name, source=step.source)
+            yield Defect("loaded-twice", False, text, -1, segment.name, source=step.source)
         if micro_batch >= 0:
             pattern = patterns.setdefault((segment.name, turn), [None] * len(read))
             for position, key in enumerate(read):
@@ -86,14 +86,14 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
                 sources = held.get(key, [])
                 if len(sources) == 1 and sources[0].micro_batch == micro_batch and sources[0].alone == pattern[position]:
                     continue
-                trouble = _stale(segment, micro_batch, inputs[position], sources, pattern, position)
-                if trouble is not None and (segment.name, position) not in told:
+                defect = _stale(segment, micro_batch, inputs[position], sources, pattern, position)
+                if defect is not None and (segment.name, position) not in told:
                     told.add((segment.name, position))
-                    yield replace(trouble, source=step.source)
-            trouble = _of_other_forward(plan, segment, micro_batch, inputs, outputs, forward, held)
-            if trouble is not None and segment.name not in told:
+                    yield replace(defect, source=step.source)
+            defect = _of_other_forward(plan, segment, micro_batch, inputs, outputs, forward, held)
+            if defect is not None and segment.name not in told:
                 told.add(segment.name)
-                yield replace(trouble, source=step.source)
+                yield replace(defect, source=step.source)
         if segment.phase is not Phase.BACKWARD:
             forward.setdefault((segment.name, micro_batch), []).append((outputs, inputs))
         if (segment.name, turn) not in makers:
@@ -111,7 +111,7 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
             if owner != micro_batch and ("owner", name) not in told:
                 told.add(("owner", name))
                 text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {micro_batch}"
-                yield Trouble("crossed-micro-batches", False, text, -1, segment.name, source=step.source)
+                yield Defect("crossed-micro-batches", False, text, -1, segment.name, source=step.source)
 
 
 def _taken(segment: Segment) -> frozenset[str]:
@@ -162,7 +162,7 @@ def _stale(
     sources: Sequence[_Source],
     pattern: list[frozenset[_Place] | None],
     position: int,
-) -> Trouble | None:
+) -> Defect | None:
     """Return what is wrong with the sources of an input; `pattern` gets those of the first micro-batch, where it has none
     yet.
     """
@@ -172,11 +172,11 @@ def _stale(
             f"`{segment.name}` on {{ranks}} reads for micro-batch {micro_batch} the value `{name}` that "
             f"`{crossed[0].place[0]}` made for micro-batch {crossed[0].micro_batch}"
         )
-        return Trouble("crossed-micro-batches", len(crossed) == len(sources), text, -1, segment.name)
+        return Defect("crossed-micro-batches", len(crossed) == len(sources), text, -1, segment.name)
     made_by = frozenset(source.place for source in sources)
     if len({source.place[:2] for source in sources}) != len(sources):
         text = f"`{name}` on {{ranks}} is made twice by one segment for micro-batch {micro_batch}"
-        return Trouble("repeated-micro-batch", False, text, -1, segment.name)
+        return Defect("repeated-micro-batch", False, text, -1, segment.name)
     if pattern[position] is None:
         pattern[position] = made_by
     if pattern[position] != made_by:
@@ -184,7 +184,7 @@ def _stale(
             f"`{segment.name}` on {{ranks}} reads `{name}` for micro-batch {micro_batch} from other segments than for the first"
         )
         same = {place[:2] for place in made_by} == {place[:2] for place in pattern[position] or ()}
-        return Trouble("crossed-micro-batches", not same, text, -1, segment.name)
+        return Defect("crossed-micro-batches", not same, text, -1, segment.name)
     return None
 
 
@@ -196,7 +196,7 @@ def _of_other_forward(
     outputs: tuple[str, ...],
     forward: Mapping[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]],
     held: Mapping[object, list[_Source]],
-) -> Trouble | None:
+) -> Defect | None:
     """A backward run whose gradients belong to a forward run of another micro-batch."""
     if segment.phase is not Phase.BACKWARD or segment.mirror not in plan.segments:
         return None
@@ -204,7 +204,7 @@ def _of_other_forward(
     runs = forward.get((mirror.name, micro_batch))
     if runs is None:
         text = f"`{segment.name}` on {{ranks}} runs for micro-batch {micro_batch} before its forward run"
-        return Trouble("gradient-before-forward", True, text, -1, segment.name)
+        return Defect("gradient-before-forward", True, text, -1, segment.name)
     given, taken = zip(segment.inputs, inputs, strict=True), zip(segment.outputs, outputs, strict=True)
     made = [(inner, outer) for inner, outer in given if outer in held or (micro_batch, outer) in held]
     for pairs, own, which in ((made, mirror.outputs, 0), (list(taken), mirror.inputs, 1)):
@@ -215,5 +215,5 @@ def _of_other_forward(
                 several = len(set(runs)) > 1
                 what = "an earlier run, or of none" if several else "another run"
                 text = f"`{segment.name}` on {{ranks}} takes `{outer}` for micro-batch {micro_batch}, a gradient of {what}"
-                return Trouble("crossed-micro-batches", not several, text, -1, segment.name)
+                return Defect("crossed-micro-batches", not several, text, -1, segment.name)
     return None

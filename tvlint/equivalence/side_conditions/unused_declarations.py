@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import names_in, names_inside
 from tvlint.analyses.gradients.roots import made
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.transfer.groups import communicator_of
 from tvlint.ir.plan import Plan, Role, Tensor
 
@@ -18,7 +18,7 @@ GIVEN = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
 """What is there before a plan runs."""
 
 
-def check_unused(parallel: Plan, reference: Plan) -> Iterator[Trouble]:
+def check_unused(parallel: Plan, reference: Plan) -> Iterator[Defect]:
     """Yield what one of the plans states and nothing of it uses; what both declare and neither uses is alike."""
     yield from _idle(parallel)
     yield from _unread(parallel)
@@ -27,13 +27,13 @@ def check_unused(parallel: Plan, reference: Plan) -> Iterator[Trouble]:
     for key, tensor in here.items():
         if key not in there:
             text = f"the plan declares the {tensor.role.value} `{tensor.name}`, which nothing names"
-            yield Trouble("unused-declaration", False, text, first, source=tensor.source)
+            yield Defect("unused-declaration", False, text, first, source=tensor.source)
     for key, tensor in there.items():
         if key not in here:
             text = f"the reference declares the {tensor.role.value} `{tensor.name}`, which nothing in it names"
-            yield Trouble("unused-declaration", False, text, first, source=tensor.source)
+            yield Defect("unused-declaration", False, text, first, source=tensor.source)
     for own in (*_idle(reference), *_unread(reference)):
-        yield Trouble(own.name, False, f"in the reference, {own.message}", first, source=own.source)
+        yield Defect(own.name, False, f"in the reference, {own.message}", first, source=own.source)
 
 
 def unused_tensors(plan: Plan) -> dict[Key, Tensor]:
@@ -44,24 +44,24 @@ def unused_tensors(plan: Plan) -> dict[Key, Tensor]:
     return {(own.role, own.logical or own.name): own for own in idle}
 
 
-def _idle(plan: Plan) -> Iterator[Trouble]:
+def _idle(plan: Plan) -> Iterator[Defect]:
     """Yield segments that no program runs, ranks of the mesh that run none, and communicators that nothing names."""
     first = plan.programs[0].ranks[0]
     run = {step.segment for program in plan.programs for step in program.steps}
     for name in plan.segments.keys() - run:
-        yield Trouble("unused-segment", False, f"no program runs the segment `{name}`", first, name)
+        yield Defect("unused-segment", False, f"no program runs the segment `{name}`", first, name)
     axis = plan.replication.axis if plan.replication.count > 1 else ""
     ranks = {rank for program in plan.programs for rank in program.ranks}
     for rank in range(plan.mesh.size) if len(ranks) * plan.replication.count < plan.mesh.size else ():
         if rank not in ranks and (not axis or plan.mesh.coordinates(rank)[axis] == 0):
-            yield Trouble("idle-rank", False, "{ranks} of the mesh run no program", rank)
+            yield Defect("idle-rank", False, "{ranks} of the mesh run no program", rank)
     used = {communicator_of(own)[0] for segment in plan.segments.values() for own in segment.operators}
     for group in plan.communicators:
         if group.name and group.name not in used:
-            yield Trouble("unused-communicator", False, f"nothing communicates by `{group.name}`", first)
+            yield Defect("unused-communicator", False, f"nothing communicates by `{group.name}`", first)
 
 
-def _unread(plan: Plan) -> Iterator[Trouble]:
+def _unread(plan: Plan) -> Iterator[Defect]:
     """Yield inputs of segments that nothing gives to a run and that no operator in the segment names."""
     given = made(plan)
     for name, segment in plan.segments.items():
@@ -75,4 +75,4 @@ def _unread(plan: Plan) -> Iterator[Trouble]:
                     tensor = plan.tensors.get(outer)
                     if outer not in given and (tensor is None or tensor.role not in GIVEN):
                         text = f"`{own}` comes into `{name}`, and nothing gives it or reads it there"
-                        yield Trouble("unused-input", False, text, program.ranks[0], name, source=step.source)
+                        yield Defect("unused-input", False, text, program.ranks[0], name, source=step.source)

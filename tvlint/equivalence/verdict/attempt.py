@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvlint.analyses.relations.defect import Trouble, stops
+from tvlint.analyses.relations.defect import Defect, stops
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.micro_batch_symmetry import check_micro_batches
@@ -29,7 +29,7 @@ class Attempt:
     case: Case
     reference: Reference
     derivation: Derivation
-    violations: tuple[Trouble, ...]
+    violations: tuple[Defect, ...]
     """The side conditions that do not hold, on all ranks; the plan's own statements only where the values agree."""
     assumptions: tuple[str, ...]
     values_agree: bool
@@ -51,7 +51,7 @@ def attempt_proof(case: Case, progress: Progress) -> Attempt | NotUnderstood:
     derivation = derive_parallel(case, reference)
     derived, comparison = derivation.derived, compare(case, reference, derivation)
     violations = check_side_conditions(case)
-    agree = has_run(derived) and not any(map(stops, derived.troubles)) and not comparison.differences
+    agree = has_run(derived) and not any(map(stops, derived.defects)) and not comparison.differences
     if agree and not violations:
         violations = (*derived.contradicted, *check_unused(case.written, case.reference))
     is_proved = agree and not violations
@@ -66,7 +66,7 @@ def has_run(derived: Derived) -> bool:
     return derived.finished and not derived.fatal
 
 
-def check_side_conditions(case: Case) -> tuple[Trouble, ...]:
+def check_side_conditions(case: Case) -> tuple[Defect, ...]:
     """Return what keeps one micro-batch from standing for all; where nothing refutes that, also what depends on the order."""
     found = tuple(check_micro_batches(case.parallel, case.micro_batches))
     return found if any(own.refutes for own in found) else (*found, *check_order(case.written))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.equivalence.explain.counterexample import difference
 from tvlint.equivalence.verdict.attempt import Attempt, has_run
@@ -23,7 +23,7 @@ class Recovery:
     """The parallel plan derived with the reference's value in the place of each that the reference does not compute."""
 
     derivation: Derivation
-    differences: tuple[Trouble, ...]
+    differences: tuple[Defect, ...]
     """What differs from the reference all the same."""
     is_complete: bool
     """Whether the plan with those values runs, leaves and returns what the reference does, and no side condition is violated.
@@ -43,7 +43,7 @@ def recover(attempt: Attempt) -> Recovery:
     return Recovery(derivation, differences, is_complete)
 
 
-def differing_operators(derivation: Derivation, explain_all: bool) -> list[Trouble]:
+def differing_operators(derivation: Derivation, explain_all: bool) -> list[Defect]:
     """Return the operators that differ from the reference's, with a number that shows it where one is found.
 
     Where the plan computes what the reference computes as well, an operator is not in its place but one more. A number shows
@@ -53,7 +53,7 @@ def differing_operators(derivation: Derivation, explain_all: bool) -> list[Troub
     found = []
     seen = set()
     for entry in derived.foreign:
-        defect = entry.trouble
+        defect = entry.defect
         if terms.keys[entry.term][0].endswith(" gradient") and (defect.rank, entry.forward) in seen:
             continue
         seen.add((defect.rank, entry.forward))
@@ -65,14 +65,14 @@ def differing_operators(derivation: Derivation, explain_all: bool) -> list[Troub
     return found
 
 
-def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Trouble]) -> list[Trouble]:
+def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Defect]) -> list[Defect]:
     """Return the defects and gaps that explain why the case is not proved; `differing` are the operators that differ.
 
     What the final values lack is reported where nothing before it refutes, and what mistakes leave behind where nothing does.
     """
     case, derived = attempt.case, recovery.derivation.derived
     corrected = put_right_later(case.parallel, case.reference, derived)
-    known = [replace(own, refutes=False) if own in corrected else own for own in derived.troubles]
+    known = [replace(own, refutes=False) if own in corrected else own for own in derived.defects]
     found = [*violations_of_one_replica(attempt), *known, *differing]
     if not any(own.refutes for own in found):
         found += [replace(own, refutes=own.refutes and not corrected) for own in recovery.differences]
@@ -81,7 +81,7 @@ def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Trouble]) -
     return found
 
 
-def violations_of_one_replica(attempt: Attempt) -> list[Trouble]:
+def violations_of_one_replica(attempt: Attempt) -> list[Defect]:
     """Return the side conditions that are violated on ranks that were derived; of folded replicas others have the same."""
     case, found = attempt.case, attempt.violations
     return of_first_replica(case, found) if case.folded_axis else list(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.gradients import held_by, weights_of
 from tvlint.equivalence.verdict.compare_gradients import judge_gradients, judge_updates
 from tvlint.equivalence.verdict.compare_outputs import judge_returned
@@ -19,7 +19,7 @@ from tvlint.equivalence.verdict.replica_folding import partly_returned
 class Comparison:
     """What differs from the reference, and what was assumed to find that the rest does not."""
 
-    differences: tuple[Trouble, ...]
+    differences: tuple[Defect, ...]
     assumptions: frozenset[str]
 
 

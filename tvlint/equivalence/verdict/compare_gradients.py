@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tvlint.analyses.dataflow.def_use import has, writes
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import region, whole_shape
@@ -39,7 +39,7 @@ def judge_gradients(
     expected: Expected,
     held: Mapping[tuple[int, str], Slot],
     written: Set[str] = frozenset(),
-) -> Iterator[Trouble]:
+) -> Iterator[Defect]:
     """Yield what is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's.
 
     Weights whose update is `written` out are judged by what they become, and not by a gradient.
@@ -50,9 +50,9 @@ def judge_gradients(
         if tensor.role is Role.WEIGHT and tensor.source is not None:
             declared.setdefault(tensor.logical or tensor.name, tensor.source)
     first = next(iter(declared.values()), None)
-    for name, trouble in _wrong(world, plan, weights, expected, held, written):
-        placed = trouble.source is None and trouble.cause is None
-        yield replace(trouble, source=declared.get(name, first)) if placed else trouble
+    for name, defect in _wrong(world, plan, weights, expected, held, written):
+        placed = defect.source is None and defect.cause is None
+        yield replace(defect, source=declared.get(name, first)) if placed else defect
 
 
 def _wrong(
@@ -62,7 +62,7 @@ def _wrong(
     expected: Expected,
     held: Mapping[tuple[int, str], Slot],
     written: Set[str],
-) -> Iterator[tuple[str, Trouble]]:
+) -> Iterator[tuple[str, Defect]]:
     """Each weight's full name with what is wrong with it."""
     covered: dict[str, list[Box]] = {}
     open_names: set[str] = set()
@@ -72,17 +72,17 @@ def _wrong(
         if name not in expected.shapes:
             strangers = True
             text = f"the weight `{name}` on {{ranks}} has no counterpart in the reference"
-            yield name, Trouble("unknown-weight", False, text, rank)
+            yield name, Defect("unknown-weight", False, text, rank)
             continue
         if whole_shape(tensor) != expected.shapes[name]:
             text = f"the weight `{name}` is {whole_shape(tensor)} where the reference has {expected.shapes[name]}"
-            yield name, Trouble("wrong-weight-shape", False, text, rank)
+            yield name, Defect("wrong-weight-shape", False, text, rank)
             open_names.add(name)
             continue
         try:
             box = region(plan, tensor, rank)
         except Mismatch as mismatch:
-            yield name, Trouble(mismatch.name, mismatch.refutes, f"on {{ranks}}, {mismatch.message}", rank)
+            yield name, Defect(mismatch.name, mismatch.refutes, f"on {{ranks}}, {mismatch.message}", rank)
             open_names.add(name)
             continue
         covered.setdefault(name, []).append(box)
@@ -91,16 +91,16 @@ def _wrong(
             yield from ((name, one) for one in _judged(world, plan, name, rank, box, expected.gradients[name], value))
         elif (rank, tensor.name) in held and name not in expected.gradients:
             text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
-            yield name, Trouble("gradient-of-frozen-weight", False, text, rank)
+            yield name, Defect("gradient-of-frozen-weight", False, text, rank)
     for name, whole in expected.shapes.items():
         if name in expected.gradients and name not in open_names and not covers(covered.get(name, []), whole):
             text = f"no rank of the parallel plan holds all of the weight `{name}`, piece by piece"
             if name not in covered:
                 text = f"no rank of the parallel plan uses the weight `{name}`, which the reference trains"
-            yield name, Trouble("uncovered-weight", not strangers, text, plan.programs[0].ranks[0])
+            yield name, Defect("uncovered-weight", not strangers, text, plan.programs[0].ranks[0])
 
 
-def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Trouble]:
+def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Defect]:
     subject = f"the gradient of `{name}` on {{ranks}}"
     if value is None:
         yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
@@ -109,11 +109,11 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Val
         made = _made_under_another_name(plan, name, rank)
         text = f"{subject} is never computed"
         text += f": `{made}`, a gradient of it, does not become the one that it is updated with" if made else ""
-        yield Trouble("missing-gradient", not made, text, rank)
+        yield Defect("missing-gradient", not made, text, rank)
         return
     if value.box != box:
         lacks = any(low < first or stop > high for (low, stop), (first, high) in zip(box, value.box, strict=True))
-        yield Trouble("gradient-of-another-slice", lacks, f"{subject} is that of another slice than the weight's", rank)
+        yield Defect("gradient-of-another-slice", lacks, f"{subject} is that of another slice than the weight's", rank)
         return
     if value.term != right.term:
         value, right = world.values.bare(value), world.values.bare(right)
@@ -122,16 +122,16 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Val
         yield _of_many("other-gradient", "is not the expression that the reference computes", name, rank)
     elif value.fold is not None:
         text = f"{subject} is {fold_text(value.fold)}"
-        yield Trouble("missing-gradient-reduction", False, text, rank)
+        yield Defect("missing-gradient-reduction", False, text, rank)
     elif pending:
         partial = partial_sum(plan, rank, pending[0])
         text = f"{subject} is {partial}, {scope_of(pending[0])}, that nothing completes"
-        yield Trouble("missing-gradient-reduction", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
+        yield Defect("missing-gradient-reduction", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
     elif value.leaves:
-        yield Trouble("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)
+        yield Defect("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)
     elif value.coefficient != right.coefficient:
         factor = Fraction(value.coefficient) / right.coefficient
-        yield Trouble(
+        yield Defect(
             "wrong-gradient-scale",
             True,
             f"{subject} is {factor} times the reference's",
@@ -151,9 +151,9 @@ def _made_under_another_name(plan: Plan, name: str, rank: int) -> str:
     return next((name for name in made if name in gradients), "")
 
 
-def _of_many(kind: str, text: str, name: str, rank: int) -> Trouble:
+def _of_many(kind: str, text: str, name: str, rank: int) -> Defect:
     """Return what one mistake does to the gradients of many weights, told once for all of them."""
-    return Trouble(kind, False, f"the gradient of {{subject}} on {{ranks}} {text}", rank, subject=name, cause=(kind,))
+    return Defect(kind, False, f"the gradient of {{subject}} on {{ranks}} {text}", rank, subject=name, cause=(kind,))
 
 
 def judge_updates(
@@ -163,7 +163,7 @@ def judge_updates(
     expected: Expected,
     changed: Set[tuple[int, str]],
     written: Set[str] = frozenset(),
-) -> Iterator[Trouble]:
+) -> Iterator[Defect]:
     """Yield the weights that some rank does not update exactly once, or updates where the reference does not train them.
 
     Those in `changed` may have been updated by a call of unknown effect, and what is `written` out is judged elsewhere.
@@ -176,11 +176,11 @@ def judge_updates(
     if not updates:
         if alone - written and not plan.format.startswith("nnscaler-"):
             text = "the reference updates weights and the parallel plan does not say that it does"
-            yield Trouble("no-updates", False, text, plan.programs[0].ranks[0])
+            yield Defect("no-updates", False, text, plan.programs[0].ranks[0])
         return
     if any(times > 1 for times in own_updates.values()):
         text = "the reference updates a weight more than once"
-        yield Trouble("reference-not-understood", False, text, plan.programs[0].ranks[0])
+        yield Defect("reference-not-understood", False, text, plan.programs[0].ranks[0])
     trained = alone or expected.gradients.keys()
     for rank, tensor in weights:
         name = tensor.logical or tensor.name
@@ -188,12 +188,12 @@ def judge_updates(
         if name in expected.gradients and name in trained and times != (0 if name in written else 1):
             how = "is never updated" if times == 0 else f"is updated {times} times"
             certain = (rank, tensor.name) not in changed
-            yield Trouble("not-updated-once", certain, f"the weight `{name}` on {{ranks}} {how}", rank)
+            yield Defect("not-updated-once", certain, f"the weight `{name}` on {{ranks}} {how}", rank)
     for rank, own in updates:
         name = _full_name(plan, own)
         if name not in trained:
             text = f"the weight `{name}` on {{ranks}} is updated and in the reference it is not trained"
-            yield Trouble("updates-frozen-weight", False, text, rank)
+            yield Defect("updates-frozen-weight", False, text, rank)
 
 
 def _updates(plan: Plan) -> Counter[tuple[int, str]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
-from tvlint.analyses.relations.defect import Declare, Trouble
+from tvlint.analyses.relations.defect import Declare, Defect
 from tvlint.analyses.relations.derivation.localise import scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import region
@@ -27,11 +27,11 @@ from tvlint.ir.plan import Box, Plan
 
 def judge_returned(
     world: World, plan: Plan, derived: Derived, losses: tuple[int, ...], replicas: int, micro_batches: int
-) -> Iterator[Trouble]:
+) -> Iterator[Defect]:
     """Yield what is wrong with the values that the plan returns."""
     if not plan.outputs:
         text = f"the plan returns nothing and the reference returns {len(losses)} values"
-        yield Trouble("other-outputs", False, text, plan.programs[0].ranks[0])
+        yield Defect("other-outputs", False, text, plan.programs[0].ranks[0])
     everywhere = plan.format.startswith("nnscaler-")
     returned = False
     held: dict[tuple[str, int], list[Box]] = {}
@@ -40,10 +40,10 @@ def judge_returned(
         names = [name for name in plan.outputs if name in environment]
         returned = returned or bool(names)
         if not names and everywhere and plan.outputs:
-            yield Trouble("missing-output", True, f"{{ranks}} return `{plan.outputs[0]}`, which nothing gives them", rank)
+            yield Defect("missing-output", True, f"{{ranks}} return `{plan.outputs[0]}`, which nothing gives them", rank)
         if names and len(names) != len(losses):
             text = f"{{ranks}} return {len(names)} values where the reference returns {len(losses)}"
-            yield Trouble("other-outputs", False, text, rank)
+            yield Defect("other-outputs", False, text, rank)
             continue
         for name, term in zip(names, losses, strict=False):
             value = together.value(rank, name)
@@ -56,12 +56,12 @@ def judge_returned(
     for (name, term), boxes in held.items():
         if not covers(boxes, world.terms.shape[term]):
             text = f"the pieces of `{name}` that the ranks return do not make up the whole"
-            yield Trouble("uncovered-output", True, text, plan.programs[0].ranks[0])
+            yield Defect("uncovered-output", True, text, plan.programs[0].ranks[0])
     if plan.outputs and not returned:
-        yield Trouble("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
+        yield Defect("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
 
 
-def _misdeclared(plan: Plan, name: str, rank: int, box: Box) -> Iterator[Trouble]:
+def _misdeclared(plan: Plan, name: str, rank: int, box: Box) -> Iterator[Defect]:
     """Yield what is wrong with the declaration of a returned value of which `rank` holds `box`; nothing where none says
     which.
     """
@@ -70,18 +70,18 @@ def _misdeclared(plan: Plan, name: str, rank: int, box: Box) -> Iterator[Trouble
         return
     if tensor.part != (0, 1):
         text = f"`{name}`, returned on {{ranks}}, is declared to be a part of a sum and is all of it"
-        yield Trouble("output-is-no-part", False, text, rank)
+        yield Defect("output-is-no-part", False, text, rank)
     if tensor.region is None and tensor.placements is None:
         return
     shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
     try:
         declared = region(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
     except Mismatch as mismatch:
-        yield Trouble(mismatch.name, False, f"of what is returned on {{ranks}}, {mismatch.message}", rank)
+        yield Defect(mismatch.name, False, f"of what is returned on {{ranks}}, {mismatch.message}", rank)
         return
     if declared != box:
         text = f"`{name}`, returned on {{ranks}}, holds another slice than the plan declares"
-        yield Trouble("output-of-another-slice", True, text, rank)
+        yield Defect("output-of-another-slice", True, text, rank)
 
 
 class Returned:
@@ -131,20 +131,20 @@ _KNOWN = frozenset({"sum", "avg", "max", "min"})
 """How parts are put together; the greatest and the least of equal values are that value."""
 
 
-def _wrong_output(world: World, plan: Plan, name: str, rank: int, term: int, value: Slot) -> Trouble:
+def _wrong_output(world: World, plan: Plan, name: str, rank: int, term: int, value: Slot) -> Defect:
     subject = f"`{name}`, returned on {{ranks}},"
     if value is None:
-        return Trouble("undecided-output", False, f"{subject} depends on something that is wrong or undecided before", rank)
+        return Defect("undecided-output", False, f"{subject} depends on something that is wrong or undecided before", rank)
     if value.term != term:
-        return Trouble("other-output", False, f"{subject} is not the expression that the reference returns", rank)
+        return Defect("other-output", False, f"{subject} is not the expression that the reference returns", rank)
     if value.fold is not None:
-        return Trouble("incomplete-output", True, f"{subject} is {fold_text(value.fold)}", rank)
+        return Defect("incomplete-output", True, f"{subject} is {fold_text(value.fold)}", rank)
     if any(not _whole(entry) for leaf in value.leaves for entry in leaf.pending):
         return incomplete_output(world, plan, name, rank, value)
-    return Trouble("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
+    return Defect("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
 
 
-def incomplete_output(world: World, plan: Plan, name: str, rank: int, value: Value) -> Trouble:
+def incomplete_output(world: World, plan: Plan, name: str, rank: int, value: Value) -> Defect:
     """Return what is said of a returned value that is a sum over a part of the indices, or over one replica.
 
     A mean over the rank's own part, of which nothing is declared, may be what the loop around the plan averages.
@@ -156,9 +156,9 @@ def incomplete_output(world: World, plan: Plan, name: str, rank: int, value: Val
     declared = tensor is not None and (tensor.placements is not None or tensor.region is not None or tensor.part != (0, 1))
     if not declared and all(_is_own_mean(world, plan, leaf) for leaf in value.leaves):
         text = f"`{name}`, returned on {{ranks}}, is the mean of their own part of the batch, and is not declared to be one"
-        return Trouble("own-mean-returned", False, text, rank, fix=Declare(name))
+        return Defect("own-mean-returned", False, text, rank, fix=Declare(name))
     text = f"`{name}`, returned on {{ranks}}, is a partial sum, {lacks}"
-    return Trouble("incomplete-output", True, text, rank, fix=Declare(name))
+    return Defect("incomplete-output", True, text, rank, fix=Declare(name))
 
 
 def _is_own_mean(world: World, plan: Plan, leaf: Leaf) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from tvlint.analyses.relations.defect import Trouble, at
+from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.state import Derived, Root
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
@@ -18,31 +18,31 @@ from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
 
-def judge_roots(terms: Terms, plan: Plan, reference: Derived, derived: Derived) -> Iterator[Trouble]:
+def judge_roots(terms: Terms, plan: Plan, reference: Derived, derived: Derived) -> Iterator[Defect]:
     """Yield the values at which gradients start in one of the plans only; nothing where both have some of these.
 
     Those may be one value, written in two ways. Nothing is said either where it is not known where all gradients start.
     """
     if derived.roots_open or reference.roots_open:
         return
-    certain = derived.finished and not derived.fatal and not derived.troubles
+    certain = derived.finished and not derived.fatal and not derived.defects
     expected = {addend: root.of for root in reference.roots for addend in addends(terms, root.value.term)}
     found = {addend: root for root in derived.roots for addend in addends(terms, root.value.term)}
     missing, surplus = expected.keys() - found.keys(), found.keys() - expected.keys()
     if missing and not surplus:
         for addend in sorted(missing):
             text = f"gradients start at `{expected[addend]}` in the reference, and here at no copy or part of it"
-            yield Trouble("missing-root", certain, text, plan.programs[0].ranks[0])
+            yield Defect("missing-root", certain, text, plan.programs[0].ranks[0])
     if surplus and not missing:
         for root in derived.roots:
             if not surplus.isdisjoint(addends(terms, root.value.term)):
                 text = f"gradients start at `{root.of}` on {{ranks}}, and in the reference none start there"
-                yield at(root.operator, root.segment, Trouble("surplus-root", certain, text, root.rank))
+                yield at(root.operator, root.segment, Defect("surplus-root", certain, text, root.rank))
     if not surplus and not missing and not derived.foreign:
         yield from _unequal(terms, plan, reference, derived, certain)
 
 
-def _unequal(terms: Terms, plan: Plan, reference: Derived, derived: Derived, certain: bool) -> Iterator[Trouble]:
+def _unequal(terms: Terms, plan: Plan, reference: Derived, derived: Derived, certain: bool) -> Iterator[Defect]:
     """Yield the values that gradients start from with another share than from others; a common factor is none.
 
     Only of complete values: what a part, or one micro-batch, has a share of shows in the gradients.
@@ -61,7 +61,7 @@ def _unequal(terms: Terms, plan: Plan, reference: Derived, derived: Derived, cer
             odd = [ratios[own] / first for own in addends(terms, root.value.term) if ratios.get(own, first) != first]
             if odd:
                 text = f"the gradient that starts at `{root.of}` on {{ranks}} counts {odd[0]} times as much beside the others"
-                unequal = Trouble("unequal-roots", certain, f"{text} as in the reference", rank)
+                unequal = Defect("unequal-roots", certain, f"{text} as in the reference", rank)
                 yield at(root.operator, root.segment, unequal)
 
 

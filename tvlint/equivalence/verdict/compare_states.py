@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import region
@@ -31,14 +31,14 @@ def written_out(plan: Plan, derived: Derived) -> set[str]:
     return {tensor.logical or tensor.name for tensor in found if tensor.role is Role.WEIGHT}
 
 
-def compare_states(world: World, plan: Plan, derived: Derived, expected: Expected) -> tuple[list[Trouble], frozenset[str]]:
+def compare_states(world: World, plan: Plan, derived: Derived, expected: Expected) -> tuple[list[Defect], frozenset[str]]:
     """Return what is wrong with what the plan leaves in weights and states, and what is assumed of the rest."""
     steps = _Steps(world, plan, derived)
     found = list(_differences(world, plan, derived, expected, steps))
     return found, frozenset(steps.assumptions)
 
 
-def _differences(world: World, plan: Plan, derived: Derived, expected: Expected, steps: _Steps) -> Iterator[Trouble]:
+def _differences(world: World, plan: Plan, derived: Derived, expected: Expected, steps: _Steps) -> Iterator[Defect]:
     pieces: dict[str, list[Box]] = {}
     own = written_out(plan, derived)
     kept: list[tuple[int, Tensor]] = []
@@ -51,7 +51,7 @@ def _differences(world: World, plan: Plan, derived: Derived, expected: Expected,
         try:
             box = region(plan, tensor, rank)
         except Mismatch as mismatch:
-            yield Trouble(mismatch.name, False, f"on {{ranks}}, {mismatch.message}", rank)
+            yield Defect(mismatch.name, False, f"on {{ranks}}, {mismatch.message}", rank)
             continue
         pieces.setdefault(name, []).append(box)
         value = derived.renewed[rank].get(tensor.name, "kept")
@@ -63,14 +63,14 @@ def _differences(world: World, plan: Plan, derived: Derived, expected: Expected,
     for rank, tensor in kept:
         if (rank, tensor.name) not in steps.states:
             text = f"the state `{tensor.name}` on {{ranks}} has no counterpart in the reference, nor in a step of a weight"
-            yield Trouble("unknown-state", False, text, rank)
+            yield Defect("unknown-state", False, text, rank)
     for name, right in expected.left.items():
         if name not in pieces:
             text = f"the reference writes out how `{name}` is updated, and the parallel plan does not"
-            yield Trouble("other-update", False, text, plan.programs[0].ranks[0])
+            yield Defect("other-update", False, text, plan.programs[0].ranks[0])
         elif not covers(pieces[name], world.terms.shape[right.term]):
             text = f"no rank of the parallel plan holds all of `{name}`, piece by piece"
-            yield Trouble("uncovered-state", False, text, plan.programs[0].ranks[0])
+            yield Defect("uncovered-state", False, text, plan.programs[0].ranks[0])
 
 
 def _held(plan: Plan, derived: Derived) -> list[tuple[int, Tensor]]:
@@ -80,24 +80,24 @@ def _held(plan: Plan, derived: Derived) -> list[tuple[int, Tensor]]:
     return [(rank, plan.tensors[name]) for rank, name in sorted(seen)]
 
 
-def _judged(plan: Plan, rank: int, name: str, box: Box, value: Slot | str, right: Value) -> Iterator[Trouble]:
+def _judged(plan: Plan, rank: int, name: str, box: Box, value: Slot | str, right: Value) -> Iterator[Defect]:
     subject = f"`{name}` on {{ranks}}"
     if value == "updated":
-        yield Trouble("other-update", False, f"{subject} is updated in a way that the plan does not write out", rank)
+        yield Defect("other-update", False, f"{subject} is updated in a way that the plan does not write out", rank)
     elif isinstance(value, str):
-        yield Trouble("not-updated-once", True, f"{subject} is never updated, and in the reference it is", rank)
+        yield Defect("not-updated-once", True, f"{subject} is never updated, and in the reference it is", rank)
     elif value is None:
-        yield Trouble("undecided-update", False, f"what updates {subject} depends on something that is undecided before", rank)
+        yield Defect("undecided-update", False, f"what updates {subject} depends on something that is undecided before", rank)
     elif value.box != box:
-        yield Trouble("update-of-another-slice", True, f"{subject} gets another slice than its own", rank)
+        yield Defect("update-of-another-slice", True, f"{subject} gets another slice than its own", rank)
     elif value.term != right.term or value.fold is not None:
-        yield Trouble("other-update", False, f"{subject} is not what the reference makes of it", rank)
+        yield Defect("other-update", False, f"{subject} is not what the reference makes of it", rank)
     elif value.leaves:
         pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
         what = f"{partial_sum(plan, rank, pending[0])}, {scope_of(pending[0])}" if pending else "a sum of unequal addends"
-        yield Trouble("incomplete-update", True, f"{subject} gets {what}", rank)
+        yield Defect("incomplete-update", True, f"{subject} gets {what}", rank)
     elif value.coefficient != right.coefficient:
-        yield Trouble("scaled-update", True, f"{subject} gets a multiple of what the reference makes of it", rank)
+        yield Defect("scaled-update", True, f"{subject} gets a multiple of what the reference makes of it", rank)
 
 
 class _Steps:
@@ -110,19 +110,19 @@ class _Steps:
         self.states: set[tuple[int, str]] = set()
         self.assumptions: set[str] = set()
 
-    def judged(self, rank: int, name: str, box: Box, value: Slot | str, gradient: Value | None) -> Iterator[Trouble]:
+    def judged(self, rank: int, name: str, box: Box, value: Slot | str, gradient: Value | None) -> Iterator[Defect]:
         """Yield what keeps a weight from being what an optimizer makes of it and of the reference's gradient."""
         subject = f"`{name}` on {{ranks}}"
         if isinstance(value, str):
-            yield Trouble("not-updated-once", True, f"{subject} is not updated, and on other ranks it is", rank)
+            yield Defect("not-updated-once", True, f"{subject} is not updated, and on other ranks it is", rank)
             return
         if value is not None and value.clean and value.box != box:
-            yield Trouble("update-of-another-slice", True, f"{subject} gets another slice than its own", rank)
+            yield Defect("update-of-another-slice", True, f"{subject} gets another slice than its own", rank)
             return
         lacks = self._lacks(rank, name, value, gradient)
         if lacks:
             text = f"{subject} is updated in a way that the reference does not write out: {lacks}"
-            yield Trouble("written-out-update", False, text, rank)
+            yield Defect("written-out-update", False, text, rank)
 
     def _lacks(self, rank: int, name: str, value: Slot, gradient: Value | None) -> str:
         terms = self._world.terms

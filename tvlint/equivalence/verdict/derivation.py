@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.gradients import held_by, weights_of
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
@@ -43,7 +43,7 @@ class Reference(Derivation):
 class NotUnderstood:
     """Why it is not known what a reference computes."""
 
-    gaps: tuple[Trouble, ...]
+    gaps: tuple[Defect, ...]
 
 
 def derive_reference(case: Case) -> Reference | NotUnderstood:
@@ -82,9 +82,9 @@ def derive_parallel(case: Case, reference: Reference, nearest: Nearest | None = 
     return Derivation(world, derived)
 
 
-def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Trouble]:
+def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Defect]:
     """Return what the reference computes; or why it is not understood."""
-    troubles: list[Trouble] = [*derived.troubles, *derived.reductions, *derived.contradicted]
+    defects: list[Defect] = [*derived.defects, *derived.reductions, *derived.contradicted]
     held = held_by(derived, weights_of(plan, derived))
     rank = first_rank(plan)
     gradients: dict[str, Value] = {}
@@ -96,35 +96,35 @@ def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Tro
         name, whole = tensor.logical or tensor.name, whole_shape(tensor)
         value = held.get((rank, tensor.name), "none")
         if shapes.setdefault(name, whole) != whole:
-            troubles.append(_odd_gradient(f"the reference declares `{name}` with two shapes", rank))
+            defects.append(_odd_gradient(f"the reference declares `{name}` with two shapes", rank))
         if value == "none" and (rank, tensor.name) not in derived.used:
             continue
         if known.setdefault(name, value) is not value:
-            troubles.append(_odd_gradient(f"the reference has two gradients of `{name}`, under two names", rank))
+            defects.append(_odd_gradient(f"the reference has two gradients of `{name}`, under two names", rank))
         if isinstance(value, Value) and _is_whole(value, shapes[name]):
             gradients[name] = world.values.scaled(value, Fraction(plan.undivided))
         elif value != "none":
             odd = _odd_gradient("the reference's gradient of {subject} is not whole", rank)
-            troubles.append(replace(odd, subject=name, cause=("reference-gradient", "not whole")))
+            defects.append(replace(odd, subject=name, cause=("reference-gradient", "not whole")))
     environment = derived.environments.get(rank, {})
     returned = [environment[name] for name in plan.outputs if name in environment]
     if any(value is not None and not value.clean for value in returned):
         text = "the reference returns a part or a multiple of a value"
-        troubles.append(Trouble("reference-not-understood", False, text, rank))
+        defects.append(Defect("reference-not-understood", False, text, rank))
     losses = [value.term for value in returned if value is not None]
     left: dict[str, Value] = {}
     for name, value in derived.renewed.get(rank, {}).items():
         tensor = plan.tensors[name]
         if value is None or not value.clean or value.box != tuple((0, size) for size in whole_shape(tensor)):
-            troubles.append(_odd_gradient(f"what the reference puts in the place of `{name}` is not understood", rank))
+            defects.append(_odd_gradient(f"what the reference puts in the place of `{name}` is not understood", rank))
         elif left.setdefault(tensor.logical or name, value) is not value:
-            troubles.append(_odd_gradient(f"the reference writes `{tensor.logical}` anew under two names", rank))
-    if troubles or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
-        if not troubles:
+            defects.append(_odd_gradient(f"the reference writes `{tensor.logical}` anew under two names", rank))
+    if defects or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
+        if not defects:
             inference = "the reference computes no gradients: it is inference, and a proof compares what is trained"
             text, repair = ("the reference returns nothing", "") if not losses else (inference, _FOR_TRAINING)
-            troubles.append(Trouble("reference-not-understood", False, text, rank, repair=repair))
-        return [replace(trouble, refutes=False) for trouble in troubles]
+            defects.append(Defect("reference-not-understood", False, text, rank, repair=repair))
+        return [replace(defect, refutes=False) for defect in defects]
     return Expected(gradients, shapes, tuple(losses), left)
 
 
@@ -134,5 +134,5 @@ def _is_whole(value: Value, whole: tuple[int, ...]) -> bool:
     return complete and value.box == tuple((0, size) for size in whole)
 
 
-def _odd_gradient(text: str, rank: int) -> Trouble:
-    return Trouble("reference-gradient", False, text, rank)
+def _odd_gradient(text: str, rank: int) -> Defect:
+    return Defect("reference-gradient", False, text, rank)

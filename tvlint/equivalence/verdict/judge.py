@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvlint.analyses.relations.defect import Declare, Trouble
+from tvlint.analyses.relations.defect import Declare, Defect
 from tvlint.equivalence.explain.repair import Repair, repair, with_repair
 from tvlint.equivalence.verdict.attempt import Attempt, attempt_proof
 from tvlint.equivalence.verdict.causes import causes, differing_operators, recover, violations_of_one_replica
@@ -93,7 +93,7 @@ def explain(attempt: Attempt, progress: Progress, most_causes: int) -> Verdict:
     return replace(verdict, reasons=repaired, stages=count_stages(attempt.case, derivation, repaired))
 
 
-def find_repair(case: Case, defects: list[Trouble], progress: Progress, most_causes: int) -> Repair | None:
+def find_repair(case: Case, defects: list[Defect], progress: Progress, most_causes: int) -> Repair | None:
     """Return a change of the plan as it is written after which it is proved; of several causes, one for each of them."""
     found = on_all_replicas(case, defects) if case.folded_axis else defects
 

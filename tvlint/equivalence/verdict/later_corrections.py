@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.order_insensitive import Readers, readers_of
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator
@@ -25,20 +25,20 @@ _STATISTICS = ("wrong-reduce-op", "missing-allreduce")
 _VIEWS = (Trait.VIEW, Trait.BROADCAST)
 
 
-def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Trouble]:
+def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Defect]:
     """Return what is told of split dimensions that a right plan may have as well."""
     pieces = [
         own
-        for own in derived.troubles
+        for own in derived.defects
         if own.refutes and own.name == "mismatched-shards" and isinstance(own.place, Compute) and _has_pieces(plan, own.rank)
     ]
     pieces = pieces if pieces and _cuts(reference) else []
-    found = [own for own in derived.troubles if own.refutes and own.name in ("split-dimension", *_STATISTICS)]
+    found = [own for own in derived.defects if own.refutes and own.name in ("split-dimension", *_STATISTICS)]
     if not found:
         return pieces
     readers, known = readers_of(plan), _computed(reference, reference.programs[0].ranks[0])
     split = [own for own in found if own.name not in _STATISTICS]
-    more = {rank for rank in {trouble.rank for trouble in split} if _computed(plan, rank) - known}
+    more = {rank for rank in {defect.rank for defect in split} if _computed(plan, rank) - known}
     shifts = [own for own in found if own.name in _STATISTICS and _shifts(plan, readers, own)]
     return [*pieces, *shifts, *(own for own in split if derived.foreign or own.rank in more or _read_again(readers, own))]
 
@@ -63,11 +63,11 @@ def _cuts(plan: Plan) -> bool:
     return any(has_trait(own.op, Trait.RANGES) for own in computes)
 
 
-def _read_again(readers: Readers, trouble: Trouble) -> bool:
+def _read_again(readers: Readers, defect: Defect) -> bool:
     """Return whether the operand of what is rescaled with a sum of its powers is read by something else as well."""
-    if not isinstance(trouble.place, Compute | Backward):
+    if not isinstance(defect.place, Compute | Backward):
         return False
-    forward = trouble.place.forward if isinstance(trouble.place, Backward) else trouble.place
+    forward = defect.place.forward if isinstance(defect.place, Backward) else defect.place
     spec = spec_of(forward.op)
     again = [own for name in forward.inputs if isinstance(name, str) for own in readers.get(name, ())]
     return (
@@ -94,12 +94,12 @@ def _computed(plan: Plan, rank: int) -> Counter[str]:
     return total
 
 
-def _shifts(plan: Plan, readers: Readers, trouble: Trouble) -> bool:
+def _shifts(plan: Plan, readers: Readers, defect: Defect) -> bool:
     """Return whether it is told of a statistic, alike on all ranks, that shifts scores whose powers are summed afterwards."""
-    place = trouble.place
+    place = defect.place
     if isinstance(place, Communicate):
         return place.kind is Collective.ALL_REDUCE and all(_is_shift(readers, name) for name in place.outputs)
-    if not isinstance(place, Compute) or trouble.actual or not _is(place, "exp"):
+    if not isinstance(place, Compute) or defect.actual or not _is(place, "exp"):
         return False
     common = [own for part in plan.segments.values() for own in part.operators if isinstance(own, Communicate)]
     totals = {name for own in common if own.kind is Collective.ALL_REDUCE for name in own.outputs}

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
-from tvlint.analyses.relations.defect import Trouble, at
+from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.pairing import Case
@@ -114,18 +114,18 @@ def _runs_of(program: Program) -> list[tuple[str, int]]:
     return [(step.segment, step.micro_batch) for step in program.steps]
 
 
-def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Trouble, ...]:
+def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Defect, ...]:
     """Return the difference as what is wrong on its ranks, at the operator of the first result that differs."""
     text = (
         f"the gradient of `{found.weight}` on {{ranks}} is another one in {SEEDS} runs on random numbers: "
         f"off by {found.error:.3g}, where the greatest element is {found.scale:.3g}"
     )
     if found.first is None:
-        return tuple(Trouble("other-numbers", refutes, text, rank) for rank in found.ranks)
+        return tuple(Defect("other-numbers", refutes, text, rank) for rank in found.ranks)
     name, _, operator = found.first
     text += f"; the first result that is not the reference's of that name is `{name}`"
     segment = next((own.name for own in plan.segments.values() if operator in own.operators), "")
-    return tuple(at(operator, segment, Trouble("other-numbers", refutes, text, rank)) for rank in found.ranks)
+    return tuple(at(operator, segment, Defect("other-numbers", refutes, text, rank)) for rank in found.ranks)
 
 
 def _named_differently(inner: Inputs, outer: Inputs) -> str:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.gradients.lifecycle import weight_gradients
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, inputs_of, slot_dims, told_in_two_ways
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.groups import not_of_communicator, resolved
@@ -53,7 +53,7 @@ def first_rank(plan: Plan) -> int:
     return plan.programs[0].ranks[0] if plan.programs and plan.programs[0].ranks else 0
 
 
-def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) -> Case | Trouble:
+def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) -> Case | Defect:
     """Return the pair as a case; or the gap that keeps the plans from being compared.
 
     A case has two well-formed plans, a reference of one rank and one micro-batch, inputs that correspond one to one, and a
@@ -66,56 +66,56 @@ def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) 
     inner = _matched(inputs_of(parallel), outer)
     if set(inner.names) & set(outer.names) and set(inner.names) != set(outer.names):
         text = f"the plans share some names of inputs and not others: {', '.join(outer.names)} and {', '.join(inner.names)}"
-        return Trouble("other-inputs", False, text, rank)
+        return Defect("other-inputs", False, text, rank)
     slots = slot_dims(outer, inner)
     if isinstance(slots, str):
-        return Trouble("other-inputs", False, slots, rank)
+        return Defect("other-inputs", False, slots, rank)
     count, dims = slots
     micro_batches, replicas = micro_batches_of(parallel), parallel.replication.count
     if parallel.micro_batches != micro_batches:
         text = f"the plan says {parallel.micro_batches} micro-batches and its programs run {micro_batches}"
-        return Trouble("other-batch", False, text, rank)
+        return Defect("other-batch", False, text, rank)
     if count != micro_batches * replicas:
         text = f"the reference's batch is {count} local batches, and the plan runs {replicas} replicas "
-        return Trouble("other-batch", False, f"{text}of {micro_batches} micro-batches", rank)
+        return Defect("other-batch", False, f"{text}of {micro_batches} micro-batches", rank)
     return Case(parallel, parallel, reference, inner, outer, dims, count, micro_batches, assume)
 
 
-def _incomparable(parallel: Plan, reference: Plan) -> Trouble | None:
+def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
     """Return why the plans cannot be compared at all; None where they can."""
     ranks = [rank for program in reference.programs for rank in program.ranks]
     one = max(reference.replication.count, reference.micro_batches, micro_batches_of(reference)) == 1
     if len(ranks) != 1 or not one:
         text = "the reference is not a single-device plan of one micro-batch"
-        return Trouble("parallel-reference", False, text, first_rank(parallel))
+        return Defect("parallel-reference", False, text, first_rank(parallel))
     if not any(program.ranks for program in parallel.programs):
-        return Trouble("empty-plan", False, "the parallel plan has no programs", 0)
+        return Defect("empty-plan", False, "the parallel plan has no programs", 0)
     for plan in (parallel, reference):
         if not _well_formed(plan):
             text = f"`{plan.path}` has a rank in two programs or none of the mesh, a program of no rank, "
             text += "or a step that does not fit its segment"
-            return Trouble("malformed-plan", False, text, first_rank(plan))
+            return Defect("malformed-plan", False, text, first_rank(plan))
         text = _unclear(plan)
         if text:
-            return Trouble("malformed-plan", False, f"`{plan.path}` {text}", first_rank(plan))
+            return Defect("malformed-plan", False, f"`{plan.path}` {text}", first_rank(plan))
         name = told_in_two_ways(plan)
         if name:
             text = f"`{plan.path}` declares slices of the input `{name}` with wholes of different shapes or types"
-            return Trouble("other-inputs", False, text, first_rank(plan))
+            return Defect("other-inputs", False, text, first_rank(plan))
     if not _replicas_fit(parallel):
-        return Trouble("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", first_rank(parallel))
+        return Defect("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", first_rank(parallel))
     places = {plan.outputs.index(plan.loss) for plan in (parallel, reference) if plan.loss in plan.outputs}
     if len(places) > 1:
         text = f"the loss of the plan is `{parallel.loss}`, and that of the reference, `{reference.loss}`, is another result"
-        return Trouble("other-loss", False, text, first_rank(parallel))
+        return Defect("other-loss", False, text, first_rank(parallel))
     if _gradients_returned(parallel) != _gradients_returned(reference):
         text = "the plans return the gradients of different weights, which are compared as gradients only"
-        return Trouble("other-outputs", False, text, first_rank(parallel))
+        return Defect("other-outputs", False, text, first_rank(parallel))
     name = _cut_by_replicas(parallel)
     if name:
         axis = parallel.replication.axis
         text = f"`{name}` lies otherwise in every replica along `{axis}`, of which one stands for all: write out all ranks"
-        return Trouble("odd-replicas", False, text, first_rank(parallel))
+        return Defect("odd-replicas", False, text, first_rank(parallel))
     return None
 
 

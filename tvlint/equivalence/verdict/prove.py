@@ -17,7 +17,7 @@ from __future__ import annotations
 import gc
 from dataclasses import replace
 
-from tvlint.analyses.relations.defect import Trouble, reasons
+from tvlint.analyses.relations.defect import Defect, reasons
 from tvlint.analyses.relations.grounds import REFUTING, Ground
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
@@ -84,7 +84,7 @@ def prove(
     gc.disable()
     try:
         case = pair(parallel, reference, assume)
-        if isinstance(case, Trouble):
+        if isinstance(case, Defect):
             return state_gaps(parallel, reference, parallel, [case])
         verdict = _decided(case, progress or (lambda text, share: None), solver_seconds)
         return _decided_on_numbers(case, _confirmed(case, verdict), replay)

@@ -13,7 +13,7 @@ from math import prod
 from typing import TypeGuard
 
 from tvlint.analyses.dataflow.representative_ranks import Fold, operators
-from tvlint.analyses.relations.defect import Trouble, everywhere
+from tvlint.analyses.relations.defect import Defect, everywhere
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import World
@@ -58,7 +58,7 @@ def equal_replicas(plan: Plan, inputs: Inputs) -> tuple[str, tuple[int, ...], di
     return None
 
 
-def partly_returned(case: Case, world: World, derived: Derived) -> Iterator[Trouble]:
+def partly_returned(case: Case, world: World, derived: Derived) -> Iterator[Defect]:
     """Returned values that are sums over one replica's part of the batch.
 
     For a plan that is written folded each replica may return its own part; in one that writes its ranks out nothing may.
@@ -88,13 +88,13 @@ def _returned(case: Case, world: World, derived: Derived) -> Iterator[tuple[int,
                 yield rank, name, value
 
 
-def of_first_replica(case: Case, defects: Iterable[Trouble]) -> list[Trouble]:
+def of_first_replica(case: Case, defects: Iterable[Defect]) -> list[Defect]:
     """Return the defects on ranks of the folded plan; those of other replicas are the same."""
     ranks = {rank for program in case.parallel.programs for rank in program.ranks}
     return [own for own in defects if own.rank in ranks]
 
 
-def on_all_replicas(case: Case, defects: Iterable[Trouble]) -> list[Trouble]:
+def on_all_replicas(case: Case, defects: Iterable[Defect]) -> list[Defect]:
     """Return the defects of the folded plan on the ranks of the written one."""
     return [replace(own, rank=rank) for own in defects for rank in everywhere(case.parallel, (own.rank,))]
 

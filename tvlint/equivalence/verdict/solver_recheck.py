@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tvlint.analyses.relations.defect import Trouble, reasons
+from tvlint.analyses.relations.defect import Defect, reasons
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.equivalence.solver.annotation_proofs import prove_annotation, prove_linear
@@ -133,5 +133,5 @@ def with_opinion(verdict: Verdict, proof: Attempt, seconds: float, progress: Pro
     if not opinion.refuted:
         return verdict
     plan = proof.case.parallel
-    found = [Trouble("annotation-refuted", False, f"the solver refutes {text}", first_rank(plan)) for text in opinion.refuted]
+    found = [Defect("annotation-refuted", False, f"the solver refutes {text}", first_rank(plan)) for text in opinion.refuted]
     return replace(verdict, outcome=Outcome.UNKNOWN, reasons=reasons(plan, found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from tvlint.analyses.relations.defect import Trouble, reasons
+from tvlint.analyses.relations.defect import Defect, reasons
 from tvlint.equivalence.explain.context_graph import scenes
 from tvlint.equivalence.verdict.attempt import Attempt
 from tvlint.equivalence.verdict.derivation import Derivation
@@ -14,7 +14,7 @@ from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.plan import Plan
 
 
-def state_gaps(parallel: Plan, reference: Plan, plan: Plan, gaps: Iterable[Trouble]) -> Verdict:
+def state_gaps(parallel: Plan, reference: Plan, plan: Plan, gaps: Iterable[Defect]) -> Verdict:
     """Return the unknown verdict on a pair of which `plan` has gaps that nothing can be derived beyond."""
     return Verdict(reference.path, parallel.path, Outcome.UNKNOWN, reasons=reasons(plan, gaps))
 
@@ -24,7 +24,7 @@ def state_proof(attempt: Attempt) -> Verdict:
     return _verdict(attempt, attempt.derivation, Outcome.PROVED, ())
 
 
-def state_defects(attempt: Attempt, derivation: Derivation, defects: Iterable[Trouble]) -> Verdict:
+def state_defects(attempt: Attempt, derivation: Derivation, defects: Iterable[Defect]) -> Verdict:
     """Return the verdict for these defects and gaps, drawn with the relations of `derivation`."""
     plan = attempt.case.parallel
     found = reasons(plan, defects, partial(scenes, plan, derivation.world.terms, derivation.derived))

@@ -45,7 +45,7 @@ def write(summary: Summary, findings: Sequence[Finding], version: str) -> Escape
     title = f"{summary.path}: {described(summary)}"
     body: list[Content] = [tag("article", rows(facts(summary)))]
     if summary.timing is None:
-        body.append(tag("p", "There is no timeline: ranks wait for each other for ever."))
+        body.append(tag("p", "There is no timeline: ranks wait for each other forever."))
     else:
         body += [tag("h2", "Timeline"), tag("article", _key(), _drawing(summary, summary.timing, findings))]
     if findings:

@@ -22,7 +22,7 @@ def write(summary: Summary, width: int, color: bool) -> Escaped:
     lines: list[str | Line] = [f"{summary.path}: {described(summary)}"]
     lines += [f"  {name:<20} {value}" for name, value in facts(summary)]
     if summary.timing is None:
-        return terminal([*lines, "  no timeline: ranks wait for each other for ever"])
+        return terminal([*lines, "  no timeline: ranks wait for each other forever"])
     return terminal([*lines, "", *_timeline(summary, summary.timing, width)], color)
 
 

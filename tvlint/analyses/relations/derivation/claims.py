@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvlint.analyses.relations.defect import Trouble, at
+from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.state import Machine, RankState
 from tvlint.analyses.relations.derivation.trusted_inputs import region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -20,7 +20,7 @@ def check_claims(machine: Machine, rank: RankState, operator: Operator, tensor: 
     if text:
         segment = rank.segment.name if rank.segment else ""
         message = f"the plan claims that `{tensor.name}` on {{ranks}} {text}"
-        wrong = Trouble("wrong-placement-claim", False, message, rank.number)
+        wrong = Defect("wrong-placement-claim", False, message, rank.number)
         machine.derived.contradicted.append(at(operator, segment, wrong))
 
 

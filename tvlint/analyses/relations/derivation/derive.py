@@ -13,7 +13,7 @@ from tvlint.analyses.dataflow.def_use import handle_of, reads, uses, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of, only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.gradients.roots import made
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.backward import backward
 from tvlint.analyses.relations.derivation.communicate import communicate, complete, receive, send
 from tvlint.analyses.relations.derivation.environment import accumulated
@@ -114,8 +114,8 @@ def _stuck(machine: Machine, rank: RankState) -> None:
     machine.derived.fatal = True
     if rank.reducing:
         return
-    machine.derived.troubles.append(
-        Trouble("never-completes", False, "{ranks} wait for a communication that never completes", rank.number, name)
+    machine.derived.defects.append(
+        Defect("never-completes", False, "{ranks} wait for a communication that never completes", rank.number, name)
     )
 
 

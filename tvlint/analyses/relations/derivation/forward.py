@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvlint.analyses.relations.defect import STOPS, Constant, Fix, Substitute, Trouble, at
+from tvlint.analyses.relations.defect import STOPS, Constant, Defect, Fix, Substitute, at
 from tvlint.analyses.relations.derivation.advice import instead_of
 from tvlint.analyses.relations.derivation.composite_operators import as_widened, has_groups
 from tvlint.analyses.relations.derivation.environment import assign, input_value, is_absent, operand_value, read
@@ -192,7 +192,7 @@ def recovered(
         text = near.text if near is not None else "is applied to values that the reference does not apply it to"
         if isinstance(operator, Compute) and (near is None or near.kind == "operator"):
             text += instead_of(operator.op)
-        trouble = Trouble(
+        defect = Defect(
             "other-operator" if near is None or near.kind == "operator" else near.kind,
             False,
             f"{subject} on {{ranks}} {text}",
@@ -205,7 +205,7 @@ def recovered(
         )
         segment = rank.segment.name if rank.segment else ""
         machine.derived.foreign.append(
-            Foreign(at(operator, segment, trouble), value.term, near.term if near else None, forward_of(operator))
+            Foreign(at(operator, segment, defect), value.term, near.term if near else None, forward_of(operator))
         )
         replaced.append(machine.world.values.retermed(value, near.term) if near is not None else value)
     return tuple(replaced)

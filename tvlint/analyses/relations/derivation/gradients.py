@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from tvlint.analyses.relations.defect import Trouble, at
+from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Reducing, Slot
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.collectives import over_replicas
@@ -47,7 +47,7 @@ def of_all_micro_batches(machine: Machine, rank: RankState, weight: str) -> Slot
         except Mismatch as mismatch:
             tensor = machine.plan.tensors[weight]
             text = f"the gradient of `{tensor.logical or weight}` on {{ranks}} {mismatch.message}"
-            machine.derived.reductions.append(Trouble(mismatch.name, mismatch.refutes, text, rank.number))
+            machine.derived.reductions.append(Defect(mismatch.name, mismatch.refutes, text, rank.number))
             rank.gradients[weight] = None
     return rank.gradients[weight]
 
@@ -119,7 +119,7 @@ def _leave_others_open(machine: Machine, rank: RankState, segment: str, operator
                 held[name] = None
                 rank.undefined[name] = "a reducer may have reduced it on {ranks}"
                 text = f"the reducer of `{weight}` on {{ranks}} runs before its gradient is made, and after `{name}`"
-                open_ = Trouble("nothing-to-reduce", False, text, rank.number)
+                open_ = Defect("nothing-to-reduce", False, text, rank.number)
                 machine.derived.reductions.append(at(operator, segment, open_))
 
 
@@ -133,8 +133,8 @@ def _scatter(machine: Machine, table: Mapping[int, Reducing]) -> None:
         if any(shards != held[0] for shards in held) or (spans and any(over_all for *_, over_all in held[0])):
             text = f"the gradient of `{named[0]}` on {{ranks}} is reduced over ranks that hold other shards of it by then"
             for member in members:
-                trouble = at(first, segment, Trouble("reduced-shards", False, text, member))
-                machine.derived.reductions.append(trouble)
+                defect = at(first, segment, Defect("reduced-shards", False, text, member))
+                machine.derived.reductions.append(defect)
         for position, (member, weight) in enumerate(zip(members, named, strict=True)) if first.scatter else ():
             machine.ranks[member].scattered[weight] = (*held[position], (position, len(members), spans))
 
@@ -145,8 +145,8 @@ def finish(machine: Machine) -> None:
         for rank, own in table.items():
             members = list(meeting[0].ranks)
             text = f"the gradient reducer of {{ranks}} over the ranks {members} meets no such reducer on all of them"
-            trouble = Trouble("reducers-disagree", True, text, rank)
-            machine.derived.reductions.append(at(own.operator, own.segment, trouble))
+            defect = Defect("reducers-disagree", True, text, rank)
+            machine.derived.reductions.append(at(own.operator, own.segment, defect))
             machine.ranks[rank].gradients.update(dict.fromkeys(own.operator.weights))
     for state in machine.ranks.values():
         for weight in state.gradients:
@@ -156,7 +156,7 @@ def finish(machine: Machine) -> None:
         machine.derived.gradients[state.number] = {name: own for name, own in final.items() if not isinstance(own, str)}
 
 
-def _reduced(world: World, plan: Plan, table: Mapping[int, Reducing], troubles: list[Trouble]) -> dict[tuple[int, str], Slot]:
+def _reduced(world: World, plan: Plan, table: Mapping[int, Reducing], defects: list[Defect]) -> dict[tuple[int, str], Slot]:
     """Reduce what the members hold, by rank and weight; a gradient that a member never computes is zero there."""
     members = sorted(table)
     segment, first = table[members[0]].segment, table[members[0]].operator
@@ -169,7 +169,7 @@ def _reduced(world: World, plan: Plan, table: Mapping[int, Reducing], troubles: 
         how = "reduce in different ways" if len(kinds) > 1 else "name different weights, or in another order"
         for member, own in operators.items():
             text = f"the gradient reducers of the ranks {members} {how}"
-            troubles.append(at(first, segment, Trouble("reducers-disagree", True, text, member)))
+            defects.append(at(first, segment, Defect("reducers-disagree", True, text, member)))
             held.update({(member, name): None for name in own.weights})
         return held
     for named in zip(*(operators[member].weights for member in members), strict=True):
@@ -185,7 +185,7 @@ def _reduced(world: World, plan: Plan, table: Mapping[int, Reducing], troubles: 
         except Mismatch as mismatch:
             text = f"the reducer of `{tensors[name].logical or name}` on {{ranks}} {mismatch.message}"
             for member in members:
-                troubles.append(at(first, segment, Trouble(mismatch.name, mismatch.refutes, text, member)))
+                defects.append(at(first, segment, Defect(mismatch.name, mismatch.refutes, text, member)))
         held.update(dict.fromkeys(slots, total))
     return held
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.gradient_starts import is_same
 from tvlint.analyses.relations.derivation.state import Machine
 from tvlint.ir.operators import Communicate, Compute
 from tvlint.ir.plan import Plan, Role
 
 
-def contradicted(machine: Machine) -> Iterator[Trouble]:
+def contradicted(machine: Machine) -> Iterator[Defect]:
     """Yield what the plan states of gradients and weights and the derivation has found otherwise."""
     yield from _unpaired(machine)
     yield from _frozen(machine)
 
 
-def _unpaired(machine: Machine) -> Iterator[Trouble]:
+def _unpaired(machine: Machine) -> Iterator[Defect]:
     """Yield declared gradients that operators take or store as that of another value, or others than which a weight has."""
     plan, paired = machine.plan, {(gradient, of) for gradient, of in machine.paired if gradient and of}
     stated = [(own.gradient, own.name, own) for own in plan.tensors.values() if own.gradient]
@@ -34,10 +34,10 @@ def _unpaired(machine: Machine) -> Iterator[Trouble]:
         used = gradient in gradients or of in weights or (of in owners and gradient in plan.tensors)
         if used and (alike.root(gradient), alike.root(of)) not in known:
             text = f"the plan declares `{gradient}` as the gradient of `{of}`, and no operator takes or stores it as that"
-            yield Trouble("other-gradient-declared", False, text, plan.programs[0].ranks[0], source=tensor.source)
+            yield Defect("other-gradient-declared", False, text, plan.programs[0].ranks[0], source=tensor.source)
 
 
-def _frozen(machine: Machine) -> Iterator[Trouble]:
+def _frozen(machine: Machine) -> Iterator[Defect]:
     """Yield weights that are declared to be frozen, or to have no gradient, and get one or are updated."""
     plan = machine.plan
     for state in machine.ranks.values():
@@ -48,10 +48,10 @@ def _frozen(machine: Machine) -> Iterator[Trouble]:
                 continue
             if not tensor.requires_grad:
                 text = f"the weight `{name}` is declared to be frozen, and on {{ranks}} it is trained"
-                yield Trouble("frozen-weight-trained", False, text, rank, source=tensor.source)
+                yield Defect("frozen-weight-trained", False, text, rank, source=tensor.source)
             elif not tensor.gradient and name in gradients:
                 text = f"the weight `{name}` is declared to have no gradient, and on {{ranks}} it gets one"
-                yield Trouble("other-gradient-declared", False, text, rank, source=tensor.source)
+                yield Defect("other-gradient-declared", False, text, rank, source=tensor.source)
 
 
 class SameValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from tvlint.analyses.relations.defect import STOPS, Fix, Sum, Trouble, at
+from tvlint.analyses.relations.defect import STOPS, Defect, Fix, Sum, at
 from tvlint.analyses.relations.derivation.runnable import may_run
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -38,7 +38,7 @@ def tell(
     if cause is None and operator is not None:
         read = tuple(value.term for value in operands_of(machine, rank, operator))
         cause = (mismatch.name, message, read) if read else None
-    trouble = Trouble(
+    defect = Defect(
         mismatch.name,
         mismatch.refutes,
         message,
@@ -52,10 +52,10 @@ def tell(
         source=source,
     )
     if operator is not None:
-        trouble = at(operator, segment, trouble)
+        defect = at(operator, segment, defect)
     if mismatch.source is not None:
-        trouble = replace(trouble, source=mismatch.source)
-    machine.derived.troubles.append(trouble)
+        defect = replace(defect, source=mismatch.source)
+    machine.derived.defects.append(defect)
     machine.derived.fatal = machine.derived.fatal or fatal
 
 
@@ -96,7 +96,7 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
     _, consumer = maker.consumers.get(carrier, ("", noticed))
     partial, scope = partial_sum(machine.plan, maker.number, pending), scope_of(pending)
     what = machine.world.terms.keys[pending.origin][0]
-    told = Trouble(
+    told = Defect(
         "missing-allreduce",
         mismatch.refutes,
         f"{{subject}} on {{ranks}} is {partial} of `{what}`, {scope}; {name_of(consumer)} uses it as complete",
@@ -108,7 +108,7 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
         cause=("partial", pending.origin, pending.number),
         fix=Sum(carrier, producer),
     )
-    machine.derived.troubles.append(at(consumer, segment_of(machine, maker.number, consumer), told))
+    machine.derived.defects.append(at(consumer, segment_of(machine, maker.number, consumer), told))
 
 
 def segment_of(machine: Machine, rank: int, operator: Operator) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from tvlint.analyses.relations.defect import Trouble
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import World
@@ -55,7 +55,7 @@ class Reducing:
 class Foreign:
     """An operator on values of the reference that the reference does not apply to them."""
 
-    trouble: Trouble
+    defect: Defect
     term: int
     nearest: int | None
     forward: tuple[str, ...]
@@ -87,21 +87,21 @@ class Derived:
     """By rank, what operators have put in the place of weights and states."""
     stepped: dict[int, set[str]] = field(default_factory=dict)
     """By rank, the weights that an optimizer step has changed, in a way that the plan does not say."""
-    reductions: list[Trouble] = field(default_factory=list)
+    reductions: list[Defect] = field(default_factory=list)
     """What went wrong as gradients were summed and reduced."""
     locals: dict[tuple[int, str], dict[str, Slot]] = field(default_factory=dict)
     """What every (rank, segment) held at the end; only while the derivation recovers, to draw what went wrong."""
     used: set[tuple[int, str]] = field(default_factory=set)
     """Parameters that ranks use: (rank, tensor name)."""
-    troubles: list[Trouble] = field(default_factory=list)
+    defects: list[Defect] = field(default_factory=list)
     fatal: bool = False
-    """Whether a trouble makes the plan not run, whatever the values are."""
+    """Whether a defect makes the plan not run, whatever the values are."""
     finished: bool = False
     stages: int = 0
     classes: int = 0
     foreign: list[Foreign] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
-    contradicted: list[Trouble] = field(default_factory=list)
+    contradicted: list[Defect] = field(default_factory=list)
     """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False
     """Whether more gradients may start than `roots` has: at values that are not known, or from inputs and other values."""

@@ -10,9 +10,8 @@ import pytest
 from tests.shared import ROOT
 
 MODULES = {"pyyaml": "yaml", "z3-solver": "z3", "pre-commit": "pre_commit"}
-DECLARED = re.findall(
-    r'^    "([A-Za-z0-9-]+)[^"]*",$', (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("optional")[0], re.MULTILINE
-)
+RUN_TIME = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("\ndependencies = [")[2].partition("\n]")[0]
+DECLARED = re.findall(r'^    "([A-Za-z0-9-]+)[^"]*",$', RUN_TIME, re.MULTILINE)
 
 
 def imported_modules() -> set[str]:
@@ -25,6 +24,10 @@ def imported_modules() -> set[str]:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 found.add(node.module.split(".")[0])
     return found
+
+
+def test_dependencies_are_declared() -> None:
+    assert {"jsonschema", "networkx", "pyyaml", "z3-solver"} <= set(DECLARED)
 
 
 @pytest.mark.parametrize("name", DECLARED)

@@ -35,6 +35,9 @@ from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declare
 from tvlint.ops.spec import Call, Family, OpSpec, Trait
 from tvlint.ops.spelling import HALF_TO_FLOAT, spellings, without_overload
 
+LOOKUP, PICK, PICK_IN_RANGE = "embedding", "gather", "masked_gather"
+"""Rows of a table by index, elements by index, and elements of a stated range by index, by the names of their rows."""
+
 SPECS: tuple[OpSpec, ...] = (
     *linear_algebra.SPECS,
     *elementwise.SPECS,

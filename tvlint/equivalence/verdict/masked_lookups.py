@@ -25,13 +25,11 @@ from tvlint.ir.operators import Backward, Compute, Literal, Operator, Value
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 from tvlint.ops.field import Array
 from tvlint.ops.spec import Call, Family, Trait, UnsupportedError
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.table import LOOKUP, PICK, PICK_IN_RANGE, has_trait, spec_of
 from tvlint.replay.operators import NotReplayedError, forward
 
 _MOST = 1 << 22
 """Masks with larger constants are not decided."""
-
-_LOOKUP, _PICK, _PICK_IN_RANGE = "embedding", "gather", "masked_gather"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +100,9 @@ class _Scene:
         while (own := self.made.get(name)) is not None and len(own.outputs) == 1:
             spec = spec_of(own.op)
             found.insert(0, own)
-            if spec is None or spec.name in (_LOOKUP, _PICK):
+            if spec is None or spec.name in (LOOKUP, PICK):
                 return tuple(found) if spec is not None else ()
-            first = own.inputs[0]
+            first = own.inputs[0] if own.inputs else None
             if not _is_view(own) or not isinstance(first, str):
                 return ()
             name = first
@@ -114,7 +112,7 @@ class _Scene:
         """Return the masked lookup that ends with `last`, which takes what was looked up as operand `place`."""
         spec = spec_of(chain[0].op)
         assert spec is not None
-        picks = spec.name == _PICK
+        picks = spec.name == PICK
         names = [own for own in chain[0].inputs if isinstance(own, str)]
         if len(names) != 2 or len(last.outputs) != 1 or (chain[0].attributes and not picks):
             return None
@@ -140,7 +138,7 @@ class _Scene:
         start, stop = bounds
         stated: dict[str, Value] = {"start": start, "stop": stop}
         if picks:
-            lookup = replace(last, op=_PICK_IN_RANGE, inputs=(table, source), attributes={"dim": len(shape) - 1, **stated})
+            lookup = replace(last, op=PICK_IN_RANGE, inputs=(table, source), attributes={"dim": len(shape) - 1, **stated})
         else:
             lookup = replace(last, op=chain[0].op, inputs=(source, table), attributes=stated)
         return _Masked((*chain, last), replace(lookup, annotation=""))
@@ -322,10 +320,10 @@ def _gradient(found: _Masked, back: list[Backward]) -> Backward | None:
         return None
     steps = [own for own in chain if own is not None]
     for before, after in pairwise(steps):
-        if after.inputs[0] not in before.outputs or sum(bool(name) for name in before.outputs) != 1:
+        if not after.inputs or after.inputs[0] not in before.outputs or sum(bool(name) for name in before.outputs) != 1:
             return None
     first, last = steps[0], steps[-1]
-    table = str(found.lookup.inputs[0 if found.lookup.op == _PICK_IN_RANGE else 1])
+    table = str(found.lookup.inputs[0 if found.lookup.op == PICK_IN_RANGE else 1])
     names = [own for own in last.forward.inputs if isinstance(own, str)]
     given = dict(zip(names, last.outputs, strict=False))
     if any(gradient and name != table for name, gradient in given.items()):

@@ -164,7 +164,8 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
     refutes = verdict.outcome is not Outcome.PROVED
     reason = _difference(different, refutes, parallel.plan, verdict)
     outcome = Outcome.REFUTED if refutes else Outcome.UNKNOWN
-    reasons = (*verdict.reasons, reason) if verdict.outcome is Outcome.REFUTED else (reason, *verdict.reasons)
+    explained = verdict.outcome is Outcome.REFUTED and not _by_numbers_alone(verdict)
+    reasons = (*verdict.reasons, reason) if explained else (reason, *verdict.reasons)
     return replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, ("recorded gradients", "are not the reference's")))
 
 
@@ -172,9 +173,15 @@ def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool,
     weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
     more = f" and of {len(different) - 1} more weights" if len(different) > 1 else ""
     text = f"the gradient of `{weight}`{more} that the program computed is not the reference's: off by {far:.2g} of its largest"
-    first = verdict.reasons[0].location if verdict.reasons else None
+    open_ones = [own for own in verdict.reasons if not own.refutes] if _by_numbers_alone(verdict) else []
+    first = next((own.location for own in (*open_ones, *verdict.reasons)), None)
     location = first if first is not None and first.line is not None else Location(plan.path)
     return replace(_reason("other-recorded-gradient", refutes, text, location), ranks=tuple(ranks))
+
+
+def _by_numbers_alone(verdict: Verdict) -> bool:
+    """Return whether nothing but a run on random numbers refutes, which finds no cause."""
+    return {own.name for own in verdict.reasons if own.refutes} == {"other-numbers"}
 
 
 def _open(verdict: Verdict) -> tuple[Reason, ...]:

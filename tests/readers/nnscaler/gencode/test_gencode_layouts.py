@@ -171,7 +171,10 @@ def test_a_wrong_backward_of_an_adapter_is_not_proved(folder: Path, old: str, ne
     assert old in ADAPTER
     with_adapter(folder, ADAPTER.replace(old, new))
     report = judged(folder)
-    assert report.verdicts[0].outcome is Outcome.REFUTED or any(one.severity is Severity.ERROR for one in report.findings)
+    (verdict,) = report.verdicts
+    told = {reason.name for reason in verdict.reasons} & {"missing-allreduce", "wrong-gather-dim"}
+    assert verdict.outcome is not Outcome.PROVED
+    assert told or any(one.severity is Severity.ERROR for one in report.findings)
 
 
 @pytest.mark.parametrize(

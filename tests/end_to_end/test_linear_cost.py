@@ -279,7 +279,7 @@ COMMANDS: dict[str, Case] = {
     "prove: ranks along tp": Case(PROVE, 16, pair(sharded), 0),
     "prove: ranks along tp, refuted": Case(PROVE, 16, pair(lambda n, p: sharded(n, p, last="y = identity(p)")), 1),
     "prove: ranks along dp, refuted": Case(
-        PROVE, 16, pair(lambda n, p: gathered(n, p).replace("reduce-scatter(v", "chunk(v")), 1
+        PROVE, 32, pair(lambda n, p: gathered(n, p).replace("reduce-scatter(v", "chunk(v")), 1
     ),
     "prove: ranks along dp": Case(PROVE, 16, pair(gathered), 0),
     "prove: ranks along ep": Case(PROVE, 16, pair(exchanged), 0),

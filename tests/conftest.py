@@ -19,6 +19,16 @@ os.environ["TVLINT_CACHE_KEY"] = "off"
 GOLDEN = Path(__file__).parent / "data"
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered_of_trees() -> None:
+    """Let no test see what another has read in a file of the same name; a run of tvlint reads one state of a tree."""
+    from tvlint.readers.megatron import parser_source, program, source_tree_version
+
+    readers = (parser_source._parser_at, parser_source._module, parser_source._found)
+    for read in (*readers, program.framework_of_tree, program._framework_at, source_tree_version.version_of_tree):
+        read.cache_clear()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing with them")
     parser.addoption("--record-torch", action="store_true", help="record what torch computes, which must be installed")

@@ -13,8 +13,9 @@ every `v` up to beyond these ends, so that what is found holds for all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
 
@@ -68,10 +69,23 @@ def _only(plan: Plan, program: Program, segment: str) -> bool:
     return all(other is program or all(step.segment != segment for step in other.steps) for other in plan.programs)
 
 
+def _made_once(segment: Segment) -> dict[str, Compute]:
+    """Return what makes each name that one operator makes, of what was there before it, so that none is made of itself."""
+    times = Counter(name for own in segment.operators for name in writes(own))
+    made: dict[str, Compute] = {}
+    there: set[str] = set()
+    for own in segment.operators:
+        early = any(times[name] and name not in there for name in reads(own))
+        there.update(writes(own))
+        if isinstance(own, Compute) and not early:
+            made.update((name, own) for name in own.outputs if name and times[name] == 1)
+    return made
+
+
 def _found(plan: Plan, program: Program, segment: Segment) -> Iterator[_Masked]:
     """Yield the masked lookups of a segment."""
     computed = [own for own in segment.operators if isinstance(own, Compute)]
-    made = {name: own for own in computed for name in own.outputs}
+    made = _made_once(segment)
     for last in computed:
         scene = _Scene(plan, program, made)
         for place, name in enumerate(last.inputs):
@@ -97,7 +111,7 @@ class _Scene:
     def chain(self, name: str) -> tuple[Compute, ...]:
         """Return the lookup that `name` is, and the views of it in between."""
         found: list[Compute] = []
-        while (own := self.made.get(name)) is not None and len(own.outputs) == 1:
+        while (own := self.made.get(name)) is not None and len(own.outputs) == 1 and own not in found:
             spec = spec_of(own.op)
             found.insert(0, own)
             if spec is None or spec.name in (LOOKUP, PICK):
@@ -187,6 +201,10 @@ class _Of:
     """Whole numbers and flags that are made element by element of one tensor of indices."""
 
     scene: _Scene
+    _sources: dict[str, str] = field(default_factory=dict)
+    _ends: dict[str, int] = field(default_factory=dict)
+    _values: dict[str, Array] = field(default_factory=dict)
+    """What is known already by name, so that each operator is looked at once; `_values` is of one list of indices."""
 
     def _operands(self, name: str) -> list[str] | None:
         """Return what `name` is made of, one element of each; None where it is not made so, and stands for itself."""
@@ -206,22 +224,30 @@ class _Of:
 
     def source(self, name: str) -> str:
         """Return the tensor that `name` is made of; empty where it is made of several."""
-        below = self._operands(name)
-        found = {self.source(each) for each in below} if below is not None else {name}
-        return next(iter(found)) if len(found) == 1 else ""
+        if name not in self._sources:
+            below = self._operands(name)
+            found = {self.source(each) for each in below} if below is not None else {name}
+            self._sources[name] = next(iter(found)) if len(found) == 1 else ""
+        return self._sources[name]
 
     def ends(self, name: str) -> int:
         """Return the sum of the magnitudes of all constants in what makes `name`."""
         below = self._operands(name)
-        if below is None:
-            return 0
+        if below is None or name in self._ends:
+            return self._ends.get(name, 0)
         own = self.scene.made[name]
         given = [each.value for each in own.inputs if isinstance(each, Literal)] + list(own.attributes.values())
         numbers = [abs(each) for each in given if isinstance(each, int | float) and not isinstance(each, bool)]
-        return int(min(sum(numbers), _MOST)) + 1 + sum(self.ends(each) for each in below)
+        self._ends[name] = min(int(min(sum(numbers), _MOST)) + 1 + sum(self.ends(each) for each in below), 2 * _MOST)
+        return self._ends[name]
 
     def values(self, name: str, every: Array) -> Array:
         """Return `name` for each of these indices."""
+        if name not in self._values:
+            self._values[name] = self._value(name, every)
+        return self._values[name]
+
+    def _value(self, name: str, every: Array) -> Array:
         import numpy as np
 
         below = self._operands(name)

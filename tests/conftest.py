@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.callers_environment import is_the_callers
 from tests.skip_budget import over_budget, reason_of
 from tests.skip_budget import report as lines_of
 
@@ -17,6 +18,15 @@ os.environ["TVLINT_CACHE_KEY"] = "off"
 """No test remembers what another has found, or leaves files in the tree; those of the cache bring a key of their own."""
 
 GOLDEN = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_environment_of_the_caller() -> Iterator[None]:
+    """Let each test say itself in which service, terminal and colours tvlint runs."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name in filter(is_the_callers, list(os.environ)):
+            monkeypatch.delenv(name)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -31,8 +31,6 @@ RULE = "heads-not-divisible-by-tp"
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("NO_COLOR", "FORCE_COLOR", "TVLINT_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
     (tmp_path / "wrong.sh").write_text(WRONG)
     (tmp_path / "right.sh").write_text(RIGHT)
     return tmp_path

@@ -27,7 +27,6 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 47 --pipeline-model-par
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CI", raising=False)
     (tmp_path / "train.sh").write_text(SCRIPT)
     (tmp_path / "tvlint.toml").write_text('baseline = "tvlint-baseline.json"\n')
     assert main(["baseline", "write"]) == 0

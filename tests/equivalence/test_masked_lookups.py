@@ -83,6 +83,59 @@ def test_a_mask_that_is_off_is_no_range(name: str, before: str, after: str) -> N
     assert on_numbers_of(parallel, reference) != Agreement()
 
 
+OTHER_GRADIENTS = {
+    "another mask": ("backward h0 ", "backward {} of h0 = masked_fill(r, z2, 0.0)"),
+    "another value": ("backward h0 ", "backward {} of h0 = masked_fill(r, w, 1.0)"),
+    "another operator": ("backward h0 ", "backward {} of h0 = mul(r, 2.0)"),
+    "another index": ("backward r ", "backward {} of r = embedding(s, e)"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_GRADIENTS)
+def test_a_gradient_of_another_operator_than_the_one_that_ran_is_not_proved(name: str) -> None:
+    before, after = OTHER_GRADIENTS[name]
+    masks = "n2 = lt(x, 99) || none\nw2 = unsqueeze(n2, -1) || none\nz2 = logical_not(w2) || none\n"
+    text = split(masks + MASKED["a mask that is filled"])
+    lines = [line.partition(before) for line in text.splitlines()]
+    wrong = "\n".join(head + (after.format(tail) if found else "") for head, found, tail in lines)
+    assert wrong.count(after.partition("{}")[2]) == 2
+    parallel, _ = plans(wrong, LOOKUP)
+    assert with_stated_ranges(parallel) is parallel
+    verdict = verdict_on(wrong, LOOKUP)
+    assert verdict.outcome is not Outcome.PROVED
+    assert "other-operator" in {reason.name for reason in verdict.reasons}
+
+
+IN_BETWEEN = {
+    "a message": "h1 = all-reduce(s) over tp || none\n",
+    "an index that is changed": "add(s!, 1) || none\n",
+}
+
+
+@pytest.mark.parametrize("name", IN_BETWEEN)
+def test_what_has_an_effect_between_the_operators_keeps_them(name: str) -> None:
+    lines = MASKED["a mask that is filled"].replace("h0 = ", IN_BETWEEN[name] + "h0 = ")
+    parallel, _ = plans(split(lines), LOOKUP)
+    assert with_stated_ranges(parallel) is parallel
+
+
+@pytest.mark.parametrize("operator", ["i = masked_fill(s, m, 0)", "w = unsqueeze(m, -1)", "r = embedding(i, e)"])
+def test_an_operator_on_another_stream_stays(operator: str) -> None:
+    lines = MASKED["a mask that is filled"]
+    assert operator in lines
+    parallel, _ = plans(split(lines.replace(operator, f"{operator} on side")), LOOKUP)
+    assert with_stated_ranges(parallel) is parallel
+
+
+@pytest.mark.parametrize("count", [8, 40, 3000])
+def test_an_index_of_many_operators_ends_in_an_answer(count: int) -> None:
+    chain = "".join(f"c{n + 1} = add(c{n}, 0) || none\n" for n in range(count))
+    lines = "c0 = add(x, 0) || none\n" + chain + MASKED["a mask that is filled"].replace("x, {a}", f"c{count}, {{a}}")
+    lines = lines.replace("ge(x", f"ge(c{count}")
+    parallel, _ = plans(split(lines), LOOKUP)
+    assert (with_stated_ranges(parallel) is parallel) == (count > 32)
+
+
 def test_a_result_that_is_read_before_the_mask_stays() -> None:
     lines = MASKED["a mask that is filled"].replace("h0 = masked_fill", "z = tanh(r) || none\nh0 = masked_fill")
     parallel, _ = plans(split(lines), LOOKUP)

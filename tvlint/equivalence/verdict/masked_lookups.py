@@ -9,20 +9,24 @@ up, that is a lookup in the range `start:stop` where for every whole number `v`
 `f` and `m` are made element by element of one tensor of indices, by sums with constants, comparisons, flags, and choices by
 flags. Both are then linear on pieces whose ends lie between the sum of all constants and its negative. They are computed for
 every `v` up to beyond these ends, so that what is found holds for all.
+
+A lookup takes the place of its operators only where nothing could see the difference: all of them, and what makes index and
+mask, are on the default stream; nothing is changed in place; what they read and make is made once and has no other reader;
+nothing but computations without effect stands between them; and each gradient is of the very operator that ran, in its order.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.def_use import reads, stream_of, uses, writes
 from tvlint.analyses.relations.derivation.trusted_inputs import region
 from tvlint.analyses.relations.transfer.context import Mismatch
-from tvlint.ir.operators import Backward, Compute, Literal, Operator, Value
+from tvlint.ir.operators import Backward, Compute, Literal, Operator, Update, Value
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 from tvlint.ops.field import Array
 from tvlint.ops.spec import Call, Family, Trait, UnsupportedError
@@ -31,6 +35,11 @@ from tvlint.replay.operators import NotReplayedError, forward
 
 _MOST = 1 << 22
 """Masks with larger constants are not decided."""
+
+_MOST_OPERATORS = 32
+"""What makes an index or a mask of more operators is not looked at, nor are more views of what is looked up."""
+
+_RUNS = (Phase.FORWARD, Phase.BACKWARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +52,14 @@ class _Masked:
 
 def with_stated_ranges(plan: Plan) -> Plan:
     """Return the plan with lookups in stated ranges in the place of masked ones; the plan itself where it has none."""
+    runs = Counter(name for program in plan.programs for name in {step.segment for step in program.steps})
     segments = dict(plan.segments)
     for program in plan.programs:
-        own = {step.segment for step in program.steps}
         if any(step.inputs is not None or step.outputs is not None for step in program.steps):
             continue
-        for name in own:
-            if plan.segments[name].phase is Phase.FORWARD and _only(plan, program, name):
-                for found in _found(plan, program, plan.segments[name]):
-                    segments.update(_replaced(plan, {each: segments[each] for each in own}, found))
+        own = {step.segment: plan.segments[step.segment] for step in program.steps if runs[step.segment] == 1}
+        if not any(_overwrites(segment) for segment in own.values()):
+            segments.update(_replaced(plan, program, own))
     if segments == dict(plan.segments):
         return plan
     gone = _named(plan.segments) - _named(segments)
@@ -64,20 +72,21 @@ def _named(segments: Mapping[str, Segment]) -> set[str]:
     return {name for own in operators for name in (*reads(own), *writes(own))}
 
 
-def _only(plan: Plan, program: Program, segment: str) -> bool:
-    """Return whether no other program runs the segment, so that it has one table."""
-    return all(other is program or all(step.segment != segment for step in other.steps) for other in plan.programs)
+def _overwrites(segment: Segment) -> bool:
+    """Return whether a forward or backward segment changes a value in place, which all its views see, or a weight."""
+    changes = (isinstance(own, Update) or (isinstance(own, Compute) and own.in_place) for own in segment.operators)
+    return segment.phase in _RUNS and any(changes)
 
 
 def _made_once(segment: Segment) -> dict[str, Compute]:
-    """Return what makes each name that one operator makes, of what was there before it, so that none is made of itself."""
+    """Return what makes each name that one operator makes, of what was there before it and is the same later."""
     times = Counter(name for own in segment.operators for name in writes(own))
     made: dict[str, Compute] = {}
     there: set[str] = set()
     for own in segment.operators:
-        early = any(times[name] and name not in there for name in reads(own))
+        early = any(times[name] > 1 or (times[name] and name not in there) for name in reads(own))
         there.update(writes(own))
-        if isinstance(own, Compute) and not early:
+        if isinstance(own, Compute) and not early and not stream_of(own):
             made.update((name, own) for name in own.outputs if name and times[name] == 1)
     return made
 
@@ -86,7 +95,7 @@ def _found(plan: Plan, program: Program, segment: Segment) -> Iterator[_Masked]:
     """Yield the masked lookups of a segment."""
     computed = [own for own in segment.operators if isinstance(own, Compute)]
     made = _made_once(segment)
-    for last in computed:
+    for last in (own for own in computed if not stream_of(own)):
         scene = _Scene(plan, program, made)
         for place, name in enumerate(last.inputs):
             chain = scene.chain(name) if isinstance(name, str) else ()
@@ -111,7 +120,7 @@ class _Scene:
     def chain(self, name: str) -> tuple[Compute, ...]:
         """Return the lookup that `name` is, and the views of it in between."""
         found: list[Compute] = []
-        while (own := self.made.get(name)) is not None and len(own.outputs) == 1 and own not in found:
+        while (own := self.made.get(name)) is not None and len(own.outputs) == 1 and len(found) < _MOST_OPERATORS:
             spec = spec_of(own.op)
             found.insert(0, own)
             if spec is None or spec.name in (LOOKUP, PICK):
@@ -134,19 +143,22 @@ class _Scene:
         mask = [own for own in last.inputs if isinstance(own, str) and own != last.inputs[place]]
         if len(mask) != 1 or last.in_place:
             return None
-        source, shape = _Of(self).source(indices), self.shape(table)
-        result = self.shape(last.outputs[0])
-        if not source or shape is None or result is None or self.shape(str(last.inputs[place])) != result:
+        index, flag = self.made_of(indices), self.made_of(mask[0])
+        shape, result = self.shape(table), self.shape(last.outputs[0])
+        if index is None or flag is None or index.source != flag.source:
             return None
+        if shape is None or result is None or self.shape(str(last.inputs[place])) != result:
+            return None
+        source = index.source
         rows = self.shape(source)
         held = shape[-1] if picks else shape[0]
         if rows is None or result != (rows if picks else (*rows, *shape[1:])):
             return None
         if picks and (shape[:-1] != rows or not self._picks_along_the_last(chain[0], len(shape))):
             return None
-        if not self._fits(mask[0], rows, picks) or _Of(self).source(mask[0]) != source:
+        if not self._fits(mask[0], rows, picks) or self.shape(indices) != ((*rows, 1) if picks else rows):
             return None
-        bounds = self._range(indices, mask[0], last, place, held)
+        bounds = _range(index, flag, last, place, held)
         if bounds is None or (not picks and any(each != bounds for each in self._held(table))):
             return None
         start, stop = bounds
@@ -174,45 +186,33 @@ class _Scene:
             except Mismatch:
                 yield -1, -1
 
-    def _range(self, indices: str, mask: str, last: Compute, place: int, held: int) -> tuple[int, int] | None:
-        """Return the range in which the masked lookup looks up; None where it is none, or where that is not decided."""
-        import numpy as np
-
-        made = _Of(self)
-        ends = made.ends(indices) + made.ends(mask) + held + 2
-        if ends > _MOST:
-            return None
-        every = np.arange(-ends, ends + 1).astype(float)
-        try:
-            row, flag = made.values(indices, every), made.values(mask, every)
-            factor = _factor(last, place, flag)
-        except (NotReplayedError, UnsupportedError):
-            return None
-        if factor is None or not np.all((factor == 0) | (factor == 1)) or not np.all((row >= 0) & (row < held)):
-            return None
-        inside = every[factor == 1]
-        if len(inside) != held or not np.array_equal(row[factor == 1], inside - inside[0]):
-            return None
-        return int(inside[0]), int(inside[0]) + held
-
-
-@dataclass(frozen=True, slots=True)
-class _Of:
-    """Whole numbers and flags that are made element by element of one tensor of indices."""
-
-    scene: _Scene
-    _sources: dict[str, str] = field(default_factory=dict)
-    _ends: dict[str, int] = field(default_factory=dict)
-    _values: dict[str, Array] = field(default_factory=dict)
-    """What is known already by name, so that each operator is looked at once; `_values` is of one list of indices."""
+    def made_of(self, name: str) -> _OfIndices | None:
+        """Return how `name` is made, element by element, of one tensor of indices; None where it is not, or by too many."""
+        order: list[tuple[Compute, tuple[str, ...]]] = []
+        sources: set[str] = set()
+        stack, seen = [(name, False)], {name}
+        while stack:
+            each, below_is_done = stack.pop()
+            below = self._operands(each)
+            if below is None:
+                sources.add(each)
+            elif below_is_done:
+                order.append((self.made[each], tuple(below)))
+            else:
+                stack.append((each, True))
+                stack.extend((own, False) for own in below if own not in seen)
+                seen.update(below)
+            if len(seen) > _MOST_OPERATORS:
+                return None
+        return _OfIndices(sources.pop(), tuple(order)) if len(sources) == 1 else None
 
     def _operands(self, name: str) -> list[str] | None:
         """Return what `name` is made of, one element of each; None where it is not made so, and stands for itself."""
-        own = self.scene.made.get(name)
-        if own is None or len(own.outputs) != 1 or own.in_place:
+        own = self.made.get(name)
+        if own is None or len(own.outputs) != 1:
             return None
         names = [each for each in own.inputs if isinstance(each, str)]
-        shapes = [self.scene.shape(each) for each in (*names, name)]
+        shapes = [self.shape(each) for each in (*names, name)]
         if not names or any(shape is None for shape in shapes):
             return None
         if _is_view(own):
@@ -222,50 +222,67 @@ class _Of:
             return None
         return names
 
-    def source(self, name: str) -> str:
-        """Return the tensor that `name` is made of; empty where it is made of several."""
-        if name not in self._sources:
-            below = self._operands(name)
-            found = {self.source(each) for each in below} if below is not None else {name}
-            self._sources[name] = next(iter(found)) if len(found) == 1 else ""
-        return self._sources[name]
 
-    def ends(self, name: str) -> int:
-        """Return the sum of the magnitudes of all constants in what makes `name`."""
-        below = self._operands(name)
-        if below is None or name in self._ends:
-            return self._ends.get(name, 0)
-        own = self.scene.made[name]
-        given = [each.value for each in own.inputs if isinstance(each, Literal)] + list(own.attributes.values())
-        numbers = [abs(each) for each in given if isinstance(each, int | float) and not isinstance(each, bool)]
-        self._ends[name] = min(int(min(sum(numbers), _MOST)) + 1 + sum(self.ends(each) for each in below), 2 * _MOST)
-        return self._ends[name]
+@dataclass(frozen=True, slots=True)
+class _OfIndices:
+    """Whole numbers or flags that operators make, in this order and of these tensors, of one tensor of indices."""
 
-    def values(self, name: str, every: Array) -> Array:
-        """Return `name` for each of these indices."""
-        if name not in self._values:
-            self._values[name] = self._value(name, every)
-        return self._values[name]
+    source: str
+    order: tuple[tuple[Compute, tuple[str, ...]], ...]
 
-    def _value(self, name: str, every: Array) -> Array:
-        import numpy as np
+    def end(self) -> int:
+        """Return the sum of the magnitudes of all constants, each as often as what it is added to is used."""
+        ends = {self.source: 0}
+        for own, below in self.order:
+            given = [each.value for each in own.inputs if isinstance(each, Literal)] + list(own.attributes.values())
+            numbers = [abs(each) for each in given if isinstance(each, int | float) and not isinstance(each, bool)]
+            total = int(min(sum(numbers), _MOST)) + 1 + sum(ends[each] for each in below)
+            ends[own.outputs[0]] = min(total, 2 * _MOST)
+        return ends[self.order[-1][0].outputs[0]] if self.order else 0
 
-        below = self._operands(name)
-        if below is None:
-            return every
-        own = self.scene.made[name]
-        operands = [self.values(each, every) for each in below]
-        if _is_view(own):
-            return operands[0]
-        flags = [bool(np.all((each == 0) | (each == 1))) for each in operands]
-        scales = has_trait(own.op, Trait.SCALING)
-        if scales and not (has_trait(own.op, Trait.PRODUCT) and len(operands) == 2 and any(flags)):
+    def values(self, every: Array) -> Array:
+        """Return what is made of each of these indices."""
+        found = {self.source: every}
+        for own, below in self.order:
+            found[own.outputs[0]] = _value(own, [found[each] for each in below])
+        return found[self.order[-1][0].outputs[0]] if self.order else every
+
+
+def _range(index: _OfIndices, mask: _OfIndices, last: Compute, place: int, held: int) -> tuple[int, int] | None:
+    """Return the range in which the masked lookup looks up; None where it is none, or where that is not decided."""
+    import numpy as np
+
+    ends = index.end() + mask.end() + held + 2
+    if ends > _MOST:
+        return None
+    every = np.arange(-ends, ends + 1).astype(float)
+    try:
+        row = index.values(every)
+        factor = _factor(last, place, mask.values(every))
+    except (NotReplayedError, UnsupportedError):
+        return None
+    if factor is None or not np.all((factor == 0) | (factor == 1)) or not np.all((row >= 0) & (row < held)):
+        return None
+    inside = every[factor == 1]
+    if len(inside) != held or not np.array_equal(row[factor == 1], inside - inside[0]):
+        return None
+    return int(inside[0]), int(inside[0]) + held
+
+
+def _value(own: Compute, operands: list[Array]) -> Array:
+    """Return what an operator by element makes; UnsupportedError where that need not be linear on pieces."""
+    import numpy as np
+
+    if _is_view(own):
+        return operands[0]
+    flags = [bool(np.all((each == 0) | (each == 1))) for each in operands]
+    if has_trait(own.op, Trait.SCALING) and not (has_trait(own.op, Trait.PRODUCT) and len(operands) == 2 and any(flags)):
+        raise UnsupportedError(f"`{own.op}` of whole numbers")
+    if has_trait(own.op, Trait.CONVERSION):
+        if not flags[0]:
             raise UnsupportedError(f"`{own.op}` of whole numbers")
-        if has_trait(own.op, Trait.CONVERSION):
-            if not flags[0]:
-                raise UnsupportedError(f"`{own.op}` of whole numbers")
-            return operands[0]
-        return forward(own, operands, [every.shape])[0]
+        return operands[0]
+    return forward(own, operands, [operands[0].shape])[0]
 
 
 _BY_ELEMENT = (Trait.SUM, Trait.COMPARISON, Trait.MASKING, Trait.SCALING, Trait.CONVERSION)
@@ -297,58 +314,122 @@ def _factor(last: Compute, place: int, flags: Array) -> Array | None:
     return forward(last, [np.ones(flags.shape) if at == place else flags for at in tensors], [flags.shape])[0]
 
 
-def _replaced(plan: Plan, segments: Mapping[str, Segment], found: _Masked) -> dict[str, Segment]:
-    """Return the segments with the lookup in the place of the operators; none where something else reads what these give."""
-    inner = {name for own in found.operators[:-1] for name in own.outputs}
-    outputs = {own.outputs: own for own in found.operators}
-    back = [own for segment in segments.values() for own in segment.operators if isinstance(own, Backward)]
-    back = [own for own in back if own.forward.outputs in outputs]
-    taken: set[str] = set()
-    given: set[str] = set()
+class _Uses:
+    """Who reads, gives and differentiates what in the segments of one program."""
+
+    def __init__(self, segments: Mapping[str, Segment]) -> None:
+        self.readers: dict[str, list[Operator]] = defaultdict(list)
+        self.makers: dict[str, list[Operator]] = defaultdict(list)
+        self.gradients: dict[tuple[str, ...], list[Backward]] = defaultdict(list)
+        self.places: dict[int, tuple[str, int]] = {}
+        """The segment and the position of each operator, by identity."""
+        self.ends: dict[str, set[str]] = defaultdict(set)
+        """The segments that take a name in or give it."""
+        self._segments = segments
+        for segment in segments.values():
+            for name in (*segment.inputs, *segment.outputs):
+                self.ends[name].add(segment.name)
+            for position, own in enumerate(segment.operators):
+                self.places[id(own)] = segment.name, position
+                for name in uses(own):
+                    self.readers[name].append(own)
+                for name in writes(own):
+                    self.makers[name].append(own)
+                if isinstance(own, Backward):
+                    self.gradients[own.forward.outputs].append(own)
+
+    def only(self, names: Iterable[str], operators: Iterable[Operator]) -> bool:
+        """Return whether these operators alone read these names, which one of them makes."""
+        known = {id(own) for own in operators}
+        return all(
+            len(self.makers[name]) == 1 and all(id(own) in known for own in (*self.readers[name], *self.makers[name]))
+            for name in names
+        )
+
+    def segment_of(self, operators: Iterable[Operator]) -> str:
+        """Return the segment in which these run in this order with only computations in between; empty where none is."""
+        places = [self.places[id(own)] for own in operators]
+        (name, first), (_, last) = places[0], places[-1]
+        if places != sorted(places) or {own for own, _ in places} != {name}:
+            return ""
+        between = self._segments[name].operators[first:last]
+        return name if all(isinstance(own, Compute | Backward) for own in between) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What the operators of segments, by identity, are replaced with (None: with nothing), names that go, and new inputs."""
+
+    instead: Mapping[int, Operator | None]
+    gone: frozenset[str]
+    inputs: Mapping[str, tuple[str, ...]]
+
+
+def _replaced(plan: Plan, program: Program, segments: Mapping[str, Segment]) -> dict[str, Segment]:
+    """Return the segments of a program that change, with lookups in stated ranges."""
+    known: _Uses | None = None
+    instead: dict[int, Operator | None] = {}
+    gone: set[str] = set()
+    inputs: dict[str, list[str]] = defaultdict(list)
+    touched: set[str] = set()
     for segment in segments.values():
-        for own in segment.operators:
-            mine = isinstance(own, Compute) and outputs.get(own.outputs) is own
-            if not mine and own not in back and not inner.isdisjoint(reads(own)):
-                return {}
-            if own not in back:
-                taken.update(reads(own))
-                given.update(writes(own))
-    if inner & {plan.loss, *plan.outputs}:
-        return {}
-    gradient = _gradient(found, back)
-    kept = set() if gradient is None else {*gradient.outputs}
-    between = {name for own in back for name in own.outputs if name} - kept
-    if (back and gradient is None) or between & (taken | given):
-        return {}
-    gone = inner | between
-    changed = {}
-    for name, segment in segments.items():
-        operators = tuple(_in_place(segment.operators, found, back, gradient))
-        if operators != segment.operators:
-            wanted = found.lookup.inputs if any(own is gradient for own in operators) else ()
-            more = [own for own in wanted if isinstance(own, str) and own not in segment.inputs]
-            changed[name] = replace(
-                segment,
-                operators=operators,
-                inputs=(*(own for own in segment.inputs if own not in gone), *more),
-                outputs=tuple(own for own in segment.outputs if own not in gone),
-            )
-        elif not gone.isdisjoint((*segment.inputs, *segment.outputs)):
-            return {}
-    return changed
+        for found in _found(plan, program, segment) if segment.phase is Phase.FORWARD else ():
+            known = known or _Uses(segments)
+            change = _change(plan, found, known)
+            if change is not None and instead.keys().isdisjoint(change.instead):
+                instead.update(change.instead)
+                gone.update(change.gone)
+                for name, more in change.inputs.items():
+                    touched.add(name)
+                    inputs[name].extend(more)
+    return {name: _with(segments[name], instead, gone, inputs[name]) for name in touched}
+
+
+def _with(segment: Segment, instead: Mapping[int, Operator | None], gone: set[str], more: list[str]) -> Segment:
+    changed = (instead.get(id(own), own) for own in segment.operators)
+    new = dict.fromkeys(name for name in more if name not in segment.inputs)
+    return replace(
+        segment,
+        operators=tuple(own for own in changed if own is not None),
+        inputs=(*(own for own in segment.inputs if own not in gone), *new),
+        outputs=tuple(own for own in segment.outputs if own not in gone),
+    )
+
+
+def _change(plan: Plan, found: _Masked, known: _Uses) -> _Change | None:
+    """Return what puts the lookup in the place of its operators; None where something could see the difference."""
+    back = [own for ran in reversed(found.operators) for own in known.gradients[ran.outputs]]
+    gradient = _gradient(found, back) if back else None
+    places = [known.segment_of(found.operators), *([known.segment_of(back)] if back else [])]
+    if (back and gradient is None) or not all(places):
+        return None
+    inner = {name for own in found.operators[:-1] for name in own.outputs}
+    between = {name for own in back[:-1] for name in own.outputs if name}
+    ends = {each for name in inner | between for each in known.ends[name]}
+    if not known.only(inner | between, (*found.operators, *back)) or not ends <= set(places):
+        return None
+    outer = [*found.lookup.outputs, *(gradient.inputs if gradient is not None else ())]
+    if any(len(known.makers[name]) > 1 for name in outer) or not inner.isdisjoint({plan.loss, *plan.outputs}):
+        return None
+    instead: dict[int, Operator | None] = {id(own): None for own in (*found.operators, *back)}
+    instead[id(found.operators[-1])] = found.lookup
+    inputs: dict[str, tuple[str, ...]] = {places[0]: ()}
+    if gradient is not None:
+        instead[id(back[-1])] = gradient
+        inputs[places[1]] = tuple(own for own in found.lookup.inputs if isinstance(own, str))
+    return _Change(instead, frozenset(inner | between), inputs)
 
 
 def _gradient(found: _Masked, back: list[Backward]) -> Backward | None:
-    """Return the gradient of the lookup in the place of those of its operators, which have to follow one another."""
-    by_forward = {own.forward.outputs: own for own in back}
-    chain = [by_forward.get(own.outputs) for own in reversed(found.operators)]
-    if len(back) != len(found.operators) or any(own is None for own in chain):
+    """Return the gradient of the lookup in the place of those of its operators, each of the very operator that ran."""
+    if len(back) != len(found.operators) or any(stream_of(own) for own in back):
         return None
-    steps = [own for own in chain if own is not None]
-    for before, after in pairwise(steps):
+    if not all(_is_gradient_of(own, ran) for own, ran in zip(back, reversed(found.operators), strict=True)):
+        return None
+    for before, after in pairwise(back):
         if not after.inputs or after.inputs[0] not in before.outputs or sum(bool(name) for name in before.outputs) != 1:
             return None
-    first, last = steps[0], steps[-1]
+    first, last = back[0], back[-1]
     table = str(found.lookup.inputs[0 if found.lookup.op == PICK_IN_RANGE else 1])
     names = [own for own in last.forward.inputs if isinstance(own, str)]
     given = dict(zip(names, last.outputs, strict=False))
@@ -358,16 +439,7 @@ def _gradient(found: _Masked, back: list[Backward]) -> Backward | None:
     return replace(last, forward=found.lookup, inputs=first.inputs, outputs=outputs)
 
 
-def _in_place(
-    operators: tuple[Operator, ...], found: _Masked, back: list[Backward], gradient: Backward | None
-) -> Iterator[Operator]:
-    last = next((own for own in reversed(operators) if own in back), None)
-    for own in operators:
-        if isinstance(own, Compute) and any(own is each for each in found.operators):
-            if own is found.operators[-1]:
-                yield found.lookup
-        elif isinstance(own, Backward) and own in back:
-            if own is last and gradient is not None:
-                yield gradient
-        else:
-            yield own
+def _is_gradient_of(backward: Backward, ran: Compute) -> bool:
+    """Return whether a gradient is of an operator that says the same as the one that ran."""
+    said = backward.forward
+    return (said.op, said.inputs, said.outputs, said.attributes) == (ran.op, ran.inputs, ran.outputs, ran.attributes)

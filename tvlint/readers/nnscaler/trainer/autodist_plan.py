@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.operators import Compute
+from tvlint.ir.plan import Plan
 from tvlint.readers.document import Document
+from tvlint.readers.nnscaler.trainer.graph_beside import graph_beside, operators_of
 from tvlint.readers.sources.json_nodes import NotJson, parse
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence
 
@@ -17,6 +20,8 @@ LARGEST = 4 << 20
 NAMES = re.compile(rb'"spmd_descs"\s*:')
 OUTER = ("desc", "e2e_time", "stage_mems", "stage_all_times", "stage_comp_times")
 STAGE = ("partition_descs", "recompute_groups", "mesh_desc", "analysis")
+_MISFIT = "saved-plan-split-mismatch"
+_MISFIT_HELP = "search the plan again: an edit of the model gives its operators other numbers, and an old plan splits others"
 WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,8})", re.ASCII)
 
 
@@ -52,9 +57,7 @@ def read(path: str, data: bytes) -> Document | None:
     findings = [*_missing(root, OUTER, "the saved plan")]
     for number, stage in enumerate(listed):
         findings += _stage(stage, number)
-    from tvlint.readers.nnscaler.trainer.autodist_against_graph import misfits
-
-    findings += misfits(path, data)
+    findings += _misfits(path, tuple(_splits(listed)))
     return Document(path, FORMAT, findings=tuple(findings))
 
 
@@ -71,9 +74,9 @@ def shape_of(path: str, data: bytes) -> Shape | None:
     return Shape(len(listed), sum(known), listed[0].location)
 
 
-def splits_of(path: str, data: bytes) -> Iterator[Split]:
-    """The operators that the saved plan names and how it splits them, as far as they are readable."""
-    for stage in (_stages(path, data) or (None, []))[1]:
+def _splits(stages: list[YamlMapping]) -> Iterator[Split]:
+    """Yield the operators that the stages name and how they are split, as far as they are readable."""
+    for stage in stages:
         operators = _table(stage).get("partition_descs")
         for operator in operators.items if isinstance(operators, YamlSequence) else ():
             if isinstance(operator, YamlSequence) and len(operator.items) == 2:
@@ -144,10 +147,10 @@ def _stage(stage: YamlMapping, number: int) -> Iterator[Finding]:
             if (index, dimension) != (-1, -1) and min(index, dimension) < 0:
                 message = f"operator {name} of pipeline stage {number} is split along dimension {dimension} of input {index}"
                 help = "use -1 for both to replicate it"
-                yield Finding("saved-plan-split-mismatch", Severity.ERROR, message, operator.location, help)
+                yield Finding(_MISFIT, Severity.ERROR, message, operator.location, help)
         if parts != width:
             yield Finding(
-                "saved-plan-split-mismatch",
+                _MISFIT,
                 Severity.ERROR,
                 f"operator {name} of pipeline stage {number} is in {parts} parts on {width} devices",
                 operator.items[1].location,
@@ -179,3 +182,48 @@ def _steps(node: YamlNode) -> list[tuple[int, int, int]] | None:
             return None
         found.append((index, dimension, parts))
     return found
+
+
+def _misfits(path: str, splits: tuple[Split, ...]) -> Iterator[Finding]:
+    """Yield which splits do not go with the traced graph in its folder; nothing where there is none."""
+    found = graph_beside(path)
+    if found is None:
+        return
+    beside, graph = found
+    operators = operators_of(graph)
+    place = (Related("the traced graph", Location(beside)),)
+    wrong = [(split, why) for split in splits if (why := _misfit(graph, operators, split))]
+    for split, why in wrong[:1]:
+        others = f", as do {len(wrong) - 1} others" if len(wrong) > 1 else ""
+        message = f"operator {split.operator} does not fit the traced graph beside the plan{others}: {why}"
+        yield Finding(_MISFIT, Severity.ERROR, message, split.location, _MISFIT_HELP, place)
+    named = {split.operator for split in splits}
+    left = [number for number in operators if number not in named]
+    if splits and left and not wrong:
+        message = (
+            f"the plan says nothing of {len(left)} operators of the traced graph beside it, such as"
+            f" {left[0]} (`{operators[left[0]].op}`), and every device runs them whole"
+        )
+        yield Finding(_MISFIT, Severity.WARNING, message, splits[0].location, _MISFIT_HELP, place)
+
+
+def _misfit(graph: Plan, operators: dict[int, Compute], split: Split) -> str:
+    """Return why the operator cannot be split so; empty where it can, or is only replicated."""
+    cut: dict[tuple[int, int], int] = {}
+    for index, dimension, parts in split.steps:
+        if min(index, dimension) >= 0:
+            cut[index, dimension] = cut.get((index, dimension), 1) * parts
+    operator = operators.get(split.operator)
+    if cut and operator is None:
+        return "the graph has no operator of that number"
+    for (index, dimension), parts in cut.items() if operator is not None else ():
+        given = operator.inputs[index] if operator is not None and index < len(operator.inputs) else None
+        name = operator.op if operator is not None else ""
+        if not isinstance(given, str):
+            return f"it is `{name}` there, whose input {index} is no tensor"
+        shape = graph.tensors[given].shape if given in graph.tensors else None
+        if shape is None:
+            continue
+        if dimension >= len(shape) or shape[dimension] % parts:
+            return f"it is `{name}` there, whose input {index} of shape {shape} has no dimension {dimension} in {parts} parts"
+    return ""

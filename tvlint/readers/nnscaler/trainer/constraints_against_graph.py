@@ -12,6 +12,7 @@ from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
+from tvlint.readers.nnscaler.trainer.graph_beside import graph_beside, operators_of
 
 DIMENSION = re.compile(r"\([^()]*\)|[^\s()]+")
 FROZEN = "^"
@@ -41,8 +42,6 @@ def constraint_misfits(path: str, constraints: Sequence[Constraint]) -> Iterator
     A dimension is told where no operator of the name has it: which of them a constraint is about depends on modules, of which
     the graph as it is read knows nothing.
     """
-    from tvlint.readers.nnscaler.trainer.autodist_against_graph import graph_beside, operators_of
-
     found = graph_beside(path) if constraints else None
     operators = list(operators_of(found[1]).values()) if found is not None else []
     beside = (Related("the traced graph", Location(found[0])),) if found is not None else ()

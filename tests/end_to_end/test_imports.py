@@ -39,7 +39,13 @@ def test_help_imports_no_reader_and_no_rule() -> None:
 
 @pytest.mark.parametrize("format", ["text", "concise", "json", "sarif", "github"])
 def test_a_check_of_a_configuration_stays_light(tmp_path: Path, format: str) -> None:
-    (tmp_path / "train.sh").write_text((ROOT / "fixtures" / "tour" / "train.sh").read_text())
+    script = (ROOT / "fixtures" / "tour" / "train.sh").read_text()
+    two_changes = (
+        "torchrun --nproc-per-node 12 pretrain_gpt.py --tensor-model-parallel-size 8 --pipeline-model-parallel-size 2 "
+        "--num-layers 48 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 "
+        "--micro-batch-size 1 --global-batch-size 64 --bf16\n"
+    )
+    (tmp_path / "train.sh").write_text(script + two_changes)
     names = imported("check", "train.sh", "-o", format, cwd=tmp_path)
     assert not names & HEAVY
     assert "tvlint.rulebook.evaluate" in names

@@ -95,7 +95,7 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
     "constants of a recipe": (
         "a.py",
         4,
-        lambda n: f"{BRIDGE}{each('C#N = #N' + chr(10))(n)}{each(RECIPE)(n)}",
+        lambda n: f"{BRIDGE}{each('C#N = 5' + chr(10))(n)}{each(RECIPE)(n)}",
     ),
     "steps of a schedule": (
         "a.csv",

@@ -105,6 +105,13 @@ def test_where_one_size_is_not_enough_several_change_together() -> None:
     assert all(set(repair) <= {*SIZES, "num-query-groups"} for repair in together)
 
 
+def test_the_cheapest_changes_of_several_settings_are_the_same_in_every_run() -> None:
+    cheapest = [{"global-batch-size": 96, "tensor-model-parallel-size": 2}]
+    other = [{"pipeline-model-parallel-size": 3, "tensor-model-parallel-size": 4}]
+    (finding,) = found(nproc=12, tensor_model_parallel_size=8)
+    assert repairs(finding) == cheapest + other
+
+
 def test_a_mistake_that_is_not_about_sizes_names_no_sizes() -> None:
     text = "torchrun --nproc-per-node 8 pretrain_gpt.py --fp16 --bf16 --num-layers 4 --hidden-size 64 --num-attention-heads 4\n"
     document = read("run.sh", text.encode())

@@ -2,8 +2,8 @@
 
 A rule's own help can only speak of the settings that it reads; what suits one rule often breaks another. Here the sizes that a
 file sets are changed, as few and as little as possible, until no rule that reads one of them is violated. The rules themselves
-judge every candidate, so that nothing about them is said twice; z3 only chooses what to try next, where more than one setting
-has to change.
+judge every candidate, so that nothing about them is said twice, and each once for all candidates that are the same to it. The
+search counts its judgements and nothing else ends it, so that it finds the same on every machine.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from heapq import heappop, heappush
 
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.rule import Rule
 from tvlint.rulebook.judge import judge
+from tvlint.rulebook.language.evaluation import Result
 from tvlint.rulebook.language.expression import parse
 from tvlint.rulebook.language.values import Values
 from tvlint.rulebook.repair.sizes import LARGEST, MODEL, WEIGHTS, about_sizes, adjustable, read_by
-
-if TYPE_CHECKING:
-    from tvlint.rulebook.repair.z3_choice import Choices
 
 MOST_CANDIDATES = 24
 """So many of the nearest values of one setting are tried."""
@@ -31,8 +29,8 @@ MOST_SETTINGS = 8
 """Of more settings at once, no changes are looked for."""
 MOST_JUDGEMENTS = 2_000
 """So often rules are judged in the search for one repair; after that there is none."""
-MOST_ASKED = 24
-"""So often z3 is asked for a choice in the search for one repair."""
+MOST_TRIED = 4_000
+"""So many choices of several changes are tried in the search for one repair."""
 MOST_SHOWN = 3
 MOST_CHANGED = 3
 """More settings are changed at once only where fewer are not enough."""
@@ -168,8 +166,9 @@ class _Search:
             *((rule, own is True) for rule, own in outcomes if own is not False),
         ]
         self.domains = {name: tuple(self._candidates(name, before)) for name in found}
+        self.reads = {rule.name: tuple(name for name in found if name in read_by(rule)) for rule, _ in self.rules}
+        self.judged: dict[tuple[str, ...], Result] = {}
         self.left = MOST_JUDGEMENTS
-        self.asked = 0
         self.touched: frozenset[str] = frozenset()
         """The settings of the rules that a single change broke."""
 
@@ -200,74 +199,65 @@ class _Search:
         """The nearest values where more than one setting has to change."""
         if not 1 < len(self.domains) <= MOST_SETTINGS:
             return
-        from tvlint.rulebook.repair.z3_choice import Choices
-
         for most in (MOST_CHANGED, MOST_SETTINGS):
-            offered = list(self._offered(Choices(self.domains, self.cost, most)))
+            offered: list[dict[str, int]] = []
+            for changed in self._cheapest_first(most, offered):
+                offered.append(changed)
+                yield tuple(Change(self.settings[name], value) for name, value in changed.items())
+                if len(offered) == MOST_SHOWN - 1:
+                    break
             if offered:
-                yield from offered
                 return
 
-    def _offered(self, choices: Choices) -> Iterator[tuple[Change, ...]]:
-        for _ in range(MOST_SHOWN - 1):
-            found = self._cheapest(choices)
-            if not found:
+    def _cheapest_first(self, most: int, offered: Sequence[Mapping[str, int]]) -> Iterator[dict[str, int]]:
+        """Yield changes of at most `most` settings that all rules allow, unless they change all that one of `offered` changes.
+
+        What a rule refuses is only allowed after another change of what it reads, so that the cheapest changes are found by
+        trying, cheapest first, those that follow from the rule that the changes so far break.
+        """
+        waiting: list[tuple[int, tuple[tuple[str, int], ...]]] = [(0, ())]
+        known = {waiting[0][1]}
+        for _ in range(MOST_TRIED):
+            if not waiting or self.left <= 0:
                 return
-            yield tuple(Change(self.settings[name], value) for name, value in found.items())
-            choices.refuse_changing(frozenset(found))
-
-    def _cheapest(self, choices: Choices) -> dict[str, int]:
-        """The least change that all rules allow, by halving what it may cost; nothing where there is none."""
-        low, high = 0, sum(max(self.cost(name, value) for value in domain) for name, domain in self.domains.items())
-        best: dict[str, int] = {}
-        while low <= high:
-            allowed = (low + high) // 2 if best else high
-            found = self._allowed(choices, allowed)
-            if found:
-                best = found
-                high = sum(self.cost(name, value) for name, value in found.items()) - 1
-            elif best:
-                low = allowed + 1
-            else:
-                return {}
-        return best
-
-    def _allowed(self, choices: Choices, cost: int) -> dict[str, int]:
-        """The changes of a choice that all rules allow: z3 chooses, the rules judge, what they refuse is not chosen again."""
-        while self.left > 0 and self.asked < MOST_ASKED:
-            self.asked += 1
-            chosen = choices.within(cost)
-            if chosen is None:
-                return {}
-            changed = {name: value for name, value in chosen.items() if value != self.values[name]}
+            cost, pairs = heappop(waiting)
+            changed = dict(pairs)
+            if any(changed.keys() >= other.keys() for other in offered):
+                continue
             rule = self.fault(changed)
             if rule is None:
-                return changed
-            self._learn(choices, rule, chosen)
-        return {}
+                yield changed
+            elif len(pairs) < most:
+                for name, value in self._answers(rule, changed, is_last=len(pairs) + 1 == most):
+                    more = tuple(sorted((*pairs, (name, value))))
+                    if more not in known:
+                        known.add(more)
+                        heappush(waiting, (cost + self.cost(name, value), more))
 
-    def _learn(self, choices: Choices, rule: Rule, chosen: Mapping[str, int]) -> None:
-        """Tell z3 what the rule refuses like this choice: all of it for two settings, else what differs in one of them."""
-        own = {name: value for name, value in chosen.items() if name in read_by(rule)}
-        varied = min(own, key=lambda name: (WEIGHTS[name], -len(self.domains[name])))
-        given = {name: value for name, value in own.items() if name != varied}
-        rows = [given] if len(given) != 1 else [{name: value} for name in given for value in self.domains[name]]
-        for row in rows:
-            choices.allow_only(row, varied, [own for own in self.domains[varied] if self.satisfied(rule, {**row, varied: own})])
+    def _answers(self, rule: Rule, changed: Mapping[str, int], is_last: bool) -> Iterator[tuple[str, int]]:
+        """Yield one more change of what the rule reads; where nothing else of that may change, only what satisfies the rule."""
+        others = [name for name in self.reads[rule.name] if name not in changed]
+        for name in others:
+            for value in self.domains[name][1:]:
+                if not (is_last or len(others) == 1) or self._outcome(rule, {**changed, name: value}) is not False:
+                    yield name, value
 
     def fault(self, changed: Mapping[str, int]) -> Rule | None:
         """The first rule that is not satisfied with the settings changed."""
-        values = Values(self._with(changed))
         for rule, held in self.rules:
-            self.left -= 1
-            outcome = judge(rule, values)
+            outcome = self._outcome(rule, changed)
             if outcome is False or (held and outcome is not True):
                 return rule
         return None
 
-    def satisfied(self, rule: Rule, changed: Mapping[str, int]) -> bool:
-        self.left -= 1
-        return judge(rule, Values(self._with(changed))) is not False
+    def _outcome(self, rule: Rule, changed: Mapping[str, int]) -> Result:
+        """What the rule says with the settings changed, judged once for all changes of what it does not read."""
+        own = {name: changed[name] for name in self.reads[rule.name] if name in changed}
+        key = (rule.name, *(f"{name} {value}" for name, value in own.items()))
+        if key not in self.judged:
+            self.left -= 1
+            self.judged[key] = judge(rule, Values(self._with(own)))
+        return self.judged[key]
 
     def cost(self, name: str, value: int) -> int:
         """Return how large a change it is: that it is one, by which factor, and how round the value is, also compared to

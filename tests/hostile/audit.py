@@ -116,12 +116,19 @@ def has_strace() -> bool:
     return found is not None and subprocess.run([found, "-qq", "-o", os.devnull, "true"], capture_output=True).returncode == 0
 
 
+@functools.cache
+def _filter() -> tuple[str, ...]:
+    """Return the option that stops a process at the traced calls alone, where this strace and kernel have it."""
+    tried = subprocess.run(["strace", "-f", "--seccomp-bpf", "-qq", "-o", os.devnull, "true"], capture_output=True)
+    return ("--seccomp-bpf",) if tried.returncode == 0 and not tried.stderr else ()
+
+
 def traced(command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = 300) -> Trace:
     """Run a command below strace."""
     with tempfile.NamedTemporaryFile("r", errors="surrogateescape") as log:
-        strace = ["strace", "-f", "-qq", "-y", "-s", "4096", "-e", f"trace={_CALLS}", "-e", "signal=none", "-o", log.name]
+        strace = ["strace", "-f", *_filter(), "-qq", "-y", "-s", "4096", "-e", f"trace={_CALLS}", "-e", "signal=none"]
         done = subprocess.run(
-            [*strace, *command], cwd=folder, env=dict(environment), timeout=seconds,
+            [*strace, "-o", log.name, *command], cwd=folder, env=dict(environment), timeout=seconds,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         return _trace(done.returncode, done.stdout.decode(errors="replace"), _events(log.read().splitlines()))

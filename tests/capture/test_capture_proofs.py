@@ -209,8 +209,7 @@ def other_dimensions(lines: list[Line]) -> list[Line]:
 
 def other_orders(lines: list[Line]) -> list[Line]:
     """Return the lines with groups whose ranks are not in order."""
-    ordered = ("all-gather", "reduce-scatter")
-    return [{**own, "group": own["group"][::-1]} if own.get("communication") in ordered else own for own in lines]
+    return [{**own, "group": own["group"][::-1]} if "group" in own else own for own in lines]
 
 
 @pytest.mark.parametrize("change", [other_dimensions, other_orders])
@@ -221,6 +220,46 @@ def test_what_a_gradient_or_a_group_is_not_is_unknown_by_the_plan_alone(
     verdict = proof(written(tmp_path, change(lines_of("megatron_gpt_tp2_sp"))), "megatron_gpt_reference")
     assert verdict.outcome is Outcome.UNKNOWN
     assert "unsupported-operator" in {reason.name for reason in verdict.reasons}
+
+
+def ends_of_messages(lines: list[Line]) -> Iterator[tuple[int, Line]]:
+    yield from ((at, line) for at, line in enumerate(lines) if line.get("communication") in ("send", "receive"))
+
+
+def with_another_end(lines: list[Line], at: int, **changed: Any) -> list[Line]:
+    """Return the lines with one event changed, of which the other ranks know nothing."""
+    return [{**own, **changed} if i == at else own for i, own in enumerate(lines)]
+
+
+def test_an_end_of_a_message_in_another_communicator_meets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("pipeline_1f1b")
+    for at, _ in ends_of_messages(lines):
+        verdict = proof(written(tmp_path, with_another_end(lines, at, communicator="another")), "pipeline_reference")
+        assert verdict.outcome is Outcome.REFUTED
+        assert verdict.reasons[0].name in ("send-recv-deadlock", "crossed-micro-batches"), verdict.reasons
+
+
+@pytest.mark.parametrize("group", [[1, 0], [0], [1]])
+def test_ranks_must_agree_on_the_members_of_a_communicator(group: list[int], tmp_path: Path) -> None:
+    lines = lines_of("pipeline_1f1b")
+    for at, _ in ends_of_messages(lines):
+        changed = with_another_end(lines, at, group=group)
+        report = prove_pair(Pair(written(tmp_path, changed), path_of("pipeline_reference")))
+        assert not report.verdicts
+        (problem,) = report.problems
+        assert "communicator" in problem.message
+        assert problem.help is not None
+
+
+@pytest.mark.parametrize("changed", [{"communicator": "another"}, {"communication": "broadcast", "root": 0}, {"reduce": "avg"}])
+def test_ranks_must_agree_on_what_they_run_in_a_communicator(changed: Line, tmp_path: Path) -> None:
+    lines = lines_of("megatron_gpt_tp2_sp")
+    at = next(at for at, line in enumerate(lines) if line.get("communication") == "all-reduce")
+    report = prove_pair(Pair(written(tmp_path, with_another_end(lines, at, **changed)), path_of("megatron_gpt_reference")))
+    (problem,) = report.problems
+    assert problem.message.startswith("rank 0 runs "), problem
+    assert not report.verdicts
 
 
 def test_waits_that_nothing_shows_are_assumed() -> None:

@@ -9,9 +9,11 @@ import sysconfig
 from types import FrameType, TracebackType
 
 import torch
+import typing_extensions
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_DECORATORS = os.path.abspath(typing_extensions.__file__)
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = os.path.join(_STANDARD, "site-packages") + os.sep
 _ENGINE = _TORCH + os.path.join("autograd", "graph.py")
@@ -43,7 +45,7 @@ class Places:
         if known is None:
             whole = os.path.abspath(path)
             standard = whole.startswith(_STANDARD) and not whole.startswith(_PACKAGES)
-            known = path.startswith("<") or whole.startswith((_TORCH, _OWN)) or standard
+            known = path.startswith("<") or whole.startswith((_TORCH, _OWN)) or whole == _DECORATORS or standard
             self.foreign[path] = known
         return known
 

@@ -10,6 +10,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Operator, Update
 from tvlint.ir.placement import Partial, Placement
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
+from tvlint.readers.capture.communicators import with_communicators
 from tvlint.readers.capture.emit import CrossingError, Run
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Whole, alone, paired
@@ -45,6 +46,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
 
     Raises ReadError where there is none.
     """
+    capture = with_communicators(capture)
     prepared = with_own_parts([prepare(tape) for tape in capture.tapes])
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     mesh, placements = _mesh(capture, prepared, found)

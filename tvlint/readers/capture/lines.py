@@ -181,6 +181,7 @@ class _Rank:
             _counts(line.get("receive_splits", ())),
             int(line.get("batch", 0)),
             line.get("completes", False),
+            line.get("communicator", ""),
         )
 
     def _mark(self, line: dict[str, Any]) -> Mark:

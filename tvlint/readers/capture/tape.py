@@ -106,6 +106,7 @@ class Communication:
     receive_splits: tuple[int, ...] = ()
     batch: int = 0
     completes: bool = False
+    communicator: str = ""
 
 
 @dataclass(frozen=True, slots=True)

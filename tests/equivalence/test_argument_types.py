@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.analyses.dataflow.canonical_names import usual_name
 from tvlint.findings import Outcome
@@ -94,3 +95,16 @@ def test_a_number_that_the_type_of_a_tensor_may_round_is_not_taken_to_be_that_nu
 def test_a_number_that_no_type_rounds_is_that_number(number: str) -> None:
     like_numbers, like_indices = (LIKE.format(name, number) for name in ("h", "i"))
     assert verdict_on(like_indices, like_numbers).outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize("call", ["mul(i, 0.5)", "div(i, 2)", "exp(i)", "mul(i, i)", "neg(i)"])
+@pytest.mark.parametrize("dtype", ["i64", "bool"])
+def test_what_whole_numbers_become_is_left_open_where_they_may_not_stay_whole(call: str, dtype: str) -> None:
+    """The plan does not say of which type `a` is, and torch makes real numbers of most of these."""
+    head = f"weight w f32[8,8]\ninput i {dtype}[4,8]\nloss l\nprogram\n"
+    tail = "h = linear(f, w)\nt = tanh(h)\nl = sum(t)\n"
+    cast = f'a = {call} || none\nf: f32[4,8] = to(a, dtype="float32") || none\n'
+    same = call.replace("(i", "(a").replace(", i", ", a")
+    before = f'a: f32[4,8] = to(i, dtype="float32") || none\nf: f32[4,8] = {same} || none\n'
+    verdict = verdict_on(with_backward(head + cast + tail), with_backward(head + before + tail))
+    assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]

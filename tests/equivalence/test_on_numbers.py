@@ -8,6 +8,7 @@ import pytest
 from shared import ROOT
 
 from tests.builders.numbers import on_numbers_of
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import PARALLEL as SPLIT
 from tests.equivalence.test_text_plans import REFERENCE as WHOLE
@@ -93,6 +94,74 @@ def test_a_difference_shows_nothing_where_numbers_may_not_be_what_the_plan_is_fo
     before, after = INCONCLUSIVE[why]
     assert before in wrong
     assert on_numbers_of(*plans(wrong.replace(before, after), REFERENCE)) == NotRun(why)
+
+
+ATTENTION = """
+weight w f32[8,8]
+input x f32[2,4,8]
+input m bool[4,4]
+loss l
+program
+  q = linear(x, w)
+  o = scaled_dot_product_attention(q, q, q, m)
+  t = tanh(o)
+  l = sum(t)
+"""
+CAUSAL = ATTENTION.replace("(q, q, q, m)", "(q, q, q, is_causal=True)")
+ROWS = """
+weight w f32[8,8]
+input x f32[8,8]
+input p i64[8]
+loss l
+program
+  i = index_select(x, 0, p)
+  h = linear(i, w)
+  t = tanh(h)
+  l = sum(t)
+"""
+IN_ORDER = ROWS.replace("index_select(x, 0, p)", "detach(x)")
+OF_A_MODEL = {
+    "a mask that is causal": (CAUSAL, ATTENTION, "one of the plans does not read `m`"),
+    "a mask that is causal, and read for something else": (
+        CAUSAL.replace("  t = tanh(o)", "  n = logical_not(m)\n  t = tanh(o)"),
+        ATTENTION,
+        "`m` holds neither indices of rows of a weight nor classes of a loss, and may be no data",
+    ),
+    "rows in order": (IN_ORDER, ROWS, "one of the plans does not read `p`"),
+    "rows in order, and read for something else": (
+        IN_ORDER.replace("  h = ", "  k = add(p, 1)\n  h = "),
+        ROWS,
+        "`p` holds neither indices of rows of a weight nor classes of a loss, and may be no data",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_MODEL)
+def test_a_difference_shows_nothing_where_an_input_may_be_no_data(name: str) -> None:
+    plan, reference, why = OF_A_MODEL[name]
+    plan, reference = with_backward(plan), with_backward(reference)
+    assert on_numbers_of(*reversed(plans(reference, plan))) == NotRun(why)
+    assert verdict_on(plan, reference).outcome is Outcome.UNKNOWN
+
+
+def test_tokens_and_classes_are_data() -> None:
+    reference = with_backward(TOKENS)
+    found = verdict_on(with_backward(TOKENS.replace("  h = linear(e, w)", "  d = tril(e)\n  h = linear(d, w)")), reference)
+    assert [reason.name for reason in found.reasons if reason.refutes] == ["other-numbers"]
+
+
+TOKENS = """
+weight v f32[8,8]
+weight w f32[8,8]
+input x i64[8]
+input y i64[8]
+loss l
+program
+  e = embedding(x, v)
+  h = linear(e, w)
+  r = view(y, [8]) || none
+  l = cross_entropy(h, r, reduction="sum")
+"""
 
 
 def test_what_is_proved_is_run_on_request() -> None:

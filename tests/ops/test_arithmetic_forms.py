@@ -129,6 +129,56 @@ def test_what_differs_is_refuted(name: str, way: str, before: str, after: str) -
     assert isinstance(on_numbers_of(plan, reference), Difference)
 
 
+PLAIN = "y = mul(h, 1.0)\n"
+RESTRICTED = {
+    "the square of a root": ("r = sqrt(h)\ny = pow(r, 2)\n", PLAIN),
+    "a product of roots": ("r = sqrt(h)\ny = mul(r, r)\n", PLAIN),
+    "the square of a broken power": ("r = pow(h, 1.5)\ny = pow(r, 2)\n", "y = pow(h, 3)\n"),
+    "the inverse of an inverse": ("a = relu(h)\nr = reciprocal(a)\ny = reciprocal(r)\n", "y = relu(h)\n"),
+    "nothing times a logarithm": ("r = log(h)\nk = mul(r, 0.0)\ny = add(h, k)\n", PLAIN),
+    "nothing times a logarithm that is no arithmetic": ("r = log2(h)\nk = mul(r, 0.0)\ny = add(h, k)\n", PLAIN),
+    "a logarithm less itself": ("r = log(h)\nk = sub(h, r)\ny = add(k, r)\n", PLAIN),
+    "a power of nothing": ("a = relu(h)\nr = reciprocal(a)\no = pow(r, 0)\ny = mul(h, o)\n", PLAIN),
+    "a softmax that is shifted by a logarithm": (
+        "s = sum(h, dim=1, keepdim=True)\nm = log(s)\nk = sub(h, m)\ny = softmax(k, dim=1)\n",
+        "y = softmax(h, dim=1)\n",
+    ),
+}
+"""By what lacks a value for some numbers, and would have one in a normal form: a plan with it, and one without."""
+
+
+@pytest.mark.parametrize("name", RESTRICTED)
+def test_what_lacks_a_value_is_not_what_has_one(name: str) -> None:
+    lacking, other = (with_backward(HEAD + body + TAIL) for body in RESTRICTED[name])
+    assert verdict_on(other, other).outcome is Outcome.PROVED
+    assert verdict_on(lacking, lacking).outcome is Outcome.PROVED
+    assert verdict_on(lacking, other).outcome is Outcome.UNKNOWN
+
+
+def test_what_the_reference_lacks_as_well_takes_nothing_from_a_proof() -> None:
+    body = "r = sqrt(h)\nt = mul(h, 2.0)\ny = mul(r, t)\n"
+    reference = with_backward(HEAD + body + TAIL)
+    verdict = verdict_on(with_backward(HEAD + body.replace("r = sqrt(h)", "r = pow(h, 0.5)") + TAIL), reference)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+ATTRIBUTES = {
+    "rounded quotients": ('y = div(h, 2.0, rounding_mode="floor")\n', "y = div(h, 2.0)\n"),
+    "rounded quotients of two": ('e = exp(h)\ny = div(h, e, rounding_mode="trunc")\n', "e = exp(h)\ny = div(h, e)\n"),
+    "roundings": ('y = div(h, 2.0, rounding_mode="floor")\n', 'y = div(h, 2.0, rounding_mode="trunc")\n'),
+    "a product of three for one with a bias": (
+        'u = einsum(z, z, z, equation="ij,ij,ij->ij")\ny = detach(u)\n',
+        'p = einsum(z, z, equation="ij,ij->ij")\nu = add(p, z)\ny = detach(u)\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_calls_of_another_form_are_no_arithmetic(name: str) -> None:
+    plan, other = (with_backward(HEAD + body + "v = tanh(h)\nq = mul(v, y)\nl: f32[1] = sum(q)\n") for body in ATTRIBUTES[name])
+    assert verdict_on(plan, other).outcome is not Outcome.PROVED
+
+
 class Arithmetic(Numbers):
     """The value of every term, of sums of products as well."""
 

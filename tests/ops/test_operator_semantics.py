@@ -12,7 +12,7 @@ from tests.builders.operator_cases import CASES, Case, operands_of
 from tvlint.ir.operators import Literal
 from tvlint.ops.field import Floats, Residues
 from tvlint.ops.registered import SPECS as REGISTERED
-from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import Bound, Call, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import SPECS, spec_of
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
@@ -63,6 +63,26 @@ def test_the_declared_shapes_are_the_computed_ones(case: Case) -> None:
             assert sizes.setdefault(name, size) == size
     for names, result in zip(bound.outputs, outputs_of(case, operands_of(case, bound), Floats()), strict=True):
         assert tuple(sizes[name] for name in names) == result.shape
+
+
+def lacks_a_value(case: Case) -> bool:
+    """Return whether the operator has no value where one of its operands is zero, or below it."""
+    bound = spec_for(case).bind(case.call)
+    given = operands_of(case, bound)
+    for place in range(len(given)):
+        if place in bound.indices or given[place].dtype.kind != "f":
+            continue
+        for other in (given[place] * 0, -abs(given[place]) - 9):
+            with np.errstate(all="ignore"):
+                found = outputs_of(case, [*given[:place], other, *given[place + 1 :]], Floats())
+            if not all(np.all(np.isfinite(np.asarray(own, dtype=float))) for own in found):
+                return True
+    return False
+
+
+def test_operators_that_have_no_value_for_some_numbers_say_so() -> None:
+    found = {spec_for(case).name for case in CASES if lacks_a_value(case)}
+    assert found == {spec.name for spec in SPECS if Trait.RESTRICTED in spec.traits}
 
 
 POLYNOMIAL = frozenset(

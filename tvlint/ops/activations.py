@@ -173,8 +173,11 @@ SPECS = (
         _spec("clamp-min", _at_least, min=0),
         _spec("clamp-max", _at_most, max=0),
         _spec("sign", _sign, "sgn"),
-        _spec("log1p", _log1p),
         _spec("expm1", _expm1),
+    ),
+    *having(
+        (Trait.NONLINEAR, Trait.RISING, Trait.RESTRICTED),
+        _spec("log1p", _log1p),
         _spec("log2", _logarithm(2)),
         _spec("log10", _logarithm(10)),
     ),

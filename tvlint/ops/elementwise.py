@@ -300,8 +300,10 @@ _FUNCTIONS: dict[str, Callable[[Array, Field], Array]] = {
 }
 
 _TRAITS = {
-    **dict.fromkeys(("exp", "log", "sqrt", "erf"), (Trait.NONLINEAR, Trait.RISING)),
-    **dict.fromkeys(("sin", "cos", "rsqrt", "reciprocal", "abs"), (Trait.NONLINEAR,)),
+    **dict.fromkeys(("exp", "erf"), (Trait.NONLINEAR, Trait.RISING)),
+    **dict.fromkeys(("log", "sqrt"), (Trait.NONLINEAR, Trait.RISING, Trait.RESTRICTED)),
+    **dict.fromkeys(("sin", "cos", "abs"), (Trait.NONLINEAR,)),
+    **dict.fromkeys(("rsqrt", "reciprocal"), (Trait.NONLINEAR, Trait.RESTRICTED)),
     **dict.fromkeys(("sigmoid", "tanh", "relu"), (Trait.ACTIVATION, Trait.RISING)),
     "silu": (Trait.ACTIVATION, Trait.REAL),
 }
@@ -313,12 +315,15 @@ SPECS = (
         OpSpec("sub", (*_torch("sub"), "operator.sub"), _sum, evaluate=_linear_combination(-1)),
     ),
     *having((Trait.SCALING, Trait.PRODUCT), OpSpec("mul", (*_torch("mul"), "operator.mul"), _product, evaluate=_times)),
-    *having((Trait.SCALING,), OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over)),
+    *having((Trait.SCALING, Trait.RESTRICTED), OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over)),
     *having(
         (Trait.NONLINEAR,),
         OpSpec("pow", (*_torch("square"), "square"), _squared, evaluate=_to_the_power),
-        OpSpec("pow", (*_torch("pow"), "operator.pow", "_operator.pow"), _power, evaluate=_to_the_power),
         OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
+    ),
+    *having(
+        (Trait.NONLINEAR, Trait.RESTRICTED),
+        OpSpec("pow", (*_torch("pow"), "operator.pow", "_operator.pow"), _power, evaluate=_to_the_power),
     ),
     OpSpec("neg", (*_torch("neg"), "operator.neg", "_operator.neg"), _linear_unary(), evaluate=_of_one(lambda x, field: -x)),
     *having(

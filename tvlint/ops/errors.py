@@ -9,7 +9,7 @@ from typing import Any
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import as_array
-from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, UnsupportedError, stars
+from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
 _Each = Callable[..., Array]
 _REDUCTIONS = ("none", "mean", "sum")
@@ -117,7 +117,10 @@ SPECS = (
     _spec("l1-loss", _absolute, commutative=True),
     _spec("smooth-l1-loss", _smooth, commutative=True, beta=1.0),
     _spec("huber-loss", _huber, commutative=True, delta=1.0),
-    _spec("binary-cross-entropy", _binary),
     _spec("binary-cross-entropy-with-logits", _binary_of_scores),
-    _spec("kl-div", _divergence, reductions=(*_REDUCTIONS, "batchmean")),
+    *having(
+        (Trait.RESTRICTED,),
+        _spec("binary-cross-entropy", _binary),
+        _spec("kl-div", _divergence, reductions=(*_REDUCTIONS, "batchmean")),
+    ),
 )

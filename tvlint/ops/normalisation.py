@@ -103,9 +103,9 @@ def _torch(name: str) -> tuple[str, ...]:
 
 
 SPECS = (
+    *having((Trait.NONLINEAR,), OpSpec("group-norm", _torch("group_norm"), _bind_group, evaluate=_group)),
     *having(
-        (Trait.NONLINEAR,),
-        OpSpec("group-norm", _torch("group_norm"), _bind_group, evaluate=_group),
+        (Trait.NONLINEAR, Trait.RESTRICTED),
         OpSpec("batch-norm", ("torch.nn.functional.batch_norm",), _bind_running, evaluate=_running),
     ),
 )

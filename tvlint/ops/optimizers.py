@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field
-from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, stars
+from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
 _Step: TypeAlias = Callable[[Mapping[str, float], Sequence[Array], Field], tuple[Array, ...]]
 
@@ -104,6 +104,9 @@ def _spec(name: str, states: int, defaults: Mapping[str, float], step: _Step, de
 SPECS = (
     _spec("sgd-step", 0, _SGD, _sgd),
     _spec("momentum-step", 1, {**_SGD, "momentum": 0.9}, _momentum),
-    _spec("adam-step", 2, _MOMENTS, _adam),
-    _spec("adamw-step", 2, _MOMENTS, _adamw, decays=False),
+    *having(
+        (Trait.RESTRICTED,),
+        _spec("adam-step", 2, _MOMENTS, _adam),
+        _spec("adamw-step", 2, _MOMENTS, _adamw, decays=False),
+    ),
 )

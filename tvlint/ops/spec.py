@@ -111,6 +111,8 @@ class Trait(Enum):
     """A state that is carried along the sequence, which is a dimension between the batch and the features."""
     REDUCTION = "reduction"
     """One number for every row."""
+    RESTRICTED = "restricted"
+    """Has no value for some numbers: those below zero, or zero."""
     RISING = "rising"
     """A function of every element of one tensor that grows with it."""
     SCALE = "scale"

@@ -255,11 +255,28 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     dtype = promoted(of_numbers) if widens or len(of_numbers) == 1 else ""
     if bound is None or has_trait(operator.op, Trait.CONVERSION, Trait.CHOICE) or not dtype:
         return []
+    if not dtype.startswith(_FLOATS) and not _keeps_whole_numbers(operator, dtype):
+        dtype = ""
     dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else dtype
     sizes, outputs, _ = bound
     if not all(name in sizes for names in outputs for name in names):
         return []
     return [(tuple(sizes[name] for name in names), dtype) for names in outputs]
+
+
+_KEEP_ELEMENTS = (
+    Trait.VIEW, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION, Trait.JOIN, Trait.POSITIONAL, Trait.MASKING, Trait.PEAK,
+)  # fmt: skip
+
+
+def _keeps_whole_numbers(operator: Compute, dtype: str) -> bool:
+    """Return whether the operator makes numbers of type `dtype` of such: a quotient is none, nor what a real number is in."""
+    if has_trait(operator.op, *_KEEP_ELEMENTS):
+        return True
+    constants = [own.value for own in operator.inputs if isinstance(own, Literal)]
+    whole = dtype != "bool" and all(isinstance(own, int) and not isinstance(own, bool) for own in constants)
+    is_product = has_trait(operator.op, Trait.SCALING) and has_trait(operator.op, Trait.PRODUCT)
+    return whole and (is_product or has_trait(operator.op, Trait.SUM))
 
 
 def _check_types(spec: OpSpec, indices: Collection[int], operator: Compute, found: Mapping[str, Tensor]) -> None:

@@ -40,8 +40,8 @@ class Attempt:
 def attempt_proof(case: Case, progress: Progress) -> Attempt | NotUnderstood:
     """Return whether the case is proved, with the derivations and all that the proof rests on.
 
-    A case is proved if its values agree, no side condition is violated and, of one replica, the plan declares the slices that
-    replicas return.
+    A case is proved if its values agree, no side condition is violated, no normal form has a value where the plan has none
+    and, of one replica, the plan declares the slices that replicas return.
     """
     progress("deriving the reference", 0.0)
     reference = derive_reference(case)
@@ -54,7 +54,7 @@ def attempt_proof(case: Case, progress: Progress) -> Attempt | NotUnderstood:
     agree = has_run(derived) and not any(map(stops, derived.defects)) and not comparison.differences
     if agree and not violations:
         violations = (*derived.contradicted, *check_unused(case.written, case.reference))
-    is_proved = agree and not violations
+    is_proved = agree and not violations and not derivation.world.terms.restricted
     if is_proved and case.folded_axis:
         is_proved = returns_declared(case, derivation.world, derived)
     rests_on = assumptions(case, derivation, comparison.assumptions)

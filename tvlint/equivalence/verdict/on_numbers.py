@@ -8,7 +8,8 @@ that agree in all gradients and returned values are not refuted, and not proved 
 A pair that the derivation leaves open is refuted where the gradient of a weight is another one in every run. Nothing is
 concluded from a difference where the numbers may be none that the plans are made for, or where the run does not show what
 counts: buffers, whose content is part of the model (masks, tables of sines), divisors that the plan does not say, weights that
-the plan itself updates, inputs of which it is assumed which is which.
+the plan itself updates, inputs of which it is assumed which is which, and inputs of whole numbers or flags that are neither
+rows of a weight nor classes: a causal mask, positions in order, a permutation.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Plan, Program, Role, Tensor
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array
-from tvlint.ops.spec import Call, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import Call, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, spec_of
 from tvlint.replay.run import Result, UnreplayableError, replay
 
 SEEDS = 3
@@ -95,7 +96,7 @@ def run_both(case: Case) -> Agreement | Difference | NotRun:
             found.append(each)
     if not found:
         return Agreement()
-    why = _inconclusive(parallel, reference) or _named_differently(case.inputs, case.reference_inputs)
+    why = _inconclusive(parallel, reference) or _unlike_data(case)
     if why or len(found) < SEEDS:
         return NotRun(why or "runs on other numbers agree")
     return found[-1]
@@ -128,8 +129,44 @@ def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Defect, .
     return tuple(at(operator, segment, Defect("other-numbers", refutes, text, rank)) for rank in found.ranks)
 
 
-def _named_differently(inner: Inputs, outer: Inputs) -> str:
-    return "" if set(inner.names) == set(outer.names) else "the plans call their inputs by other names"
+def _unlike_data(case: Case) -> str:
+    """Return why inputs may not be any numbers: masks, positions and orders are not, of which a right plan may make use."""
+    if set(case.inputs.names) != set(case.reference_inputs.names):
+        return "the plans call their inputs by other names"
+    read_here, read_there = _read_inputs(case.parallel), _read_inputs(case.reference)
+    if read_here != read_there:
+        return f"one of the plans does not read `{min(read_here ^ read_there)}`"
+    data = _looked_up_inputs(case.reference)
+    for name, dtype in zip(case.reference_inputs.names, case.reference_inputs.dtypes, strict=True):
+        if name not in data and (holds_whole_numbers(dtype) or dtype.rsplit(".", 1)[-1].startswith("bool")):
+            return f"`{name}` holds neither indices of rows of a weight nor classes of a loss, and may be no data"
+    return ""
+
+
+def _read_inputs(plan: Plan) -> set[str]:
+    """Return the full names of the inputs that operators read."""
+    operators = (own for segment in plan.segments.values() for own in segment.operators)
+    tensors = (plan.tensors[name] for own in operators for name in reads(own) if name in plan.tensors)
+    return {tensor.logical or tensor.name for tensor in tensors if tensor.role is Role.INPUT}
+
+
+def _looked_up_inputs(plan: Plan) -> set[str]:
+    """Return the full names of the inputs that are indices of rows of weights, classes of losses or choices of experts."""
+    found: set[str] = set()
+    computed = [own for segment in plan.segments.values() for own in segment.operators if isinstance(own, Compute)]
+    for own in reversed(computed):
+        names = [each for each in own.inputs if isinstance(each, str)]
+        if has_trait(own.op, *_KEEP_ELEMENTS) and found.intersection(own.outputs):
+            found.update(names)
+        tables = {each for each in names if each in plan.tensors and plan.tensors[each].role is Role.WEIGHT}
+        if tables or has_trait(own.op, *_LOOK_UP):
+            found.update(_looked_up(plan, own))
+    return {plan.tensors[name].logical or name for name in found if name in plan.tensors}
+
+
+_KEEP_ELEMENTS = (Trait.VIEW, Trait.RANGES, Trait.CONVERSION, Trait.JOIN)
+_LOOK_UP = (Trait.CLASS_LOSS, Trait.MASKED_LOOKUP, Trait.TOKEN_DISPATCH, Trait.TOKEN_COMBINE)
+"""Operators that look up what their indices are made for, in whatever they look it up."""
 
 
 def _inconclusive(parallel: Plan, reference: Plan) -> str:
@@ -167,29 +204,29 @@ def _runs(plan: Plan) -> int:
 def _least_index(reference: Plan) -> int:
     """Return a number of which all that are below it are indices of every table that is looked up in, and classes of losses."""
     computed = [own for segment in reference.segments.values() for own in segment.operators if isinstance(own, Compute)]
-    looked_up = [size for own in computed for size in _looked_up(reference, own)]
+    looked_up = [size for own in computed for size in _looked_up(reference, own).values()]
     weights = (tensor for tensor in reference.tensors.values() if tensor.role is Role.WEIGHT)
     sizes = looked_up or [size for tensor in weights for size in whole_shape(tensor) if size > 1]
     return min(sizes, default=2)
 
 
-def _looked_up(plan: Plan, operator: Compute) -> Iterator[int]:
-    """Yield the lengths of the dimensions in which the operator looks something up."""
+def _looked_up(plan: Plan, operator: Compute) -> dict[str, int]:
+    """Return the lengths of the dimensions in which the operator looks something up, by the tensor that holds the indices."""
     spec = spec_of(operator.op)
     names = [own for own in operator.inputs if isinstance(own, str)]
     if spec is None or any(name not in plan.tensors for name in names):
-        return
+        return {}
     given = tuple(own if isinstance(own, Literal) else plan.tensors[own].shape for own in operator.inputs)
     try:
         bound = spec.bind(Call(operator.op, given, operator.attributes))
     except UnsupportedError:
-        return
+        return {}
     sizes = {
         name: size
         for own, tensor in zip(bound.operands, names, strict=False)
         for name, size in zip(own, plan.tensors[tensor].shape, strict=True)
     }
-    yield from (sizes[name] for name in bound.indices.values() if name in sizes)
+    return {names[place]: sizes[name] for place, name in bound.indices.items() if name in sizes}
 
 
 def _numbers(seed: int, below: int) -> _Whole:

@@ -18,6 +18,7 @@ from math import pi, sqrt
 from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.terms.attention_normal_form import normal
+from tvlint.analyses.relations.terms.loss_identities import is_restricted
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, constant_of, rational, times
 from tvlint.analyses.relations.terms.sums_of_products import CIRCLE, ONE, Algebra, Expression, TooLargeError
@@ -182,7 +183,7 @@ def _quotient(call: _Call) -> _Variable:
 
 def _sum(call: _Call) -> _Variable:
     tape, sign = call.tape, rational(-1 if call.name == "sub" else 1)
-    if len(call.attributes) not in (1, 3) or call.attributes[0] != 1:
+    if call.attributes[0] != 1:
         raise TooLargeError
     if len(call.operands) == 2:
         return tape.plus(call.operands[0], call.operands[1], sign)
@@ -192,7 +193,7 @@ def _sum(call: _Call) -> _Variable:
 
 
 def _power(call: _Call) -> _Variable:
-    if len(call.operands) != 1 or len(call.attributes) != 2 or call.attributes[0] != 1:
+    if call.attributes[0] != 1:
         raise TooLargeError
     return call.tape.power(call.operands[0], _exponent(call.attributes[1]))
 
@@ -212,8 +213,6 @@ def _total(call: _Call) -> _Variable:
 
 
 def _moved(call: _Call) -> _Variable:
-    if call.attributes:
-        raise TooLargeError
     return call.operands[0]
 
 
@@ -222,11 +221,8 @@ def _negative(call: _Call) -> _Variable:
 
 
 def _contraction(call: _Call) -> _Variable:
-    if call.attributes or len(call.operands) not in (2, 3):
-        raise TooLargeError
-    found = call.tape.times(*call.operands[:2])
-    found = call.tape.total(found, found.indices - call.result)
-    return call.tape.plus(found, call.operands[2]) if len(call.operands) == 3 else found
+    found = call.tape.times(*call.operands)
+    return call.tape.total(found, found.indices - call.result)
 
 
 def _silu(call: _Call) -> _Variable:
@@ -311,45 +307,46 @@ def _squared_error(call: _Call) -> _Variable:
 
 _Rule: TypeAlias = Callable[[_Call], _Variable]
 
-_RULES: dict[str, _Rule] = {
-    "mul": _times,
-    "div": _quotient,
-    "add": _sum,
-    "sub": _sum,
-    "pow": _power,
-    "sqrt": _of_exponent(Fraction(1, 2)),
-    "rsqrt": _of_exponent(Fraction(-1, 2)),
-    "reciprocal": _of_exponent(Fraction(-1)),
-    "neg": _negative,
-    "exp": _of_function("exp"),
-    "log": _of_function("log"),
-    "tanh": _of_function("tanh"),
-    "erf": _of_function("erf"),
-    "sigmoid": _of_function("sigmoid"),
-    "silu": _silu,
-    "gelu": _gelu,
-    "sum": _total,
-    "rms-norm": _root_norm,
-    "layer-norm": _layer_norm,
-    "var": _variance,
-    "softmax": _softmax,
-    "log-softmax": _softmax,
-    "logsumexp": _log_sum_exp,
-    "mse-loss": _squared_error,
+_ONE = ((1, 0),)
+
+_RULES: dict[str, tuple[_Rule, tuple[tuple[int, int], ...]]] = {
+    "mul": (_times, ((1, 2), (2, 0))),
+    "div": (_quotient, ((1, 2), (2, 0))),
+    "add": (_sum, ((1, 3), (2, 1))),
+    "sub": (_sum, ((1, 3), (2, 1))),
+    "pow": (_power, ((1, 2),)),
+    "sqrt": (_of_exponent(Fraction(1, 2)), _ONE),
+    "rsqrt": (_of_exponent(Fraction(-1, 2)), _ONE),
+    "reciprocal": (_of_exponent(Fraction(-1)), _ONE),
+    "neg": (_negative, _ONE),
+    "exp": (_of_function("exp"), _ONE),
+    "log": (_of_function("log"), _ONE),
+    "tanh": (_of_function("tanh"), _ONE),
+    "erf": (_of_function("erf"), _ONE),
+    "sigmoid": (_of_function("sigmoid"), _ONE),
+    "silu": (_silu, _ONE),
+    "gelu": (_gelu, ((1, 1),)),
+    "sum": (_total, ((1, 1),)),
+    "rms-norm": (_root_norm, ((1, 1), (2, 1))),
+    "layer-norm": (_layer_norm, ((1, 1), (2, 1), (3, 1))),
+    "var": (_variance, ((1, 1),)),
+    "softmax": (_softmax, ((1, 1),)),
+    "log-softmax": (_softmax, ((1, 1),)),
+    "logsumexp": (_log_sum_exp, _ONE),
+    "mse-loss": (_squared_error, ((2, 0),)),
 }
-"""By operator: the arithmetic that it is."""
-
-_OPERANDS = {"mul": 2, "div": 2, "add": 2, "sub": 2, "layer-norm": 3, "rms-norm": 2, "mse-loss": 2}
-"""The most operands of operators that have several."""
+"""By operator: the arithmetic that it is, and how many operands and attributes the calls have that it is the arithmetic of."""
 
 
-def _rule(op: str, count: int) -> _Rule | None:
-    known = _RULES.get(op)
-    if known is not None:
-        return known
-    if has_trait(op, Trait.CONTRACTION) and has_trait(op, Trait.PRODUCT):
+def _rule(op: str, operands: int, attributes: int) -> _Rule | None:
+    """Return the arithmetic of a call of the operator with so many operands and attributes; None where it is not known."""
+    if op in _RULES:
+        rule, forms = _RULES[op]
+        return rule if (operands, attributes) in forms else None
+    if (operands, attributes) == (2, 0) and has_trait(op, Trait.CONTRACTION) and has_trait(op, Trait.PRODUCT):
         return _contraction
-    return _moved if count == 1 and has_trait(op, Trait.TRANSPOSE, Trait.VIEW, Trait.BROADCAST) else None
+    moves = (operands, attributes) == (1, 0) and has_trait(op, Trait.TRANSPOSE, Trait.VIEW, Trait.BROADCAST)
+    return _moved if moves else None
 
 
 def sum_of_products(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int:
@@ -358,9 +355,12 @@ def sum_of_products(terms: Terms, head: Head, operands: Sequence[int], shape: tu
         found = _arithmetic(terms, head, operands, shape, slot) if len(head) == 5 else None
     except TooLargeError:
         found = None
-    if found is None or (terms.shape[found], terms.slot[found]) != (shape, slot):
-        return normal(terms, head, tuple(operands), shape, slot)
-    return found
+    if found is not None and (terms.shape[found], terms.slot[found]) == (shape, slot):
+        return found
+    made = normal(terms, head, tuple(operands), shape, slot)
+    if is_restricted(terms, made):
+        terms.require("a number", made)
+    return made
 
 
 def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int | None:
@@ -382,7 +382,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     if gradient:
         made = _gradient(tape, name, which, attributes, values, inside, frozenset(kept) - {-1}, frozenset(whole))
     else:
-        rule = _rule(name, len(operands))
+        rule = _rule(name, len(operands), len(attributes))
         if rule is None:
             return None
         given = tuple(tape.given(value, own) for value, own in zip(values, inside, strict=True))
@@ -410,16 +410,13 @@ def _gradient(
         return None
     if not known:
         return _through(tape, name, position, attributes, given, inside[0], result)
-    if _rule(name, 2) is _contraction or (name == "mul" and len(known) == 1 and not attributes):
+    count = len(attributes)
+    if len(known) == 1 and (_rule(name, 2, count) is _contraction or (name == "mul" and not count)):
         found = algebra.multiplied(given, known[0])
-        return algebra.total(found, (inside[0] | inside[1]) - result) if len(known) == 1 else None
-    if name == "div" and not attributes and position == 0:
+        return algebra.total(found, (inside[0] | inside[1]) - result)
+    if name == "div" and not count and position == 0:
         found = algebra.multiplied(given, algebra.power(known[0], Fraction(-1)))
         return algebra.total(found, (inside[0] | inside[1]) - result)
-    rule = _RULES.get(name)
-    if rule is None:
-        return None
-    most = _OPERANDS.get(name, 1)
     missing = algebra.terms.term(("missing",), (), (), -1)
     operands = [tape.given(value, own) for value, own in zip(known, inside[1:], strict=True)]
     of = position
@@ -428,7 +425,8 @@ def _gradient(
         operands = [operands[0], *([operands[0]] * (position - 1)), unknown][: position + 1]
         if position == 2:
             return algebra.total(given, inside[0] - result)
-    if len(operands) > most or of >= len(operands):
+    rule = _rule(name, len(operands), count)
+    if rule is None or rule is _contraction or of >= len(operands):
         return None
     made = rule(_Call(tape, name, attributes, tuple(operands), inside[0], whole))
     found = tape.gradient(made, given, operands[of])
@@ -452,9 +450,7 @@ def _through(
         return algebra.scaled(summed, rational(-1))
     if name == "sum" and attributes == (None,):
         return summed
-    if _rule(name, 2) is _contraction and not attributes:
-        return summed
-    return summed if _rule(name, 1) is _moved and not attributes else None
+    return summed if _rule(name, 1, len(attributes)) is _moved else None
 
 
 def sum_of_gradients(terms: Terms, term: int) -> int:

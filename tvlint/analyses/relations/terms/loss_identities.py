@@ -22,6 +22,8 @@ from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 Head: TypeAlias = tuple[Any, ...]
 Operands: TypeAlias = tuple[int, ...]
@@ -159,18 +161,41 @@ def _of_shifted(terms: Terms, head: Head, operands: Operands, shape: tuple[int, 
 
 
 def unshifted(terms: Terms, scores: int, dim: int) -> int:
-    """The scores without what is added to or subtracted from all of them alike along the dimension."""
+    """The scores without what is added to or subtracted from all of them alike along the dimension, and is always a number."""
     head, operands = terms.keys[scores], terms.operands[scores]
     while head[0] in ("sub", "add") and len(operands) == 2 and head[1] == 0 and len(head[2]) == 1:
         left, right, result = head[3][:3]
         if left == result and result[dim] not in right:
-            scores = operands[0]
+            kept, shift = operands
         elif right == result and result[dim] not in left and head[0] == "add" and head[2] == (1,):
-            scores = operands[1]
+            shift, kept = operands
         else:
             break
+        if not is_always_a_number(terms, shift):
+            break
+        scores = kept
         head, operands = terms.keys[scores], terms.operands[scores]
     return scores
+
+
+def is_always_a_number(terms: Terms, term: int) -> bool:
+    """Return whether the term has a value wherever what the reference computes has one."""
+    waiting, seen = [term], {term}
+    while waiting:
+        own = waiting.pop()
+        if not terms.foreign(own):
+            continue
+        if is_restricted(terms, own):
+            return False
+        waiting += [operand for operand in terms.operands[own] if operand not in seen]
+        seen.update(terms.operands[own])
+    return True
+
+
+def is_restricted(terms: Terms, term: int) -> bool:
+    """Return whether the term's own operator has no value for some numbers."""
+    name = str(terms.keys[term][0]).removesuffix(" gradient")
+    return has_trait(name, Trait.RESTRICTED) and multiplied(terms, term) is None
 
 
 def _operands(terms: Terms, term: int, op: str, which: Any, attributes: Any, pattern: Any) -> Operands | None:

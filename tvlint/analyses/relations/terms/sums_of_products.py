@@ -10,6 +10,9 @@ of the expression; one that lacks an index is the same for all of its values. Wi
 
 Powers of one factor are one power where their signs are alike, or where the factor is positive; roots of products are products
 of roots where all factors are positive. So nothing is cancelled that may be zero, and no sign is lost.
+
+A form may have a value where what it is made of has none: `x` for the square of the root of `x`, `x` for `x + y - y` with a
+`y` that is a logarithm. Every root, quotient and logarithm therefore notes what it asks of its operand (`Terms.require`).
 """
 
 from __future__ import annotations
@@ -125,6 +128,9 @@ class Algebra:
         if not one:
             raise TooLargeError
         ((constant, factors),) = self.alone(one)
+        for term, _, own in factors if exponent < 0 else ():
+            if not self.is_positive(term) and own > 0:
+                self.terms.require("not zero", term)
         whole = exponent.denominator == 1
         if whole or all(self.is_positive(term) for term, _, _ in factors):
             raised = _raised(constant, exponent)
@@ -136,6 +142,8 @@ class Algebra:
         raised = _raised(constant, exponent)
         if raised is None:
             raise TooLargeError
+        if self._least(term) == _ANY:
+            self.terms.require("not negative", term)
         return ((raised, ((term, pattern, exponent),)),)
 
     def is_positive(self, term: int) -> bool:
@@ -175,6 +183,8 @@ class Algebra:
     def _applied(self, name: str, one: Expression) -> Expression:
         term, pattern, constant = self.as_factor(one)
         inner = times(self.terms, term, constant)
+        if name == "log" and not (constant[0] > 0 and self.is_positive(term)):
+            self.terms.require("positive", inner)
         made = self.terms.term((FUNCTION, name), (inner,), self.terms.shape[term], self.terms.slot[term])
         return ((NONE, ((made, pattern, ONE),)),)
 

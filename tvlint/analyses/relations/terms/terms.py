@@ -40,6 +40,8 @@ class Terms:
         """How many terms the reference has; -1 while it is being read."""
         self.auxiliary: set[int] = set()
         """Terms that belong to a value of the reference without being one, as the log-sum-exps of its attention do."""
+        self.restricted: set[int] = set()
+        """Terms that the reference does not compute, and that have no value for some numbers: see `require`."""
         self.assumptions: set[str] = set()
         """What identities between terms take on trust."""
         self._tokens: dict[Any, int] = {}
@@ -75,6 +77,15 @@ class Terms:
     def foreign(self, term: int) -> bool:
         """Return whether the reference does not compute the term."""
         return 0 <= self.sealed <= term and term not in self.auxiliary
+
+    def require(self, condition: str, term: int) -> None:
+        """Note that a normal form has its value only where the elements of the term are as the condition says.
+
+        What is the reference's condition as well takes nothing from it.
+        """
+        own = self.term((condition,), (term,), self.shape[term], self.slot[term])
+        if self.foreign(own):
+            self.restricted.add(own)
 
     def token(self, path: Any) -> int:
         """A number for how a partial value came about; the same `path` gives the same number."""

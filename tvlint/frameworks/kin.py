@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
 """By name; a program is of the first framework of which it imports a package."""
 
 
+@cache
 def lineage(framework: str) -> tuple[str, ...]:
     """Return the framework and those whose code it runs, nearest first."""
     return (framework, *FRAMEWORKS[framework].runs) if framework in FRAMEWORKS else (framework,)
@@ -124,6 +126,12 @@ def replaces(framework: str, rule: str, settings: Collection[str]) -> bool:
         return False
     own = FRAMEWORKS[framework]
     return rule in own.replaces or any(rule in rules and name in settings for name, rules in own.replaces_with.items())
+
+
+def own_ways(framework: str, settings: Collection[str]) -> frozenset[str]:
+    """Return those of the settings with which the framework does something in its own way."""
+    own = FRAMEWORKS[framework].replaces_with if framework in FRAMEWORKS else {}
+    return frozenset(name for name in own if name in settings)
 
 
 def parses_like_megatron(framework: str) -> bool:

@@ -10,8 +10,8 @@ from tvlint.ir.configuration import Configuration, Unknown
 from tvlint.rule import Rule
 from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.derived import DERIVED
+from tvlint.rulebook.language.reads import read_by
 from tvlint.rulebook.language.values import Values
-from tvlint.rulebook.repair.sizes import read_by
 
 MOST_NAMED = 2
 """Of more options that could decide otherwise, only the first are named."""

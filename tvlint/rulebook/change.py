@@ -16,9 +16,9 @@ from tvlint.rulebook.judge import version_range
 from tvlint.rulebook.language.evaluation import Result, evaluate_expression
 from tvlint.rulebook.language.expression import Expression, names, parse
 from tvlint.rulebook.language.functions import show
+from tvlint.rulebook.language.reads import read_by_text
 from tvlint.rulebook.language.template import fill, fill_known
 from tvlint.rulebook.language.values import Values
-from tvlint.rulebook.repair.sizes import read_by_text
 
 BEFORE, AFTER = "before.", "after."
 

@@ -11,7 +11,7 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.as_written import as_written
-from tvlint.rulebook.judge import judge, version_range
+from tvlint.rulebook.judge import judge_all, version_range
 from tvlint.rulebook.language.expression import conjuncts, names, parse
 from tvlint.rulebook.language.functions import show
 from tvlint.rulebook.language.template import fill, fill_known
@@ -36,7 +36,7 @@ def evaluate(
     """
     values = Values(configuration)
     known = [rule for rule in (rules.values() if isinstance(rules, Mapping) else rules) if rule.kind is RuleKind.CONFIG]
-    outcomes = [(rule, judge(rule, values)) for rule in known]
+    outcomes = judge_all(known, values)
     unless: Mapping[str, str] = {}
     if configuration.elsewhere and not configuration.complete:
         undecided = [rule for rule, holds in outcomes if holds not in (True, False) and rule.severity is Severity.ERROR]

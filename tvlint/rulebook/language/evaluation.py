@@ -105,7 +105,7 @@ def _bounded(value: Result) -> Result:
 
 
 def _truth(value: Result) -> bool | Unknown:
-    if isinstance(value, bool | Unknown):
+    if value is True or value is False or isinstance(value, Unknown):
         return value
     return Unknown(f"{show(value)} is neither true nor false")
 

@@ -23,7 +23,7 @@ MAX_MAGNITUDE = 2**128
 
 def is_number(value: SettingValue | Unknown) -> TypeGuard[int | float]:
     """Return whether `value` is an integer or a float; truth values are not numbers."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is int or type(value) is float
 
 
 def show(value: SettingValue | Unknown) -> str:

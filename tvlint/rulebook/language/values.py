@@ -26,6 +26,12 @@ class Values:
             if self.value("use_mp_args_from_checkpoint_args") is True:
                 self._taken |= GRID_FROM_CHECKPOINT
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Everything of the configuration, beside the settings that it gives, that a value depends on."""
+        own = self.configuration
+        return (own.framework, own.version, own.complete, own.command_complete, own.supposed, self._kept, self._taken)
+
     def evaluate(self, expression: Expression) -> Result:
         """The value of `expression` here."""
         return evaluate_expression(expression, self.value, self.is_set)

@@ -18,8 +18,9 @@ from tvlint.rule import Rule
 from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.evaluation import Result
 from tvlint.rulebook.language.expression import parse
+from tvlint.rulebook.language.reads import read_by
 from tvlint.rulebook.language.values import Values
-from tvlint.rulebook.repair.sizes import LARGEST, MODEL, WEIGHTS, about_sizes, adjustable, read_by
+from tvlint.rulebook.repair.sizes import LARGEST, MODEL, WEIGHTS, about_sizes, adjustable
 
 MOST_CANDIDATES = 24
 """So many of the nearest values of one setting are tried."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from functools import lru_cache
 
 from tvlint.ir.configuration import Configuration
-from tvlint.rule import Rule
-from tvlint.rulebook.language.derived import DERIVED
-from tvlint.rulebook.language.expression import Expression, name_of, names, parse
+from tvlint.rulebook.language.expression import Expression, name_of, names
 
 WEIGHTS: Mapping[str, float] = {
     "tensor_model_parallel_size": 1.0,
@@ -46,24 +43,6 @@ def adjustable(configuration: Configuration, name: str) -> bool:
     setting = configuration.settings.get(name)
     value = setting.value if setting is not None else None
     return name in WEIGHTS and isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST
-
-
-def read_by(rule: Rule) -> frozenset[str]:
-    """The settings that a rule depends on, through derived values too."""
-    return read_by_text(rule.when, rule.require)
-
-
-@lru_cache(maxsize=1024)
-def read_by_text(*texts: str) -> frozenset[str]:
-    """The same of expressions."""
-    found: set[str] = set()
-    waiting = [name for text in texts if text for name in names(parse(text))]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting.extend(names(parse(DERIVED[name])) if name in DERIVED else ())
-    return frozenset(found)
 
 
 def about_sizes(expression: Expression) -> bool:

@@ -29,6 +29,8 @@ NAMES_MEGATRON = re.compile(
 )
 
 NAMES_DEEPSPEED = re.compile(rb"pipe[-_]parallel[-_]size|\"(?:train_micro_batch_size_per_gpu|zero_)")
+NAMES_ACTIONS = re.compile(rb"[0-9][A-Z]")
+"""What is in every action of a schedule."""
 COMPOSED = re.compile(rb"^(?:defaults|extends|modules):", re.MULTILINE)
 
 
@@ -193,6 +195,8 @@ def _plan(path: str, data: bytes) -> Document | None:
 
     if plan_text.recognise(text):
         return plan_text.read(path, text)
+    if not NAMES_ACTIONS.search(data):
+        return None
     from tvlint.readers import schedule_csv
 
     return schedule_csv.read(path, text) if schedule_csv.recognise(text) else None

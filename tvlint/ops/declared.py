@@ -61,11 +61,6 @@ class Annotation:
     reduced: frozenset[str]
     whole: frozenset[str]
 
-    @property
-    def has_brackets(self) -> bool:
-        """Return whether some dimension is several in one."""
-        return any(len(own) > 1 for tensor in (*self.operands, *self.outputs) for own in tensor or ())
-
 
 def parse(text: str) -> Annotation:
     """The parts of an annotation. Raises AnnotationError."""

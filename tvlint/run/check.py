@@ -122,11 +122,6 @@ def check(
     return report, tuple(said.skipped)
 
 
-def without_fixes(report: Report) -> Report:
-    """Return the report without the fixes that readers propose, which have not been tried."""
-    return replace(report, findings=tuple(replace(finding, fixes=()) for finding in report.findings))
-
-
 def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule], project: Project) -> Report:
     """Return what was said without what comments and the project silence."""
 

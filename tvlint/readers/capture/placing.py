@@ -59,11 +59,6 @@ def mesh_of(sizes: Sequence[int], names: Sequence[str] = ()) -> Mesh:
     return Mesh(tuple(Axis(names[i] if names else f"axis{i}", size) for i, size in enumerate(sizes)))
 
 
-def has_group(mesh: Mesh, group: Sequence[int]) -> bool:
-    """Return whether a group of ranks is what some axes of the mesh span."""
-    return axes_of(mesh, group) is not None
-
-
 def axes_of(mesh: Mesh, group: Sequence[int]) -> tuple[str, ...] | None:
     """Return the axes that a group of ranks spans; None where it is no such group."""
     names = [axis.name for axis in mesh.axes]

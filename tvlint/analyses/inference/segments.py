@@ -93,7 +93,7 @@ def implicit_segments(
     stands in, except that one that touches a value of a micro-batch leaves the reduce and optimizer phases: what is made
     there of gradients of weights is no such value. `everywhere` are the names that are visible on a rank for good,
     `accumulated` the gradients of weights. Where there are `many` micro-batches, all-reduces
-    that replace accumulated gradients set the phase as well.
+    that replace accumulated gradients set the phase as well, and so does what a gradient is divided or clipped by.
     """
     phase = Phase.FORWARD
     within = Phase.FORWARD
@@ -101,7 +101,8 @@ def implicit_segments(
     of_step = {*everywhere, *accumulated}
     for index, operator in enumerate(operators):
         replaces = many and replaces_gradients(operator, accumulated)
-        following = Phase.REDUCE if replaces else _phase(operator, phase, within, of_step)
+        steps = many and phase is Phase.BACKWARD and _makes_gradients_of_gradients(operator, of_step, accumulated)
+        following = Phase.REDUCE if replaces else Phase.OPTIMIZER if steps else _phase(operator, phase, within, of_step)
         if following in (Phase.REDUCE, Phase.OPTIMIZER):
             of_step.update((*writes(operator), *overwritten(operator)))
         else:
@@ -114,6 +115,14 @@ def implicit_segments(
             within = phase
     if len(operators) > start:
         yield _cut(phase, operators[start:], everywhere, micro_batch)
+
+
+def _makes_gradients_of_gradients(operator: Operator, of_step: Collection[str], accumulated: Collection[str]) -> bool:
+    """Return whether the operator makes, of gradients of weights and nothing of a micro-batch, what takes the place of some."""
+    if not isinstance(operator, Compute):
+        return False
+    read, made = reads(operator), writes(operator)
+    return bool(read) and all(name in of_step for name in read) and any(name in accumulated and name in read for name in made)
 
 
 def _phase(operator: Operator, phase: Phase, within: Phase, of_step: Collection[str]) -> Phase:

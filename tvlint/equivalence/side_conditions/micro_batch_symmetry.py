@@ -54,7 +54,7 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
         if len(own) == micro_batches and {step.micro_batch for step in own} == every:
             continue
         segment, batches = plan.segments[name], Counter(step.micro_batch for step in own)
-        if _once(plan, segment) or (micro_batches == 1 and set(batches) == {-1}):
+        if _once(plan, segment) or (set(batches) == {-1} and (micro_batches == 1 or _is_of_the_step(segment, own))):
             continue
         what = f"{segment.phase.value} of `{name}`"
         if set(batches) == {-1}:
@@ -78,6 +78,11 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
             again = [step for step in own if batches[step.micro_batch] == max(batches.values())]
             adds = any(own in totals for operator in segment.operators for own in writes(operator))
             yield Defect("repeated-micro-batch", adds, text, -1, name, source=again[-1].source)
+
+
+def _is_of_the_step(segment: Segment, steps: Sequence[Step]) -> bool:
+    """Return whether the segment runs once, on what all micro-batches add up to; `Renames` finds what it has of only one."""
+    return segment.phase in (Phase.REDUCE, Phase.OPTIMIZER) and len(steps) == 1
 
 
 def _needed(plan: Plan, segment: Segment) -> bool:

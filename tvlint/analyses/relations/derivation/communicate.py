@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from tvlint.analyses.relations.assumable import DECLARED_PIECE_ORDER
-from tvlint.analyses.relations.derivation.environment import assign, forward_term, gradient_value, is_absent, operand_value
+from tvlint.analyses.relations.derivation.environment import assign, forward_term, gradient_value, is_absent, made_of, operand_value
 from tvlint.analyses.relations.derivation.localise import blame, name_of, tell
 from tvlint.analyses.relations.derivation.order_insensitive import order_may_not_matter, readers_of
 from tvlint.analyses.relations.derivation.runnable import may_exchange
@@ -31,7 +31,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     members = machine.groups.members(operator.group, rank.number)
     if rounded := sent_as_other_numbers(machine.plan, operator):
         tell(machine, rank, operator, Mismatch("whole-numbers", rounded, refutes=False), fatal=True)
-    if machine.world.many_micro_batches and any(name in machine.weight_of for name in operator.outputs):
+    if machine.world.many_micro_batches and _takes_what_adds_up(machine, rank, operator):
         text = "reduces the gradient of a weight in every micro-batch"
         tell(machine, rank, operator, Mismatch("reduced-per-micro-batch", text, refutes=False), fatal=True)
     if rank.number not in members:
@@ -59,6 +59,14 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     if members.have_come(table):
         _check_absent(machine, rank, operator, table)
         machine.arrived[channel, turn] = together(machine, rank, members, table)
+
+
+def _takes_what_adds_up(machine: Machine, rank: RankState, operator: Communicate) -> bool:
+    """Return whether the gradient of a weight is communicated with what earlier micro-batches have added to it.
+
+    What communication makes of a gradient of one micro-batch adds up like any other.
+    """
+    return any(name in machine.weight_of for name in operator.outputs) and bool(made_of(machine, rank, operator.inputs))
 
 
 def complete(machine: Machine, rank: RankState, operator: Communicate | Receive, key: tuple[Any, int]) -> bool:

@@ -232,13 +232,13 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             value = None
         if rank.of_step and weight in rank.gradients:
             of_all_micro_batches(machine, rank, weight)
-        replaces = name in inputs or weight in _made_of(machine, rank, inputs)
+        replaces = name in inputs or weight in made_of(machine, rank, inputs)
         rank.gradients[weight] = value if replaces else accumulated(machine, rank, name, value, rank.gradients.get(weight, ""))
     elif name in inputs or name not in rank.local:
         rank.local[name] = value
     else:
         rank.local[name] = accumulated(machine, rank, name, value, rank.local[name])
-    rank.made_of[name] = _made_of(machine, rank, inputs)
+    rank.made_of[name] = made_of(machine, rank, inputs)
     if value is not None and value.leaves and isinstance(operator, Compute | Backward):
         forward = operator if isinstance(operator, Compute) else operator.forward
         follows = forward.op.endswith((".identity", ".multiref"))
@@ -250,7 +250,7 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
                 rank.carriers[pending.origin] = (name, operator)
 
 
-def _made_of(machine: Machine, rank: RankState, inputs: Sequence[Operand]) -> frozenset[str]:
+def made_of(machine: Machine, rank: RankState, inputs: Sequence[Operand]) -> frozenset[str]:
     """The weights out of whose gradients the operands are made."""
     names = [name for name in inputs if isinstance(name, str)]
     made = (rank.made_of.get(name, frozenset()) for name in names)

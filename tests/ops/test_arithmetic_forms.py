@@ -18,7 +18,19 @@ from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tests.ops.test_normal_forms import Numbers
 from tvlint.analyses.relations.terms import arithmetic
-from tvlint.analyses.relations.terms.sums_of_products import CIRCLE, FUNCTION, SUM_OF_PRODUCTS, TOTAL
+from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION
+from tvlint.analyses.relations.terms.flags import is_of_flags
+from tvlint.analyses.relations.terms.sums_of_products import (
+    CIRCLE,
+    FLAG,
+    FUNCTION,
+    MERGE,
+    PAD,
+    SLICE,
+    SPLIT,
+    SUM_OF_PRODUCTS,
+    TOTAL,
+)
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
 from tvlint.equivalence.verdict.prove import prove
@@ -179,16 +191,35 @@ def test_calls_of_another_form_are_no_arithmetic(name: str) -> None:
     assert verdict_on(plan, other).outcome is not Outcome.PROVED
 
 
+_TOLD = (SUM_OF_PRODUCTS, TOTAL, FUNCTION, CIRCLE, MERGE, SPLIT, SLICE, PAD, FLAG)
+
+
 class Arithmetic(Numbers):
     """The value of every term, of sums of products as well."""
 
     def of(self, term: int) -> Any:
         head, operands, shape = self.terms.keys[term], self.terms.operands[term], self.terms.shape[term]
-        if term in self.known or head[0] not in (SUM_OF_PRODUCTS, TOTAL, FUNCTION, CIRCLE):
+        if head[0] == "logical-not":
+            return np.logical_not(self.of(operands[0]))
+        if str(head[0]).startswith(ATTENTION) and is_of_flags(self.terms, operands[-1]):
+            raise UnsupportedError("a mask of flags, which is not told from one of numbers")
+        if term in self.known or head[0] not in _TOLD:
             return super().of(term)
         values = iter([self.of(operand) for operand in operands])
         if head[0] == CIRCLE:
             found: Any = np.array(pi)
+        elif head[0] in (MERGE, SPLIT):
+            found = np.reshape(next(values), shape)
+        elif head[0] == SLICE:
+            found = np.take(next(values), range(head[2], head[3]), axis=head[1])
+        elif head[0] == PAD:
+            own = next(values)
+            after = head[3] - head[2] - own.shape[head[1]]
+            found = np.pad(own, [(head[2], after) if dim == head[1] else (0, 0) for dim in range(own.ndim)])
+        elif head[0] == FLAG:
+            rows, columns = np.ogrid[: shape[0], : shape[1]]
+            flags = next(values, None) if operands else columns - rows >= head[3]
+            found = np.not_equal(flags, bool(head[1])).astype(float)
         elif head[0] == FUNCTION:
             apply = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": np.vectorize(math.erf)}
             found = apply.get(head[1], lambda x: 1 / (1 + np.exp(-x)))(next(values))

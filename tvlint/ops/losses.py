@@ -130,7 +130,7 @@ def _pick(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
 
 
 def _log_chances(scores: Array, field: Field) -> Array:
-    return scores - field.function("log", field.function("exp", scores).sum(axis=1, keepdims=True))
+    return scores - field.function("log", field.function("exp", scores).sum(axis=-1, keepdims=True))
 
 
 def _entropies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:

@@ -7,7 +7,14 @@ from fractions import Fraction
 from typing import Any
 
 from tvlint.analyses.relations.assumable import DECLARED_PIECE_ORDER
-from tvlint.analyses.relations.derivation.environment import assign, forward_term, gradient_value, is_absent, made_of, operand_value
+from tvlint.analyses.relations.derivation.environment import (
+    assign,
+    forward_term,
+    gradient_value,
+    is_absent,
+    made_of,
+    operand_value,
+)
 from tvlint.analyses.relations.derivation.localise import blame, name_of, tell
 from tvlint.analyses.relations.derivation.order_insensitive import order_may_not_matter, readers_of
 from tvlint.analyses.relations.derivation.runnable import may_exchange

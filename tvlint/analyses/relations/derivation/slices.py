@@ -1,8 +1,9 @@
 """Slices as parts of what they are taken from.
 
 Where the reference takes no such slice, a slice of a value is the value on fewer indices: a rank may be given all of a mask
-or of a table of positions and take the rows that its queries need. In normal forms only, since a plan may also go on as the
-reference does with a slice that it writes in another way, and is then wrong nowhere.
+or of a table of positions and take the rows that its queries need. A slice of what was joined is one of the values joined. In
+normal forms only, since a plan may also go on as the reference does with a slice that it writes in another way, and is then
+wrong nowhere.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tvlint.analyses.relations.derivation.state import Machine, Saved
+from tvlint.analyses.relations.terms.sums_of_products import is_joined
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
@@ -31,6 +33,7 @@ def sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value], 
     except Mismatch as error:
         mismatch = error
     known = saved is not None and not any(value is None or terms.foreign(value.term) for value in saved.outputs)
+    known = known or (saved is not None and is_joined(terms, values[0].term))
     parts = None if known else _parts(machine, spec, form, values[0])
     if parts is not None:
         bound, outputs = parts

@@ -14,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import pi, sqrt
+from math import inf, pi, prod, sqrt
 from typing import Any, TypeAlias
 
-from tvlint.analyses.relations.terms.attention_normal_form import normal
+from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION, SEES, is_of_numbers, normal
+from tvlint.analyses.relations.terms.flags import flag, is_of_flags, logarithm, of_band
+from tvlint.analyses.relations.terms.layouts import in_any_layout
 from tvlint.analyses.relations.terms.loss_identities import is_restricted
 from tvlint.analyses.relations.terms.numbers import number_of
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, constant_of, rational, times
-from tvlint.analyses.relations.terms.sums_of_products import CIRCLE, ONE, Algebra, Expression, TooLargeError
+from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, constant_of, rational, times
+from tvlint.analyses.relations.terms.sums_of_products import CIRCLE, ONE, Algebra, Expression, TooLargeError, parts_of
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -148,7 +150,7 @@ class _Call:
     whole: Indices
 
 
-def _constant(call: _Call, value: Any) -> Constant:
+def _constant(value: Any) -> Constant:
     constant = constant_of(value)
     if constant is None:
         raise TooLargeError
@@ -164,7 +166,7 @@ def _exponent(value: Any) -> Fraction:
 
 def _times(call: _Call) -> _Variable:
     if len(call.operands) == 1:
-        return call.tape.scaled(call.operands[0], _constant(call, call.attributes[1]))
+        return call.tape.scaled(call.operands[0], _constant(call.attributes[1]))
     return call.tape.times(*call.operands)
 
 
@@ -173,7 +175,7 @@ def _quotient(call: _Call) -> _Variable:
     if len(call.operands) == 2:
         return tape.times(call.operands[0], tape.power(call.operands[1], Fraction(-1)))
     place, value = call.attributes
-    constant = _constant(call, value)
+    constant = _constant(value)
     if place == 0:
         return tape.scaled(tape.power(call.operands[0], Fraction(-1)), constant)
     if not constant[1]:
@@ -188,7 +190,7 @@ def _sum(call: _Call) -> _Variable:
     if len(call.operands) == 2:
         return tape.plus(call.operands[0], call.operands[1], sign)
     _, place, value = call.attributes
-    number = tape.number(_constant(call, value))
+    number = tape.number(_constant(value))
     return tape.plus(call.operands[0], number, sign) if place == 1 else tape.plus(number, call.operands[0], sign)
 
 
@@ -234,8 +236,8 @@ def _gelu(call: _Call) -> _Variable:
     if way in (None, "none"):
         inner = tape.function("erf", tape.scaled(own, (1, Fraction(1, 2))))
     elif way == "tanh":
-        cubed = tape.scaled(tape.power(own, Fraction(3)), _constant(call, 0.044715))
-        inner = tape.function("tanh", tape.scaled(tape.plus(own, cubed), _constant(call, sqrt(2 / pi))))
+        cubed = tape.scaled(tape.power(own, Fraction(3)), _constant(0.044715))
+        inner = tape.function("tanh", tape.scaled(tape.plus(own, cubed), _constant(sqrt(2 / pi))))
     else:
         raise TooLargeError
     return tape.times(tape.scaled(own, (1, Fraction(1, 4))), tape.plus(tape.number(NONE), inner))
@@ -355,12 +357,31 @@ def sum_of_products(terms: Terms, head: Head, operands: Sequence[int], shape: tu
         found = _arithmetic(terms, head, operands, shape, slot) if len(head) == 5 else None
     except TooLargeError:
         found = None
+    if found is None and len(head) == 5:
+        found = _in_any_layout(terms, head, operands, shape, slot)
     if found is not None and (terms.shape[found], terms.slot[found]) == (shape, slot):
         return found
-    made = normal(terms, head, tuple(operands), shape, slot)
+    return _in_normal_form(terms, head, tuple(operands), shape, slot)
+
+
+def _in_normal_form(terms: Terms, head: Head, operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:
+    """Return an operator in the other normal form, which asks that it has a value where it may have none."""
+    made = normal(terms, head, operands, shape, slot)
     if is_restricted(terms, made):
         terms.require("a number", made)
     return made
+
+
+def _in_any_layout(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int | None:
+    """Return an operator that is no arithmetic, on operands in one layout; None where that is how it is told."""
+    try:
+        found = in_any_layout(terms, head, operands, shape, slot)
+    except TooLargeError:
+        return None
+    if found is None:
+        return None
+    own, plain, size, cut, back = found
+    return back(_in_normal_form(terms, own, plain, size, cut))
 
 
 def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int | None:
@@ -369,28 +390,212 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     name = str(op).removesuffix(" gradient")
     *places, result = pattern[: len(operands) + 1]
     _, averaged, whole = pattern[-3:]
-    if averaged or (not gradient and which != 0):
-        return None
+    moved = _moved_ranges(terms, head, operands, places, result, whole) if has_trait(name, Trait.RANGES, Trait.JOIN) else None
+    if moved is not None or averaged or (not gradient and which != 0):
+        return moved
     algebra = Algebra(terms)
+    algebra.split(zip(operands, places, strict=True))
     values = [algebra.of_term(term, own) for term, own in zip(operands, places, strict=True)]
     for dim, index in enumerate(result):
-        if index >= 0 and index not in algebra.sizes:
+        if index >= 0 and index not in algebra.sizes and index not in algebra.parts:
             algebra.sizes[index] = (shape[dim], dim == slot)
-    inside = [frozenset(index for index in own if index in algebra.sizes and index >= 0) for own in places]
-    kept = [-1 if index >= 0 and algebra.sizes[index] == (1, False) else index for index in result]
+    parts = [[own for index in row for own in algebra.expanded(index)] for row in (*places, whole)]
+    *inside, over = [frozenset(index for index in own if index in algebra.sizes and index >= 0) for own in parts]
+    kept = [-1 if index >= 0 and algebra.sizes.get(index) == (1, False) else index for index in result]
+    left = frozenset(own for index in kept for own in algebra.expanded(index)) - {-1}
     tape = _Tape(algebra)
-    if gradient:
-        made = _gradient(tape, name, which, attributes, values, inside, frozenset(kept) - {-1}, frozenset(whole))
+    special = _special(terms, head, operands, algebra, values, inside) if not algebra.parts else None
+    if special is not None:
+        made: Expression | None = special
+    elif gradient:
+        made = _gradient(tape, name, which, attributes, values, inside, left, over)
     else:
         rule = _rule(name, len(operands), len(attributes))
         if rule is None:
             return None
         given = tuple(tape.given(value, own) for value, own in zip(values, inside, strict=True))
-        made = rule(_Call(tape, name, attributes, given, frozenset(kept) - {-1}, frozenset(whole))).value
+        made = rule(_Call(tape, name, attributes, given, left, over)).value
     if made is None:
         return None
-    term, constant = algebra.as_term(made, kept)
+    term, constant = algebra.laid_out(made, kept)
     return times(terms, term, constant)
+
+
+def _moved_ranges(
+    terms: Terms,
+    head: Head,
+    operands: Sequence[int],
+    places: Sequence[Sequence[int]],
+    result: Sequence[int],
+    whole: Sequence[int],
+) -> int | None:
+    """Return slices, parts and joined tensors, and their gradients: some indices of dimensions, or values among zeros.
+
+    A dimension that views put together is cut as one.
+    """
+    op, which, attributes, _, extra = head
+    gradient, algebra = str(op).endswith(" gradient"), Algebra(terms)
+    free = [[index for index in own if index not in whole] for own in (*places, result)]
+    algebra.split(
+        (term, [index if index in own else -1 for index in at]) for term, at, own in zip(operands, places, free, strict=False)
+    )
+    new = [index for index in result if index in whole and not any(index in own for own in places)]
+    if len(new) != len(extra):
+        return None
+    sizes = dict(zip(new, extra, strict=True))
+    values = [_opaque(algebra, term, own, whole) for term, own in zip(operands, places, strict=True)]
+    cut = [[index for index in own if index in whole] for own in places]
+    if all(isinstance(own, int) and not isinstance(own, bool) for own in attributes) and attributes and len(new) == 1:
+        starts = [sum(attributes[:place]) for place in range(len(attributes))]
+        if any(len(own) != 1 for own in cut):
+            return None
+        joins = has_trait(str(op).removesuffix(" gradient"), Trait.JOIN)
+        if joins is gradient:
+            place = which[0] if gradient else which
+            if (
+                len(operands) != 1
+                or not isinstance(place, int)
+                or place >= len(attributes)
+                or sizes[new[0]] != attributes[place]
+            ):
+                return None
+            made = algebra.sliced(values[0], cut[0][0], starts[place], starts[place] + attributes[place], new[0])
+        else:
+            given = which[1] if gradient else tuple(range(len(attributes)))
+            if len(given) != len(operands) or sizes[new[0]] != sum(attributes):
+                return None
+            made = algebra.added(
+                *(
+                    algebra.padded(value, own, starts[place], sum(attributes), new[0])
+                    for value, (own,), place in zip(values, cut, given, strict=True)
+                )
+            )
+    else:
+        (value, *more), (own,) = values, places[:1]
+        if more or len(own) != len(result) or len(attributes) != len(own):
+            return None
+        made = value
+        for entry, before, after in zip(attributes, own, result, strict=True):
+            if entry is None and before == after:
+                continue
+            if (
+                not isinstance(entry, tuple)
+                or len(entry) != 3
+                or entry[2] != 1
+                or not all(isinstance(end, int) for end in entry)
+            ):
+                return None
+            start, stop, _ = entry
+            if gradient:
+                made = algebra.padded(made, before, start, sizes[after], after)
+            else:
+                made = algebra.sliced(made, before, start, stop, after)
+    if not made:
+        return None
+    term, constant = algebra.laid_out(made, result)
+    return times(terms, term, constant)
+
+
+def _opaque(algebra: Algebra, term: int, places: Sequence[int], whole: Sequence[int]) -> Expression:
+    """Return a term as an expression; as one factor where it joins dimensions into one that is cut."""
+    inner, constant = bare(algebra.terms, term)
+    if all(len(sizes) == 1 for sizes, index in zip(parts_of(algebra.terms, inner), places, strict=True) if index in whole):
+        return algebra.of_term(term, places)
+    for dim, index in enumerate(places):
+        if len(algebra.expanded(index)) > 1:
+            raise TooLargeError
+        algebra.sizes[index] = (algebra.terms.shape[inner][dim], dim == algebra.terms.slot[inner])
+    return ((constant, ((inner, tuple(places), ONE),)),)
+
+
+def _special(
+    terms: Terms, head: Head, operands: Sequence[int], algebra: Algebra, values: Sequence[Expression], inside: Sequence[Indices]
+) -> Expression | None:
+    """Return what takes a mask, as an expression: filling with zero or minus infinity, and attention; None for others."""
+    op, which, attributes, pattern, _ = head
+    name, gradient = str(op).removesuffix(" gradient"), str(op).endswith(" gradient")
+    if name == ATTENTION:
+        return _attention(terms, which, attributes, operands, pattern, algebra, values, inside, gradient)
+    if not has_trait(name, Trait.MASKING):
+        return None
+    filled = _filled(name, attributes)
+    if filled is None or (gradient and which != (filled[0], (0,))):
+        return None
+    position, mask, negated, value = filled
+    mask = len(operands) - 1 if gradient and mask > position else 1 if gradient else mask
+    keeps = flag(algebra, operands[mask], pattern[mask], negated)
+    if gradient:
+        return algebra.total(algebra.multiplied(values[0], keeps), inside[0] - frozenset(pattern[len(operands)]))
+    if not value:
+        return algebra.multiplied(values[position], keeps)
+    return algebra.added(values[position], logarithm(terms, keeps))
+
+
+def _filled(name: str, attributes: tuple[Any, ...]) -> tuple[int, int, bool, float] | None:
+    """Return which operand is filled, which is the mask, whether it keeps what is not flagged, and the number that fills."""
+    values = attributes[-1:]
+    if len(values) != 1 or values[0] not in (0, -inf) or isinstance(values[0], bool):
+        return None
+    if len(attributes) == 1:
+        return 0, 1, True, values[0]
+    return (1, 0, attributes[0] == 1, values[0]) if len(attributes) == 2 and attributes[0] in (1, 2) else None
+
+
+def _attention(
+    terms: Terms,
+    which: Any,
+    attributes: tuple[Any, ...],
+    operands: Sequence[int],
+    pattern: tuple[tuple[int, ...], ...],
+    algebra: Algebra,
+    values: Sequence[Expression],
+    inside: Sequence[Indices],
+    gradient: bool,
+) -> Expression | None:
+    """Return attention as powers of scores against their sum, or a gradient of it."""
+    position = which[0] if gradient and which and which[1] == (0,) else 2 if not gradient and which == 0 else -1
+    first, count = int(gradient), 2 if gradient and position == 2 else 3
+    if len(attributes) != 2 or not 0 <= position < 3 or len(operands) not in (first + count, first + count + 1):
+        return None
+    causal, scale = attributes
+    tape = _Tape(algebra)
+    known = [tape.given(value, own) for value, own in zip(values[first:], inside[first:], strict=True)][:count]
+    if count == 2:
+        missing = algebra.terms.term(("missing",), (), (), -1)
+        known.append(tape.given(((NONE, ((missing, (), ONE),)),), inside[0] | inside[2]))
+    query, key, value = known
+    both = (query.indices & key.indices) - (inside[0] if gradient else frozenset(pattern[len(operands)]))
+    if count == 2:
+        both, over = (query.indices & key.indices) - inside[0], key.indices - query.indices
+    else:
+        over = (key.indices & value.indices) - query.indices
+    constant = _constant(scale) if scale is not None else (1, Fraction(1, prod(algebra.sizes[own][0] for own in both)))
+    scores = tape.scaled(tape.total(tape.times(query, key), both), constant)
+    keeps: Expression | None = None
+    rows = query.indices - key.indices
+    if causal:
+        if len(rows) != 1 or len(over) != 1:
+            return None
+        keeps = of_band(algebra, (*rows, *over), 1, negated=True)
+    if len(operands) == first + count + 1:
+        mask, names = operands[-1], pattern[len(operands) - 1]
+        terms.assumptions.add(SEES)
+        if is_of_flags(terms, mask):
+            keeps = flag(algebra, mask, names, negated=False)
+        elif is_of_numbers(terms, mask):
+            scores = tape.plus(scores, tape.given(values[-1], inside[-1]))
+        else:
+            return None
+    powers = tape.function("exp", scores)
+    if keeps is not None:
+        powers = tape.times(powers, tape.given(keeps, rows | over))
+    chances = tape.times(powers, tape.power(tape.total(powers, over), Fraction(-1)))
+    if not gradient:
+        return tape.total(tape.times(chances, value), over).value
+    if position == 2:
+        rest = (inside[0] | chances.indices) - frozenset(pattern[len(operands)])
+        return algebra.total(algebra.multiplied(values[0], chances.value), rest)
+    return tape.gradient(tape.total(tape.times(chances, value), over), values[0], known[position])
 
 
 def _gradient(

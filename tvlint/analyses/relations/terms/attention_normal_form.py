@@ -105,7 +105,7 @@ def _scores(
     found = times(terms, product(terms, (operands[0], query), (operands[1], key), rows), constant)
     if mask is None:
         return found, constant
-    if not _is_of_numbers(terms, mask[0]):
+    if not is_of_numbers(terms, mask[0]):
         return None
     terms.assumptions.add(SEES)
     (one, left), (other, right) = sorted(((found, tuple(rows)), (mask[0], tuple(mask[1]))))
@@ -113,7 +113,7 @@ def _scores(
     return terms.term(("add", 0, (1,), pattern, ()), (one, other), terms.shape[found], terms.slot[found]), constant
 
 
-def _is_of_numbers(terms: Terms, term: int) -> bool:
+def is_of_numbers(terms: Terms, term: int) -> bool:
     """Return whether the elements are numbers that are not whole, so that a mask is one to add and not one of flags."""
     waiting, seen = [term], {term}
     while waiting:

@@ -13,6 +13,9 @@ of roots where all factors are positive. So nothing is cancelled that may be zer
 
 A form may have a value where what it is made of has none: `x` for the square of the root of `x`, `x` for `x + y - y` with a
 `y` that is a logarithm. Every root, quotient and logarithm therefore notes what it asks of its operand (`Terms.require`).
+
+A view that joins dimensions is told outside of the expression, and one that splits a dimension at the factor that has it:
+inside, every dimension has as many indices as the finest view of it has dimensions.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import permutations, product
-from math import isqrt
+from itertools import pairwise, permutations, product
+from math import isqrt, prod
 from typing import TypeAlias
 
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, times
@@ -35,6 +38,15 @@ Addend: TypeAlias = tuple[Constant, tuple[Factor, ...]]
 Expression: TypeAlias = tuple[Addend, ...]
 
 SUM_OF_PRODUCTS, TOTAL, FUNCTION, CIRCLE = "sum-of-products", "total", "function", "pi"
+MERGE, SPLIT = "merged-dimensions", "split-dimensions"
+"""Views: dimensions in a row as one, and one dimension as several."""
+
+SLICE, PAD = "some-indices", "among-zeros"
+"""Some indices of a dimension, and a value among zeros along one."""
+
+FLAG = "factor-of-flags"
+"""One where a flag is set and zero where it is not; the other way round where the head says so."""
+
 ONE = Fraction(1)
 
 _MOST_ADDENDS = 64
@@ -53,31 +65,88 @@ class Algebra:
 
     terms: Terms
     sizes: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    parts: dict[int, Pattern] = field(default_factory=dict)
+    """The indices that stand for one that some view splits."""
 
     def of_term(self, term: int, pattern: Sequence[int]) -> Expression:
-        """Return a term whose dimensions have these indices."""
+        """Return a term whose dimensions have these indices, or what these are split into."""
+        term, constant = bare(self.terms, term)
+        return self.scaled(self.placed(term, [self.expanded(index) for index in pattern]), constant)
+
+    def expanded(self, index: int) -> Pattern:
+        """Return the indices that stand for an index."""
+        return self.parts.get(index, (index,))
+
+    def placed(self, term: int, places: Sequence[Pattern]) -> Expression:
+        """Return a term, without a constant factor, each of whose dimensions has so many indices."""
         terms = self.terms
-        term, constant = bare(terms, term)
-        if not constant[1]:
-            return ()
-        placed = []
-        for dim, index in enumerate(pattern):
-            size, cut = terms.shape[term][dim], dim == terms.slot[term]
-            placed.append(index if size != 1 or cut else -1)
-            if placed[-1] >= 0:
-                self.sizes[index] = (size, cut)
-        head = terms.keys[term]
+        head, (inner, *_) = terms.keys[term], terms.operands[term] or (term,)
+        if head[0] == MERGE:
+            return self.placed(inner, self._inner_places(inner, head[1], places))
         if head[0] != SUM_OF_PRODUCTS:
-            return ((constant, ((term, tuple(placed), ONE),)),)
+            return ((NONE, (self._factor(term, places, ONE),)),)
         operands = iter(terms.operands[term])
-        found = []
-        for own, factors in head[1]:
-            moved = tuple(
-                (next(operands), tuple(-1 if place < 0 else placed[place] for place in places), power)
-                for places, power in factors
-            )
-            found.append((_times(own, constant), moved))
-        return tuple(found)
+
+        def factor(pattern: Pattern, power: Fraction) -> Factor:
+            return self._factor(next(operands), [self._at(place, places) for place in pattern], power)
+
+        return tuple((constant, tuple(factor(*own) for own in factors)) for constant, factors in head[1])
+
+    def _at(self, place: int, places: Sequence[Pattern]) -> Pattern:
+        return places[place] if place >= 0 else (-1,)
+
+    def _inner_places(self, inner: int, counts: Sequence[int], places: Sequence[Pattern]) -> list[Pattern]:
+        """Return the indices of the dimensions that are joined into others, `counts` of them into each."""
+        sizes, slot = iter(self.terms.shape[inner]), self.terms.slot[inner]
+        found: list[Pattern] = []
+        for count, own in zip(counts, places, strict=True):
+            left = list(own)
+            if count == 1:
+                next(sizes)
+                found.append(own)
+                continue
+            for size in (next(sizes) for _ in range(count)):
+                taken, total = list[int](), 1
+                while total < size and left:
+                    taken.append(left.pop(0))
+                    total *= self.sizes[taken[-1]][0]
+                if total != size:
+                    raise TooLargeError
+                found.append(tuple(taken))
+        if slot >= 0 and not found[slot]:
+            raise TooLargeError
+        return found
+
+    def _factor(self, term: int, places: Sequence[Pattern], power: Fraction) -> Factor:
+        """Return a factor whose dimensions have so many indices."""
+        terms = self.terms
+        if all(len(own) <= 1 for own in places):
+            pattern = []
+            for dim, own in enumerate(places):
+                size, cut = terms.shape[term][dim], dim == terms.slot[term]
+                if cut and not own:
+                    raise TooLargeError
+                pattern.append(own[0] if own and (size != 1 or cut) else -1)
+                if pattern[-1] >= 0:
+                    self.sizes[pattern[-1]] = (size, cut)
+            return term, tuple(pattern), power
+        head, operands = terms.keys[term], terms.operands[term]
+        if head[0] == TOTAL:
+            inner, gone = self._unfolded(term, places, frozenset())
+            return (*self._summed(inner, gone), power)
+        if head[0] == FUNCTION:
+            (inner_term,) = operands
+            below, constant = bare(terms, inner_term)
+            ((_, ((made, pattern_of, _),)),) = self._applied(head[1], self.scaled(self.placed(below, places), constant))
+            return made, pattern_of, power
+        if head[0] == SPLIT:
+            waiting = iter(places)
+            (base,) = operands
+            return self._factor(base, [tuple(i for _ in range(count) for i in next(waiting)) for count in head[1]], power)
+        flat = tuple(index for own in places for index in own if index >= 0)
+        shape, slot = self.extent(flat)
+        counts = tuple(sum(index >= 0 for index in own) for own in places)
+        return terms.term((SPLIT, counts), (term,), shape, slot), flat, power
 
     def number(self, constant: Constant) -> Expression:
         """Return a constant."""
@@ -85,7 +154,10 @@ class Algebra:
 
     def scaled(self, one: Expression, constant: Constant) -> Expression:
         """Return a multiple."""
-        return tuple((_times(own, constant), factors) for own, factors in one) if constant[1] else ()
+        if not constant[1]:
+            self._give_up_infinities(one)
+            return ()
+        return tuple((_times(own, constant), factors) for own, factors in one)
 
     def added(self, *parts: Expression) -> Expression:
         """Return the sum."""
@@ -94,8 +166,26 @@ class Algebra:
             known.setdefault(factors, []).append(constant)
         if len(known) > _MOST_ADDENDS:
             raise TooLargeError
-        found = [(total, factors) for factors, constants in known.items() for total in _totals(constants)]
+        found = []
+        for factors, constants in known.items():
+            totals = _totals(constants)
+            found += [(total, factors) for total in totals]
+            if not totals:
+                self._give_up_infinities(((NONE, factors),))
         return tuple(sorted(found, key=lambda addend: (addend[1], addend[0])))
+
+    def _give_up_infinities(self, one: Expression) -> None:
+        """Raise TooLargeError where what cancels out may be the logarithm of a flag, which is no number."""
+        waiting = [term for _, factors in one for term, _, _ in factors]
+        seen = set(waiting)
+        while waiting:
+            term = waiting.pop()
+            head, operands = self.terms.keys[term], self.terms.operands[term]
+            if head == (FUNCTION, "log") and self.terms.keys[operands[0]][0] == FLAG:
+                raise TooLargeError
+            below = () if head == (FUNCTION, "exp") else [operand for operand in operands if operand not in seen]
+            waiting.extend(below)
+            seen.update(below)
 
     def multiplied(self, one: Expression, other: Expression) -> Expression:
         """Return the product; a sum of several addends is one factor of it."""
@@ -105,8 +195,24 @@ class Algebra:
             return self.scaled(one, other[0][0])
         if len(other) > 1 and len(one) == 1 and not one[0][1]:
             return self.scaled(other, one[0][0])
+        for joined, rest in ((one, other), (other, one)):
+            if len(joined) > 1 and self._is_joined(joined):
+                return self.added(*(self.multiplied((addend,), rest) for addend in joined))
+        for flag, rest in ((one, other), (other, one)):
+            if len(flag) == 1 and len(rest) > 1 and self._has_flags(rest, flag[0][1]):
+                return self.scaled(rest, flag[0][0])
         ((left, some),), ((right, more),) = self.alone(one), self.alone(other)
         return ((_times(left, right), self._powers((*some, *more))),)
+
+    def _is_joined(self, one: Expression) -> bool:
+        """Return whether every addend is among zeros, so that the sum is values side by side."""
+        return all(any(self.terms.keys[term][0] == PAD for term, _, _ in factors) for _, factors in one)
+
+    def _has_flags(self, one: Expression, flags: Sequence[Factor]) -> bool:
+        """Return whether every addend has these factors, all of which are flags, already."""
+        if not all(self.terms.keys[term][0] == FLAG for term, _, _ in flags):
+            return False
+        return all(set(flags) <= set(factors) for _, factors in one)
 
     def alone(self, one: Expression) -> Expression:
         """Return the expression as one addend."""
@@ -119,6 +225,11 @@ class Algebra:
         """Return a product of powers with one power of each factor, or one below and one above a fraction's bar."""
         known: dict[tuple[int, Pattern, bool], Fraction] = {}
         for term, pattern, power in factors:
+            if self.terms.keys[term][0] == FLAG:
+                if power < 0:
+                    raise TooLargeError
+                known[term, pattern, True] = ONE
+                continue
             key = (term, pattern, power > 0 or self.is_positive(term))
             known[key] = known.get(key, Fraction(0)) + power
         return tuple(sorted((term, pattern, power) for (term, pattern, _), power in known.items() if power))
@@ -155,6 +266,8 @@ class Algebra:
         head, operands = self.terms.keys[term], self.terms.operands[term]
         if head[0] == CIRCLE or head[:2] == (FUNCTION, "exp"):
             return _POSITIVE
+        if head[0] == FLAG:
+            return _NOT_NEGATIVE
         if head[0] == TOTAL:
             return min(self._least_power(own, power) for own, (_, power) in zip(operands, head[1], strict=True))
         if head[0] != SUM_OF_PRODUCTS:
@@ -174,11 +287,21 @@ class Algebra:
     def function(self, name: str, one: Expression) -> Expression:
         """Return a function of every element."""
         if name == "exp" and len(one) <= _MOST_POWERS:
-            powers = [self._applied("exp", (addend,)) for addend in one]
+            powers = [self._power_of_e(addend) for addend in one]
             return ((NONE, self._powers(factor for ((_, factors),) in powers for factor in factors)),)
         if name == "log" and len(one) == 1 and one[0][0] == NONE and all(self.is_positive(term) for term, _, _ in one[0][1]):
             return self.added(*(self._logarithm(*factor) for factor in one[0][1]))
         return self._applied(name, one)
+
+    def _power_of_e(self, addend: Addend) -> Expression:
+        """Return the power of e of an addend; of the logarithm of a flag that is the flag."""
+        constant, factors = addend
+        if constant == NONE and len(factors) == 1 and factors[0][2] == 1:
+            term, pattern, _ = factors[0]
+            inner = self.terms.operands[term]
+            if self.terms.keys[term] == (FUNCTION, "log") and self.terms.keys[inner[0]][0] == FLAG:
+                return ((NONE, ((inner[0], pattern, ONE),)),)
+        return self._applied("exp", (addend,))
 
     def _applied(self, name: str, one: Expression) -> Expression:
         term, pattern, constant = self.as_factor(one)
@@ -215,24 +338,26 @@ class Algebra:
             below = self.total(self.of_term(term, pattern), found)
             return self.multiplied(((constant, outer),), below)
         if not more and power == 1 and self.terms.keys[term][0] == TOTAL:
-            inner, found = self._unfolded(term, pattern, found)
+            inner, found = self._unfolded(term, [(index,) for index in pattern], found)
         made, places = self._summed(inner, found)
         return ((constant, self._powers((*outer, (made, places, ONE)))),)
 
-    def _unfolded(self, term: int, pattern: Pattern, over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
-        """Return the factors of a sum that is summed again, and all indices that both go over."""
+    def _unfolded(self, term: int, places: Sequence[Pattern], over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
+        """Return the factors of a sum whose dimensions have so many indices, and all indices that it and `over` sum."""
         fresh = max([*self.sizes, -1]) + 1
         inner, gone = [], set(over)
-        for own, (places, power) in zip(self.terms.operands[term], self.terms.keys[term][1], strict=True):
-            moved = []
-            for dim, place in enumerate(places):
-                index = -1 if place == -1 else pattern[place] if place >= 0 else fresh - 2 - place
+        for own, (pattern, power) in zip(self.terms.operands[term], self.terms.keys[term][1], strict=True):
+            moved: list[Pattern] = []
+            for dim, place in enumerate(pattern):
                 if place < -1:
+                    index = fresh - 2 - place
                     self.sizes[index] = (self.terms.shape[own][dim], dim == self.terms.slot[own])
                     gone.add(index)
-                moved.append(index)
-            inner.append((own, tuple(moved), power))
-        return inner, frozenset(gone)
+                    moved.append((index,))
+                else:
+                    moved.append(self._at(place, places))
+            inner.append((own, moved, power))
+        return [self._factor(*each) for each in inner], frozenset(gone)
 
     def _summed(self, factors: Sequence[Factor], over: frozenset[int]) -> tuple[int, Pattern]:
         """Return the sum of a product over indices as a term, and the indices of its dimensions.
@@ -254,11 +379,12 @@ class Algebra:
                 best = head, ordered, [index for index in left if index >= 0]
         assert best is not None
         head, ordered, places = best
-        shape, slot = self._extent(places)
+        shape, slot = self.extent(places)
         made = self.terms.term((TOTAL, head), tuple(term for term, _, _ in ordered), shape, slot)
         return made, tuple(places)
 
-    def _extent(self, places: Sequence[int]) -> tuple[tuple[int, ...], int]:
+    def extent(self, places: Sequence[int]) -> tuple[tuple[int, ...], int]:
+        """Return the shape and the slot of a term whose dimensions are these indices."""
         cut = [dim for dim, index in enumerate(places) if self.sizes[index][1]]
         if len(cut) > 1:
             raise TooLargeError
@@ -272,6 +398,120 @@ class Algebra:
         places = list(dict.fromkeys(i for _, factors in one for _, pattern, _ in factors for i in pattern if i >= 0))
         term, constant = self.as_term(one, places)
         return term, tuple(places), constant
+
+    def sliced(self, one: Expression, index: int, start: int, stop: int, part: int) -> Expression:
+        """Return the expression at some of the values of an index; the others have the index `part`."""
+        self.sizes[part] = (stop - start, False)
+        found: list[Expression] = []
+        for constant, factors in one:
+            own: list[Factor] | None = []
+            for term, pattern, power in factors:
+                cut = self._slice(term, pattern, index, start, stop, part) if index in pattern else (term, pattern)
+                own = None if own is None or cut is None else [*own, (*cut, power)]
+            if own is not None:
+                found.append(((constant, self._powers(own)),))
+        return self.added(*found)
+
+    def _slice(self, term: int, pattern: Pattern, index: int, start: int, stop: int, part: int) -> tuple[int, Pattern] | None:
+        """Return some of the values of one index of a factor; None where it is zero there."""
+        terms = self.terms
+        head, operands, dim = terms.keys[term], terms.operands[term], pattern.index(index)
+        if pattern.count(index) > 1 or self.sizes[index][1]:
+            raise TooLargeError
+        moved = tuple(part if own == index else own for own in pattern)
+        if head[0] == TOTAL:
+            inner, gone = self._unfolded(term, [(own,) for own in pattern], frozenset())
+            cut = [
+                (self._slice(own, at, index, start, stop, part) if index in at else (own, at), power)
+                for own, at, power in inner
+            ]
+            known = [(*own, power) for own, power in cut if own is not None]
+            return self._summed(known, gone) if len(known) == len(inner) else None
+        if head[0] == FUNCTION:
+            below, constant = bare(terms, operands[0])
+            made = self.sliced(self.scaled(self.placed(below, [(own,) for own in pattern]), constant), index, start, stop, part)
+            if not made:
+                raise TooLargeError
+            ((_, ((found, at, _),)),) = self._applied(head[1], made)
+            return found, at
+        if head[0] == PAD and head[1] == dim:
+            low, high = head[2], head[2] + terms.shape[operands[0]][dim]
+            if (start, stop) != (low, high):
+                if stop <= low or high <= start:
+                    return None
+                raise TooLargeError
+            return operands[0], moved
+        if head[0] == SLICE and head[1] == dim:
+            (term,), start, stop = operands, start + head[2], stop + head[2]
+        shape = (*terms.shape[term][:dim], stop - start, *terms.shape[term][dim + 1 :])
+        if stop - start == terms.shape[term][dim]:
+            return term, moved
+        return terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), moved
+
+    def _pad(self, term: int, pattern: Pattern, part: int, start: int, size: int, index: int) -> tuple[int, Pattern]:
+        """Return a factor among zeros; of a sum, its one operand that has the index is."""
+        terms, dim = self.terms, pattern.index(part)
+        if size == terms.shape[term][dim]:
+            return term, tuple(index if own == part else own for own in pattern)
+        if terms.keys[term][0] == TOTAL:
+            inner, gone = self._unfolded(term, [(own,) for own in pattern], frozenset())
+            having = [place for place, (_, at, power) in enumerate(inner) if part in at]
+            if len(having) == 1 and inner[having[0]][1].count(part) == 1 and inner[having[0]][2] > 0:
+                own, at, power = inner[having[0]]
+                inner[having[0]] = (*self._pad(own, at, part, start, size, index), power)
+                return self._summed(inner, gone)
+        shape = (*terms.shape[term][:dim], size, *terms.shape[term][dim + 1 :])
+        made = terms.term((PAD, dim, start, size), (term,), shape, terms.slot[term])
+        return made, tuple(index if own == part else own for own in pattern)
+
+    def padded(self, one: Expression, part: int, start: int, size: int, index: int) -> Expression:
+        """Return the expression among zeros: its values of index `part` are those of `index` from `start` on."""
+        found: list[Expression] = []
+        self.sizes[index] = (size, False)
+        for constant, factors in one:
+            inner = [own for own in factors if part in own[1]]
+            outer = tuple(own for own in factors if part not in own[1])
+            term, pattern, factor = self.as_factor(((constant, tuple(inner)),)) if inner else (-1, (), NONE)
+            if pattern.count(part) != 1:
+                raise TooLargeError
+            found.append(((factor, self._powers((*outer, (*self._pad(term, pattern, part, start, size, index), ONE)))),))
+        return self.added(*found)
+
+    def laid_out(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
+        """Return the expression as a constant times a term whose dimensions are these indices, joined where they are split."""
+        found, constant = self.as_term(one, [own for index in places for own in self.expanded(index)])
+        counts = tuple(len(self.expanded(index)) for index in places)
+        return self.merged(found, counts), constant
+
+    def merged(self, term: int, counts: Sequence[int]) -> int:
+        """Return the term with so many of its dimensions in a row joined into each one."""
+        terms, dims = self.terms, iter(range(sum(counts)))
+        if all(count == 1 for count in counts):
+            return term
+        if terms.keys[term] == (SPLIT, tuple(counts)):
+            return terms.operands[term][0]
+        groups = [[next(dims) for _ in range(count)] for count in counts]
+        slots = [place for place, own in enumerate(groups) if terms.slot[term] in own]
+        if slots and groups[slots[0]][0] != terms.slot[term]:
+            raise TooLargeError
+        shape = tuple(prod(terms.shape[term][dim] for dim in own) for own in groups)
+        return terms.term((MERGE, tuple(counts)), (term,), shape, slots[0] if slots else -1)
+
+    def split(self, operands: Iterable[tuple[int, Sequence[int]]]) -> None:
+        """Split indices as finely as any of the terms that have them joins their dimensions."""
+        known: dict[int, tuple[tuple[int, ...], bool]] = {}
+        for term, pattern in operands:
+            slot = self.terms.slot[bare(self.terms, term)[0]]
+            for dim, (index, sizes) in enumerate(zip(pattern, parts_of(self.terms, term), strict=True)):
+                if index >= 0:
+                    known[index] = finer(sizes, known[index][0] if index in known else sizes), dim == slot
+        fresh = max([*known, -1]) + 1000
+        self.sizes.update((index, (prod(sizes), cut)) for index, (sizes, cut) in known.items())
+        for index, (sizes, cut) in known.items():
+            if len(sizes) > 1:
+                self.parts[index] = tuple(range(fresh, fresh + len(sizes)))
+                self.sizes.update((fresh + place, (size, cut and not place)) for place, size in enumerate(sizes))
+                fresh += len(sizes)
 
     def as_term(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
         """Return the expression as a constant times a term whose dimensions are these indices; -1 is one of size 1."""
@@ -294,6 +534,31 @@ class Algebra:
         if alone and (self.terms.shape[operands[0]], self.terms.slot[operands[0]]) == (shape, slot):
             return operands[0], first
         return self.terms.term((SUM_OF_PRODUCTS, head), operands, shape, slot), first
+
+
+def is_joined(terms: Terms, term: int) -> bool:
+    """Return whether the term is values side by side: a sum of values among zeros."""
+    term, _ = bare(terms, term)
+    parts = terms.operands[term] if terms.keys[term][0] == SUM_OF_PRODUCTS else (term,)
+    return bool(parts) and all(terms.keys[part][0] == PAD for part in parts)
+
+
+def parts_of(terms: Terms, term: int) -> list[tuple[int, ...]]:
+    """Return the sizes that each dimension of a term is put together of."""
+    term, _ = bare(terms, term)
+    head, shape = terms.keys[term], terms.shape[term]
+    if head[0] != MERGE:
+        return [(size,) for size in shape]
+    sizes = iter(terms.shape[terms.operands[term][0]])
+    return [tuple(next(sizes) for _ in range(count)) for count in head[1]]
+
+
+def finer(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of a dimension that is cut wherever one of two ways to put it together cuts it."""
+    ends = sorted({prod(own[place:]) for own in (one, other) for place in range(len(own))})
+    if prod(one) != prod(other) or any(high % low for low, high in pairwise(ends)):
+        raise TooLargeError
+    return tuple(high // low for low, high in pairwise((1, *ends)))[::-1]
 
 
 def _orders(factors: Sequence[Factor]) -> Iterable[list[Factor]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from tvlint.analyses.relations.terms import layouts
+from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.plan import Box
@@ -42,7 +44,7 @@ def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[
     return groups
 
 
-Reading: TypeAlias = tuple[tuple[object, ...], tuple[int, ...], int, Box]
+Reading: TypeAlias = tuple[tuple[Any, ...], tuple[int, ...], int, Box]
 """What a view may be of a term: the head, shape and slot of the result, and its box."""
 
 
@@ -83,8 +85,15 @@ def viewed(world: World, value: Value, choices: Sequence[Reading]) -> Value:
     """The relation of a view: the first of its readings that the table of terms has, else the first."""
     known = (own for own in choices if world.terms.find(own[0], (value.term,), *own[1:3]) is not None)
     head, shape, slot, box = next(known, choices[0])
-    term = world.terms.term(head, (value.term,), shape, slot)
+    term = _told(world, value.term, [(given, 1 + len(rest)) for given, rest in head[1]], shape, slot)
+    if term is None:
+        term = world.terms.term(head, (value.term,), shape, slot)
     return world.values.through(value, term, 0, box, 1, frozenset())
+
+
+def _told(world: World, term: int, runs: Sequence[tuple[int, int]], shape: tuple[int, ...], slot: int) -> int | None:
+    """Return the view as arithmetic tells it, where terms are told so."""
+    return layouts.viewed(world.terms, term, runs, shape, slot) if world.terms.telling is Telling.ARITHMETIC else None
 
 
 Part: TypeAlias = tuple[tuple[tuple[int, int], int, bool], ...]
@@ -115,6 +124,9 @@ def reshape_gradient(world: World, operand: Value, result: Value, gradient: Valu
     if gradient.box != result.box:
         raise Mismatch("mismatched-shards", "gets the gradient of another slice than its own", refutes=True)
     terms = world.terms
-    head = ("view gradient", terms.keys[result.term], terms.shape[operand.term])
-    term = terms.term(head, (gradient.term,), terms.shape[operand.term], terms.slot[operand.term])
+    runs = [(len(made), len(given)) for given, made in _groups(world.local_shape(operand), world.local_shape(result))]
+    term = _told(world, gradient.term, runs, terms.shape[operand.term], terms.slot[operand.term])
+    if term is None:
+        head = ("view gradient", terms.keys[result.term], terms.shape[operand.term])
+        term = terms.term(head, (gradient.term,), terms.shape[operand.term], terms.slot[operand.term])
     return world.values.through(gradient, term, 0, operand.box, 1, frozenset())

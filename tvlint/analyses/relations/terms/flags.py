@@ -1,0 +1,117 @@
+"""Masks in sums of products: a flag is a factor that is one or zero.
+
+Filling with minus infinity is adding the logarithm of such a factor, of which the power is the factor again. A mask that
+compares positions with positions, or that is a triangle of ones, is a band: the flag of row `r` and column `c` says whether
+`c - r` is at least some number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from tvlint.analyses.relations.terms.product_normal_form import NONE, bare
+from tvlint.analyses.relations.terms.sums_of_products import FLAG, FUNCTION, ONE, Algebra, Expression, Pattern, TooLargeError
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
+
+BAND = "band"
+TRIANGLE = "tril"
+"""The operator that keeps what is below a diagonal, or above it; its attributes say which, and where the diagonal is."""
+
+_GIVEN = ("weight", "buffer", "input")
+_COMPARED = {"gt": (0, 1, 1), "ge": (0, 1, 0), "lt": (1, 0, 1), "le": (1, 0, 0)}
+"""By comparison of positions: which operand has the columns and which the rows, and the least `c - r`."""
+
+_Band: TypeAlias = tuple[Pattern, int, bool]
+
+
+def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> Expression:
+    """Return the mask as a factor: one where it is set, or where it is not."""
+    terms = algebra.terms
+    term, _ = bare(terms, term)
+    while terms.keys[term][0] == "logical-not":
+        (term, _), negated = bare(terms, terms.operands[term][0]), not negated
+    ((_, factors),) = algebra.alone(algebra.of_term(term, pattern))
+    if len(factors) != 1 or factors[0][2] != ONE:
+        raise TooLargeError
+    inner, places, _ = factors[0]
+    head = terms.keys[inner]
+    if head[0] == "logical-not" or (has_trait(str(head[0]), Trait.CONVERSION) and head[2] == ("bool",)):
+        if head[3][0] != head[3][1]:
+            raise TooLargeError
+        return flag(algebra, terms.operands[inner][0], places, negated is not (head[0] == "logical-not"))
+    band = _band(algebra, inner, places)
+    if band is not None:
+        at, least, out = band
+        return of_band(algebra, at, least, negated is not out)
+    made = terms.term((FLAG, negated), (inner,), terms.shape[inner], terms.slot[inner])
+    return ((NONE, ((made, places, ONE),)),)
+
+
+def of_band(algebra: Algebra, places: Pattern, least: int, negated: bool) -> Expression:
+    """Return the factor that is one where column minus row is at least, or is less than, a number.
+
+    What is said of rows and columns is said of columns and rows: `c - r >= n` where `r - c >= 1 - n` is not so.
+    """
+    if least < 1:
+        places, least, negated = (places[1], places[0]), 1 - least, not negated
+    shape = tuple(algebra.sizes[index][0] for index in places)
+    if any(algebra.sizes[index][1] for index in places):
+        raise TooLargeError
+    return ((NONE, ((algebra.terms.term((FLAG, negated, BAND, least), (), shape, -1), places, ONE),)),)
+
+
+def _band(algebra: Algebra, term: int, places: Pattern) -> _Band | None:
+    """Return the indices of rows and columns of a band, the least difference in it, and whether it is what is not set."""
+    terms = algebra.terms
+    head, operands = terms.keys[term], terms.operands[term]
+    if head[0] in _COMPARED and len(operands) == 2 and not head[2]:
+        return _of_positions(algebra, term, places, *_COMPARED[head[0]])
+    if head[0] == TRIANGLE and len(places) == 2 and -1 not in places:
+        below, diagonal = head[2]
+        ones = terms.keys[bare(terms, operands[0])[0]]
+        if has_trait(str(ones[0]), Trait.FILLED) and ones[2][0] in (1, True) and not isinstance(diagonal, bool):
+            return places, diagonal + below, below
+    return None
+
+
+def _of_positions(algebra: Algebra, term: int, places: Pattern, column: int, row: int, least: int) -> _Band | None:
+    """Return the band of a comparison of positions that are counted from zero along two dimensions."""
+    terms = algebra.terms
+    pattern, operands = terms.keys[term][3], terms.operands[term]
+    at = dict(zip(pattern[2], places, strict=True))
+    found = []
+    for place in (row, column):
+        inner, constant = bare(terms, operands[place])
+        dims = [index for index in pattern[place] if index >= 0]
+        counted = _counted(algebra, inner, pattern[place])
+        if constant != NONE or len(dims) != 1 or not counted:
+            return None
+        found.append(at[dims[0]])
+    return (tuple(found), least, False) if found[0] != found[1] else None
+
+
+def _counted(algebra: Algebra, term: int, pattern: Sequence[int]) -> bool:
+    """Return whether the term is the positions along its one dimension, counted from zero."""
+    own = Algebra(algebra.terms)
+    ((_, factors),) = own.alone(own.of_term(term, pattern))
+    ((inner, _, power),) = factors if len(factors) == 1 else ((term, (), ONE),)
+    head = algebra.terms.keys[inner]
+    return power == ONE and head[0] == "arange" and head[2][:2] == (0, 1)
+
+
+def is_of_flags(terms: Terms, term: int) -> bool:
+    """Return whether the term is true or false everywhere."""
+    head = terms.keys[bare(terms, term)[0]]
+    if head[0] in _GIVEN:
+        return bool(head[2] == "bool")
+    return has_trait(str(head[0]), Trait.COMPARISON) or head[0] == "logical-not"
+
+
+def logarithm(terms: Terms, factor: Expression) -> Expression:
+    """Return the logarithm of a flag: zero, and minus infinity where it is not set."""
+    ((constant, ((term, pattern, _),)),) = factor
+    made = terms.term((FUNCTION, "log"), (term,), terms.shape[term], terms.slot[term])
+    return ((constant, ((made, pattern, ONE),)),)

@@ -1,0 +1,144 @@
+"""Terms in which it makes no difference in which layout values are computed: with which dimensions joined, in which order.
+
+A view joins dimensions or splits them; what it gives is told as the joined dimensions of a term, and what splits a dimension
+stands at the factors that have it (`sums_of_products.py`). An operator that is applied to every index of a dimension, or sums
+over it, is the same operator on each part of the dimension and in any order of dimensions, so that it is told on operands
+without joined or permuted dimensions; dimensions that it needs whole are neither split nor brought into another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+from tvlint.analyses.relations.terms.product_normal_form import bare, renumbered, times
+from tvlint.analyses.relations.terms.sums_of_products import Algebra, Pattern, TooLargeError, finer, parts_of
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
+
+_BY_ELEMENT_OR_ROW = (
+    Trait.ACTIVATION,
+    Trait.CLASS_LOSS,
+    Trait.COMPARISON,
+    Trait.CONVERSION,
+    Trait.JOIN,
+    Trait.MASKING,
+    Trait.NORMALISATION,
+    Trait.REDUCTION,
+    Trait.SCALING,
+    Trait.SOFTMAX,
+    Trait.SUM,
+)
+"""Operators whose attributes say nothing of where dimensions are."""
+
+Run = tuple[int, int]
+"""So many dimensions in a row become so many others."""
+
+
+def viewed(terms: Terms, term: int, runs: Sequence[Run], shape: tuple[int, ...], slot: int) -> int | None:
+    """Return a view of the term; None where that is told in no other way."""
+    inner, constant = bare(terms, term)
+    algebra = Algebra(terms)
+    try:
+        before, after = _places(algebra, inner, runs, shape)
+        expression = algebra.placed(inner, before)
+        found, factor = algebra.as_term(expression, [index for own in after for index in own or (-1,)])
+        found = algebra.merged(found, [max(1, len(own)) for own in after])
+    except TooLargeError:
+        return None
+    if (terms.shape[found], terms.slot[found]) != (shape, slot):
+        return None
+    return times(terms, times(terms, found, factor), constant)
+
+
+def _places(algebra: Algebra, term: int, runs: Sequence[Run], shape: tuple[int, ...]) -> tuple[list[Pattern], list[Pattern]]:
+    """Return the indices of the dimensions before and after a view, which splits indices where either has an end."""
+    slot, own_parts = algebra.terms.slot[term], parts_of(algebra.terms, term)
+    before, after, fresh = list[Pattern](), list[Pattern](), 0
+    for given, made in runs:
+        dims = range(len(before), len(before) + given)
+        sizes = finer([size for dim in dims for size in own_parts[dim]], [1, *shape[len(after) : len(after) + made]])
+        indices = list(range(fresh, fresh + len(sizes)))
+        algebra.sizes.update((index, (size, False)) for index, size in zip(indices, sizes, strict=True))
+        fresh += len(indices)
+        lengths = [algebra.terms.shape[term][dim] for dim in dims]
+        before.extend(_cut(algebra, indices, lengths))
+        after.extend(_cut(algebra, indices, shape[len(after) : len(after) + made]))
+        for dim in dims:
+            if dim == slot and before[dim]:
+                algebra.sizes[before[dim][0]] = (algebra.sizes[before[dim][0]][0], True)
+    return before, after
+
+
+def _cut(algebra: Algebra, indices: Sequence[int], lengths: Sequence[int]) -> Iterator[Pattern]:
+    """Yield the indices that make up dimensions of these lengths."""
+    waiting = [index for index in indices if algebra.sizes[index][0] > 1]
+    for length in lengths:
+        taken = list[int]()
+        while waiting and prod(algebra.sizes[index][0] for index in taken) < length:
+            taken.append(waiting.pop(0))
+        if prod(algebra.sizes[index][0] for index in taken) != length:
+            raise TooLargeError
+        yield tuple(taken)
+
+
+def in_any_layout(
+    terms: Terms, head: tuple[Any, ...], operands: Sequence[int], shape: tuple[int, ...], slot: int
+) -> tuple[tuple[Any, ...], tuple[int, ...], tuple[int, ...], int, Callable[[int], int | None]] | None:
+    """Return the operator on operands whose dimensions are neither joined nor permuted, and what makes its result of that.
+
+    The operator is a head, operands, a shape and a slot. None where it is that already, or where the layout counts.
+    """
+    op, which, attributes, pattern, extra = head
+    name = str(op).removesuffix(" gradient")
+    *places, result = pattern[: len(operands) + 1]
+    summed, averaged, whole = pattern[-3:]
+    if not has_trait(name, *_BY_ELEMENT_OR_ROW) or len(pattern) != len(operands) + 4:
+        return None
+    known = {index for own in places for index in own}
+    fresh = [index for index in result if index >= 0 and index not in known]
+    if len(fresh) != len(extra) or not set(fresh) <= set(whole):
+        return None
+    algebra = Algebra(terms)
+    algebra.split(zip(operands, places, strict=True))
+    if any(index in algebra.parts for index in whole):
+        return None
+    algebra.sizes.update(zip(fresh, ((size, False) for size in extra), strict=True))
+    plain, patterns = [], list[Pattern]()
+    for term, own in zip(operands, places, strict=True):
+        factor, at, constant = algebra.as_factor(algebra.of_term(term, own))
+        plain.append(times(terms, factor, constant))
+        patterns.append(at)
+        if [index for index in at if index in whole] != [index for index in own if index in at and index in whole]:
+            return None
+    if (tuple(plain), patterns) == (tuple(operands), [tuple(own) for own in places]):
+        return None
+    left = {own for index in result for own in algebra.expanded(index)} - {-1}
+    if [index for index in result if index in whole] != sorted(index for index in result if index in whole):
+        return None
+    order = [*dict.fromkeys(index for at in patterns for index in at if index in left), *fresh]
+    left_out = left - set(order)
+    if any(algebra.sizes[index] != (1, False) for index in left_out if index in algebra.sizes):
+        return None
+    if [index for index in order if index in whole] != [index for index in result if index in whole and index in order]:
+        return None
+    sets = [tuple(own for index in each for own in algebra.expanded(index)) for each in (summed, averaged, whole)]
+    numbered = renumbered(*patterns, order, *sets)
+    told = (*numbered[: len(patterns) + 1], *(tuple(sorted(own)) for own in numbered[-3:]))
+    try:
+        size, cut = algebra.extent(order)
+    except TooLargeError:
+        return None
+
+    def back(made: int) -> int | None:
+        inner, constant = bare(terms, made)
+        try:
+            expression = algebra.placed(inner, [(index,) for index in order])
+            found, factor = algebra.laid_out(expression, [index if index not in left_out else -1 for index in result])
+        except TooLargeError:
+            return None
+        return times(terms, times(terms, found, factor), constant)
+
+    return (op, which, attributes, told, extra), tuple(plain), size, cut, back

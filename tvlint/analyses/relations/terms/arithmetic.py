@@ -373,7 +373,7 @@ def _in_normal_form(terms: Terms, head: Head, operands: tuple[int, ...], shape: 
 
 
 def _in_any_layout(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int | None:
-    """Return an operator that is no arithmetic, on operands in one layout; None where that is how it is told."""
+    """Return an operator that is no arithmetic, on operands in one layout; None where it takes them already."""
     try:
         found = in_any_layout(terms, head, operands, shape, slot)
     except TooLargeError:

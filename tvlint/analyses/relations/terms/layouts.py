@@ -1,8 +1,8 @@
 """Terms in which it makes no difference in which layout values are computed: with which dimensions joined, in which order.
 
-A view joins dimensions or splits them; what it gives is told as the joined dimensions of a term, and what splits a dimension
+A view joins dimensions or splits them; what it gives is the joined dimensions of a term, and what splits a dimension
 stands at the factors that have it (`sums_of_products.py`). An operator that is applied to every index of a dimension, or sums
-over it, is the same operator on each part of the dimension and in any order of dimensions, so that it is told on operands
+over it, is the same operator on each part of the dimension and in any order of dimensions, and takes operands
 without joined or permuted dimensions; dimensions that it needs whole are neither split nor brought into another order.
 """
 
@@ -38,7 +38,7 @@ Run = tuple[int, int]
 
 
 def viewed(terms: Terms, term: int, runs: Sequence[Run], shape: tuple[int, ...], slot: int) -> int | None:
-    """Return a view of the term; None where that is told in no other way."""
+    """Return a view of the term; None where no form of it is known."""
     inner, constant = bare(terms, term)
     algebra = Algebra(terms)
     try:
@@ -126,7 +126,7 @@ def in_any_layout(
         return None
     sets = [tuple(own for index in each for own in algebra.expanded(index)) for each in (summed, averaged, whole)]
     numbered = renumbered(*patterns, order, *sets)
-    told = (*numbered[: len(patterns) + 1], *(tuple(sorted(own)) for own in numbered[-3:]))
+    patterned = (*numbered[: len(patterns) + 1], *(tuple(sorted(own)) for own in numbered[-3:]))
     try:
         size, cut = algebra.extent(order)
     except TooLargeError:
@@ -141,4 +141,4 @@ def in_any_layout(
             return None
         return times(terms, times(terms, found, factor), constant)
 
-    return (op, which, attributes, told, extra), tuple(plain), size, cut, back
+    return (op, which, attributes, patterned, extra), tuple(plain), size, cut, back

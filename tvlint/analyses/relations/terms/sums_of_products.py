@@ -14,7 +14,7 @@ of roots where all factors are positive. So nothing is cancelled that may be zer
 A form may have a value where what it is made of has none: `x` for the square of the root of `x`, `x` for `x + y - y` with a
 `y` that is a logarithm. Every root, quotient and logarithm therefore notes what it asks of its operand (`Terms.require`).
 
-A view that joins dimensions is told outside of the expression, and one that splits a dimension at the factor that has it:
+A view that joins dimensions stands outside of the expression, and one that splits a dimension at the factor that has it:
 inside, every dimension has as many indices as the finest view of it has dimensions.
 """
 

@@ -85,14 +85,14 @@ def viewed(world: World, value: Value, choices: Sequence[Reading]) -> Value:
     """The relation of a view: the first of its readings that the table of terms has, else the first."""
     known = (own for own in choices if world.terms.find(own[0], (value.term,), *own[1:3]) is not None)
     head, shape, slot, box = next(known, choices[0])
-    term = _told(world, value.term, [(given, 1 + len(rest)) for given, rest in head[1]], shape, slot)
+    term = _in_arithmetic(world, value.term, [(given, 1 + len(rest)) for given, rest in head[1]], shape, slot)
     if term is None:
         term = world.terms.term(head, (value.term,), shape, slot)
     return world.values.through(value, term, 0, box, 1, frozenset())
 
 
-def _told(world: World, term: int, runs: Sequence[tuple[int, int]], shape: tuple[int, ...], slot: int) -> int | None:
-    """Return the view as arithmetic tells it, where terms are told so."""
+def _in_arithmetic(world: World, term: int, runs: Sequence[tuple[int, int]], shape: tuple[int, ...], slot: int) -> int | None:
+    """Return the view in the form that arithmetic has of it, where terms have that form."""
     return layouts.viewed(world.terms, term, runs, shape, slot) if world.terms.telling is Telling.ARITHMETIC else None
 
 
@@ -125,7 +125,7 @@ def reshape_gradient(world: World, operand: Value, result: Value, gradient: Valu
         raise Mismatch("mismatched-shards", "gets the gradient of another slice than its own", refutes=True)
     terms = world.terms
     runs = [(len(made), len(given)) for given, made in _groups(world.local_shape(operand), world.local_shape(result))]
-    term = _told(world, gradient.term, runs, terms.shape[operand.term], terms.slot[operand.term])
+    term = _in_arithmetic(world, gradient.term, runs, terms.shape[operand.term], terms.slot[operand.term])
     if term is None:
         head = ("view gradient", terms.keys[result.term], terms.shape[operand.term])
         term = terms.term(head, (gradient.term,), terms.shape[operand.term], terms.slot[operand.term])

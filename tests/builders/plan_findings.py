@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from tvlint import checks
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.checks import load_check
 from tvlint.findings import Finding
 from tvlint.ir.plan import Plan
 from tvlint.readers.plan_text import reader as plan_text
 from tvlint.rule import RuleKind
 from tvlint.rulebook.pages import load_rules
 
-CHECKS = {
-    rule.name: load_check(rule)
-    for rule in load_rules().values()
-    if rule.kind is RuleKind.PLAN
-}
+RULES = {name: rule for name, rule in load_rules().items() if rule.kind is RuleKind.PLAN}
 
 
 def findings_of_plan(plan: Plan) -> list[Finding]:
     """What all checks say of `plan`."""
-    facts = Facts(plan)
-    return [finding for check in CHECKS.values() for finding in check(facts)]
+    return list(checks.findings_of_plan(Facts(plan), RULES))
 
 
 def findings_of_text(text: str) -> list[Finding]:

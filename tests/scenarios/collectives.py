@@ -36,6 +36,33 @@ def _sp(gather: str = _DUAL_GATHER, scatter: str = _DUAL_SCATTER) -> str:
 
 SCENARIOS = (
     *pair(
+        "halves sent crosswise to the next pipeline stage", "pieces-not-in-rank-order",
+        """
+mesh pp=2 tp=2
+weight w f32[16,8] tp:S(0)
+weight v f32[8,16]
+input x f32[4,8]
+program ranks 0
+  h = linear(x, w)
+- send h to 3
++ send h to 2
+program ranks 1
+  h = linear(x, w)
+- send h to 2
++ send h to 3
+program ranks 2
+- recv h: f32[4,8] from 1
++ recv h: f32[4,8] from 0
+  f = all-gather(h, dim=1) over tp
+  y = linear(f, v)
+program ranks 3
+- recv h: f32[4,8] from 0
++ recv h: f32[4,8] from 1
+  f = all-gather(h, dim=1) over tp
+  y = linear(f, v)
+""",
+    ),
+    *pair(
         "all-gather along the wrong dimension", "wrong-gather-dim wrong-placement-claim contraction-of-mismatched-shards",
         """
 mesh $MESH

@@ -38,6 +38,21 @@ _RING_RULES = "ring-attention-step-missing"
 
 SCENARIOS = (
     *pair(
+        "whole queries attend to a shard of the keys", "attention-over-local-keys",
+        """
+mesh cp=2
+input q f32[2,4,8,16]
+input k f32[2,4,8,16] cp:S(2)
+input v f32[2,4,8,16] cp:S(2)
+output o f32[2,4,8,16]
+program
+- o = scaled_dot_product_attention(q, k, v)
++ ka = all-gather(k, dim=2) over cp
++ va = all-gather(v, dim=2) over cp
++ o = scaled_dot_product_attention(q, ka, va)
+""",
+    ),
+    *pair(
         "attention of sequence shards without the keys of others", "attention-over-local-keys",
         """
 mesh $MESH

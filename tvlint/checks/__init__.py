@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Finding
-from tvlint.rule import Rule
+from tvlint.rule import Rule, RuleKind
+
+if TYPE_CHECKING:
+    from tvlint.analyses.dataflow.facts import Facts
+
+
+def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Finding]:
+    """Yield what the plan rules among `rules` find, and then what only the relations of the plan show.
+
+    Give all rules, also where some do not apply: what one of them finds explains what follows from it.
+    """
+    from tvlint.analyses.relations.findings import derived_findings
+
+    found: list[Finding] = []
+    for rule in rules.values():
+        if rule.kind is RuleKind.PLAN:
+            found += load_check(rule)(facts)
+    yield from found
+    yield from derived_findings(facts, rules, found)
 
 
 def load_check(rule: Rule) -> Callable[[Any], Iterator[Finding]]:

@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tvlint.checkout.opening import is_empty
-from tvlint.checks import load_check
+from tvlint.checks import findings_of_plan, load_check
 from tvlint.findings import Finding, NotEvaluated, Problem, Recognised, Related, Report, Severity, Silenced
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
@@ -323,12 +323,11 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, said: _
     from tvlint.analyses.dataflow.facts import Facts
     from tvlint.analyses.schedule.from_plan import PLAN_RULES, schedule_of
     from tvlint.ir.outline import outline
+    from tvlint.rulebook.pages import load_rules
 
     said.outlines.append(outline(plan))
     facts = Facts(plan)
-    for rule in rules.values():
-        if rule.kind is RuleKind.PLAN:
-            said.findings += map(_with_origin, load_check(rule)(facts))
+    said.findings += [_with_origin(own) for own in findings_of_plan(facts, load_rules()) if own.rule in rules]
     schedule = schedule_of(plan)
     if schedule is not None:
         own = _Said()

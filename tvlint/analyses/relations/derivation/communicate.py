@@ -19,6 +19,8 @@ from tvlint.analyses.relations.derivation.localise import blame, name_of, tell
 from tvlint.analyses.relations.derivation.order_insensitive import order_may_not_matter, readers_of
 from tvlint.analyses.relations.derivation.runnable import may_exchange
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot, leave_open
+from tvlint.analyses.relations.derivation.sure import note_scaling
+from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.groups import Members, peer_of, spans_replicas
@@ -179,10 +181,11 @@ def together(
     for other in members.ranks:
         own = table[other][0]
         if _shape_of(own) != _shape_of(first):
+            splits = (own.splits, own.receive_splits) != (first.splits, first.receive_splits)
             mismatch = Mismatch(
                 "mismatched-collective",
                 f"meets {name_of(own)} of rank {other} in one group {list(members.ranks)}",
-                refutes=True,
+                refutes=not (machine.alone and splits),
             )
             tell(machine, rank, first, mismatch, fatal=True)
             return None
@@ -210,6 +213,8 @@ def together(
         of = gradient_tag(machine, machine.ranks[members.ranks[0]], first)
         claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
         results = exchange(machine.world, first, members.ranks, given, of, claimed)
+        if machine.alone:
+            note_scaling(machine, first, given, results)
         count = machine.plan.replication.count if spanning else 1
         share = Fraction(1, count if first.reduce == "avg" else 1)
         scaled = machine.world.values.scaled
@@ -218,9 +223,14 @@ def together(
         blind = mismatch.name == "pieces-not-in-rank-order" and all(_blind(machine, own, given) for own, _ in table.values())
         if blind:
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
+        if machine.alone and mismatch.name == "gathers-wrong-pieces" and are_disjoint([own.box for own in given.values()]):
+            mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False)
         runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))
         for member in members.ranks:
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)), runs=runs)
+        gathers = first.kind in (Collective.ALL_GATHER, Collective.GATHER)
+        if machine.alone and gathers and mismatch.name == "pieces-not-in-rank-order":
+            return {**exchange(machine.world, first, members.ranks, given, -1, claimed={})}
         return None
 
 

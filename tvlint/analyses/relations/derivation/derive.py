@@ -16,7 +16,7 @@ from tvlint.analyses.gradients.roots import made
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.backward import backward
 from tvlint.analyses.relations.derivation.communicate import communicate, complete, receive, send
-from tvlint.analyses.relations.derivation.environment import accumulated
+from tvlint.analyses.relations.derivation.environment import accumulated, input_value
 from tvlint.analyses.relations.derivation.forward import compute
 from tvlint.analyses.relations.derivation.gradient_starts import returned
 from tvlint.analyses.relations.derivation.gradients import finish, reduce_gradients, update
@@ -40,7 +40,7 @@ from tvlint.ir.operators import (
     Update,
     Wait,
 )
-from tvlint.ir.plan import Phase, Plan, Segment, Step
+from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 from tvlint.ops.table import spec_of
 
 
@@ -55,13 +55,15 @@ def derive(
     dtypes: dict[int, str],
     nearest: Nearest | None = None,
     assume: frozenset[str] = frozenset(),
+    alone: bool = False,
 ) -> Derived:
     """Run all ranks of the plan as far as they go.
 
     With `nearest` the derivation recovers: where the plan computes what the reference does not, it goes on with what the
-    reference has in its place, so that independent mistakes are all told.
+    reference has in its place, so that independent mistakes are all told. So it does with what operators want in a plan that is
+    derived `alone`, without a reference.
     """
-    machine = Machine(world, plan, inputs, slots, total_slots, losses, dtypes, nearest, assume)
+    machine = Machine(world, plan, inputs, slots, total_slots, losses, dtypes, nearest, assume, alone)
     machine.micro_batches = micro_batches_of(plan)
     for tensor in plan.tensors.values():
         if tensor.gradient:
@@ -105,7 +107,8 @@ def _run(machine: Machine) -> Derived:
     derived = machine.derived
     derived.finished = not active
     derived.environments = {state.number: state.environment for state in machine.ranks.values()}
-    derived.contradicted.extend(contradicted(machine))
+    if not machine.alone:
+        derived.contradicted.extend(contradicted(machine))
     return derived
 
 
@@ -136,6 +139,9 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
             if outer in rank.environment
         }
         rank.inward = dict(zip(segment.inputs, outer_inputs, strict=True))
+        for inner, outer in rank.inward.items() if machine.alone else ():
+            if inner not in rank.local and _is_given(machine, outer):
+                rank.local[inner] = input_value(machine, rank, outer)
         for inner, outer in rank.inward.items():
             if inner != outer:
                 rank.made_of[inner] = rank.made_of.get(outer, frozenset())
@@ -169,6 +175,12 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         machine.derived.stages += 1
         classes.add((segment.phase, tuple(map(id, rank.trail))))
     machine.derived.classes += len(classes)
+
+
+def _is_given(machine: Machine, name: str) -> bool:
+    """Return whether the name is that of an input that is there from the start."""
+    tensor = machine.plan.tensors.get(name)
+    return tensor is not None and tensor.role is Role.INPUT and name not in machine.loaded
 
 
 def _waiting(rank: RankState) -> Iterator[bool]:

@@ -10,11 +10,11 @@ from tvlint.analyses.relations.derivation.gradients import of_all_micro_batches
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.overwriting import forget_what_shares, note_shared
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import parameter, region, whole_shape
+from tvlint.analyses.relations.derivation.trusted_inputs import as_declared, parameter, parameter_head, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.ir.operators import Backward, Communicate, Compute, Operand, Operator, Receive
-from tvlint.ir.plan import Role
+from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.elementwise import holds_whole_numbers
 
 
@@ -68,11 +68,28 @@ def held_parameter(machine: Machine, rank: RankState, name: str) -> Slot:
     machine.derived.used.add((rank.number, name))
     if key not in machine.parameters:
         try:
-            machine.parameters[key] = parameter(machine.world, machine.plan, machine.plan.tensors[name], rank.number)
+            machine.parameters[key] = _parameter(machine, machine.plan.tensors[name], rank.number)
         except Mismatch as mismatch:
             tell(machine, rank, None, mismatch, fatal=True)
             return None
     return machine.parameters[key]
+
+
+def _parameter(machine: Machine, tensor: Tensor, rank: int) -> Value:
+    if machine.alone:
+        return as_declared(machine.world, machine.plan, tensor, rank, parameter_head(machine.plan, tensor))
+    return parameter(machine.world, machine.plan, tensor, rank)
+
+
+def declared_value(machine: Machine, rank: RankState, name: str) -> Slot:
+    """Return what a plan without a reference declares that `name` is, where nothing else says; None for nothing."""
+    tensor = machine.plan.tensors.get(name)
+    if not machine.alone or tensor is None or tensor.placements is None:
+        return None
+    try:
+        return as_declared(machine.world, machine.plan, tensor, rank.number, ("declared", name))
+    except Mismatch:
+        return None
 
 
 def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
@@ -83,13 +100,16 @@ def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
             machine, rank, None, Mismatch("unknown-input", f"reads the input `{name}`, which has no counterpart", refutes=False)
         )
         return None
+    head, slot = ("input", number, tensor.dtype), machine.slots[number]
     try:
+        if machine.alone:
+            return as_declared(machine.world, machine.plan, tensor, rank.number, head, slot)
         box = region(machine.plan, tensor, rank.number)
     except Mismatch as mismatch:
         tell(machine, rank, None, mismatch, fatal=True)
         return None
     shape = machine.inputs.shapes[number]
-    term = machine.world.terms.term(("input", number, tensor.dtype), (), shape, machine.slots[number])
+    term = machine.world.terms.term(head, (), shape, slot)
     if machine.world.slots > 1 and machine.slots[number] >= 0:
         if box != tuple((0, size) for size in whole_shape(tensor)):
             text = f"reads only a part of the input `{name}`, of which a reference reads all"
@@ -148,6 +168,9 @@ def gradient_value(
         return of_all_micro_batches(machine, rank, weight)
     if name in rank.zero:
         return "absent"
+    given = declared_value(machine, rank, name) if name not in machine.names_made else None
+    if given is not None:
+        return given
     taken = [(of, value)] if of else [(own, forward_value(machine, rank, own)) for own in owners_of(machine, name)]
     return unmade(machine, rank, operator, name, taken)
 
@@ -190,6 +213,8 @@ def operand_value(machine: Machine, rank: RankState, operator: Operator, name: s
 
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:
     rank.trail.append(value)
+    if value is None:
+        machine.derived.unknown[id(operator)] = operator
     tensor = machine.plan.tensors.get(name)
     renews = tensor is not None and tensor.role in (Role.WEIGHT, Role.STATE) and rank.of_step
     if renews:
@@ -215,7 +240,7 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
     if renews:
         rank.renewed[name] = value
         return
-    if value is not None and tensor is not None:
+    if value is not None and tensor is not None and not machine.alone:
         check_claims(machine, rank, operator, tensor, value)
     if value is not None and (tensor is None or tensor.role is not Role.GRADIENT):
         rank.terms[name] = value.term

@@ -9,13 +9,21 @@ from typing import Any
 from tvlint.analyses.relations.defect import STOPS, Constant, Defect, Fix, Substitute, at
 from tvlint.analyses.relations.derivation.advice import instead_of
 from tvlint.analyses.relations.derivation.composite_operators import as_widened, has_groups
-from tvlint.analyses.relations.derivation.environment import assign, input_value, is_absent, operand_value, read
+from tvlint.analyses.relations.derivation.environment import (
+    assign,
+    declared_value,
+    input_value,
+    is_absent,
+    operand_value,
+    read,
+)
 from tvlint.analyses.relations.derivation.forward_rules import call_of, evaluated
 from tvlint.analyses.relations.derivation.localise import bare_name, blame, name_of, tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Near
 from tvlint.analyses.relations.derivation.overwriting import as_function, forget_what_shares
 from tvlint.analyses.relations.derivation.random_draws import drawn
 from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot
+from tvlint.analyses.relations.derivation.sure import is_sure
 from tvlint.analyses.relations.derivation.unknown_operators import forget_what_it_reaches, why_unknown
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.memo import Form
@@ -35,17 +43,39 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         results = forward(machine, rank, operator)
     except Mismatch as mismatch:
         blame(machine, rank, operator, mismatch)
-        rank.poisoned.add(operator.outputs)
-        results = (None,) * len(operator.outputs)
+        sure = machine.alone and mismatch.refutes and is_sure(machine, rank, operator, mismatch)
+        results = beyond(machine, rank, operator) if sure else ()
+        if not results:
+            rank.poisoned.add(operator.outputs)
+            results = (None,) * len(operator.outputs)
     except UnsupportedError as error:
         unsupported = Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False)
         tell(machine, rank, operator, unsupported, cause=_one_function(operator))
         rank.poisoned.add(operator.outputs)
-        results = (None,) * len(operator.outputs)
+        results = tuple(declared_value(machine, rank, name) for name in operator.outputs)
     for name, value in zip(operator.outputs, results, strict=False):
         assign(machine, rank, operator, name, value, operator.inputs)
     if operator is not written:
         forget_what_shares(machine, rank, set(operator.outputs), f"`{operator.op}`")
+
+
+def beyond(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:
+    """Return the results as if each operand were complete; empty where the operator does not take these pieces either."""
+    held = {name: rank.local[name] for name in operator.inputs if isinstance(name, str) and name in rank.local}
+    wanted = {
+        name: machine.world.values.clean(value.term, value.box)
+        for name, value in held.items()
+        if value is not None and not value.clean
+    }
+    if not wanted:
+        return ()
+    try:
+        rank.local.update(wanted)
+        return forward(machine, rank, operator)
+    except (Mismatch, UnsupportedError):
+        return ()
+    finally:
+        rank.local.update(held)
 
 
 def _one_function(operator: Compute) -> Hashable:
@@ -69,6 +99,7 @@ def load(machine: Machine, rank: RankState, operator: Compute) -> None:
         text = f"is not understood: {why_unknown(operator)}"
         tell(machine, rank, operator, Mismatch("unsupported-operator", text, refutes=False))
         forget_what_it_reaches(machine, rank, operator)
+    rank.local.update(dict.fromkeys(operator.outputs))
     for name in given:
         rank.local[name] = input_value(machine, rank, name)
 
@@ -98,7 +129,8 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     inert = spec is not None and spec.family is Family.INERT and not operator.in_place
     if spec is None or operator.in_place or (not operator.outputs and not inert):
         check_operands(machine, rank, operator, names)
-        forget_what_it_reaches(machine, rank, operator)
+        if not machine.alone or operator.in_place or not operator.outputs:
+            forget_what_it_reaches(machine, rank, operator)
         raise UnsupportedError(why_unknown(operator))
     if inert:
         check_operands(machine, rank, operator, names)

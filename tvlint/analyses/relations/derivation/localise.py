@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from tvlint.analyses.relations.defect import STOPS, Defect, Fix, Sum, at
+from tvlint.analyses.relations.defect import STOPS, Defect, Fix, Sum, at, source_of
 from tvlint.analyses.relations.derivation.runnable import may_run
-from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
+from tvlint.analyses.relations.derivation.state import Machine, RankState, Scaling, Slot
+from tvlint.analyses.relations.derivation.sure import is_sure, scaling_of
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import Value
@@ -70,7 +71,13 @@ def blame(
     if not runs or mismatch.name in STOPS or not may_run(machine, rank, operator):
         tell(machine, rank, operator, mismatch, fatal=True, cause=cause)
         return
+    if machine.alone and mismatch.refutes and not is_sure(machine, rank, operator, mismatch):
+        mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False, operand=mismatch.operand)
     value = at_fault(machine, rank, operator)
+    scaling = scaling_of(machine, rank, operator, mismatch) if machine.alone and mismatch.refutes else None
+    if scaling is not None:
+        _tell_scaling(machine, rank, scaling)
+        return
     foreign = any(machine.world.terms.foreign(own.term) for own in operands_of(machine, rank, operator))
     if mismatch.name == "scaled-value" and foreign:
         mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False, operand=mismatch.operand)
@@ -84,11 +91,42 @@ def blame(
         return
     if machine.world.terms.foreign(value.term):
         mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False, operand=mismatch.operand)
+    if machine.alone:
+        _tell_use_of_partial(machine, rank, operator, mismatch, pending, cause)
+        return
     makers, one_sum = machine.makers[pending.origin], (pending.origin, pending.number, mismatch.refutes)
     before = machine.blamed.get(one_sum, 0)
     machine.blamed[one_sum] = len(makers)
     for maker in sorted(makers[before:]):
         _tell_partial(machine, machine.ranks[maker], operator, mismatch, pending)
+
+
+def _tell_use_of_partial(
+    machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch, pending: Pending, cause: Hashable
+) -> None:
+    """Tell a use of a partial sum as complete, the first on each rank: the derivation goes on as if the sum were complete."""
+    one_sum = (pending.origin, pending.number)
+    if rank.incomplete.setdefault(one_sum, operator) is not operator:
+        return
+    names = operator.inputs if isinstance(operator, Compute | Backward | Communicate) else ()
+    held = ((name, rank.local.get(name)) for name in names if isinstance(name, str))
+    subject = next((name for name, value in held if value is not None and value.leaves), "")
+    partial, scope = partial_sum(machine.plan, rank.number, pending), scope_of(pending)
+    what = machine.world.terms.keys[pending.origin][0]
+    makers, start = machine.makers[pending.origin], ""
+    if rank.number not in makers:
+        start = f", which starts in `{machine.ranks[makers[0]].carriers[pending.origin][0]}`"
+    text = f"uses {{subject}}, {partial} of `{what}` {scope}{start}, as if it were complete"
+    defect = Defect(
+        mismatch.name,
+        mismatch.refutes,
+        f"{name_of(operator)} on {{ranks}} {text}",
+        rank.number,
+        operator=bare_name(operator),
+        subject=subject,
+        cause=cause or ("use of partial", *one_sum, source_of(operator) or id(operator)),
+    )
+    machine.derived.defects.append(at(operator, rank.segment.name if rank.segment else "", defect))
 
 
 def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatch: Mismatch, pending: Pending) -> None:
@@ -109,6 +147,13 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
         fix=Sum(carrier, producer),
     )
     machine.derived.defects.append(at(consumer, segment_of(machine, maker.number, consumer), told))
+
+
+def _tell_scaling(machine: Machine, rank: RankState, scaling: Scaling) -> None:
+    operator, segment = scaling.operator, segment_of(machine, rank.number, scaling.operator)
+    cause = ("scaling", id(operator))
+    defect = Defect(scaling.rule, True, scaling.message, rank.number, operator=bare_name(operator), cause=cause)
+    machine.derived.defects.append(at(operator, segment, defect))
 
 
 def segment_of(machine: Machine, rank: int, operator: Operator) -> str:

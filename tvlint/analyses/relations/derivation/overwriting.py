@@ -32,7 +32,7 @@ def as_function(segment: Segment, operator: Compute) -> Compute:
     Before, gradients need what forward operators read, and the operator is what it is.
     """
     spec = spec_of(operator.op)
-    names = [operator.inputs[position] for position in operator.in_place if position < len(operator.inputs)]
+    names = [operator.inputs[position] for position in operator.in_place if 0 <= position < len(operator.inputs)]
     once = segment.phase in (Phase.REDUCE, Phase.OPTIMIZER) and not operator.outputs
     if not names or not once or spec is None or spec.family is not Family.INDEXED:
         return operator

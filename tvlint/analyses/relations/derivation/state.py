@@ -12,6 +12,7 @@ from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.groups import Groups
 from tvlint.analyses.relations.transfer.memo import Cases
+from tvlint.analyses.relations.transfer.pending_ranges import Coefficient
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Communicate, Compute, Operator, Receive, ReduceGradients
@@ -76,6 +77,15 @@ class Root:
     """The number that the gradient starts with, for every element."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """A collective that makes a multiple of a value, and the rule that says so."""
+
+    operator: Communicate
+    rule: str
+    message: str
+
+
 @dataclass(slots=True)
 class Derived:
     """The result of a derivation. `finished` says that every rank ran to its end."""
@@ -112,6 +122,8 @@ class Derived:
     """What calls of unknown effect may have changed: (rank, tensor name)."""
     uses: list[tuple[Call, Bound, tuple[Value, ...]]] = field(default_factory=list)
     """Every use of an operator that was derived: the call on whole operands, its annotation, and their relations."""
+    unknown: dict[int, Operator] = field(default_factory=dict)
+    """By identity, the operators of whose results not all are known on all ranks."""
     trails: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
     """For every step that a rank ran (by its index), what its operators gave, in order; "absent" for a message of nothing."""
 
@@ -152,6 +164,8 @@ class RankState:
     """Weights, buffers and inputs that a call of unknown effect was given."""
     unknown: bool = False
     """Whether a call of unknown effect may have changed anything that the rank holds."""
+    incomplete: dict[tuple[int, int], Operator] = field(default_factory=dict)
+    """The first operators that took pending sums for complete, by the term and number of the sum."""
     zero: set[str] = field(default_factory=set)
     """Gradients that are zero, since none reaches what they are made from, by the names of the segment that is run."""
     zero_outside: set[str] = field(default_factory=set)
@@ -213,6 +227,8 @@ class Machine:
     dtypes: dict[int, str]
     nearest: Nearest | None
     assume: frozenset[str]
+    alone: bool
+    """Whether the plan has no reference, so that it is derived from what it declares, and beyond mistakes."""
     derived: Derived = field(default_factory=Derived)
     ranks: dict[int, RankState] = field(init=False)
     weight_of: dict[str, str] = field(default_factory=dict)
@@ -248,6 +264,8 @@ class Machine:
     """The ranks that first carried the partial sum of a term, in order."""
     blamed: dict[tuple[int, int, bool], int] = field(default_factory=dict)
     """Of how many of them a pending sum was told, as a mistake or as a gap."""
+    scaling: dict[tuple[int, Coefficient], Scaling] = field(default_factory=dict)
+    """The collectives that made a multiple of a value, by its term and the factor; of a plan that is derived alone."""
     micro_batches: int = 1
     reducers: dict[Any, dict[int, Reducing]] = field(default_factory=dict)
     """Gradient reducers that have not met all of their members yet."""

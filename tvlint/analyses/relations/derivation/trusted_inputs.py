@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
 
 from tvlint.analyses.relations.transfer.context import Mismatch, World
-from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.placement import Invariant, Replicate, Shard
+from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending
+from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
+from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
 from tvlint.ir.plan import Box, Phase, Plan, Role, Tensor
 
 
@@ -118,9 +121,38 @@ def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> Bo
 def parameter(world: World, plan: Plan, tensor: Tensor, rank: int) -> Value:
     """The relation of a weight or buffer on `rank`: its box of the parameter of that full name."""
     box = region(plan, tensor, rank)
-    head = (_kind(plan, tensor), tensor.logical or tensor.name, tensor.dtype)
-    term = world.terms.term((*head, whole_shape(tensor)), (), whole_shape(tensor), -1)
+    term = world.terms.term(parameter_head(plan, tensor), (), whole_shape(tensor), -1)
     return world.values.clean(term, box)
+
+
+def parameter_head(plan: Plan, tensor: Tensor) -> tuple[Any, ...]:
+    """Return the head of the term of a weight, buffer or state."""
+    return (_kind(plan, tensor), tensor.logical or tensor.name, tensor.dtype, whole_shape(tensor))
+
+
+def as_declared(world: World, plan: Plan, tensor: Tensor, rank: int, head: tuple[Any, ...], slot: int = -1) -> Value:
+    """Return the relation of a given tensor to the whole value that `head` names, with the parts of sums that it is declared to
+    be: the coordinate on each of their axes is a range of its own.
+    """
+    whole, sizes = whole_shape(tensor), {axis.name: axis.size for axis in plan.mesh.axes}
+    placements = tensor.placements or {}
+    parts = {axis: own.reduce for axis, own in placements.items() if isinstance(own, Partial) and sizes.get(axis, 1) > 1}
+    kept = {axis: own for axis, own in placements.items() if not isinstance(own, Partial)}
+    box = region(plan, replace(tensor, placements=kept) if parts else tensor, rank)
+    term = world.terms.term(head, (), whole, slot)
+    if not parts:
+        return world.values.clean(term, box)
+    at, numbers = plan.mesh.coordinates(rank), {axis: -2 - place for place, axis in enumerate(sizes)}
+    if set(parts.values()) <= {"sum", "avg"}:
+        pending = frozenset(
+            Pending(term, numbers[axis], at[axis], at[axis] + 1, sizes[axis], False, False) for axis in parts
+        )
+        coefficient: Coefficient = prod(sizes[axis] for axis, reduce in parts.items() if reduce == "avg")
+        return world.values.of_leaves(term, box, (Leaf(world.terms.token(("given", term)), coefficient, pending),))
+    if list(parts.values()) == ["max"]:
+        (axis,) = parts
+        return world.values.folded(term, box, Fold("max", numbers[axis], ((at[axis], at[axis] + 1),), sizes[axis]))
+    raise Mismatch("declared-partial", f"`{tensor.name}` is declared to be parts of several kinds", refutes=False)
 
 
 def _kind(plan: Plan, tensor: Tensor) -> str:

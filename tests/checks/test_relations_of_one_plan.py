@@ -1,0 +1,159 @@
+"""What the relations of a plan on its own show, beside what placement rules find: run with `-s` to see the differences."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.builders.plan_findings import RULES
+from tests.checks.test_scenarios import SCENARIOS
+from tests.scenarios.scenario import Scenario
+from tests.shared import SHARED, needs_shared
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone, sure_defects
+from tvlint.analyses.relations.findings import derived_findings
+from tvlint.checks import load_check
+from tvlint.findings import Finding, Severity
+from tvlint.ir.plan import Plan
+from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.rulebook.pages import read_examples
+
+PAGES = [
+    Scenario(f"{rule.name}:{example.line}", example.text, frozenset() if example.valid else frozenset({rule.name}))
+    for rule in RULES.values()
+    for example in read_examples(rule)
+    if example.language == "plan"
+]
+WRONG = [each for each in (*SCENARIOS, *PAGES) if each.rules]
+RIGHT = [each for each in (*SCENARIOS, *PAGES) if not each.rules]
+
+
+def plan_of(text: str) -> Plan:
+    plan = plan_text.read("example.plan", text).plan
+    assert plan is not None
+    return plan
+
+
+def alone(text: str) -> Alone:
+    found = derive_alone(plan_of(text))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("scenario", RIGHT, ids=lambda each: each.name)
+def test_nothing_is_sure_to_be_wrong_with_a_right_plan(scenario: Scenario) -> None:
+    found = derive_alone(plan_of(scenario.text))
+    assert found is None or [defect.message for defect in sure_defects(found)] == []
+
+
+@needs_shared
+def test_nothing_is_sure_to_be_wrong_with_right_exported_plans() -> None:
+    assert SHARED is not None
+    for path in sorted((SHARED / "plans" / "good").glob("*.pkl.xz")):
+        plan = nnscaler_pickle.read(path.name, path.read_bytes()).plan
+        assert plan is not None
+        found = derive_alone(plan)
+        assert found is not None, path.name
+        assert (path.name, [defect.message for defect in sure_defects(found)]) == (path.name, [])
+        known, operators = found.understood()
+        assert known == operators > 0, path.name
+
+
+def test_the_relations_find_mistakes_that_placements_do_not_and_the_other_way_round() -> None:
+    found: Counter[tuple[str, str]] = Counter()
+    for scenario in WRONG:
+        facts = Facts(plan_of(scenario.text))
+        placed = [own for rule in RULES.values() for own in load_check(rule)(facts) if own.severity is Severity.ERROR]
+        derived = list(derived_findings(facts, RULES, ()))
+        by = {(True, True): "both", (True, False): "placements", (False, True): "relations"}
+        for rule in scenario.rules:
+            found[by.get((names(placed, rule), bool(derived)), "neither"), rule] += 1
+    for (who, rule), count in sorted(found.items()):
+        print(f"{who:12}{count:4}  {rule}")
+    total = Counter[str]()
+    for (who, _), count in found.items():
+        total[who] += count
+    assert {"both", "placements", "relations"} <= total.keys()
+
+
+def names(found: list[Finding], rule: str) -> bool:
+    return any(own.rule == rule for own in found)
+
+
+CROSSED = """
+mesh tp=2
+weight w f32[16,8] tp:S(1)
+weight v f32[16,8] tp:S(1)
+input x f32[4,8] tp:S(1)
+program
+  p = linear(x, w)
+  a = gelu(p)
+  s = add(a, 1.0)
+  q = linear(x, v)
+  b = gelu(q)
+  c = add(s, b)
+"""
+
+
+def test_the_derivation_goes_on_with_what_an_operator_wants() -> None:
+    found = sorted((own.name, own.subject) for own in sure_defects(alone(CROSSED)) if own.rank == 0)
+    assert found == [("missing-allreduce", "p"), ("missing-allreduce", "q")]
+
+
+GIVEN = """
+mesh tp=2
+weight w f32[8,16]
+input x f32[4,16] tp:{part}
+output y f32[4,8]
+program
+  s = all-reduce {reduce}(x) over tp
+  a = gelu(s)
+  y = linear(a, w)
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "reduce", "wrong"),
+    [
+        ("P", "sum", set()),
+        ("P", "avg", {"wrong-reduce-op"}),
+        ("P(avg)", "avg", set()),
+        ("P(avg)", "sum", {"wrong-reduce-op"}),
+        ("P(max)", "max", set()),
+        ("P(max)", "sum", {"wrong-reduce-op"}),
+        ("R", "sum", {"doubled-allreduce"}),
+        ("R", "avg", set()),
+    ],
+)
+def test_given_parts_are_trusted(part: str, reduce: str, wrong: set[str]) -> None:
+    assert {own.name for own in sure_defects(alone(GIVEN.format(part=part, reduce=reduce)))} == wrong
+
+
+UNKNOWN = """
+mesh tp=2
+weight w f32[16,8] tp:S(1)
+input x f32[4,8] tp:S(1)
+program
+  p = linear(x, w)
+  k{type} = my_kernel(p)
+  a = gelu(k)
+  b = gelu(p)
+"""
+
+
+def test_what_follows_from_an_unknown_operator_is_unknown_and_the_rest_is_not() -> None:
+    found = alone(UNKNOWN.format(type=""))
+    assert found.understood() == (2, 4)
+    assert {own.subject for own in sure_defects(found)} == {"p"}
+
+
+def test_what_a_plan_declares_of_an_unknown_result_is_taken() -> None:
+    found = alone(UNKNOWN.format(type=": f32[4,16] tp:P"))
+    assert found.understood() == (4, 4)
+    assert {own.subject for own in sure_defects(found)} == {"k", "p"}
+
+
+def test_a_plan_of_many_more_runs_than_operators_is_not_derived() -> None:
+    assert derive_alone(plan_of(CROSSED.replace("mesh tp=2", "mesh tp=8192").replace(",8]", ",8192]"))) is None

@@ -1,0 +1,107 @@
+"""Derive the relations of one plan on its own: from declared placements and the operator table, with no reference.
+
+What is given is trusted where the plan says how it lies: weights, buffers and inputs, and states and gradients that nothing
+makes. Whatever the plan leaves open is unknown, and nothing is said of what follows from it. Behind a mistake the derivation
+goes on with what the operator wants, a complete value in the place of a part of it, so that independent mistakes are all found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.def_use import writes
+from tvlint.analyses.dataflow.step_scope import micro_batches_of
+from tvlint.analyses.relations.defect import Defect
+from tvlint.analyses.relations.derivation.derive import derive
+from tvlint.analyses.relations.derivation.equal_replicas import equal_replicas, first_replica
+from tvlint.analyses.relations.derivation.state import Derived
+from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of, told_in_two_ways
+from tvlint.analyses.relations.derivation.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.transfer.context import World
+from tvlint.analyses.relations.transfer.relation import Values
+from tvlint.ir.placement import Shard
+from tvlint.ir.plan import Plan, Role
+
+_MOST_RUNS = 20_000
+"""Plans whose ranks run more operators in one micro-batch are left to the proof."""
+
+_MOST_WRITTEN_OUT = 50_000
+"""So are plans that write out most operators for each rank, from this number on: reading them costs more than deriving."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The relations of `plan`, which is one replica of a plan where all are equal."""
+
+    plan: Plan
+    derived: Derived
+
+    def understood(self) -> tuple[int, int]:
+        """Return of how many operators all results are known on all ranks, and of how many there are."""
+        every = [own for name in _segments_run(self.plan) for own in self.plan.segments[name].operators if writes(own)]
+        return sum(id(own) not in self.derived.unknown for own in every), len(every)
+
+
+def derive_alone(plan: Plan) -> Alone | None:
+    """Return the relations of a plan to the values that it computes itself; None where it is not clear what it runs."""
+    if not plan.programs or not is_well_formed(plan) or unclear(plan) or told_in_two_ways(plan):
+        return None
+    if not do_replicas_fit(plan) or cut_by_replicas(plan):
+        return None
+    inputs, slots = inputs_of(plan), None
+    found = equal_replicas(plan, inputs)
+    if found is not None:
+        axis, slots, tensors = found
+        plan = first_replica(plan, axis, tensors)
+        inputs = inputs_of(plan)
+    written_out = 2 * sum(len(own.operators) for own in plan.segments.values())
+    if _runs(plan) > max(_MOST_RUNS, min(_MOST_WRITTEN_OUT, written_out)):
+        return None
+    micro_batches, replicas = micro_batches_of(plan), plan.replication.count
+    terms, many = Terms(), micro_batches * replicas > 1
+    world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1)
+    slots = slots or tuple(0 if many and shape else -1 for shape in inputs.shapes)
+    return Alone(plan, derive(world, plan, inputs, slots, micro_batches * replicas, losses=None, dtypes={}, alone=True))
+
+
+def _segments_run(plan: Plan) -> set[str]:
+    return {step.segment for program in plan.programs for step in program.steps}
+
+
+def _runs(plan: Plan) -> int:
+    """Return how many operators the ranks run in one micro-batch."""
+    return sum(
+        len(program.ranks) * len(plan.segments[name].operators)
+        for program in plan.programs
+        for name in {step.segment for step in program.steps}
+    )
+
+
+def sure_defects(alone: Alone) -> Iterator[Defect]:
+    """Yield what is wrong with the plan whatever its reference is."""
+    plan, derived = alone.plan, alone.derived
+    found = [own for own in (*derived.defects, *derived.reductions) if own.refutes and own.place is not None]
+    batch = _batch_axes(plan)
+    for own in found:
+        if own.name != "split-dimension" or not _is_of_the_batch(plan, batch, own, found):
+            yield own
+
+
+def _batch_axes(plan: Plan) -> frozenset[str]:
+    """Return the axes that split the first dimension of an input, whose ranks may each have a batch of their own."""
+    inputs = (tensor for tensor in plan.tensors.values() if tensor.role is Role.INPUT)
+    placed = (entry for tensor in inputs for entry in (tensor.placements or {}).items())
+    return frozenset(axis for axis, own in placed if isinstance(own, Shard) and own.dim == 0)
+
+
+def _is_of_the_batch(plan: Plan, batch: frozenset[str], defect: Defect, found: list[Defect]) -> bool:
+    """Return whether the dimension that is split may be that of the batch: ranks along one of its axes have other parts."""
+    at = plan.mesh.coordinates(defect.rank)
+    for other in found:
+        if other.name == defect.name and other.place is defect.place and other.message != defect.message:
+            own = plan.mesh.coordinates(other.rank)
+            if any(own[axis] != at[axis] for axis in batch) and all(own[axis] == at[axis] for axis in at.keys() - batch):
+                return True
+    return False

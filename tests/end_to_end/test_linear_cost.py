@@ -276,6 +276,7 @@ LAYERS = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-si
 
 COMMANDS: dict[str, Case] = {
     **{what: Case((*CHECK, name), size, only(name, text)) for what, (name, size, text) in INPUTS.items()},
+    "ranks along pp, a segment each": Case((*CHECK, "a.plan"), 16, only("a.plan", lambda n: stages(n, True)), 0),
     "prove: ranks along tp": Case(PROVE, 16, pair(sharded), 0),
     "prove: ranks along tp, refuted": Case(PROVE, 16, pair(lambda n, p: sharded(n, p, last="y = identity(p)")), 1),
     "prove: ranks along dp, refuted": Case(
@@ -283,7 +284,7 @@ COMMANDS: dict[str, Case] = {
     ),
     "prove: ranks along dp": Case(PROVE, 16, pair(gathered), 0),
     "prove: ranks along ep": Case(PROVE, 16, pair(exchanged), 0),
-    "prove: ranks along pp": Case(PROVE, 8, pair(stages), 0),
+    "prove: ranks along pp": Case(PROVE, 32, pair(stages), 0),
     "prove: operators in a chain": Case(PROVE, 10, pair(chain), 0),
     "prove: micro-batches": Case(PROVE, 16, pair(micro_batches), 0),
     "convert: ranks": Case(CONVERT, 100, only("a.plan", along("tp", "dp")), 0),

@@ -5,7 +5,7 @@ differs is not proved.
 from __future__ import annotations
 
 import math
-from itertools import permutations
+from itertools import pairwise, permutations
 from math import pi, prod, sqrt
 from typing import Any
 
@@ -277,3 +277,17 @@ def test_a_sum_of_products_is_what_the_term_is(name: str, monkeypatch: pytest.Mo
             assert prod(np.shape(expected)) == prod(np.shape(actual))
             np.testing.assert_allclose(expected, actual, rtol=1e-8, atol=1e-10, err_msg=f"{terms.keys[term]}")
     assert compared > 5
+
+
+CHAINS = [("sqrt({})", "pow({}, 0.5)"), ("add({}, 1.0)", "sub({}, -1.0)"), ("exp({})", "exp({})")]
+
+
+@pytest.mark.parametrize(("one", "other"), CHAINS)
+def test_chains_of_any_length_are_told(one: str, other: str) -> None:
+    """No form of a term goes into itself as deep as the term is."""
+    names = ["h", *(f"y{i}" for i in range(1500)), "y"]
+    texts = []
+    for call in (one, other):
+        body = "".join(f"{name} = {call.format(before)}\n" for before, name in pairwise(names))
+        texts.append(with_backward(HEAD + body + TAIL))
+    assert verdict_on(*texts).outcome is not Outcome.REFUTED

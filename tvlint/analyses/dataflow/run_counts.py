@@ -32,13 +32,13 @@ def uneven_backwards(plan: Plan) -> Iterator[Count]:
             mirrors.setdefault(segment.mirror, []).append(name)
     for program in plan.programs:
         runs = Counter((step.segment, step.micro_batch) for step in program.steps)
-        used = {name for name, _ in runs}
-        for forward, backwards in mirrors.items():
-            own = [name for name in backwards if name in used]
-            if forward not in used:
-                continue
+        used: dict[str, set[int]] = {}
+        for name, batch in runs:
+            used.setdefault(name, set()).add(batch)
+        for forward in used:
+            own = [name for name in mirrors.get(forward, ()) if name in used]
             for backward in own:
-                for batch in sorted({batch for name, batch in runs if name in (forward, backward)}):
+                for batch in sorted(used[forward] | used[backward]):
                     times, expected = runs[backward, batch], runs[forward, batch]
                     if times > expected or (times < expected and len(own) == 1):
                         yield Count(backward, forward, batch, times, expected, program.ranks)

@@ -30,7 +30,8 @@ def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
     exchanging = facts.derived("collective axes", lambda: _exchanging(facts))
     silent = facts.derived("silent axes", lambda: _silent(facts))
     mesh, fold = facts.plan.mesh, facts.fold
-    number = next(at for at, each in enumerate(facts.plan.programs) if each is program)
+    places = facts.derived("places of programs", lambda: {id(each): at for at, each in enumerate(facts.plan.programs)})
+    number = places[id(program)]
     own, rank = names[number], min(program.ranks, default=0)
     found = []
     for axis in mesh.axes:

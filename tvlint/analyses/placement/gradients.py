@@ -122,7 +122,7 @@ def _left_over(walk: Walk) -> None:
     """
     final = walk.facts.derived("axes of final gradients", lambda: final_axes(walk.facts))
     updated = walk.facts.derived("updated weights", lambda: updated_weights(walk.facts.plan))
-    for weight in {owner for owner in walk.gradients.values() if owner}:
+    for weight in dict.fromkeys(walk.gradients[name] for name in walk.producer if name in walk.gradients):
         tensor = walk.plan.tensors.get(weight)
         if tensor is None or tensor.role is not Role.WEIGHT or weight in updated:
             continue
@@ -165,7 +165,15 @@ def _invariants(walk: Walk) -> None:
 
 
 def _gradients_of(walk: Walk, weight: str) -> list[str]:
-    return [name for name, owner in walk.gradients.items() if owner == weight and name in walk.producer]
+    known = walk.facts.derived("gradients by tensor", lambda: _by_owner(walk.gradients))
+    return [name for name in known.get(weight, ()) if name in walk.producer]
+
+
+def _by_owner(gradients: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, owner in gradients.items():
+        found.setdefault(owner, []).append(name)
+    return found
 
 
 def _final(walk: Walk, weight: str) -> list[str]:

@@ -43,7 +43,8 @@ class Steps:
         return tuple(self.steps)
 
     def _close(self, run: list[Operator], micro_batch: int) -> None:
-        for part in implicit_segments(run, self.everywhere, self.accumulated, micro_batch, many=self.many):
+        parts = implicit_segments(run, self.everywhere, self.accumulated, micro_batch, many=self.many)
+        for part in parts if run else ():
             key = _key(part)
             known = self._alike.get(key, "") if part.phase in (Phase.FORWARD, Phase.BACKWARD) else ""
             if known and (known, part.micro_batch) not in self._ran:

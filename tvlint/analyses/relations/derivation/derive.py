@@ -90,17 +90,20 @@ def derive(
 
 
 def _run(machine: Machine) -> Derived:
-    """Run all ranks as far as they go."""
+    """Run all ranks as far as they go: in turn, and then in turn from the last one, since gradients come from there."""
     active = {rank: _run_rank(machine, machine.ranks[rank], program.steps) for rank, program in machine.programs.items()}
+    turn = list(active)
     while active:
         moved = False
-        for rank, steps in list(active.items()):
+        for rank in turn:
+            steps = active[rank]
             went_on = next(steps, None)
             if went_on is None:
                 del active[rank]
             moved = moved or went_on is not False
         if not moved:
             break
+        turn = [rank for rank in reversed(turn) if rank in active]
     for rank in active:
         _stuck(machine, machine.ranks[rank])
     finish(machine)

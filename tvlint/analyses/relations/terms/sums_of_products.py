@@ -50,13 +50,14 @@ FLAG = "factor-of-flags"
 ONE = Fraction(1)
 
 _MOST_ADDENDS = 64
+_MOST_FACTORS = 64
 _MOST_POWERS = 4
 _MOST_TIES = 24
 _ANY, _NOT_NEGATIVE, _POSITIVE = range(3)
 
 
 class TooLargeError(Exception):
-    """The expression is left as it is: it has too many addends, or something whose size is not known here."""
+    """The expression is left as it is: it has too many addends or factors, or something whose size is not known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +233,8 @@ class Algebra:
                 continue
             key = (term, pattern, power > 0 or self.is_positive(term))
             known[key] = known.get(key, Fraction(0)) + power
+        if len(known) > _MOST_FACTORS:
+            raise TooLargeError
         return tuple(sorted((term, pattern, power) for (term, pattern, _), power in known.items() if power))
 
     def power(self, one: Expression, exponent: Fraction) -> Expression:
@@ -263,6 +266,18 @@ class Algebra:
 
     def _least(self, term: int) -> int:
         """Return what is known of the elements of the term, wherever it has a value."""
+        known, waiting = self.terms.signs, [term]
+        while waiting:
+            own = waiting[-1]
+            below = self.terms.operands[own] if self.terms.keys[own][0] in (TOTAL, SUM_OF_PRODUCTS) else ()
+            open_ = [operand for operand in below if operand not in known]
+            if not open_:
+                known[own] = self._least_of(waiting.pop())
+            waiting += open_
+        return known[term]
+
+    def _least_of(self, term: int) -> int:
+        """Return what is known of the elements of the term, whose operands are known."""
         head, operands = self.terms.keys[term], self.terms.operands[term]
         if head[0] == CIRCLE or head[:2] == (FUNCTION, "exp"):
             return _POSITIVE
@@ -279,7 +294,7 @@ class Algebra:
         return _ANY if min(known) == _ANY else max(known)
 
     def _least_power(self, term: int, power: Fraction) -> int:
-        least = self._least(term)
+        least = self.terms.signs[term]
         if least == _POSITIVE or (power.denominator > 1 and power < 0):
             return _POSITIVE
         return _NOT_NEGATIVE if _is_even(power) or power.denominator > 1 else least

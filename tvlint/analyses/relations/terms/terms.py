@@ -42,6 +42,8 @@ class Terms:
         """Terms that belong to a value of the reference without being one, as the log-sum-exps of its attention do."""
         self.restricted: set[int] = set()
         """Terms that the reference does not compute, and that have no value for some numbers: see `require`."""
+        self.signs: dict[int, int] = {}
+        """The signs of the elements of sums of products, by term."""
         self.assumptions: set[str] = set()
         """What identities between terms take on trust."""
         self._tokens: dict[Any, int] = {}

@@ -85,8 +85,7 @@ def _left_behind(facts: Facts, rank: int) -> frozenset[str]:
 
 def _unread(facts: Facts, rank: int) -> frozenset[str]:
     computed: set[str] = set()
-    weights = (tensor.gradient for tensor in facts.plan.tensors.values() if tensor.role is Role.WEIGHT)
-    known = {*facts.plan.outputs, facts.plan.loss, *weights}
+    known: set[str] = set()
     at = facts.fold.program_of(rank)
     steps = facts.plan.programs[at].steps if at is not None else ()
     for step in steps:
@@ -98,7 +97,13 @@ def _unread(facts: Facts, rank: int) -> frozenset[str]:
         for operator in facts.plan.segments[name].operators:
             (known if isinstance(operator, Receive) else computed).update(writes(operator))
             known.update(reads(operator))
-    return frozenset(computed - known)
+    return frozenset(computed - known - facts.derived("values that callers read", lambda: _returned(facts)))
+
+
+def _returned(facts: Facts) -> frozenset[str]:
+    """Return what a plan leaves to its caller: what it returns, and gradients of weights."""
+    weights = (tensor.gradient for tensor in facts.plan.tensors.values() if tensor.role is Role.WEIGHT)
+    return frozenset((*facts.plan.outputs, facts.plan.loss, *weights))
 
 
 def _logical(facts: Facts, send: Call) -> str:

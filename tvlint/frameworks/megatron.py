@@ -55,6 +55,11 @@ def is_option(flag: str) -> bool:
     return flag in by_flag or hyphens(flag) in by_flag
 
 
+def is_of_fork(flag: str) -> bool:
+    """Return whether a fork of Megatron, a framework around it or a release before the present one has `flag`."""
+    return flag in _of_forks()
+
+
 def option_of(name: str) -> Option | None:
     """The first option that sets `name`; None where no option does."""
     found = _by_destination().get(name)
@@ -130,6 +135,12 @@ def _table() -> dict[str, Any]:
 @cache
 def _by_flag() -> dict[str, dict[str, Any]]:
     return {flag: entry for entry in _table()["options"] for flag in _flags(entry)}
+
+
+@cache
+def _of_forks() -> frozenset[str]:
+    lines = json.loads(Path(__file__).with_name("forks.json").read_bytes())["options"]
+    return frozenset(f"--{name}" for line in lines for name in line.split())
 
 
 @cache

@@ -89,6 +89,8 @@ def test_a_parser_that_takes_the_beginning_of_a_name_is_not_held_to_whole_names(
         (f"--clip-gradient 1.0 --clip-grad 1.0 {SIZES}", []),
         (f"--rollout-batch-size 2 --no-async-tensor-model-parallel-allreduce {SIZES}", []),
         (f"--tensor-model-parallel-size 2 --tensor-parallel-size 2 {SIZES}", []),
+        (f"--clip-gard 1.0 --warmup-lr-iters 2 {SIZES}", ["did you mean `--clip-grad`?", "did you mean `--lr-warmup-iters`?"]),
+        (f"--rotary-scale-factor 2 --intermediate-size 64 --max-steps 5 --router-topk 2 {SIZES}", []),
     ],
 )
 def test_other_names_of_sizes_are_told_where_no_source_is_there(options: str, found: list[str], tmp_path: Path) -> None:
@@ -102,3 +104,25 @@ def test_a_program_with_mostly_options_of_its_own_may_name_all_as_it_likes(tmp_p
     own = "--account a --partition b --time 1 --image c"
     script.write_text(f"python setup_experiment.py --tensor-parallel-size 2 --context_parallel_size 2 {own} {SIZES}\n")
     assert findings(script) == []
+
+
+OPEN = "from mindspeed import megatron_adaptor\nfrom megatron.arguments import parse\n"
+
+
+@pytest.mark.parametrize(
+    ("launch", "found"),
+    [
+        ("python pretrain_mine.py --learning-rate 1 --clip-gard 5", ["`--lr`", "`--clip-grad`"]),
+        ("python elsewhere.py --learning-rate 1 --clip-gard 5", ["`--clip-grad`"]),
+        ("python -m examples.own --learning-rate 1 --router-topk 2 --cows 1", ["`--lr`", "`--moe-router-topk`"]),
+        ("MODEL_ARGS='--learning-rate 1", ["`--lr`"]),
+    ],
+)
+def test_without_all_of_the_source_the_parser_around_the_script_tells_what_is_nearly_one_of_its_options(
+    launch: str, found: list[str], tmp_path: Path
+) -> None:
+    script = checkout(tmp_path, program=OPEN)
+    (tmp_path / "examples" / "own.py").write_text(OPEN)
+    end = "'" if "'" in launch else ""
+    script.write_text(f"{launch} --tensor-model-parallel-size 2 --micro-batch-size 1{end}\n")
+    assert [help for _, _, help in findings(script)] == [f"did you mean {name}?" for name in found]

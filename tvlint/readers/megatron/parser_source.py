@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tvlint.checkout.top import folder_around
@@ -28,6 +28,8 @@ PARSES = b"ArgumentParser("
 TELLING = frozenset({"--micro-batch-size", "--micro_batch_size"})
 """An option that every parser of Megatron has."""
 PASSES_OVER = re.compile(rb"ignore_unknown_args\s*=\s*True|parse_known_args\(")
+OF_MEGATRON = (os.path.join("megatron", "training", "arguments.py"), os.path.join("megatron", "arguments.py"))
+"""Where the parser of Megatron-LM lies, in releases of Megatron core and before."""
 MEGATRON = f"{os.sep}megatron{os.sep}"
 """The folder of Megatron's own package, which passes over options only where it looks at them ahead of its parser."""
 OTHERS = re.compile(rb"HfArgumentParser|^[ \t]*(?:import|from)[ \t]+(?:mindspeed|simple_parsing|tyro|hydra)\b", re.MULTILINE)
@@ -68,14 +70,24 @@ class ParserSource:
 
 
 def parser_of(program: str, script: str) -> ParserSource | None:
-    """Return what the program that the file at `script` starts takes; None where its source is not around the script."""
-    if not program.endswith(".py"):
-        return None
-    for folder in around(os.path.abspath(os.path.dirname(script))):
-        path = os.path.normpath(os.path.join(folder, program.lstrip("/")))
-        if os.path.isfile(path):
-            return _parser_at(path, folder_around(script))
-    return None
+    """Return what the program that the file at `script` starts takes; None where no source of it is around the script.
+
+    Where the program's own source is not there, that of Megatron's parser around the script counts, which is open to more.
+    """
+    checkout = folder_around(script)
+    path = program.lstrip("/") if program.endswith(".py") else program.replace(".", os.sep) + ".py"
+    own = _around(script, (path,)) if program else ""
+    if own:
+        return _parser_at(own, checkout)
+    parser = _around(script, OF_MEGATRON)
+    return replace(_parser_at(parser, checkout), closed=False) if parser else None
+
+
+def _around(script: str, names: tuple[str, ...]) -> str:
+    """Return the first of the files that there is in the folders around the script; empty where there is none."""
+    folders = around(os.path.abspath(os.path.dirname(script)))
+    paths = (os.path.normpath(os.path.join(folder, name)) for folder in folders for name in names)
+    return next(filter(os.path.isfile, paths), "")
 
 
 def names_as_value(parser: ParserSource, flag: str, value: str) -> bool:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import parses_like_megatron
-from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_option
+from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_option
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.readers.megatron.parser_source import ParserSource
 
 LONGEST = 80
-SHORT, LONG = 14, 22
-"""Lengths from which one, and from which two letters may differ: shorter names have neighbours that mean something else."""
+OF_MEGATRON = re.compile(r"pretrain_\w+\.py")
+"""Names of Megatron's own programs and of those that are made after them."""
+LONGER = {"fork": (22, 22), "like": (14, 22), "megatron": (5, 22), "source": (5, 12)}
+"""Lengths from which one, and from which two letters may differ, by how much is known of the parser: that it is of a framework
+which runs Megatron core, is like Megatron's, is Megatron's, or its source. Shorter names have neighbours that mean something
+else."""
 FEWEST = 8
 """From so many options of Megatron on, among few others, a program whose source is not there takes Megatron's."""
 SIZES = (
@@ -34,27 +39,6 @@ SIZES = (
     "--max-position-embeddings",
 )
 """Options that almost every launch gives, under this name; one that is short for it stands in its place."""
-OF_FORKS = frozenset(
-    {
-        "--data-path2",
-        "--data_type",
-        "--enable-expert-tensor-parallelism",
-        "--fragment-fim-rate",
-        "--loader",
-        "--mock-dataset-size",
-        "--n-group",
-        "--patch-size",
-        "--prefill-chunk-size",
-        "--replicate-size",
-        "--rotary-scale-factor",
-        "--saver",
-        "--special-tokens",
-        "--tokenizer",
-        "--use-loss-scaling",
-        "--use-normhead",
-    }
-)
-"""Options of forks and frameworks that resemble one of Megatron's and are none."""
 FILLER = frozenset({"model", "size", "use", "enable"})
 """Words that an option is often remembered with or without."""
 STEM = 4
@@ -63,6 +47,42 @@ NOTHING_ALIKE = "remove it, or have the program take it"
 ALIKE = 0.6
 """From this share of words in common on, one name is taken for another."""
 SAME_WORD = {"n": "num", "sequence": "seq", "len": "length", "dim": "size", "tp": "tensor", "pp": "pipeline", "cp": "context"}
+ELSEWHERE = {
+    "bfloat16": "bf16",
+    "d-model": "hidden-size",
+    "gradient-checkpointing": "recompute-activations",
+    "gradient-clipping": "clip-grad",
+    "intermediate-size": "ffn-hidden-size",
+    "learning-rate": "lr",
+    "logging-steps": "log-interval",
+    "eval-steps": "eval-interval",
+    "lr-scheduler-type": "lr-decay-style",
+    "max-grad-norm": "clip-grad",
+    "max-model-len": "max-position-embeddings",
+    "max-steps": "train-iters",
+    "moe-topk": "moe-router-topk",
+    "n-head": "num-attention-heads",
+    "num-experts-per-tok": "moe-router-topk",
+    "num-hidden-layers": "num-layers",
+    "num-key-value-heads": "num-query-groups",
+    "num-kv-heads": "num-query-groups",
+    "output-dir": "save",
+    "per-device-train-batch-size": "micro-batch-size",
+    "resume-from-checkpoint": "load",
+    "rms-norm-eps": "norm-epsilon",
+    "rope-theta": "rotary-base",
+    "save-steps": "save-interval",
+    "tp": "tensor-model-parallel-size",
+    "pp": "pipeline-model-parallel-size",
+    "tp-size": "tensor-model-parallel-size",
+    "pp-size": "pipeline-model-parallel-size",
+    "train-batch-size": "global-batch-size",
+    "train-micro-batch-size-per-gpu": "micro-batch-size",
+    "train-steps": "train-iters",
+    "warmup-ratio": "lr-warmup-fraction",
+    "warmup-steps": "lr-warmup-iters",
+}
+"""What DeepSpeed, Hugging Face and vLLM call options of Megatron."""
 
 
 def unknown_options(
@@ -72,7 +92,7 @@ def unknown_options(
 
     Where all of the source of `program` is there, that decides. Elsewhere options are left alone that may be those of a fork;
     errors are those that differ by a letter or two from one of Megatron's, by how its words are joined or put, and those that
-    stand in the place of a size.
+    stand in the place of another.
     """
     if parser is not None and parser.closed:
         for setting in written:
@@ -80,40 +100,59 @@ def unknown_options(
                 yield _finding(setting, f"`{os.path.basename(parser.program)}`", nearest(setting.written, parser.flags))
         return
     given = frozenset(each.written for each in written)
-    taken = OF_FORKS | (parser.flags if parser is not None else frozenset())
-    strict = parses_like_megatron(configuration.framework)
-    certain = strict and (parser is not None or _are_of_megatron(given))
+    taken = parser.flags if parser is not None else frozenset()
+    known = _known_of(configuration, given, program, parser)
     for setting in written:
         flag = setting.written
-        if flag in taken or is_flag(flag):
+        if flag in taken or is_flag(flag) or is_of_fork(flag):
             continue
-        near = _neighbour(hyphens(flag), SHORT if strict else LONG)
+        meant = _meant(flag) if known in ("megatron", "source") else ""
+        if not meant and known == "source":
+            meant = _longer_by_a_word(flag) or _elsewhere(flag)
+        near = "" if is_option(flag) else _neighbour(hyphens(flag), *LONGER[known])
         if near.startswith(flag):
             continue
-        if near and not is_option(flag):
+        if near:
             message = f"Megatron has no option `{flag[:LONGEST]}`"
-            severity = Severity.ERROR if strict else Severity.NOTE
+            severity = Severity.NOTE if known == "fork" else Severity.ERROR
             help = f"did you mean `{near}`?"
             yield Finding("misspelled-option", severity, message, setting.name_location, help, fixes=(_fix(setting, near),))
-        elif certain and (meant := _meant(flag)) and meant not in given:
+        elif meant and meant not in given:
             yield _finding(setting, "Megatron", meant)
+
+
+def _known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:
+    """Return how much is known of the parser, in the words of `LONGER`."""
+    name = os.path.basename(program)
+    if not parses_like_megatron(configuration.framework):
+        return "fork"
+    own = parser is not None and os.path.basename(parser.program) in (name, name.rpartition(".")[2] + ".py")
+    if parser is not None and (own or not name or OF_MEGATRON.match(name)):
+        return "source"
+    return "megatron" if parser is not None or _are_of_megatron(given) else "like"
 
 
 def _are_of_megatron(given: frozenset[str]) -> bool:
     """Return whether a program with these options surely has Megatron's parser."""
-    known = sum(map(is_flag, given))
-    return known >= FEWEST and known * 5 >= len(given) * 4
+    known = sum(is_flag(flag) or is_of_fork(flag) for flag in given)
+    return sum(map(is_flag, given)) >= FEWEST and known * 5 >= len(given) * 4
 
 
 def _meant(flag: str) -> str:
     """Return the option of Megatron that the flag is another spelling of; empty where there is none, or several."""
     if is_option(flag):
         return hyphens(flag)
-    for key in (flag[2:].replace("-", "").replace("_", ""), _stems(flag)):
+    for key in (flag[2:].replace("-", "").replace("_", ""), _stems(flag) if len(_words(flag)) > 1 else ""):
         meant = _spellings().get(key, ())
         if len(meant) == 1:
             return meant[0]
     return _size_meant(flag)
+
+
+def _elsewhere(flag: str) -> str:
+    """Return the option of Megatron that other frameworks call like the flag; empty where there is none."""
+    own = ELSEWHERE.get(hyphens(flag)[2:].lower(), "")
+    return own and f"--{own}"
 
 
 @cache
@@ -121,9 +160,16 @@ def _spellings() -> Mapping[str | frozenset[str], tuple[str, ...]]:
     """The options of Megatron by their letters, and by the stems of their words."""
     found: dict[str | frozenset[str], tuple[str, ...]] = {}
     for flag in flags():
-        for key in (flag[2:].replace("-", "").replace("_", ""), _stems(flag)):
+        for key in (flag[2:].replace("-", ""), _stems(flag)):
             found[key] = tuple(dict.fromkeys((*found.get(key, ()), flag)))
     return found
+
+
+def _longer_by_a_word(flag: str) -> str:
+    """Return the option that has one word more than the flag; empty where there is none, or several."""
+    own = frozenset(flag[2:].split("-"))
+    longer = [each for each in flags() if own < (words := frozenset(each[2:].split("-"))) and len(words) == len(own) + 1]
+    return longer[0] if len(own) > 1 and len(longer) == 1 else ""
 
 
 def _stems(flag: str) -> frozenset[str]:
@@ -172,8 +218,10 @@ def nearest(flag: str, known: Iterable[str]) -> str:
         return ""
     found = [(_distance(flag, each, 2), each) for each in flags_known if abs(len(each) - len(flag)) <= 2]
     close = min(found, default=(3, ""))
-    if close[0] <= (2 if len(flag) >= SHORT else 1):
+    if close[0] <= (2 if len(flag) >= LONGER["source"][1] else 1):
         return close[1]
+    if _elsewhere(flag) in flags_known:
+        return _elsewhere(flag)
     own = _words(flag)
     share, _, best = max(((_alike(own, _words(each)), -len(each), each) for each in flags_known), default=(0.0, 0, ""))
     return best if share >= ALIKE else ""
@@ -193,9 +241,9 @@ def _same(one: str, other: str) -> bool:
     return one == other or (min(len(one), len(other)) >= 4 and (one.startswith(other) or other.startswith(one)))
 
 
-def _neighbour(flag: str, shortest: int) -> str:
-    """The option that `flag` is one or two letters away from; empty where there is none, or several equally near."""
-    most = 0 if len(flag) < shortest or len(flag) > LONGEST else 1 if len(flag) < LONG else 2
+def _neighbour(flag: str, one: int, two: int) -> str:
+    """The option that `flag` is one or, from the second length on, two letters away from; empty where several are as near."""
+    most = 0 if len(flag) < one or len(flag) > LONGEST else 1 if len(flag) < two else 2
     near: list[tuple[int, str]] = []
     for known in flags() if most else ():
         if abs(len(known) - len(flag)) <= most and len(set(known) ^ set(flag)) <= 2 * most:

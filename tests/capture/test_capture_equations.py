@@ -240,8 +240,29 @@ def test_a_gradient_kernel_is_the_gradient_of_its_forward_operator(kernel: str) 
 
 
 def test_every_equation_is_about_an_operator_that_is_tested() -> None:
-    assert {own.op for own in ALL} == CASES.keys() | FORWARD.keys() | WITH_PAIRS
+    assert {own.op for own in ALL} == CASES.keys() | FORWARD.keys() | WITH_PAIRS | {"clamp"}
     assert len({(own.op, own.statement) for own in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "is_lifted"), [({"min": 1}, True), ({"max": 7}, True), ({"min": 5}, False), ({"max": 3}, False)]
+)
+def test_a_number_within_bounds_is_lifted_as_it_is(bounds: dict[str, Any], is_lifted: bool) -> None:
+    bench = Bench()
+    four = bench.apply("full", {"size": (3, 4), "fill_value": 4}, X)
+    made = bench.apply("clamp", {"self": Ref(four), **bounds}, X)
+    if is_lifted:
+        np.testing.assert_array_equal(bench.run(bench.apply("add", {"self": Ref(made), "other": X}, X)), X + 4)
+    else:
+        assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == ["aten.clamp.default"]
+
+
+def test_what_is_cast_to_a_flag_is_whether_it_is_other_than_zero() -> None:
+    bench = Bench()
+    made = bench.program.fresh(Type((3, 4), "bool"))
+    whole = bench.give("x", np.where(MASK, 2.0, 0.0))
+    bench.program.nodes.append(Apply("aten._to_copy.default", {"self": whole, "dtype": "bool"}, (made,), Mark(micro_batch=0)))
+    np.testing.assert_array_equal(bench.run(made), MASK)
 
 
 def test_an_operator_of_other_arguments_is_left_as_it_is() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tvlint.capture.launch import Launch, LaunchError, parse_launch
+from tvlint.capture.launch import Launch, LaunchError, fitted, parse_launch
+from tvlint.readers.document import ReadError
+from tvlint.readers.megatron.started_programs import Started, started_by
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,6 @@ def test_a_command_says_ranks_program_and_arguments(command: str, expected: Laun
         ("torchrun --nproc-per-node 2", "`torchrun` without a script"),
         ("torchrun --nproc-per-node gpu train.py", "`--nproc-per-node gpu` is no number of processes"),
         ("torchrun --nproc-per-node 0 train.py", "`--nproc-per-node 0` is no number of processes"),
-        ("torchrun --nproc-per-node 8 --nnodes 32 train.py", "256 ranks are more than the 64 that are started on one machine"),
     ],
 )
 def test_a_command_that_cannot_be_captured_says_why(command: str, message: str) -> None:
@@ -45,3 +46,69 @@ def test_a_command_that_cannot_be_captured_says_why(command: str, message: str) 
         parse_launch(command.split())
     assert str(caught.value) == message
     assert caught.value.help
+
+
+MEGATRON = "pretrain_gpt.py --tensor-model-parallel-size 2 --pipeline-model-parallel-size=2"
+
+
+@pytest.mark.parametrize(
+    ("command", "ranks", "declared"),
+    [
+        ("torchrun --nproc-per-node 16 train.py", 16, 0),
+        (f"torchrun --nproc-per-node 8 {MEGATRON}", 8, 0),
+        (f"torchrun --nproc-per-node 8 --nnodes 32 {MEGATRON}", 8, 256),
+        (f"torchrun --nproc-per-node 8 --nnodes 32 {MEGATRON} --context-parallel-size 2", 16, 256),
+        (f"torchrun --nproc-per-node 8 --nnodes 32 {MEGATRON} --expert_model_parallel_size 4", 16, 256),
+        ("torchrun --nproc-per-node 32 pretrain_gpt.py --tensor_model_parallel_size 4", 8, 32),
+    ],
+)
+def test_a_large_launch_of_megatron_is_captured_with_two_replicas(command: str, ranks: int, declared: int) -> None:
+    launch = fitted(parse_launch(command.split()))
+    assert (launch.ranks, launch.declared) == (ranks, declared)
+    assert (launch.single.ranks, launch.single.single_of) == (1, ranks)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("torchrun --nproc-per-node 8 --nnodes 32 train.py", "256 ranks are more than the 16 that are started on one machine"),
+        (
+            "torchrun --nproc-per-node 64 pretrain_gpt.py --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4",
+            "64 ranks are more than the 16 that are started on one machine",
+        ),
+    ],
+)
+def test_a_launch_of_too_many_ranks_says_why(command: str, message: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        fitted(parse_launch(command.split()))
+    assert str(caught.value) == message
+    assert caught.value.help
+
+
+SCRIPT = """#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+NODES=${NODES:-4}
+ARGS=(--num-layers 32 --tensor-model-parallel-size 2 --micro-batch-size $2 --data-path $DATA --save $1)
+torchrun --nproc_per_node 8 --nnodes $NODES ${MEGATRON}/pretrain_gpt.py ${ARGS[@]} $EXTRA
+"""
+
+
+def started(environment: dict[str, str], arguments: list[str] | None) -> Started:
+    (own,) = started_by("launch.sh", SCRIPT.encode(), environment, arguments, frozenset({"--data-path", "--save"}))
+    return own
+
+
+def test_a_launch_script_says_what_it_starts() -> None:
+    own = started({"NODES": "1"}, ["checkpoints", "4"])
+    words = "--num-layers 32 --tensor-model-parallel-size 2 --micro-batch-size 4 --data-path 0 --save checkpoints"
+    assert (own.program, own.ranks, own.arguments) == ("/pretrain_gpt.py", 8, tuple(words.split()))
+    assert dict(own.environment)["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
+    assert own.left_out == ("$EXTRA",)
+
+
+def test_an_argument_that_must_be_known_is_an_error_at_its_place() -> None:
+    with pytest.raises(ReadError) as caught:
+        started({}, None)
+    assert caught.value.problem.location.line == 4
+    assert "the value of `--micro-batch-size` is not known" in caught.value.problem.message
+    assert caught.value.problem.help is not None

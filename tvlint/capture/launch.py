@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import lcm
 
-LARGEST_WORLD = 64
+LARGEST_WORLD = 16
 """More ranks than these are not started on one machine."""
 
 
@@ -19,14 +20,35 @@ class LaunchError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes that a model is captured with (0: as small as shows its parallelism)."""
+
+    layers: int = 0
+    hidden: int = 0
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """A program and the ranks that run it; `module` says that `program` is a module's name and no file."""
+    """A program and the ranks that run it; `module` says that `program` is a module's name and no file.
+
+    `declared` are the ranks that the command starts where fewer are captured. The single-device reference of a launch is
+    `single_of` as many ranks.
+    """
 
     ranks: int
     program: str
     arguments: tuple[str, ...]
     module: bool = False
     environment: tuple[tuple[str, str], ...] = field(default=())
+    sizes: Sizes = Sizes()
+    declared: int = 0
+    single_of: int = 0
+
+    @property
+    def single(self) -> Launch:
+        """The launch of the same program on one process."""
+        return replace(self, ranks=1, single_of=self.ranks)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -45,7 +67,7 @@ def parse_launch(words: Sequence[str]) -> Launch:
 
     Raises LaunchError for any other command.
     """
-    environment, rest = _assignments(words)
+    environment, rest = assignments(words)
     if not rest:
         raise LaunchError("no command to capture is given", "write it behind `--`: `tvlint capture -- python train.py`")
     name = os.path.basename(rest[0])
@@ -61,7 +83,8 @@ def parse_launch(words: Sequence[str]) -> Launch:
     )
 
 
-def _assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """Return the variables that a command sets in front of it, and the rest of the command."""
     rest, found = list(words), list[tuple[str, str]]()
     if rest[:1] == ["env"]:
         rest.pop(0)
@@ -100,12 +123,48 @@ def _torchrun(words: Sequence[str], environment: tuple[tuple[str, str], ...]) ->
     if not rest:
         raise LaunchError("`torchrun` without a script", "name it behind the options of torchrun")
     ranks = _count(given, "nproc-per-node") * _count(given, "nnodes")
-    if ranks > LARGEST_WORLD:
-        raise LaunchError(
-            f"{ranks} ranks are more than the {LARGEST_WORLD} that are started on one machine",
-            "capture a smaller launch with the same kinds of parallelism",
-        )
     return Launch(ranks, rest[0], tuple(rest[1:]), module, environment)
+
+
+def fitted(launch: Launch) -> Launch:
+    """Return the launch with two replicas, or as many as experts need, where it has more ranks than are started.
+
+    How large a replica is, Megatron's arguments say.
+
+    Raises LaunchError where even those are more ranks than are started on one machine.
+    """
+    tensor, stages, context, experts, expert_tensor = (
+        _size(launch.arguments, name)
+        for name in (
+            "--tensor-model-parallel-size",
+            "--pipeline-model-parallel-size",
+            "--context-parallel-size",
+            "--expert-model-parallel-size",
+            "--expert-tensor-parallel-size",
+        )
+    )
+    replica = (tensor or 1) * (stages or 1) * (context or 1)
+    within = (experts or 1) * (expert_tensor or tensor or 1) * (stages or 1)
+    fewest = lcm(2 * replica, within)
+    ranks = launch.ranks
+    if tensor or stages or context or experts:
+        ranks = fewest if not ranks or ranks > LARGEST_WORLD else ranks
+    if not ranks or ranks > LARGEST_WORLD:
+        text = f"{ranks} ranks are more than" if ranks else "the number of ranks is not known: it must be no more than"
+        help = "capture a smaller launch with the same kinds of parallelism"
+        raise LaunchError(f"{text} the {LARGEST_WORLD} that are started on one machine", help)
+    return launch if ranks == launch.ranks else replace(launch, ranks=ranks, declared=launch.ranks)
+
+
+def _size(arguments: Sequence[str], name: str) -> int:
+    """Return a parallel size that is among the arguments of Megatron; 0 where it is not."""
+    found = 0
+    for place, word in enumerate(arguments):
+        option, _, value = word.partition("=")
+        if option.replace("_", "-") == name:
+            value = value or (arguments[place + 1] if place + 1 < len(arguments) else "")
+            found = int(value) if value.isascii() and value.isdigit() else 0
+    return found
 
 
 def _count(given: dict[str, str], name: str) -> int:

@@ -92,6 +92,7 @@ def _free_port() -> int:
 
 
 def _log(folder: str, rank: int) -> str:
+    """Return the last lines that a rank has written."""
     lines = Path(folder, f"{rank}.log").read_text(errors="replace").splitlines()
     return "its last words: " + " | ".join(lines[-3:]) if lines else ""
 
@@ -105,8 +106,10 @@ def _rank(launch: Launch, rank: int, port: int, folder: str) -> NoReturn:
         _record(launch, rank, folder)
         code = 0
     except BaseException as error:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        failure = _failure(error, rank, launch, folder)
         traceback.print_exc()
-        failure = _failure(error, rank, launch)
         Path(folder, f"{rank}.failing").write_text(json.dumps(failure))
         os.rename(os.path.join(folder, f"{rank}.failing"), os.path.join(folder, f"{rank}.failed"))
     finally:
@@ -136,7 +139,7 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
     """Run the program up to the end of its first training step."""
     import torch
 
-    from tvlint.capture import megatron, pipelining
+    from tvlint.capture import megatron, megatron_training, pipelining
     from tvlint.capture.imports import change_when_imported
     from tvlint.capture.recorder import Recorder, watch_waits
     from tvlint.capture.stand_ins import install
@@ -145,6 +148,7 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     part = Path(folder, f"{rank}.part")
     replaced: dict[str, None] = {}
+    reduced: dict[str, None] = {}
     with part.open("w") as file:
 
         def write(line: str) -> None:
@@ -154,7 +158,8 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
         recorder = Recorder(write)
         step = Step(recorder, replaced.setdefault)
         keep = install(replaced.setdefault)
-        change_when_imported({**megatron.changes(step, replaced.setdefault), **pipelining.changes(step)})
+        training = megatron_training.changes(step, launch, replaced.setdefault, reduced.setdefault)
+        change_when_imported({**megatron.changes(step, replaced.setdefault), **training, **pipelining.changes(step)})
         watch_waits(recorder)
         step.watch()
         try:
@@ -171,7 +176,7 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
             "the program ended before a backward pass of it was recorded",
             "capture a program that runs a training step: forward, `loss.backward()`, `optimizer.step()`",
         )
-    Path(folder, f"{rank}.replaced").write_text(json.dumps(list(replaced)))
+    Path(folder, f"{rank}.replaced").write_text(json.dumps([list(replaced), list(reduced)]))
     Path(folder, f"{rank}.done").touch()
 
 
@@ -189,7 +194,7 @@ def _execute(launch: Launch) -> None:
             raise
 
 
-def _failure(error: BaseException, rank: int, launch: Launch) -> dict[str, Any]:
+def _failure(error: BaseException, rank: int, launch: Launch, folder: str) -> dict[str, Any]:
     from tvlint.capture.places import own_line
 
     path, line = own_line(error.__traceback__) or (launch.program, None)
@@ -197,6 +202,9 @@ def _failure(error: BaseException, rank: int, launch: Launch) -> dict[str, Any]:
     if isinstance(error, LaunchError):
         return {"message": text, "path": launch.program, "line": None, "help": error.help}
     kind = type(error).__name__
+    if isinstance(error, SystemExit):
+        text, help = f"rank {rank}: the program ended itself ({text})", _log(folder, rank)
+        return {"message": text, "path": path, "line": line, "help": help}
     return {"message": f"rank {rank}: {kind}: {text}", "path": path, "line": line, "help": _advice(kind, text)}
 
 
@@ -206,19 +214,22 @@ def _advice(kind: str, text: str) -> str:
         return "install it beside tvlint, or choose an implementation that does without it"
     if "CUDA" in text or "cuda" in text or "nvcc" in text or "triton" in text.lower():
         return "this needs a GPU: choose an implementation that runs on the CPU"
-    if kind == "SystemExit":
-        return "the program ended itself; run it by itself to see why"
     return "run the program by itself on the CPU to see more"
 
 
 def _joined(launch: Launch, folder: str, version: str) -> bytes:
     """Return the parts of all ranks as one capture."""
     replaced: dict[str, None] = {}
+    reduced: dict[str, None] = {}
     for rank in range(launch.ranks):
-        replaced.update(dict.fromkeys(json.loads(Path(folder, f"{rank}.replaced").read_text())))
+        listed = json.loads(Path(folder, f"{rank}.replaced").read_text())
+        replaced.update(dict.fromkeys(listed[0]))
+        reduced.update(dict.fromkeys(listed[1]))
+    if launch.declared:
+        reduced[f"ranks {launch.declared} reduced to {launch.ranks}"] = None
     head = {
         "tvlint_capture": FORMAT, "launch": list(launch.words), "ranks": launch.ranks, "torch": version,
-        "replaced": list(replaced), "sized_down": [],
+        "replaced": list(replaced), "sized_down": list(reduced),
     }  # fmt: skip
     lines = [json.dumps(head)]
     for rank in range(launch.ranks):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.abc
+import importlib.machinery
 import os
 import sys
 import types
@@ -13,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
+from torch.utils._triton import has_triton_package
 
 from tvlint.capture.places import Places
 
@@ -129,6 +132,8 @@ def install(replace: Callable[[str], object]) -> CpuForCuda:
     """
     if not torch.cuda.is_available():
         _name_cuda()
+        _name_triton(replace)
+        torch.compile = _uncompiled
     _use_gloo(replace)
     mode = CpuForCuda(replace)
     mode.__enter__()
@@ -152,6 +157,54 @@ def _constructor(dtype: torch.dtype) -> Callable[..., torch.Tensor]:
         )
 
     return make
+
+
+class _Kernels(types.ModuleType):
+    """Triton where it is not installed: kernels can be written, and none can be run."""
+
+    __version__ = "0"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _kernel
+
+
+def _uncompiled(function: Any = None, *_: Any, **__: Any) -> Any:
+    """Return a function as it is, or a decorator that does."""
+    return function if function is not None else _uncompiled
+
+
+def _kernel(*given: Any, **_: Any) -> Any:
+    """Return the function that a decorator is given, or a decorator, so that a module of kernels is imported."""
+    return given[0] if len(given) == 1 and isinstance(given[0], types.FunctionType) else _kernel
+
+
+def _name_triton(replace: Callable[[str], object]) -> None:
+    """Let modules of kernels be imported where Triton is not installed; torch has looked for it and remembers."""
+    if not has_triton_package():
+        sys.meta_path.append(_Triton(replace))
+
+
+class _Triton(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds and makes the modules of Triton."""
+
+    def __init__(self, replace: Callable[[str], object]) -> None:
+        self.replace = replace
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        """Return where a module of Triton is made."""
+        if name.partition(".")[0] != "triton":
+            return None
+        self.replace("kernels of Triton replaced by none")
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """Return a module that has every name."""
+        return _Kernels(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Run nothing."""
 
 
 def _name_cuda() -> None:

@@ -248,6 +248,7 @@ def _prove(commands: Any) -> None:
     parser.add_argument(
         "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--captured`: so long at most (default: 600)"
     )
+    _sizes(parser)
     parser.add_argument(
         "--reference", default="", metavar="PLAN",
         help="the plan that says what is right, on one device (default: `graph.ckp` beside generated code)",
@@ -294,7 +295,15 @@ def _capture(commands: Any) -> None:
     parser.add_argument(
         "--reference", default="", metavar="CAPTURE", help="the single-device capture, to write NAME.plan.json of several ranks"
     )
+    _sizes(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command that starts the program")
+
+
+def _sizes(parser: Any) -> None:
+    """Add the options that say with which sizes a training script of Megatron is captured."""
+    for name, what in (("layers", "layers"), ("hidden", "numbers of a hidden state"), ("sequence", "tokens of a sample")):
+        text = f"capture a training script of Megatron with N {what} (default: as few as show its parallelism)"
+        parser.add_argument(f"--{name}", type=positive, default=0, metavar="N", help=text)
 
 
 def _schedule(commands: Any) -> None:

@@ -6,14 +6,22 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from tvlint.checkout.opening import content
 from tvlint.cli.arguments import fail
 from tvlint.cli.session import note, unreadable, write
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
+from tvlint.readers.document import ReadError
+from tvlint.readers.megatron.launch_script import LARGEST
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.run.exit_code import CLEAN
 from tvlint.run.outputs import Output, OutputError, write_capture
+
+if TYPE_CHECKING:
+    from tvlint.capture.launch import Launch
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,20 +32,77 @@ def run(options: argparse.Namespace) -> int:
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", options.name) or options.name.startswith("."):
         fail(f"`--name {options.name}` is no name of a file", "use letters, digits, `-`, `_` and `.`")
     words = options.program[1:] if options.program[:1] == ["--"] else options.program
-    path = capture_to(words, options.output, options.name, float(options.timeout))
+    path = capture_to(launch_of(words, options), options.output, options.name, float(options.timeout))
     if isinstance(path, Problem):
         return unreadable(path)
     note(f"one training step is recorded in `{path}`")
     return _write_plan(path, options.reference)
 
 
-def capture_to(words: Sequence[str], folder: str, name: str, seconds: float) -> str | Problem:
+def launch_of(words: Sequence[str], options: argparse.Namespace) -> Launch:
+    """Return the launch that a command is, or that a launch script starts, with the sizes that the options give."""
+    from tvlint.capture.launch import LaunchError, Sizes, assignments, fitted, parse_launch
+
+    environment, rest = assignments(words)
+    script = rest[1:] if rest[:1] and os.path.basename(rest[0]) in _SHELLS else rest
+    try:
+        if script and script[0].endswith(_SCRIPTS):
+            launch = _of_script(script[0], environment, script[1:])
+        else:
+            launch = parse_launch(words)
+        return fitted(replace(launch, sizes=Sizes(options.layers, options.hidden, options.sequence)))
+    except LaunchError as error:
+        fail(str(error), error.help)
+
+
+_SHELLS = frozenset({"bash", "sh", "sbatch", "source"})
+_SCRIPTS = (".sh", ".sbatch", ".slurm", ".bash")
+
+
+def _of_script(path: str, environment: Sequence[tuple[str, str]], arguments: Sequence[str]) -> Launch:
+    """Return the launch of the one program with Megatron's options that a script starts, whose words are read, not run."""
+    from tvlint.capture.launch import Launch, LaunchError
+    from tvlint.frameworks.megatron_on_cpu import OUTSIDE_THE_STEP
+    from tvlint.readers.megatron.started_programs import started_by
+
+    unread = frozenset("--" + name.replace("_", "-") for name in OUTSIDE_THE_STEP)
+    try:
+        found = started_by(path, content(path, LARGEST), dict(environment), arguments or None, unread)
+    except ReadError as error:
+        where = error.problem.location
+        raise LaunchError(f"{where.path}:{where.line}: {error.problem.message}", error.problem.help or "") from None
+    except OSError:
+        raise LaunchError(f"there is no script `{path}`", "name it from this folder") from None
+    if len(found) != 1:
+        lines = ", ".join(str(own.location.line) for own in found)
+        text = f"`{path}` starts {len(found)} programs with Megatron's options" + (f", at lines {lines}" if found else "")
+        raise LaunchError(text, "give the command that it starts: `-- torchrun ... pretrain_gpt.py ARGS`")
+    (own,) = found
+    for words in own.left_out:
+        note(f"`{words}` in `{path}` is not known, and left out")
+    known = dict((*environment, *own.environment))
+    return Launch(own.ranks, _beside(own.program, path), own.arguments, environment=tuple(known.items()))
+
+
+def _beside(program: str, script: str) -> str:
+    """Return the path of a program whose folder may not be known: in this folder, or in one above that of the script."""
+    folder = os.path.dirname(os.path.abspath(script))
+    while True:
+        for name in (program, os.path.join(folder, program.lstrip("/")), os.path.join(folder, os.path.basename(program))):
+            if os.path.isfile(name):
+                return os.path.relpath(name)
+        if folder == os.path.dirname(folder):
+            return program
+        folder = os.path.dirname(folder)
+
+
+def capture_to(launch: Launch, folder: str, name: str, seconds: float) -> str | Problem:
     """Run a program and write its capture; return the path, or why there is none."""
-    from tvlint.capture.launch import LaunchError, parse_launch
+    from tvlint.capture.launch import LaunchError
     from tvlint.capture.processes import Failure, capture
 
     try:
-        data = capture(parse_launch(words), seconds)
+        data = capture(launch, seconds)
     except LaunchError as error:
         fail(str(error), error.help)
     except Failure as failure:

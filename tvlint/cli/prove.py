@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Sequence
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
@@ -57,24 +56,15 @@ def _prove(options: argparse.Namespace, parallel: tuple[str, ...], reference: st
 
 def _captured(options: argparse.Namespace, folder: str) -> tuple[str, str] | Problem:
     """Capture a program and its reference; return their captures, or why there are none."""
-    from tvlint.cli.capture import capture_to
+    from tvlint.cli.capture import capture_to, launch_of
 
-    parallel = capture_to(options.parallel, folder, "parallel", float(options.timeout))
+    launch = launch_of(options.parallel, options)
+    parallel = capture_to(launch, folder, "parallel", float(options.timeout))
     if isinstance(parallel, Problem):
         return parallel
     if is_capture(options.reference):
         return parallel, options.reference
-    words = shlex.split(options.reference) or single_process(options.parallel)
-    reference = capture_to(words, folder, "reference", float(options.timeout))
+    words = shlex.split(options.reference)
+    single = launch_of(words, options) if words else launch.single
+    reference = capture_to(single, folder, "reference", float(options.timeout))
     return reference if isinstance(reference, Problem) else (parallel, reference)
-
-
-def single_process(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that runs the same program on one process."""
-    from tvlint.capture.launch import LaunchError, parse_launch
-
-    try:
-        launch = parse_launch(words)
-    except LaunchError as error:
-        fail(str(error), error.help)
-    return (*(f"{name}={value}" for name, value in launch.environment), "python", *launch.words)

@@ -58,21 +58,21 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
 
 
 def _mesh(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple[Mesh, Mapping[str, Mapping[str, Placement]]]:
-    """Return the mesh with the fewest axes by which all groups and placements can be said, and these placements."""
+    """Return the mesh with the fewest axes by which all placements and most groups can be said, and these placements.
+
+    A group that is none of axes, as of the first and the last stage, is written by its ranks.
+    """
     groups = {tuple(sorted(own)) for each in prepared for own in _groups(each)}
     said = [axes for axes, ranks in capture.tapes[0].meshes if ranks == tuple(range(capture.ranks))]
     candidates = [Mesh(axes) for axes in sorted(said, key=len)] + [mesh_of(sizes) for sizes in meshes(capture.ranks)]
-    for mesh in candidates:
-        if any(axes_of(mesh, group) is None for group in groups):
-            continue
+    spanned = {mesh: sum(axes_of(mesh, group) is not None for group in groups) for mesh in candidates}
+    for mesh in sorted(candidates, key=lambda mesh: -spanned[mesh]):
         placements = {name: _placements(mesh, own) for name, own in found.wholes.items()}
         known = {name: own for name, own in placements.items() if own is not None}
         if len(known) == len(placements):
             return _named(mesh, known, found, groups)
-    odd = next((name for name, own in found.wholes.items() if _placements(candidates[-1], own) is None), "")
-    text = (
-        f"how `{odd}` lies on the ranks cannot be said by axes of a mesh" if odd else "the groups of ranks are those of no mesh"
-    )
+    odd = next(name for name, own in found.wholes.items() if _placements(candidates[-1], own) is None)
+    text = f"how `{odd}` lies on the ranks cannot be said by axes of a mesh"
     raise ReadError(text, Location(capture.path), "capture a launch whose ranks form a grid")
 
 
@@ -326,6 +326,8 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
         said.append("the optimizer completes the gradients that distributed tensors leave as partial sums")
     if any(each.lifted.program.whole for each in prepared):
         said.append("the optimizer takes of gradients that distributed tensors leave whole the part that its weight is")
+    unwaited = sorted({_line_of(mark) for each in prepared for mark in each.lifted.program.unwaited})
+    said += [f"what is sent at {line} and never waited for is not overwritten before it is sent" for line in unwaited]
     given = [own for each in prepared for own in each.lifted.program.constants]
     constants = sorted({(_line_of(mark), number) for number, mark in given if number})
     said += [f"what the step is given at {line} is {number:g} throughout, as recorded" for line, number in constants if line]

@@ -146,10 +146,17 @@ def _match(
         whole = numbers.get(name)
         boxes = [] if whole is None or use.given.numbers is None else boxes_of(use.given.numbers, whole)
         if boxes:
-            return name, Held(boxes[0], True)
+            return name, Held(_beside(boxes, wholes, prepared.lifted.program.rank, use.mark.micro_batch), True)
     text = f"a value of shape {type.shape} that the step is given is no part of what the reference is given"
     help = "feed the reference the same batch (the same seed, and all of what the ranks read), and make masks in the model"
     raise ReadError(text, _at(use.mark, path), help)
+
+
+def _beside(boxes: Sequence[Box], wholes: Mapping[str, Whole], rank: int, micro_batch: int) -> Box:
+    """Return the box, of several with the same numbers, that lies in the samples of the micro-batch's other inputs."""
+    others = [own.held[rank][micro_batch].box for own in wholes.values() if micro_batch in own.held.get(rank, {})]
+    samples = {box[0] for box in others if box}
+    return next((box for box in boxes if box and box[0] in samples), boxes[0])
 
 
 def _piece(use: Use, whole: Whole, numbers: Array | None, shape: tuple[int, ...], prepared: Prepared, path: str) -> Held:

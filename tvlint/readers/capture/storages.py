@@ -62,6 +62,7 @@ def follow(tape: Tape) -> Program:
     follower = _Follower(tape)
     for event in tape.events:
         follower.event(event)
+    follower.end()
     return follower.program
 
 
@@ -111,6 +112,13 @@ class _Follower:
             self.program.gradients[event.name] = self._own_part(event, value, numbers)
         elif isinstance(event, Update):
             self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
+
+    def end(self) -> None:
+        """Let what is sent and never waited for be sent by the end of the step."""
+        left = {handle for handles in self.handles.values() for handle in handles}
+        sent = [node for node in self.program.nodes if isinstance(node, Message) and node.sends and node.handle in left]
+        self.program.nodes += [End(node.handle, node.mark) for node in sent]
+        self.program.unwaited += [node.mark for node in sent]
 
     def _own_part(self, event: Gradient, value: str, numbers: Array | None) -> tuple[str, Array | None]:
         """Return the rank's part of a gradient that its framework leaves whole where the weight is in shards."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tvlint.readers.shell.branches import follow_case, follow_if, follow_list
@@ -13,16 +14,13 @@ from tvlint.readers.shell.loops import follow_for, follow_while
 from tvlint.readers.shell.sources import sbatch_variables
 from tvlint.readers.shell.state import DEEPEST, Command, State, TooMuchWork, Trace
 from tvlint.readers.shell.syntax import errors_in, parse
-from tvlint.readers.shell.values import (
-    Source,
-    Span,
-    Value,
-)
+from tvlint.readers.shell.values import Scalar, Source, Span, Text, Value, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 STEPS = 400_000
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +36,18 @@ class Evaluation:
     """The ranges of bytes of the source that are no syntax of a shell; what was understood of them was followed."""
 
 
-def evaluate(source: Source) -> Evaluation:
-    """Follow `source` from top to bottom; functions that nothing calls are followed last, as if called once."""
+def evaluate(source: Source, environment: Mapping[str, str] = NOTHING, arguments: Sequence[str] | None = None) -> Evaluation:
+    """Follow `source` from top to bottom; functions that nothing calls are followed last, as if called once.
+
+    `environment` and `arguments` are what is known of those that the script is started with.
+    """
     tree = parse(source)
     state = State(source, Trace(STEPS, _statement))
     state.variables.update(sbatch_variables(source))
+    start = Span(source, 0, 0)
+    state.variables.update({name: Scalar((Text(text, start, exact=False),)) for name, text in environment.items()})
+    if arguments is not None:
+        state.arguments = tuple(Word((Text(text, start, exact=False),)) for text in arguments)
     gave_up = False
     try:
         state.follow_all(tree.root_node.children)

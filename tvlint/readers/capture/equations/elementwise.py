@@ -147,9 +147,30 @@ def _chosen(lifting: Lifting, node: Apply) -> bool:
     return lifting.call(node, "torch.where", (given(node, "condition"), *operands))
 
 
+def _held(lifting: Lifting, node: Apply) -> bool:
+    """A number throughout stays one where it is kept within bounds."""
+    number = lifting.number(given(node, "self"))
+    bounds = [node.arguments.get(name) for name in ("min", "max")]
+    if number is None or not all(each is None or isinstance(each, int | float) for each in bounds):
+        return False
+    low, high = (each if isinstance(each, int | float) else None for each in bounds)
+    if (low is not None and number < low) or (high is not None and number > high):
+        return False
+    return lifting.equate(node.outputs[0], given(node, "self"))
+
+
+def _is_other_than_zero(lifting: Lifting, node: Apply) -> bool:
+    name = lifting.value(given(node, "self"))
+    if name is None or lifting.dtype(node.outputs[0]) != "bool" or lifting.dtype(name) == "bool":
+        return False
+    return lifting.call(node, "torch.ne", (given(node, "self"), 0))
+
+
 def _cast(lifting: Lifting, node: Apply) -> bool:
     dtype = node.arguments.get("dtype")
-    name = lifting.value(given(node, "self"))
+    name, number = lifting.value(given(node, "self")), lifting.number(given(node, "self"))
+    if number is not None and float(number).is_integer():
+        lifting.numbers[node.outputs[0]] = number
     if name is not None and lifting.dtype(name) == lifting.dtype(node.outputs[0]):
         return lifting.equate(node.outputs[0], given(node, "self"))
     return isinstance(dtype, str) and lifting.call(node, "torch.Tensor.to", (given(node, "self"),), dtype=dtype)
@@ -170,5 +191,7 @@ EQUATIONS = (
     Equation("gelu", "gelu(x, approximate) is torch.nn.functional.gelu", _gelu),
     Equation("masked_fill", "masked_fill(x, mask, value) is value where the mask holds, else x", _filled),
     Equation("where", "where(condition, a, b) is a where the condition holds, else b", _chosen),
+    Equation("clamp", "clamp(x, min, max) is x where x is one number between them", _held),
+    Equation("_to_copy", "_to_copy(x, bool) is x != 0", _is_other_than_zero),
     Equation("_to_copy", "_to_copy(x, dtype) is x in another dtype", _cast),
 )

@@ -1,0 +1,226 @@
+"""Megatron's own training scripts on CPUs: their arguments, the sizes of their models, their data.
+
+The script parses its arguments as ever. Then those are replaced that need a GPU, a file or chance, sizes are reduced so that a
+step runs and is recorded on a laptop, and for the single-device reference the parallel sizes become one. All of it is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import lcm
+from typing import Any
+
+import torch
+
+from tvlint.capture.imports import Change
+from tvlint.capture.launch import Launch, LaunchError
+from tvlint.capture.step import Step
+from tvlint.frameworks.megatron_on_cpu import OF_REFERENCE, ON_CPU, OUTSIDE_THE_STEP
+
+Tell = Callable[[str], object]
+
+_TRAINING = "megatron.training."
+
+
+def changes(step: Step, launch: Launch, replace: Tell, reduce: Tell) -> Mapping[str, Change]:
+    """Return how the modules of Megatron's training loop are changed, by their names."""
+
+    def arguments(module: Any) -> None:
+        parse = module.parse_args
+
+        def parse_args(*args: Any, **kwargs: Any) -> Any:
+            found = parse(*args, **kwargs)
+            _fit(found, launch, replace, reduce)
+            return found
+
+        module.parse_args = parse_args
+
+    return {
+        _TRAINING + "arguments": arguments,
+        _TRAINING + "initialize": _initialize,
+        _TRAINING + "training": lambda module: _data(module, replace),
+        _TRAINING + "utils": lambda module: _batches(module, step, replace),
+        "megatron.core.utils": lambda module: _batches(module, step, replace),
+    }
+
+
+# ---- arguments ----
+
+
+def _fit(args: Any, launch: Launch, replace: Tell, reduce: Tell) -> None:
+    """Let the arguments be those of a step on CPUs; `replace` hears of those that say what the step computes."""
+    for name, value in OUTSIDE_THE_STEP.items():
+        _set(args, name, value)
+    for name, value in ON_CPU.items():
+        _set(args, name, value, replace)
+    _reduce(args, launch, reduce)
+    if launch.single_of:
+        for name, value in OF_REFERENCE.items():
+            _set(args, name, value)
+        args.micro_batch_size = args.global_batch_size
+
+
+def _set(args: Any, name: str, value: Any, tell: Tell | None = None) -> None:
+    """Give an argument that the parser has another value."""
+    if not hasattr(args, name):
+        return
+    held = getattr(args, name)
+    own = next((kind for kind in type(held) if kind.name == value), held) if hasattr(type(held), "__members__") else value
+    if own != held and tell is not None:
+        tell(f"`{name}` switched off" if held is True else f"`{_spelled(name)} {_shown(held)}` replaced by `{_shown(own)}`")
+    setattr(args, name, own)
+
+
+def _spelled(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _shown(value: Any) -> str:
+    return str(getattr(value, "name", value))
+
+
+# ---- sizes ----
+
+
+def _reduce(args: Any, launch: Launch, tell: Tell) -> None:
+    """Reduce the sizes of the model and of the batch; whatever divides another size still does."""
+    tensor, context = args.tensor_model_parallel_size, getattr(args, "context_parallel_size", 1)
+    before = {name: getattr(args, name, None) for name in _SIZES}
+    _reduce_layers(args, launch)
+    _reduce_width(args, launch, tensor)
+    sequence = launch.sizes.sequence or min(args.seq_length or 16, lcm(16, 2 * context, tensor))
+    args.seq_length = args.max_position_embeddings = sequence
+    args.padded_vocab_size = lcm(32, 8 * tensor)
+    args.vocab_size = args.padded_vocab_size - 1
+    _reduce_batch(args, launch, tensor * context * args.pipeline_model_parallel_size)
+    for name, value in before.items():
+        now = getattr(args, name, None)
+        if value not in (None, now):
+            tell(f"`{_spelled(name)}` {value} reduced to {now}" if now else f"`{_spelled(name)} {value}` left out")
+
+
+_SIZES = (
+    "num_layers", "num_layers_per_virtual_pipeline_stage", "decoder_first_pipeline_num_layers",
+    "decoder_last_pipeline_num_layers", "moe_layer_freq", "hidden_size", "ffn_hidden_size", "num_attention_heads",
+    "num_query_groups", "kv_channels", "num_experts", "moe_router_topk", "moe_ffn_hidden_size",
+    "moe_shared_expert_intermediate_size", "seq_length", "micro_batch_size", "global_batch_size",
+)  # fmt: skip
+
+
+def _reduce_layers(args: Any, launch: Launch) -> None:
+    """Leave each pipeline chunk one layer, and where there is but one chunk two."""
+    stages = args.pipeline_model_parallel_size
+    if getattr(args, "pipeline_model_parallel_layout", None):
+        return
+    ends = sum(bool(getattr(args, f"account_for_{each}_in_pipeline_split", False)) for each in ("embedding", "loss"))
+    within = getattr(args, "num_layers_per_virtual_pipeline_stage", None)
+    chunks = getattr(args, "num_virtual_stages_per_pipeline_rank", None) or 1
+    if within and stages > 1:
+        chunks = max(1, (args.num_layers + ends) // stages // within)
+    each = 2 if stages * chunks < 3 or ends else 1
+    layers = launch.sizes.layers or min(args.num_layers, stages * chunks * each - ends)
+    if (layers + ends) % (stages * chunks):
+        raise LaunchError(f"{layers} layers do not divide over {stages * chunks} pipeline chunks", "choose another `--layers`")
+    if within and stages > 1:
+        args.num_layers_per_virtual_pipeline_stage = (layers + ends) // stages // chunks
+    for name in ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"):
+        if getattr(args, name, None) is not None:
+            setattr(args, name, None)
+    pattern = getattr(args, "moe_layer_freq", None)
+    if isinstance(pattern, list):
+        args.moe_layer_freq = pattern[:layers]
+    args.num_layers = layers
+
+
+def _reduce_width(args: Any, launch: Launch, tensor: int) -> None:
+    """Leave each tensor-parallel rank two heads, or groups of heads, of eight numbers."""
+    heads, groups = args.num_attention_heads, getattr(args, "num_query_groups", None)
+    args.num_attention_heads = min(heads, lcm(2 * tensor, 4))
+    if groups and getattr(args, "group_query_attention", False):
+        args.num_query_groups = min(groups, 2 * tensor)
+        args.num_attention_heads = args.num_query_groups * min(heads // groups, 2)
+    hidden = launch.sizes.hidden or min(args.hidden_size, 8 * args.num_attention_heads)
+    if hidden % args.num_attention_heads:
+        text = f"a hidden size of {hidden} does not divide by {args.num_attention_heads} heads"
+        raise LaunchError(text, "choose another `--hidden`")
+    args.hidden_size, args.kv_channels = hidden, hidden // args.num_attention_heads
+    args.ffn_hidden_size = 2 * hidden
+    experts = getattr(args, "num_experts", None)
+    if experts:
+        args.num_experts = min(experts, lcm(4, 2 * args.expert_model_parallel_size))
+        args.moe_router_topk = min(args.moe_router_topk, args.num_experts // 2)
+        for name in ("moe_ffn_hidden_size", "moe_shared_expert_intermediate_size"):
+            if getattr(args, name, None):
+                setattr(args, name, 2 * hidden)
+
+
+def _reduce_batch(args: Any, launch: Launch, ranks: int) -> None:
+    """Leave as many micro-batches as show the schedule, of two samples each."""
+    replicas = max(1, (launch.single_of or launch.ranks) // ranks)
+    declared = max(1, (launch.declared or launch.single_of or launch.ranks) // ranks)
+    batch = args.global_batch_size or args.micro_batch_size * declared
+    micro_batches = max(1, batch // (args.micro_batch_size * declared))
+    stages = args.pipeline_model_parallel_size
+    args.micro_batch_size = 2
+    args.global_batch_size = 2 * replicas * min(micro_batches, 2 * stages)
+
+
+# ---- data and preparation ----
+
+
+def _initialize(module: Any) -> None:
+    """Let Megatron begin without a GPU, and without what it compiles for one."""
+    begin = module.initialize_megatron
+    module.initialize_megatron = lambda *args, **kwargs: begin(*args, **{**kwargs, "allow_no_cuda": True})
+    for name in ("_compile_dependencies", "_initialize_tp_communicators", "set_jit_fusion_options", "_warmup_jit_function"):
+        if hasattr(module, name):
+            setattr(module, name, lambda *_, **__: None)
+
+
+def _data(module: Any, replace: Tell) -> None:
+    """Let the model train on numbers that the place of each sample in the batch gives."""
+
+    def iterators(*_: Any, **__: Any) -> Any:
+        from megatron.training import get_args  # type: ignore[import-not-found,unused-ignore]
+
+        args = get_args()
+        args.do_train, args.do_valid, args.do_test = True, False, False
+        replace("data replaced by numbers that the place of each sample gives")
+        return _samples(args), None, None
+
+    module.build_train_valid_test_data_iterators = iterators
+
+
+def _samples(args: Any) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield the micro-batches of this rank, in the order of Megatron's sampler."""
+    from megatron.core import parallel_state as state  # type: ignore[import-not-found,unused-ignore]
+
+    replicas, replica = state.get_data_parallel_world_size(), state.get_data_parallel_rank()
+    at = replica * args.micro_batch_size
+    while True:
+        rows = [_sample(at + own, args) for own in range(args.micro_batch_size)]
+        tokens = torch.stack(rows)
+        yield {
+            "tokens": tokens[:, :-1].contiguous(),
+            "labels": tokens[:, 1:].contiguous(),
+            "loss_mask": torch.ones(tokens.shape[0], args.seq_length),
+            "position_ids": torch.arange(args.seq_length).repeat(tokens.shape[0], 1),
+        }
+        at += replicas * args.micro_batch_size
+
+
+def _sample(place: int, args: Any) -> torch.Tensor:
+    return torch.randint(0, args.padded_vocab_size, (args.seq_length + 1,), generator=torch.Generator().manual_seed(place))
+
+
+def _batches(module: Any, step: Step, replace: Tell) -> None:
+    """Let batches be given to each rank: how tensor-parallel ranks pass them on is no part of the step."""
+    broadcast = getattr(module, "get_batch_on_this_tp_rank", None)
+    if broadcast is None:
+        return
+
+    def get(*args: Any, **kwargs: Any) -> Any:
+        with step.aside():
+            return broadcast(*args, **kwargs)
+
+    module.get_batch_on_this_tp_rank = get

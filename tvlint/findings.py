@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tvlint.ir.coverage import Coverage
 from tvlint.ir.location import Location
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class Verdict:
     assumptions: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     """What the proof derived about the pair, for people: (`ranks`, `8`), (`parameters covered`, `21`), ..."""
+    coverage: Coverage | None = None
+    """How much of the parallel plan was understood; None where nothing was derived."""
     out_of_time: bool = False
     """Whether the solver ran out of time on something; on another machine it may not."""
     seconds: float = 0.0

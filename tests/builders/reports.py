@@ -20,6 +20,7 @@ from tvlint.findings import (
     StageCounts,
     Verdict,
 )
+from tvlint.ir.coverage import Coverage
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.outline import Cell, Lane, Outline
@@ -200,6 +201,7 @@ OUTLINE = Outline(
             ((4, 5), 1, ((Phase.FORWARD, 0), (Phase.BACKWARD, 0), (Phase.FORWARD, 1), (Phase.BACKWARD, 1), (Phase.REDUCE, -1))),
         )
     ),
+    Coverage(118, 140),
 )
 
 EMPTY = Report()

@@ -11,10 +11,12 @@ from tests.checks.test_scenarios import SCENARIOS
 from tests.scenarios.scenario import Scenario
 from tests.shared import SHARED, needs_shared
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.relations.derivation.coverage import coverage_of
 from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone, sure_defects
 from tvlint.analyses.relations.findings import derived_findings
 from tvlint.checks import load_check
 from tvlint.findings import Finding, Severity
+from tvlint.ir.coverage import Coverage
 from tvlint.ir.plan import Plan
 from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
 from tvlint.readers.plan_text import reader as plan_text
@@ -57,8 +59,8 @@ def test_nothing_is_sure_to_be_wrong_with_right_exported_plans() -> None:
         found = derive_alone(plan)
         assert found is not None, path.name
         assert (path.name, [defect.message for defect in sure_defects(found)]) == (path.name, [])
-        known, operators = found.understood()
-        assert known == operators > 0, path.name
+        coverage = coverage_of(found.plan, found.derived)
+        assert coverage.understood == coverage.operators > 0, path.name
 
 
 def test_the_relations_find_mistakes_that_placements_do_not_and_the_other_way_round() -> None:
@@ -145,13 +147,13 @@ program
 
 def test_what_follows_from_an_unknown_operator_is_unknown_and_the_rest_is_not() -> None:
     found = alone(UNKNOWN.format(type=""))
-    assert found.understood() == (2, 4)
+    assert coverage_of(found.plan, found.derived) == Coverage(2, 4)
     assert {own.subject for own in sure_defects(found)} == {"p"}
 
 
 def test_what_a_plan_declares_of_an_unknown_result_is_taken() -> None:
     found = alone(UNKNOWN.format(type=": f32[4,16] tp:P"))
-    assert found.understood() == (4, 4)
+    assert coverage_of(found.plan, found.derived) == Coverage(4, 4)
     assert {own.subject for own in sure_defects(found)} == {"k", "p"}
 
 

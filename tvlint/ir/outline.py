@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
+from tvlint.ir.coverage import Coverage
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Compute
 from tvlint.ir.plan import Phase, Plan, Segment
@@ -39,19 +40,20 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """One plan's mesh and schedule."""
+    """One plan's mesh and schedule, and how much of it was understood; None where nothing was derived."""
 
     path: str
     mesh: Mesh
     micro_batches: int
     lanes: tuple[Lane, ...]
+    coverage: Coverage | None = None
 
 
 Judged: TypeAlias = Mapping[str, tuple[str, frozenset[int]]]
 """What a proof found in segments, by their names, and on which ranks."""
 
 
-def outline(plan: Plan, judged: Judged = MappingProxyType({})) -> Outline:
+def outline(plan: Plan, judged: Judged = MappingProxyType({}), coverage: Coverage | None = None) -> Outline:
     """The outline of `plan`; steps that name no segment of the plan are left out."""
     kinds: dict[_Kind, _Cells] = {}
     looks = {name: kinds.setdefault(kind := _kind(segment), _Cells(kind)) for name, segment in plan.segments.items()}
@@ -66,7 +68,7 @@ def outline(plan: Plan, judged: Judged = MappingProxyType({})) -> Outline:
         own = {**looks, **marked} if marked else looks
         cells = tuple(own[step.segment][step.micro_batch] for step in program.steps if step.segment in own)
         lanes.append(Lane(program.ranks, cells))
-    return Outline(plan.path, plan.mesh, plan.micro_batches, tuple(lanes))
+    return Outline(plan.path, plan.mesh, plan.micro_batches, tuple(lanes), coverage)
 
 
 _Kind: TypeAlias = tuple[Phase, int, bool, str]

@@ -321,13 +321,16 @@ def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule]
 
 def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
     from tvlint.analyses.dataflow.facts import Facts
+    from tvlint.analyses.relations.derivation.coverage import coverage_of
+    from tvlint.analyses.relations.findings import relations
     from tvlint.analyses.schedule.from_plan import PLAN_RULES, schedule_of
     from tvlint.ir.outline import outline
     from tvlint.rulebook.pages import load_rules
 
-    said.outlines.append(outline(plan))
     facts = Facts(plan)
     said.findings += [_with_origin(own) for own in findings_of_plan(facts, load_rules()) if own.rule in rules]
+    alone = relations(facts)
+    said.outlines.append(outline(plan, coverage=None if alone is None else coverage_of(alone.plan, alone.derived)))
     schedule = schedule_of(plan)
     if schedule is not None:
         own = _Said()

@@ -51,7 +51,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
         other = judge(variant, reference)
         verdict = _both(verdict, _named(other, variant))
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
-    outlines = (outline(parallel, _judged(verdict)), outline(reference))
+    outlines = (outline(parallel, _judged(verdict), verdict.coverage), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)
     findings = tuple(
         finding if finding.location.path == pair.parallel else replace(finding, found_in=pair.parallel)
@@ -79,7 +79,7 @@ def _prove_captures(pair: Pair, progress: Progress | None, started: float) -> Re
     )
     verdict = judged(verdict, parallel, reference)
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
-    outlines = (outline(parallel.plan, _judged(verdict)), outline(reference.plan))
+    outlines = (outline(parallel.plan, _judged(verdict), verdict.coverage), outline(reference.plan))
     return Report(verdicts=(verdict,), checked=(pair.parallel, pair.reference), outlines=outlines)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from tvlint.analyses.relations.defect import Defect, reasons
+from tvlint.analyses.relations.derivation.coverage import coverage_of
 from tvlint.equivalence.explain.context_graph import scenes
 from tvlint.equivalence.verdict.attempt import Attempt
 from tvlint.equivalence.verdict.derivation import Derivation
@@ -42,6 +43,7 @@ def _verdict(attempt: Attempt, derivation: Derivation, outcome: Outcome, found: 
         reasons=found,
         assumptions=attempt.assumptions,
         facts=_facts(attempt),
+        coverage=coverage_of(case.parallel, derivation.derived),
     )
 
 

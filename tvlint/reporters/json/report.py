@@ -131,11 +131,14 @@ def _problem(problem: Problem, root: Path) -> dict[str, Any]:
 
 
 def _plan(outline: Outline, root: Path) -> dict[str, Any]:
+    coverage = outline.coverage
     return {
         "path": relative(outline.path, root),
         "ranks": outline.mesh.size,
         "mesh": [{"axis": axis.name, "size": axis.size} for axis in outline.mesh.axes],
         "micro_batches": outline.micro_batches,
+        "understood": None if coverage is None else coverage.understood,
+        "operators": None if coverage is None else coverage.operators,
     }
 
 

@@ -17,7 +17,16 @@ from tvlint.reporters.escape.visible import display_width, visible
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import SEVERITIES, by_place, bytes_text, counted, recognised_text, seconds_text, summary
+from tvlint.reporters.text.totals import (
+    SEVERITIES,
+    by_place,
+    bytes_text,
+    counted,
+    coverage_text,
+    recognised_text,
+    seconds_text,
+    summary,
+)
 
 if TYPE_CHECKING:
     from tvlint.ir.mesh import Mesh
@@ -58,8 +67,8 @@ def write(report: Report, context: Context) -> Escaped:
     if context.show_unknown and report.not_evaluated:
         blocks.append(_not_evaluated(report.not_evaluated, screen))
     apart = [each for block in blocks for each in (*block, line())]
-    recognised = recognised_text(report)
-    return terminal([*apart, *([line(recognised)] if recognised else []), _summary(report, screen)], context.color)
+    totals = [line(text) for text in (recognised_text(report), coverage_text(report)) if text]
+    return terminal([*apart, *totals, _summary(report, screen)], context.color)
 
 
 def _statistics(report: Report, context: Context) -> Iterator[list[Line]]:

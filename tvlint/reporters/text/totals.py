@@ -65,6 +65,15 @@ def recognised_text(report: Report) -> str:
     return f"recognised {', '.join(parts)}" if parts else ""
 
 
+def coverage_text(report: Report) -> str:
+    """`understood 118 of 140 operators of 2 plans`; empty where all are understood, or nothing was derived."""
+    found = [outline.coverage for outline in report.outlines if outline.coverage is not None]
+    understood, operators = sum(own.understood for own in found), sum(own.operators for own in found)
+    if understood == operators:
+        return ""
+    return f"understood {understood:,} of {counted(operators, 'operator')} of {counted(len(found), 'plan')}"
+
+
 def silenced_text(report: Report) -> str:
     """`3 findings silenced (2 by comments, 1 by the project file)`."""
     by_comment = sum(each.by_comment for each in report.silenced)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.derive import derive
@@ -38,11 +37,6 @@ class Alone:
     plan: Plan
     derived: Derived
 
-    def understood(self) -> tuple[int, int]:
-        """Return of how many operators all results are known on all ranks, and of how many there are."""
-        every = [own for name in _segments_run(self.plan) for own in self.plan.segments[name].operators if writes(own)]
-        return sum(id(own) not in self.derived.unknown for own in every), len(every)
-
 
 def derive_alone(plan: Plan) -> Alone | None:
     """Return the relations of a plan to the values that it computes itself; None where it is not clear what it runs."""
@@ -64,10 +58,6 @@ def derive_alone(plan: Plan) -> Alone | None:
     world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1)
     slots = slots or tuple(0 if many and shape else -1 for shape in inputs.shapes)
     return Alone(plan, derive(world, plan, inputs, slots, micro_batches * replicas, losses=None, dtypes={}, alone=True))
-
-
-def _segments_run(plan: Plan) -> set[str]:
-    return {step.segment for program in plan.programs for step in program.steps}
 
 
 def _runs(plan: Plan) -> int:

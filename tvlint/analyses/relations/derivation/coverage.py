@@ -1,0 +1,15 @@
+"""How much of a plan a derivation has understood."""
+
+from __future__ import annotations
+
+from tvlint.analyses.dataflow.def_use import writes
+from tvlint.analyses.relations.derivation.state import Derived
+from tvlint.ir.coverage import Coverage
+from tvlint.ir.plan import Plan
+
+
+def coverage_of(plan: Plan, derived: Derived) -> Coverage:
+    """Return of how many of the operators that the ranks run all results are known."""
+    segments = {step.segment for program in plan.programs for step in program.steps}
+    every = [own for name in segments for own in plan.segments[name].operators if writes(own)]
+    return Coverage(sum(id(own) not in derived.unknown for own in every), len(every))

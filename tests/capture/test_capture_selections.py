@@ -82,3 +82,32 @@ def test_scores_of_targets_in_the_range_are_picked() -> None:
     bench = Bench()
     result = picked(bench, Masked(bench))
     assert run(bench, result) == ["masked_gather", "torch.Tensor.view"]
+
+
+def test_all_rows_are_what_they_are_taken_from_and_what_is_put_there() -> None:
+    bench = Bench()
+    own, other = bench.give("own", SCORES), bench.give("other", 2 * SCORES)
+    rows = Ref(bench.apply("arange", {"start": 0, "end": ROWS}, np.arange(ROWS)))
+    taken = bench.apply("index", {"self": own, "indices": (rows, None)}, SCORES)
+    put = bench.apply("index_put", {"self": Ref(taken), "indices": (rows, None), "values": other}, SCORES)
+    assert run(bench, taken) == ["torch.Tensor.view"]
+    assert run(bench, put) == ["torch.Tensor.view"]
+    np.testing.assert_array_equal(bench.run(taken), SCORES)
+    np.testing.assert_array_equal(bench.run(put), 2 * SCORES)
+
+
+@pytest.mark.parametrize("end", [ROWS - 1, ROWS + 1])
+def test_other_rows_are_no_rows_of_it(end: int) -> None:
+    bench = Bench()
+    own, other = bench.give("own", SCORES), bench.give("other", 2 * SCORES)
+    rows = Ref(bench.apply("arange", {"start": 0, "end": end}, np.arange(end)))
+    put = bench.apply("index_put", {"self": own, "indices": (rows, None), "values": other}, SCORES)
+    assert "torch.Tensor.view" not in run(bench, put)
+
+
+def test_rows_that_are_added_to_are_not_replaced() -> None:
+    bench = Bench()
+    own, other = bench.give("own", SCORES), bench.give("other", 2 * SCORES)
+    rows = Ref(bench.apply("arange", {"start": 0, "end": ROWS}, np.arange(ROWS)))
+    put = bench.apply("index_put", {"self": own, "indices": (rows, None), "values": other, "accumulate": True}, SCORES)
+    assert "torch.Tensor.view" not in run(bench, put)

@@ -252,7 +252,34 @@ def _part_of_lookup_gradient(lifting: Lifting, node: Apply) -> bool:
     return lifting.gradient(calls[-1], (given(source, "grad_output"),), ("", node.outputs[0]), source.mark)
 
 
+def _all_rows(lifting: Lifting, node: Apply) -> bool:
+    """Lift `x[arange(n), ...]` of all `n` rows, which is `x`."""
+    own = lifting.value(given(node, "self"))
+    if own is None or not _takes_all_rows(lifting, node, lifting.shape(own)):
+        return False
+    return lifting.call(node, "torch.Tensor.view", (Ref(own), lifting.shape(own)))
+
+
+def _all_rows_put(lifting: Lifting, node: Apply) -> bool:
+    """Lift the assignment of all rows, which leaves what is assigned."""
+    own, values = lifting.value(given(node, "self")), lifting.value(given(node, "values"))
+    if own is None or values is None or node.arguments.get("accumulate") or lifting.shape(own) != lifting.shape(values):
+        return False
+    if not _takes_all_rows(lifting, node, lifting.shape(own)) or lifting.dtype(own) != lifting.dtype(values):
+        return False
+    return lifting.call(node, "torch.Tensor.view", (Ref(values), lifting.shape(values)))
+
+
+def _takes_all_rows(lifting: Lifting, node: Apply, shape: tuple[int, ...]) -> bool:
+    """Return whether the one index counts all rows of a value of this shape."""
+    indices = _indices(node)
+    rows = lifting.value(indices[0]) if len(indices) == 1 else None
+    return rows is not None and bool(shape) and _counts(lifting, rows, shape[0])
+
+
 EQUATIONS = (
+    Equation("index", "x[0, 1, .., n - 1] of n rows is x", _all_rows),
+    Equation("index_put", "x[0, 1, .., n - 1] = y of n rows is y", _all_rows_put),
     Equation("narrow", "rows of the gradient of a lookup are that of the lookup in their range", _part_of_lookup_gradient),
     Equation(
         "index_put",

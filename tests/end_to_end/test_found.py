@@ -1,0 +1,86 @@
+"""`docs/found.md`: tvlint says of the recorded programs what the page says, and the programs do it where they can run."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tvlint.findings import Outcome, Verdict
+from tvlint.run.pair import Pair
+from tvlint.run.prove import prove_pair
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "found.md").read_text()
+FOLDERS, CAPTURES = ROOT / "fixtures" / "nnscaler" / "folders", ROOT / "fixtures" / "capture" / "recorded"
+SMOOTHING = ROOT / "fixtures" / "found" / "megatron_label_smoothing.py"
+EXAMPLES = ROOT / "benchmarks" / "nnscaler_examples.py"
+
+FOUND = {
+    "mlp--hybrid_pp2_tp4": ("pieces-not-in-rank-order", "gencode4.py:38"),
+    "gpt--pp2": ("use-before-definition", "gencode1.py:212"),
+    "megatron_label_smoothing": ("missing-allreduce", "cross_entropy.py:207"),
+}
+
+
+def _verdict(name: str) -> Verdict:
+    if name.startswith("megatron"):
+        captures = (CAPTURES / f"{name}_{which}.capture.jsonl.gz" for which in ("tp2", "reference"))
+        pair = Pair(*map(str, captures))
+    else:
+        pair = Pair(str(FOLDERS / name), "")
+    report = prove_pair(pair)
+    assert not report.problems, report.problems
+    return report.verdicts[0]
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_page_says_what_tvlint_says(name: str) -> None:
+    verdict = _verdict(name)
+    reason, place = FOUND[name]
+    first = verdict.reasons[0]
+    assert (verdict.outcome, first.name) == (Outcome.REFUTED, reason)
+    assert f"{Path(first.location.path).name}:{first.location.line}" == place
+    assert f"{first.message} [{reason}]" in PAGE
+    assert place in PAGE
+
+
+def test_the_page_says_where_megatron_smooths_by_another_share() -> None:
+    own = next(own for own in _verdict("megatron_label_smoothing").reasons if own.name == "other-constant")
+    assert own.message.partition(":")[0] in PAGE
+    assert f"cross_entropy.py:{own.location.line}" in PAGE
+
+
+def test_the_control_is_proved() -> None:
+    assert _verdict("mlp--hybrid_pp2_tp2_dp2").outcome is Outcome.PROVED
+
+
+def _said(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(importlib.util.find_spec("megatron") is None, reason="Megatron-Core is not installed")
+def test_megatron_smooths_labels_by_the_number_of_ranks() -> None:
+    ranks = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(SMOOTHING))
+    losses = [re.findall(r"loss .*", _said(*command)) for command in ((sys.executable, str(SMOOTHING)), ranks)]
+    assert all(len(own) == 1 and own[0] in PAGE for own in losses), losses
+    assert losses[0] != losses[1]
+    assert _said(sys.executable, str(SMOOTHING), "0").splitlines()[-1] == _said(*ranks, "0").splitlines()[-1]
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(importlib.util.find_spec("nnscaler") is None, reason="nnScaler is not installed")
+def test_folders_of_nnscaler_train_another_model_or_none(tmp_path: Path) -> None:
+    names = ("mlp--hybrid_pp2_tp2_dp2", "mlp--hybrid_pp2_tp4", "gpt--pp2")
+    for word in ("generate", "run"):
+        said = _said(sys.executable, str(EXAMPLES), word, str(tmp_path), *names)
+    outcomes = dict(re.findall(r"^(\S+--\S+) +(\w+)", said, re.MULTILINE))
+    assert [outcomes[name] for name in names] == ["agrees", "differs", "fails"]
+    assert "NameError: name 'blocks_0_dropout_training_225' is not defined" in said
+    assert "NameError: name 'blocks_0_dropout_training_225' is not defined" in PAGE

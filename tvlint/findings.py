@@ -253,5 +253,7 @@ class Report:
     """Where the project names the plans that it wants proved."""
     silenced: tuple[Silenced, ...] = ()
     """What comments and the project file silence."""
+    judged_by: tuple[tuple[str, int], ...] = ()
+    """The project files of folders below that of the run, each with how many of the files it judges."""
     recognised: tuple[Recognised, ...] = ()
     """The frameworks of the configurations that were checked."""

@@ -199,12 +199,3 @@ def test_a_checkout_in_the_checkout_is_a_finding(tree: Path) -> None:
     assert [told(finding) for finding in found.findings] == [
         ("inner", "not judged: a checkout in the checkout: run tvlint there")
     ]
-
-
-def test_a_project_file_that_the_run_does_not_apply_is_a_finding(tree: Path) -> None:
-    for folder in (tree, tree / "configs"):
-        (folder / "tvlint.toml").write_text('paths = ["."]\n')
-    ((path, message),) = [told(finding) for finding in discover((), Project(tree)).findings]
-    assert path == "configs/tvlint.toml"
-    assert "a project file that this run does not apply" in message
-    assert discover((), Project(tree, exclude=("configs",))).findings == ()

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import applying, deliver, note, outputs, project, session
-from tvlint.findings import Problem, Report
+from tvlint.cli.session import deliver, looked_for, note, outputs, project, session, with_files
+from tvlint.findings import Report
 from tvlint.ir.location import Location
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.baseline import NAME, Compared, Entry, compare, entries_of, grown, load, path_of, pruned, save
 from tvlint.run.check import check
-from tvlint.run.discovery import Candidates, discover, shown
+from tvlint.run.discovery import discover, shown
 from tvlint.run.exit_code import CLEAN, FOUND, INPUT
+from tvlint.run.nested import given
 from tvlint.run.outputs import OutputError
 from tvlint.run.project import Project, ProjectError
 
@@ -34,12 +34,12 @@ def run(options: argparse.Namespace) -> int:
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
+    settings, candidates = with_files(options, settings, known, partial(discover, tuple(options.paths), settings))
+    rules = looked_for(options, settings, known)
+    if options.select:
+        settings = given(settings, select=())
     if options.world_size is not None:
-        settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
-    rules = applying(options, settings, known)
-    candidates = options.steps.do(os.curdir, partial(discover, tuple(options.paths), settings), "the search for files")
-    if isinstance(candidates, Problem):
-        candidates = Candidates((), problems=(candidates,))
+        settings = given(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
     with Progress() as progress:
         report, _ = check(candidates, rules, known, settings, session(options, settings, progress))
     if report.problems:

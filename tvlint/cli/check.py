@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tvlint.checkout.opening import instead
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import deliver, looked_for, note, outputs, project, session, unreadable
+from tvlint.cli.session import deliver, looked_for, note, outputs, project, session, unreadable, with_files
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters.text.totals import counted
@@ -20,6 +20,7 @@ from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import Rules, check
 from tvlint.run.discovery import Candidates, changed, discover
 from tvlint.run.exit_code import CLEAN, FOUND, INPUT, NOTHING, exit_code
+from tvlint.run.nested import given, projects
 from tvlint.run.outputs import Output, read_stdin
 from tvlint.run.project import Project, ProjectError
 from tvlint.run.session import Session
@@ -58,18 +59,18 @@ def _run(options: argparse.Namespace) -> int:
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
-    rules = looked_for(options, settings, known)
-    settings = replace(settings, select=() if options.select else settings.select)
-    if options.world_size is not None:
-        settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
     search = partial(changed if options.changed else discover, tuple(options.paths), settings)
-    candidates = options.steps.do(os.curdir, search, "the search for files")
-    if isinstance(candidates, Problem):
-        candidates = Candidates((), problems=(candidates,))
+    settings, candidates = with_files(options, settings, known, search)
     if options.policy:
         from tvlint.run.policy import changed_policy
 
-        candidates = replace(candidates, findings=(*candidates.findings, *changed_policy(options.policy, settings)))
+        changes = changed_policy(options.policy, settings, candidates.files)
+        candidates = replace(candidates, findings=(*candidates.findings, *changes))
+    rules = looked_for(options, settings, known)
+    if options.select:
+        settings = given(settings, select=())
+    if options.world_size is not None:
+        settings = given(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
     fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
     applied = Rules(rules, known, settings)
     run = _Run(options, candidates, applied, baseline, entries)
@@ -140,7 +141,7 @@ class _Run:
             plans: dict[str, Plan] = {}
             shared = session(options, settings, progress)
             report, _ = check(self.candidates, self.rules.applied, self.rules.known, settings, shared, plans)
-            if not options.no_prove and settings.proofs:
+            if not options.no_prove and any(own.proofs for own in projects(settings)):
                 from tvlint.run.proofs import joined, prove_project
 
                 proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))

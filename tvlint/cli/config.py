@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 
-from tvlint.cli.session import deliver, note, outputs, project
+from tvlint.cli.session import deliver, note, outputs, project, with_files
 from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
 from tvlint.rulebook.pages import load_rules
+from tvlint.run.discovery import discover
 from tvlint.run.exit_code import CLEAN, INPUT
+from tvlint.run.nested import projects
 from tvlint.run.project import Project, ProjectError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Report every mistake of the project file; a project without one is clean."""
+    """Report every mistake of the project file and of those below it; a project without one is clean."""
     wanted = outputs(options)
     rules = load_rules()
     try:
         found = project(options, rules)
-        problems = tuple(_missing(found))
+        everywhere = partial(discover, (str(found.folder),), Project(found.folder))
+        whole, candidates = with_files(options, found, rules, everywhere)
+        problems = (*candidates.problems, *(problem for own in projects(whole) for problem in _missing(own)))
     except ProjectError as error:
         problems = error.problems
     else:
@@ -29,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
     if problems:
         deliver(Report(problems=problems), wanted, options, rules)
         return INPUT
-    note(f"`{found.path}` is correct")
+    for own in projects(whole):
+        note(f"`{own.path}` is correct")
     return CLEAN
 
 

@@ -7,17 +7,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from tvlint.cli.arguments import fail
-from tvlint.cli.session import applying, deliver, note, outputs, project, unreadable
+from tvlint.cli.session import applying, deliver, note, outputs, project, unreadable, with_files
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.diff import FilePair, diff, same_named
-from tvlint.run.discovery import changed, excluded, shown
+from tvlint.run.discovery import Candidates, changed, excluded, shown
 from tvlint.run.exit_code import CLEAN, INPUT, NOTHING, exit_code
+from tvlint.run.nested import given
 from tvlint.run.project import Project, ProjectError
 from tvlint.run.revision import RevisionError, changed_files, checkout, commit, entries, is_revision, take_out
 
@@ -31,8 +31,6 @@ def run(options: argparse.Namespace) -> int:
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
-    if options.world_size is not None:
-        settings = replace(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
     rules = applying(options, settings, known)
     fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
     folder = options.steps.do(os.curdir, lambda: tempfile.mkdtemp(prefix="tvlint-diff-"))
@@ -40,6 +38,11 @@ def run(options: argparse.Namespace) -> int:
         pairs = options.steps.do(os.curdir, lambda: _pairs(options.what, Path(folder), settings), "the search for files")
         if isinstance(pairs, Problem):
             return unreadable(pairs)
+        settings, candidates = with_files(options, settings, known, lambda: Candidates(tuple(pair.name for pair in pairs)))
+        if candidates.problems:
+            return unreadable(*candidates.problems)
+        if options.world_size is not None:
+            settings = given(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
         report, notes = diff(pairs, rules, known, settings, options.steps)
         report = deliver(report, wanted, options, known, fail_on)
     except RevisionError as error:

@@ -8,7 +8,7 @@ import shlex
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import assumptions, deliver, outputs, project, session, unreadable
+from tvlint.cli.session import assumptions, deliver, judging_one, outputs, project, session, unreadable
 from tvlint.findings import Problem, Report, Severity
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.captures import is_capture
@@ -38,7 +38,7 @@ def _prove(options: argparse.Namespace, parallel: tuple[str, ...], reference: st
     wanted = outputs(options)
     known = load_rules()
     try:
-        settings = project(options, known)
+        settings = judging_one(options, project(options, known), known, parallel[0])
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tvlint import __version__
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.summary import Summary, summary
-from tvlint.cli.session import colored, note, outputs, project, unreadable, width, write
+from tvlint.cli.session import colored, judging_one, note, outputs, project, unreadable, width, write
 from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
 from tvlint.ir.schedule import Schedule
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     wanted = outputs(options)
     rules = load_rules()
     try:
-        settings = project(options, rules)
+        settings = judging_one(options, project(options, rules), rules, options.file)
     except ProjectError as error:
         return unreadable(*error.problems)
     if options.activation_budget is not None:

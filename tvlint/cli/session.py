@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tvlint.cache.remember import Cache
@@ -16,8 +17,9 @@ from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.paths import place
 from tvlint.rule import Rule
 from tvlint.run.budget import Budget
-from tvlint.run.discovery import shown
+from tvlint.run.discovery import Candidates, shown
 from tvlint.run.exit_code import INPUT
+from tvlint.run.nested import At, judging, on_disk, with_nested
 from tvlint.run.outputs import Output, OutputError, parse_outputs, say, write_all
 from tvlint.run.project import Project, ProjectError, find, load
 from tvlint.run.report import rendered
@@ -94,6 +96,46 @@ def _within_budget(options: argparse.Namespace, verified: Callable[[Project], Pr
         raise ProjectError((found,))
     options.steps.set_budget(Budget().with_limits({**found.budget, **options.budget}))
     return replace(found, heeds_comments=_heeds_comments(options))
+
+
+def nested_at(options: argparse.Namespace, rules: Mapping[str, Rule] | None) -> At | None:
+    """Return how project files of folders below are found; None where the command line says which file counts.
+
+    Without `rules` they may name any.
+    """
+    if options.config or ":" in options.policy:
+        return None
+    at = on_disk
+    if options.policy:
+        from tvlint.run.policy import policy_at
+
+        at = partial(policy_at, options.policy)
+
+    def found(folder: Path) -> Project | None:
+        own = at(folder)
+        if own is not None and rules is not None:
+            _known(own, rules)
+        return None if own is None else replace(own, heeds_comments=_heeds_comments(options))
+
+    return found
+
+
+def with_files(
+    options: argparse.Namespace, settings: Project, rules: Mapping[str, Rule] | None, search: Callable[[], Candidates]
+) -> tuple[Project, Candidates]:
+    """Return the files of a run, and the project with those below it that judge some of them."""
+    found = options.steps.do(
+        os.curdir, lambda: with_nested(settings, search(), nested_at(options, rules)), "the search for files"
+    )
+    return (settings, Candidates((), problems=(found,))) if isinstance(found, Problem) else found
+
+
+def judging_one(options: argparse.Namespace, settings: Project, rules: Mapping[str, Rule] | None, path: str) -> Project:
+    """Return the project with the settings that judge the one file; raises `ProjectError` where its project file is wrong."""
+    whole, candidates = with_files(options, settings, rules, lambda: Candidates((path,), frozenset({path})))
+    if candidates.problems:
+        raise ProjectError(candidates.problems)
+    return judging(path, whole)
 
 
 def _heeds_comments(options: argparse.Namespace) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tvlint import __version__
-from tvlint.cli.session import bare_project, colored, note, outputs, unreadable, width, write
+from tvlint.cli.session import bare_project, colored, judging_one, note, outputs, unreadable, width, write
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.escaped import Escaped
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     """Say what follows from every configuration of a file."""
     wanted = outputs(options)
     try:
-        settings = bare_project(options)
+        settings = judging_one(options, bare_project(options), None, options.file)
     except ProjectError as error:
         return unreadable(*error.problems)
     found = options.steps.do(options.file, lambda: _found(options, settings, wanted))

@@ -20,6 +20,7 @@ from tvlint.rule import Rule, RuleKind
 from tvlint.run.discovery import Candidates, matches, pairings
 from tvlint.run.ignores import RULE as UNUSED
 from tvlint.run.ignores import silence
+from tvlint.run.nested import folder_of, judged_by, judging, projects
 from tvlint.run.project import Project
 from tvlint.run.session import Session
 from tvlint.run.sources import at_sources
@@ -95,13 +96,15 @@ def check(
     """
     session = session or Session()
     said = _Said(problems=list(candidates.problems), findings=list(candidates.findings))
-    needed = {pairing.path for pairing in pairings(project)}
+    needed = {pairing.path for own in projects(project) for pairing in pairings(own)}
+    severities = {folder: _with_severities(rules, known, own) for folder, own in project.nested.items()}
 
     def check_one(path: str) -> _Said:
         own = _Said(errors=said.errors)
         if session.cache is not None and path in needed:
             session.cache.look(path)
-        plan = _check_once(path, path in candidates.named, rules, project, own, session.cache)
+        applied = severities.get(folder_of(path, project), rules)
+        plan = _check_once(path, path in candidates.named, applied, judging(path, project), own, session.cache)
         if plan is not None and plans is not None and path in needed:
             plans[path] = plan
         return own
@@ -115,7 +118,8 @@ def check(
         else:
             said.add(found)
     if candidates.is_whole:
-        said.findings += _unused_patterns(project, {*candidates.files, *(own.location.path for own in said.findings)})
+        paths = {*candidates.files, *(own.location.path for own in said.findings)}
+        said.findings += [finding for own in projects(project) for finding in _unused_patterns(own, paths)]
     report = session.steps.do(project.path or os.curdir, lambda: _reported(said, rules, known, project), "the report")
     if isinstance(report, Problem):
         report = Report(problems=(*said.problems, report), checked=tuple(said.checked))
@@ -129,27 +133,36 @@ def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule],
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
 
     hidden: tuple[Finding, ...] = ()
-    findings = at_sources(tuple(_once(said.findings, known)), project)
+    findings = tuple(_once(said.findings, known))
+    for one in projects(project):
+        findings = at_sources(findings, one)
     if project.heeds_comments:
         findings, hidden = silence(findings, said.checked, judged, known)
     silenced = [Silenced(finding, by_comment=True) for finding in hidden if finding.rule in rules]
     kept: list[Finding] = []
     for finding in findings:
-        if finding.rule in rules and _is_ignored(finding, project):
+        own = judging(finding.found_in or finding.location.path, project)
+        if finding.rule in rules and _is_ignored(finding, own):
             silenced.append(Silenced(finding, by_comment=False))
         elif finding.rule in rules:
-            severity = project.severity.get(finding.rule)
+            severity = own.severity.get(finding.rule)
             kept.append(finding if severity is None else replace(finding, severity=severity))
     return Report(
         findings=tuple(_once_a_run(kept, known)),
         silenced=tuple(silenced),
-        not_evaluated=tuple(each for each in said.not_evaluated if _applies(each.rule, project)),
+        not_evaluated=tuple(each for each in said.not_evaluated if _applies(each.rule, judging(each.location.path, project))),
         problems=tuple(said.problems),
         checked=tuple(said.checked),
         outlines=tuple(said.outlines),
-        pairings=pairings(project),
+        pairings=tuple(each for one in projects(project) for each in pairings(one)),
+        judged_by=tuple(judged_by(project, said.checked)),
         recognised=_recognised(said, known),
     )
+
+
+def _with_severities(rules: Mapping[str, Rule], known: Mapping[str, Rule], project: Project) -> Mapping[str, Rule]:
+    """Return the rules with the severities of another project."""
+    return {name: replace(known[name], severity=project.severity.get(name, known[name].severity)) for name in rules}
 
 
 def _once(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:

@@ -21,6 +21,7 @@ from tvlint.rulebook.change import changes
 from tvlint.run.check import as_project_says, as_stated
 from tvlint.run.comparison import compared
 from tvlint.run.ignores import RULE, silence
+from tvlint.run.nested import judging
 from tvlint.run.project import Project
 from tvlint.run.worker import Steps
 from tvlint.run.world_size import Stated, stated
@@ -72,7 +73,7 @@ def diff(
     said = _Said()
     steps = steps or Steps()
     for pair in pairs:
-        found = steps.do(pair.name, partial(_compared, pair, rules, project))
+        found = steps.do(pair.name, partial(_compared, pair, rules, judging(pair.name, project)))
         if isinstance(found, Problem):
             said.problems.append(found)
         else:

@@ -16,7 +16,7 @@ from tvlint.checkout.top import METADATA, is_within, top_of
 from tvlint.checkout.tracking import is_repository
 from tvlint.findings import Finding, Pairing, Problem
 from tvlint.ir.location import Location
-from tvlint.run.project import PROJECT_FILES, Project
+from tvlint.run.project import Project
 from tvlint.run.unjudged import unjudged
 
 MAXIMAL_FILES = 500_000
@@ -63,7 +63,6 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
             found = _in_folder(path, findings, problems)
             kept = [file for file in found if not excluded(file, project) and _readable(file, findings)]
             files.update(dict.fromkeys(kept))
-            findings += [unjudged(file, _NESTED) for file in kept if _is_of_another_project(file, project)]
         elif is_file(path):
             files[path] = None
             named.add(path)
@@ -81,15 +80,6 @@ def pairings(project: Project) -> tuple[Pairing, ...]:
         for proof in project.proofs
         for path in (*proof.parallel, *((proof.reference,) if proof.reference else ()))
     )
-
-
-_NESTED = "a project file that this run does not apply: run tvlint in its folder, and leave the folder out here"
-
-
-def _is_of_another_project(path: str, project: Project) -> bool:
-    """Return whether it is a project file of a folder below that of the project."""
-    folder, name = os.path.split(os.path.realpath(path))
-    return name in PROJECT_FILES and folder != os.path.realpath(project.folder)
 
 
 def why_not_in_project(path: str, project: Project) -> str:

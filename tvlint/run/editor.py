@@ -23,6 +23,7 @@ from tvlint.run.check import Rules, as_known, check
 from tvlint.run.discovery import Candidates, excluded, matches
 from tvlint.run.fixes import LARGEST, File, Mentions
 from tvlint.run.json_places import with_lines
+from tvlint.run.nested import judging
 from tvlint.run.project import Project, ProjectError, find, load
 from tvlint.run.reading import read_document
 from tvlint.run.topology import topologies
@@ -143,7 +144,7 @@ def _applying(project: Project, known: Mapping[str, Rule]) -> dict[str, Rule]:
 
 def _project(path: str) -> Project:
     found = find(Path(path).parent)
-    return Project(Path(path).parent) if found is None else load(found, str(found))
+    return Project(Path(path).parent) if found is None else judging(path, load(found, str(found)))
 
 
 def _project_problems(path: str) -> tuple[Problem, ...]:

@@ -29,6 +29,7 @@ from tvlint.rulebook.repair.nearest import nearest
 from tvlint.run.check import Rules, as_known, check
 from tvlint.run.dependents import dependents
 from tvlint.run.discovery import Candidates
+from tvlint.run.nested import judging
 from tvlint.run.reading import read_document
 from tvlint.run.session import Session
 from tvlint.run.world_size import stated
@@ -250,10 +251,11 @@ class File:
 
     @cached_property
     def _configurations(self) -> tuple[Configuration, ...]:
-        document = read_document(self.path, self.rules.project.operators)
+        project = judging(self.path, self.rules.project)
+        document = read_document(self.path, project.operators)
         if document is None or isinstance(document, Problem):
             return ()
-        return tuple(as_known(document, stated(self.path), self.rules.project))
+        return tuple(as_known(document, stated(self.path), project))
 
     @cached_property
     def _repairs(self) -> Mapping[tuple[str, str], tuple[tuple[Change, ...], ...]]:
@@ -329,7 +331,7 @@ class File:
         """Return the settings of every configuration of the files; None where one cannot be read."""
         found: list[dict[str, object]] = []
         for path in paths:
-            document = read_document(path, self.rules.project.operators)
+            document = read_document(path, judging(path, self.rules.project).operators)
             if isinstance(document, Problem):
                 return None
             for own in document.configurations if document is not None else ():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from tvlint.checkout.git import GitError, GitUnusable, ask
@@ -12,7 +11,8 @@ from tvlint.findings import Report
 from tvlint.rule import Rule
 from tvlint.run.baseline import Compared, compare, entries_of, place_of
 from tvlint.run.check import check
-from tvlint.run.discovery import Candidates, excluded
+from tvlint.run.discovery import Candidates
+from tvlint.run.nested import excluded, moved
 from tvlint.run.project import Project
 from tvlint.run.revision import Entry, RevisionError, checkout, commit, take_out
 from tvlint.run.session import Session
@@ -49,6 +49,6 @@ def compared_with(
     gone = {name for name in files if not os.path.lexists(top / name)} if about - files.keys() else set()
     wanted = sorted(name for name in {*(about & files.keys()), *gone} if not excluded(str(top / name), project))
     take_out(files, folder)
-    there = replace(project, folder=folder / os.path.relpath(project.folder.absolute(), top))
+    there = moved(project, folder / os.path.relpath(project.folder.absolute(), top))
     before, _ = check(Candidates(tuple(str(folder / name) for name in wanted)), rules, known, there, session)
     return compare(report, entries_of(before.findings, folder), top)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,17 @@ from tvlint.checkout.top import is_within
 from tvlint.findings import Finding, Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.run.discovery import shown
-from tvlint.run.project import MAXIMAL_SIZE, Project, ProjectError, find, mentions_tvlint, project_in
+from tvlint.run.nested import folders, projects
+from tvlint.run.project import (
+    MAXIMAL_SIZE,
+    PROJECT_FILES,
+    Project,
+    ProjectError,
+    find,
+    mentions_tvlint,
+    project_file_in,
+    project_in,
+)
 from tvlint.run.revision import RevisionError, checkout, commit
 
 CHANGED = "changed-policy"
@@ -32,14 +42,38 @@ def load_policy(policy: str) -> Project:
         top, found = checkout(), commit(revision)
     except RevisionError as error:
         raise ProjectError((Problem(f"the policy cannot be read: {error}", Location(policy), error.help),)) from None
-    names = [os.path.normpath(path).replace(os.sep, "/")] if separator else _candidates(top)
-    for name in names:
-        data = _content(top, found, name)
-        if data is not None and (separator or os.path.basename(name) != NAMES[-1] or mentions_tvlint(data)):
-            return replace(project_in(data, Path(top, name), f"{revision}:{name}"), revision=found)
+    if separator:
+        named = _project(top, found, revision, [os.path.normpath(path).replace(os.sep, "/")], is_named=True)
+    else:
+        named = _project(top, found, revision, _candidates(top))
+    if named is not None:
+        return named
     if separator:
         raise ProjectError((Problem(f"`{revision}` has no file `{path}` of at most {MAXIMAL_SIZE:,} bytes", Location(policy)),))
     return Project(Path(top), f"{revision}:{NAMES[0]}", revision=found)
+
+
+def policy_at(revision: str, folder: Path) -> Project | None:
+    """Return the project whose file lies in the folder in a revision. Raises `ProjectError`."""
+    top = checkout()
+    inner = Path(os.path.relpath(os.path.realpath(folder), os.path.realpath(top)))
+    return _project(top, commit(revision), revision, [(inner / name).as_posix() for name in NAMES])
+
+
+def _project(top: str, found: str, revision: str, names: Iterable[str], is_named: bool = False) -> Project | None:
+    """Return the project of the first of the files that the commit has and that is about tvlint. Raises `ProjectError`."""
+
+    def read(path: Path) -> bytes:
+        data = _content(top, found, os.path.relpath(path, top).replace(os.sep, "/"))
+        if data is None:
+            raise OSError(errno.ENOENT, f"`{revision}` does not have it")
+        return data
+
+    for name in names:
+        data = _content(top, found, name)
+        if data is not None and (is_named or os.path.basename(name) != NAMES[-1] or mentions_tvlint(data)):
+            return replace(project_in(data, Path(top, name), f"{revision}:{name}", read), revision=found)
+    return None
 
 
 def trusted_content(project: Project, path: Path, largest: int) -> bytes:
@@ -56,12 +90,28 @@ def trusted_content(project: Project, path: Path, largest: int) -> bytes:
     return data
 
 
-def changed_policy(policy: str, project: Project) -> Iterator[Finding]:
-    """Yield that the checkout has another project file than the revision that judges it, `REV[:PATH]`, if it has."""
+def changed_policy(policy: str, project: Project, paths: Iterable[str] = ()) -> Iterator[Finding]:
+    """Yield that the checkout has another project file than the revision that judges it, `REV[:PATH]`, where it has: the one of
+    the run, and those of folders below it in which the paths lie.
+    """
     revision, separator, path = policy.partition(":")
     top = checkout()
     there = Path(top, os.path.relpath(project.folder, top), os.path.basename(project.path.partition(":")[2]))
-    own = Path(top, path) if separator else find(Path(os.path.realpath(os.curdir)))
+    nearest = Path(top, path) if separator else find(Path(os.path.realpath(os.curdir)))
+    yield from _changed(revision, project, there, nearest)
+    for base in dict.fromkeys(base for each in projects(project) for base in each.bases):
+        yield from _changed(revision, project, Path(base), Path(base) if os.path.isfile(base) else None)
+    for folder in dict.fromkeys(folder for name in paths for folder in folders(project, name)) if not separator else ():
+        judge = project.nested.get(folder)
+        own = project_file_in(project.folder / folder)
+        if own != nearest and (judge is not None or own is not None):
+            name = PROJECT_FILES[0] if judge is None else os.path.basename(judge.path)
+            yield from _changed(revision, judge or project, project.folder / folder / name, own)
+
+
+def _changed(revision: str, project: Project, there: Path, own: Path | None) -> Iterator[Finding]:
+    """Yield that the project file `own` of the checkout is not `there` in the revision, or holds something else."""
+    top = checkout()
     trusted = _content(top, project.revision, os.path.relpath(there, top).replace(os.sep, "/"))
     try:
         here = None if own is None else content(own, MAXIMAL_SIZE)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.opening import content
+from tvlint.checkout.top import is_within, top_of
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.readers.sources.toml_text import NotToml, parse
@@ -25,6 +27,14 @@ PROJECT_FILES = ("tvlint.toml", ".tvlint.toml")
 MAXIMAL_SIZE = 1 << 20
 """Bytes of the largest project file that is read."""
 _TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*)?tool[ \t]*\.[ \t]*tvlint\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One `[[profile]]`: settings, by field of the project, for the files of some patterns."""
+
+    files: tuple[str, ...]
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,12 @@ class Project:
     names: tuple[tuple[str, Location], ...] = ()
     heeds_comments: bool = True
     """Whether comments in checked files silence findings."""
+    bases: tuple[str, ...] = ()
+    """The files that the project file extends, the nearest first."""
+    profiles: tuple[Profile, ...] = ()
+    """What holds for some of the files, in order."""
+    nested: Mapping[str, Project] = field(default_factory=dict)
+    """The projects of folders below, by folder from this one: each judges the files in its own."""
     revision: str = ""
     """The commit that the project file was taken from, and its baseline with it; empty: what is on disk."""
 
@@ -79,14 +95,20 @@ class ProjectError(Exception):
 def find(start: Path) -> Path | None:
     """The nearest project file at or above `start`; the top of a git repository ends the search."""
     for folder in (start, *start.parents):
-        for name in PROJECT_FILES:
-            if os.path.lexists(folder / name):
-                return folder / name
-        if _mentions_tvlint(folder / "pyproject.toml"):
-            return folder / "pyproject.toml"
+        found = project_file_in(folder)
+        if found is not None:
+            return found
         if os.path.exists(folder / ".git"):
             return None
     return None
+
+
+def project_file_in(folder: Path) -> Path | None:
+    """Return the project file that lies in the folder itself."""
+    for name in PROJECT_FILES:
+        if os.path.lexists(folder / name):
+            return folder / name
+    return folder / "pyproject.toml" if _mentions_tvlint(folder / "pyproject.toml") else None
 
 
 def _mentions_tvlint(path: Path) -> bool:
@@ -104,17 +126,26 @@ def mentions_tvlint(data: bytes) -> bool:
 def load(path: Path, shown: str) -> Project:
     """The project that the file describes; raises `ProjectError` with all its problems, each at its line."""
     try:
-        if reason := why_not_followed(str(path)):
-            raise _failed(shown, f"the project file is not read: {reason}")
-        data = content(path, MAXIMAL_SIZE)
+        data = _on_disk(path)
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise _failed(shown, f"the project file cannot be read: {reason}") from None
     return project_in(data, path, shown)
 
 
-def project_in(data: bytes, path: Path, shown: str) -> Project:
-    """Return the project that the content of the file at `path` describes; raises `ProjectError`."""
+def _on_disk(path: Path) -> bytes:
+    if reason := why_not_followed(str(path)):
+        raise OSError(errno.EPERM, reason)
+    return content(path, MAXIMAL_SIZE)
+
+
+def project_in(
+    data: bytes, path: Path, shown: str, read: Callable[[Path], bytes] = _on_disk, extending: tuple[Path, ...] = ()
+) -> Project:
+    """Return the project that the content of the file at `path` describes; raises `ProjectError`.
+
+    `read` opens what it extends, which raises OSError; `extending` are the files that it is read for, each extends the next.
+    """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -139,9 +170,62 @@ def project_in(data: bytes, path: Path, shown: str) -> Project:
         name = key.replace("-", "_")
         if name in values:
             values[f"{name}_location"] = reading.places.key((*prefix, key))
+    values["profiles"] = _profiles(values.pop("profile", ()), reading, prefix)
     patterns = values.get("per_file_ignores", {})
     values["pattern_locations"] = {own: reading.places.key((*prefix, "per-file-ignores", own)) for own in patterns}
-    return Project(path.parent, shown, names=tuple(reading.names), **values)
+    base = values.pop("extends", "")
+    project = Project(path.parent, shown, names=tuple(reading.names), **values)
+    if not base:
+        return project
+    place = reading.places.key((*prefix, "extends"))
+    return _extended(project, frozenset(values), _base(base, place, path, read, extending))
+
+
+INHERITED = (
+    "select", "ignore", "fail_on", "world_size", "world_size_location", "activation_budget", "framework", "framework_location",
+    "version", "operators",
+)  # fmt: skip
+"""What a project file takes from the one that it extends where it does not give it; not what names files."""
+MOST_EXTENDED = 8
+
+
+def _base(name: str, place: Location, path: Path, read: Callable[[Path], bytes], extending: tuple[Path, ...]) -> Project:
+    """Return the project that the file at `path` extends; raises `ProjectError` at the place that names it."""
+    base = Path(os.path.normpath(path.parent / name))
+    top = os.path.realpath(top_of(path.parent) or path.parent)
+    if not is_within(os.path.realpath(base), top):
+        raise ProjectError((Problem(f"`{name}` lies outside of the checkout; a project file extends one inside only", place),))
+    if base in (*extending, path) or len(extending) >= MOST_EXTENDED:
+        raise ProjectError(
+            (Problem(f"`{name}` extends this file in the end, or through more than {MOST_EXTENDED} others", place),)
+        )
+    try:
+        data = read(base)
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise ProjectError((Problem(f"`{name}`, which this file extends, cannot be read: {reason}", place),)) from None
+    return project_in(data, base, os.path.join(os.path.dirname(place.path), name), read, (*extending, path))
+
+
+def _extended(project: Project, given: frozenset[str], base: Project) -> Project:
+    """Return the project with what its file does not give of the project that it extends."""
+    own: dict[str, Any] = {name: getattr(base, name) for name in INHERITED if name.removesuffix("_location") not in given}
+    severity, budget = {**base.severity, **project.severity}, {**base.budget, **project.budget}
+    bases = (str(base.folder / os.path.basename(base.path)), *base.bases)
+    return replace(project, severity=severity, budget=budget, names=(*project.names, *base.names), bases=bases, **own)
+
+
+def _profiles(tables: tuple[dict[str, Any], ...], reading: Reading, prefix: KeyPath) -> tuple[Profile, ...]:
+    """Return the profiles, each with the places of what it says."""
+    found = []
+    for index, table in enumerate(tables):
+        values = {name: value for name, value in table.items() if name != "files"}
+        for key in ("world-size", "framework"):
+            name = key.replace("-", "_")
+            if name in values:
+                values[f"{name}_location"] = reading.places.key((*prefix, "profile", index, key))
+        found.append(Profile(table["files"], values))
+    return tuple(found)
 
 
 def _failed(shown: str, message: str, line: int | None = None, column: int | None = None) -> ProjectError:

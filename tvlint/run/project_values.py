@@ -140,6 +140,24 @@ def _proofs(reading: Reading, path: KeyPath, value: Any) -> tuple[ProofPair, ...
     return tuple(pairs)
 
 
+def _profiles(reading: Reading, path: KeyPath, value: Any) -> tuple[dict[str, Any], ...] | None:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        reading.expected(path, "tables, each written as `[[profile]]`", value)
+        return None
+    keys: Mapping[str, Key] = {
+        "files": _strings,
+        "framework": _string,
+        "version": _version,
+        "world-size": _positive,
+        "activation-budget": _positive,
+    }
+    found = [reading.table(item, (*path, index), keys) for index, item in enumerate(value)]
+    for index, item in enumerate(value):
+        if "files" not in item:
+            reading.wrong(reading.places.key((*reading.prefix, *path, index)), "a `[[profile]]` needs `files`")
+    return tuple(table for table in found if "files" in table)
+
+
 def _operators(reading: Reading, path: KeyPath, value: Any) -> tuple[Declared, ...] | None:
     from tvlint.run.project_operators import declared_operators
 
@@ -209,6 +227,8 @@ KEYS: Mapping[str, Key] = {
     "framework": _string,
     "version": _version,
     "source-roots": _strings,
+    "extends": _string,
+    "profile": _profiles,
     "proof": _proofs,
     "operator": _operators,
     "budget": _budget,

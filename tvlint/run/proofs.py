@@ -10,6 +10,7 @@ from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.run.discovery import shown, why_not_in_project
+from tvlint.run.nested import projects
 from tvlint.run.pair import Pair
 from tvlint.run.project import Project
 from tvlint.run.prove import prove_pairs
@@ -46,16 +47,20 @@ def prove_project(
     `plans` are those that have been read already. Where somebody names files or folders (`within`), only pairs that have a
     plan there are proved; all where the project file is one of them, which says what is proved and under which assumptions.
     """
-    stated = tuple(pairs(project))
     given = tuple(Path(os.path.realpath(path)) for path in within)
-    if given and not _lies_in(project.path, given):
-        asked = tuple(pair for pair in stated if _lies_in(pair.parallel, given) or _lies_in(pair.reference, given))
-    else:
-        asked = stated
-    problems = tuple(_not_in_project(asked, project))
-    proved = prove_pairs(() if problems else asked, 1, session, dict(plans))
-    report = with_sources(joined(Report(problems=problems), *proved), project, session)
-    return without_silenced_reasons(report, project), len(stated) - len(asked)
+    stated = 0
+    asked: list[Pair] = []
+    problems: list[Problem] = []
+    for own in projects(project):
+        every = tuple(pairs(own))
+        some = given and not _lies_in(own.path, given)
+        named = [pair for pair in every if _lies_in(pair.parallel, given) or _lies_in(pair.reference, given)] if some else every
+        stated += len(every)
+        asked += named
+        problems += _not_in_project(tuple(named), own)
+    proved = prove_pairs(() if problems else tuple(asked), 1, session, dict(plans))
+    report = with_sources(joined(Report(problems=tuple(problems)), *proved), project, session)
+    return without_silenced_reasons(report, project), stated - len(asked)
 
 
 def with_sources(report: Report, project: Project, session: Session) -> Report:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tvlint.findings import Finding, Outcome, Reason, Report, Severity, Silenced, Verdict
 from tvlint.run.discovery import matches
 from tvlint.run.ignores import silence
+from tvlint.run.nested import judging
 from tvlint.run.project import Project
 
 
@@ -42,10 +43,11 @@ def _hidden(verdict: Verdict, project: Project) -> Iterator[tuple[int, Silenced]
     found = [_finding(reason) for reason in verdict.reasons]
     commented = silence(found, (), lambda path, rule: False, ())[1] if project.heeds_comments else ()
     for place, finding in enumerate(found):
-        patterns = [pattern for pattern, ignored in project.per_file_ignores.items() if finding.rule in ignored]
+        own = judging(finding.location.path, project)
+        patterns = [pattern for pattern, ignored in own.per_file_ignores.items() if finding.rule in ignored]
         if finding in commented:
             yield place, Silenced(finding, by_comment=True)
-        elif finding.rule in project.ignore or matches(finding.location.path, project, patterns):
+        elif finding.rule in own.ignore or matches(finding.location.path, own, patterns):
             yield place, Silenced(finding, by_comment=False)
 
 

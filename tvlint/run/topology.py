@@ -10,6 +10,7 @@ from tvlint.ir.location import Location
 from tvlint.readers.document import Document
 from tvlint.rulebook.language.values import Values
 from tvlint.run.check import DISTINCT, as_project_says, as_stated
+from tvlint.run.nested import judging
 from tvlint.run.project import Project
 from tvlint.run.world_size import stated
 from tvlint.topology.core_defaults import DEFAULTS, NOTE
@@ -35,7 +36,7 @@ def topologies(
         return (topology_of_plan(document.plan),)
     if not document.configurations:
         return ()
-    known = project or Project(Path())
+    known = judging(document.path, project or Project(Path()))
     known = replace(known, world_size=world_size) if world_size is not None else known
     comments = stated(document.path)
     completed = (as_project_says(as_stated(found, comments), known) for found in document.configurations)

@@ -35,6 +35,7 @@ def write(report: Report, context: Context) -> Escaped:
         "known": report.known,
         "problems": [_problem(problem, root) for problem in report.problems],
         "checked": [relative(path, root) for path in report.checked],
+        "judged_by": [{"path": relative(path, root), "files": files} for path, files in report.judged_by],
         "recognised": [
             {"framework": each.framework, "files": each.files, "applicable": each.applicable, "rules": each.rules}
             for each in report.recognised

@@ -23,6 +23,7 @@ from tvlint.reporters.text.totals import (
     bytes_text,
     counted,
     coverage_text,
+    judged_text,
     recognised_text,
     seconds_text,
     summary,
@@ -67,7 +68,7 @@ def write(report: Report, context: Context) -> Escaped:
     if context.show_unknown and report.not_evaluated:
         blocks.append(_not_evaluated(report.not_evaluated, screen))
     apart = [each for block in blocks for each in (*block, line())]
-    totals = [line(text) for text in (recognised_text(report), coverage_text(report)) if text]
+    totals = [line(text) for text in (recognised_text(report), coverage_text(report), judged_text(report)) if text]
     return terminal([*apart, *totals, _summary(report, screen)], context.color)
 
 

@@ -74,6 +74,11 @@ def coverage_text(report: Report) -> str:
     return f"understood {understood:,} of {counted(operators, 'operator')} of {counted(len(found), 'plan')}"
 
 
+def judged_text(report: Report) -> str:
+    """`judged by nemo/tvlint.toml: 3 files`; empty where the run has one project file."""
+    return ", ".join(f"judged by {path}: {counted(files, 'file')}" for path, files in report.judged_by)
+
+
 def silenced_text(report: Report) -> str:
     """`3 findings silenced (2 by comments, 1 by the project file)`."""
     by_comment = sum(each.by_comment for each in report.silenced)

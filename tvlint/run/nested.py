@@ -16,7 +16,7 @@ from tvlint.run.unjudged import unjudged
 At = Callable[[Path], Project | None]
 """The project whose file lies in the very folder; None where none does. Raises `ProjectError`."""
 
-_ANOTHER = "a project file that this run does not apply, since it was told which one to take"
+_ANOTHER = "a project file that this run does not apply: `--config` or `--policy` names another"
 
 
 def on_disk(folder: Path) -> Project | None:
@@ -29,7 +29,7 @@ def with_nested(project: Project, candidates: Candidates, at: At | None) -> tupl
     """Return the project with those of the folders below it in which files of the run lie, and the files that these leave in.
 
     A project file that is wrong is a problem, and its files are judged as the project around it says. Where only one project
-    file counts (`at` is None), each other one among the files is told.
+    file counts (`at` is None), each other one among the files is a finding.
     """
     if at is None:
         others = [path for path in candidates.files if os.path.basename(path) in PROJECT_FILES and _below(project, path)]

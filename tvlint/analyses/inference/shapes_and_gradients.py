@@ -255,8 +255,8 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     dtype = promoted(of_numbers) if widens or len(of_numbers) == 1 else ""
     if bound is None or has_trait(operator.op, Trait.CONVERSION, Trait.CHOICE) or not dtype:
         return []
-    if not dtype.startswith(_FLOATS) and not _keeps_whole_numbers(operator, dtype):
-        dtype = ""
+    if not dtype.startswith(_FLOATS):
+        dtype = _of_whole_numbers(operator, dtype)
     dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else dtype
     sizes, outputs, _ = bound
     if not all(name in sizes for names in outputs for name in names):
@@ -269,14 +269,16 @@ _KEEP_ELEMENTS = (
 )  # fmt: skip
 
 
-def _keeps_whole_numbers(operator: Compute, dtype: str) -> bool:
-    """Return whether the operator makes numbers of type `dtype` of such: a quotient is none, nor what a real number is in."""
+def _of_whole_numbers(operator: Compute, dtype: str) -> str:
+    """Return the type of what the operator makes of whole numbers of type `dtype`; empty where it may be no whole number."""
     if has_trait(operator.op, *_KEEP_ELEMENTS):
-        return True
+        return dtype
+    if has_trait(operator.op, Trait.REDUCTION) and not has_trait(operator.op, Trait.REAL, Trait.SOFTMAX):
+        return "" if "dtype" in operator.attributes else "int64"
     constants = [own.value for own in operator.inputs if isinstance(own, Literal)]
     whole = dtype != "bool" and all(isinstance(own, int) and not isinstance(own, bool) for own in constants)
     is_product = has_trait(operator.op, Trait.SCALING) and has_trait(operator.op, Trait.PRODUCT)
-    return whole and (is_product or has_trait(operator.op, Trait.SUM))
+    return dtype if whole and (is_product or has_trait(operator.op, Trait.SUM)) else ""
 
 
 def _check_types(spec: OpSpec, indices: Collection[int], operator: Compute, found: Mapping[str, Tensor]) -> None:

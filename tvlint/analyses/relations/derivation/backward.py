@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tvlint.analyses.relations.derivation.environment import assign, incoming, operand_value
 from tvlint.analyses.relations.derivation.forward import forward, literals, noted, recovered
 from tvlint.analyses.relations.derivation.forward_rules import scaled_gradient
-from tvlint.analyses.relations.derivation.gradient_pairing import check_absent, check_gradient_names
+from tvlint.analyses.relations.derivation.gradient_pairing import check_absent, check_gradient_names, check_owners
 from tvlint.analyses.relations.derivation.gradient_starts import given, uses_on
 from tvlint.analyses.relations.derivation.localise import blame, tell
 from tvlint.analyses.relations.derivation.runnable import may_go_back
@@ -75,6 +75,7 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     machine.paired.update(zip(operator.inputs, operator.forward.outputs, strict=False))
     machine.paired.update(zip(operator.outputs, operands, strict=False))
     check_gradient_names(machine, rank, operator, saved, operands)
+    check_owners(machine, rank, operator, saved, operands)
     if not gradients:
         reach_nothing(machine, rank, operator)
         return

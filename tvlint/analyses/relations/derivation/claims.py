@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
+from math import prod
 
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.state import Machine, RankState
@@ -46,8 +48,9 @@ def _wrong_piece(machine: Machine, rank: RankState, tensor: Tensor, value: Value
 def _wrong_part(tensor: Tensor, value: Value) -> str:
     """Return the claim that the tensor is a part of a sum, or all of it, that it is not.
 
-    Only placements claim that a value is complete. In which order parts are numbered is free. What lacks other micro-batches,
-    or other replicas, may be claimed to be either, and so may zero. The mean and the extremes of equal values are that value.
+    Only placements claim that a value is complete. In which order parts are numbered is free, how many there are is not. What
+    lacks other micro-batches, or other replicas, may be claimed to be either, and so may zero. The mean and the extremes of
+    equal values are that value.
     """
     kinds = {own.reduce for own in (tensor.placements or {}).values() if isinstance(own, Partial)}
     claimed = tensor.part != (0, 1) or bool(kinds)
@@ -61,6 +64,9 @@ def _wrong_part(tensor: Tensor, value: Value) -> str:
         return "is a part, and it is complete"
     if partial and kinds - {"avg"} not in (set(), {kind}):
         return f"is a part of a {' and '.join(sorted(kinds))}, and it is one of a {kind}"
+    addends = prod(Fraction(entry.size, entry.high - entry.low) for leaf in value.leaves for entry in leaf.pending)
+    if tensor.part != (0, 1) and partial and len(value.leaves) == 1 and addends != tensor.part[1]:
+        return f"is one of {tensor.part[1]} addends, and it is one of {addends}" if addends.denominator == 1 else ""
     return ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.analyses.relations.defect import Exchange
+from tvlint.analyses.relations.defect import Defect, Exchange, at
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved
 from tvlint.analyses.relations.transfer.context import Mismatch, is_zero
@@ -36,6 +36,23 @@ def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, 
                 cause=("swapped-gradients", operator.forward.outputs, what),
                 fix=Exchange(operator, (name, other)) if other else None,
             )
+
+
+def check_owners(machine: Machine, rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> None:
+    """Tell of a gradient that is stored as that of one value and then as that of another one of its shape, and adds both up."""
+    terms, stored = machine.world.terms, set[str]()
+    for name, of, value in zip(operator.outputs, operands, saved.inputs, strict=False):
+        if not name or value is None or name in machine.weight_of:
+            continue
+        if name not in stored and name not in rank.local:
+            rank.owners.pop(name, None)
+        stored.add(name)
+        known, owner = rank.owners.setdefault(name, (value.term, of))
+        if known != value.term and owner != of and terms.shape[known] == terms.shape[value.term]:
+            text = f"stores `{name}`, the gradient of `{owner}`, as the gradient of `{of}`"
+            segment = rank.segment.name if rank.segment else ""
+            wrong = Defect("swapped-gradients", False, f"`{operator.forward.op}` on {{ranks}} {text}", rank.number)
+            machine.derived.contradicted.append(at(operator, segment, wrong))
 
 
 def check_absent(machine: Machine, rank: RankState, operator: Backward, name: str, operand: str) -> None:

@@ -18,20 +18,23 @@ def contradicted(machine: Machine) -> Iterator[Defect]:
 
 
 def _unpaired(machine: Machine) -> Iterator[Defect]:
-    """Yield declared gradients that operators take or store as that of another value, or others than which a weight has."""
+    """Yield declared gradients that operators take or store as that of another value, or others than which a value has.
+
+    nnScaler declares gradients of tensors that it has moved since, which have others.
+    """
     plan, paired = machine.plan, {(gradient, of) for gradient, of in machine.paired if gradient and of}
     stated = [(own.gradient, own.name, own) for own in plan.tensors.values() if own.gradient]
     stated += [(own.name, own.gradient_of, own) for own in plan.tensors.values() if own.gradient_of]
     open_ = [entry for entry in stated if (entry[0], entry[1]) not in paired]
     if not open_:
         return
+    exported = plan.format.startswith("nnscaler-")
     alike = SameValue(plan)
     known = {(alike.root(gradient), alike.root(of)) for gradient, of in paired}
     gradients = {gradient for gradient, _ in paired}
     owners = {of for _, of in paired}
-    weights = {of for of in owners if of in plan.tensors and plan.tensors[of].role is Role.WEIGHT}
     for gradient, of, tensor in open_:
-        used = gradient in gradients or of in weights or (of in owners and gradient in plan.tensors)
+        used = gradient in gradients or (of in owners and (not exported or gradient in plan.tensors))
         if used and (alike.root(gradient), alike.root(of)) not in known:
             text = f"the plan declares `{gradient}` as the gradient of `{of}`, and no operator takes or stores it as that"
             yield Defect("other-gradient-declared", False, text, plan.programs[0].ranks[0], source=tensor.source)

@@ -174,6 +174,8 @@ class RankState:
     """The names outside of the segment that is run, by its own."""
     poisoned: set[tuple[str, ...]] = field(default_factory=set)
     """Forward operators (by the names of their outputs) that have no result because something before them went wrong."""
+    owners: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """The value that a gradient was stored as the gradient of, and its name, by the name of the gradient."""
     of_step: bool = True
     """Whether the segment that is run has the values of the whole step, and not those of one micro-batch."""
     summed: set[str] = field(default_factory=set)

@@ -19,6 +19,7 @@ def sent_as_other_numbers(plan: Plan, operator: Communicate) -> str:
 
 
 def rounds_an_average(plan: Plan, operator: Communicate, given: Iterable[Value]) -> bool:
-    """Return whether a collective divides whole numbers that are not the same on all members, so that a rest is lost."""
-    types = (plan.tensors[name].dtype for name in operator.inputs if name in plan.tensors)
-    return operator.reduce == "avg" and any(map(holds_whole_numbers, types)) and any(value.leaves for value in given)
+    """Return whether a collective may divide whole numbers that are not the same on all members, so that a rest is lost."""
+    types = [plan.tensors[name].dtype for name in operator.inputs if name in plan.tensors]
+    whole = any(not dtype or holds_whole_numbers(dtype) for dtype in types)
+    return operator.reduce == "avg" and whole and any(value.leaves for value in given)

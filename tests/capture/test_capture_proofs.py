@@ -240,6 +240,25 @@ def test_an_end_of_a_message_in_another_communicator_meets_nothing(tmp_path: Pat
         assert verdict.reasons[0].name in ("send-recv-deadlock", "crossed-micro-batches"), verdict.reasons
 
 
+def without_a_wait_for_what_is_sent(lines: list[Line]) -> tuple[list[Line], int, int]:
+    """Return the lines, the number of the tensor that is sent, and where its wait stood."""
+    sent = next(line for line in lines if line.get("communication") == "send")
+    at = next(at for at, line in enumerate(lines) if line.get("wait") == sent["work"])
+    return [line for i, line in enumerate(lines) if i != at], sent["inputs"][0], at
+
+
+def test_what_is_sent_needs_no_wait_as_long_as_it_is_not_overwritten(tmp_path: Path) -> None:
+    lines, tensor, at = without_a_wait_for_what_is_sent(lines_of("pipeline_1f1b"))
+    verdict = proof(written(tmp_path, lines), "pipeline_reference")
+    assert verdict.outcome is Outcome.PROVED, verdict.reasons
+    assert any(said.startswith("torch keeps what is sent at pipeline.py:") for said in verdict.assumptions)
+    arguments = {"self": {"t": tensor}}
+    zeroed = {"op": "aten.zero_.default", "arguments": arguments, "outputs": [tensor], "writes": [tensor], "phase": "forward"}
+    verdict = proof(written(tmp_path, [*lines[:at], zeroed, *lines[at:]]), "pipeline_reference")
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "handle-never-waited" in {reason.name for reason in verdict.reasons}
+
+
 @pytest.mark.parametrize("group", [[1, 0], [0], [1]])
 def test_ranks_must_agree_on_the_members_of_a_communicator(group: list[int], tmp_path: Path) -> None:
     lines = lines_of("pipeline_1f1b")

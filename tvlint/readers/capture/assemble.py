@@ -54,6 +54,18 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
 
 
+def with_constants(reference: Lifting, parallel: Lifting) -> Lifting:
+    """Return a reference in which what the parallel program shows to be constants are no inputs."""
+    constants = {name for name, own in parallel.found.wholes.items() if own.role is Role.BUFFER}
+    wholes = {
+        name: replace(own, role=Role.BUFFER) if name in constants else own for name, own in reference.found.wholes.items()
+    }
+    if wholes == reference.found.wholes:
+        return reference
+    found = replace(reference.found, wholes=wholes)
+    return replace(reference, found=found, plan=_plan(reference.capture, reference.prepared, found, Mesh(()), {}, None))
+
+
 # ---- the mesh ----
 
 
@@ -141,12 +153,13 @@ def _plan(
     loss: Mapping[str, Placement] | None,
 ) -> Plan:
     try:
-        ranks = [write_rank(own, names) for own, names in zip(prepared, found.names, strict=True)]
+        data = frozenset(name for name, own in found.wholes.items() if own.role is Role.INPUT)
+        ranks = [write_rank(own, names, data) for own, names in zip(prepared, found.names, strict=True)]
         classes = _classes(ranks)
         if len(classes) > 1:
             prefixes = {rank: f"r{same[0]}." for same in classes for rank in same}
             ranks = [
-                write_rank(own, names, prefixes[rank])
+                write_rank(own, names, data, prefixes[rank])
                 for rank, (own, names) in enumerate(zip(prepared, found.names, strict=True))
             ]
     except CrossingError as error:
@@ -327,7 +340,7 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     if any(each.lifted.program.whole for each in prepared):
         said.append("the optimizer takes of gradients that distributed tensors leave whole the part that its weight is")
     unwaited = sorted({_line_of(mark) for each in prepared for mark in each.lifted.program.unwaited})
-    said += [f"what is sent at {line} and never waited for is not overwritten before it is sent" for line in unwaited]
+    said += [f"torch keeps what is sent at {line}, for which the program never waits, until it is sent" for line in unwaited]
     given = [own for each in prepared for own in each.lifted.program.constants]
     constants = sorted({(_line_of(mark), number) for number, mark in given if number})
     said += [f"what the step is given at {line} is {number:g} throughout, as recorded" for line, number in constants if line]

@@ -63,11 +63,13 @@ class Written:
 class Emitter:
     """Writes the operators of one rank.
 
-    `named` are the names of values that are declared: weights, buffers, inputs, seeds. Every other value is named by its phase
-    and its place among those of the phase in its micro-batch, so that micro-batches that do the same are written the same.
+    `named` are the names of values that are declared: weights, buffers, inputs, seeds, of which `data` differ between
+    micro-batches. Every other value is named by its phase and its place among those of the phase in its micro-batch, so that
+    micro-batches that do the same are written the same. What no data enters is written where a micro-batch reads it first:
+    programs make it once, and keep it.
     """
 
-    def __init__(self, lifted: Lifted, factors: Factors, named: Mapping[str, str]) -> None:
+    def __init__(self, lifted: Lifted, factors: Factors, named: Mapping[str, str], data: frozenset[str]) -> None:
         self.lifted = lifted
         self.factors = factors
         self.types = lifted.program.types
@@ -81,6 +83,8 @@ class Emitter:
         self.calls: dict[tuple[str, int], Written] = {}
         self.makers: dict[str, LiftedNode] = {}
         self.fixed = dict(named)
+        self.data = data
+        self.free: dict[str, bool] = {}
         self.titles: dict[str, str] = {}
         self.prefix = ""
         self.inside: Run | None = None
@@ -104,7 +108,8 @@ class Emitter:
     def _emit(self, node: LiftedNode) -> None:
         if isinstance(node, Call):
             self.makers.update(dict.fromkeys(node.outputs, node))
-            self._call(node)
+            if not self._is_free(node):
+                self._call(node)
         elif isinstance(node, GradientOf):
             self._gradient(node)
         elif isinstance(node, Exchange):
@@ -190,16 +195,23 @@ class Emitter:
             self.current = replace(maker.mark, phase=here.phase, micro_batch=here.micro_batch)
             self._call(maker)
             self.current = here
+            return self.name_of(value)
         return self.names[key], self.held[key]
 
     def _is_free(self, call: Call) -> bool:
         """Return whether no data enters a call."""
-        for each in call.inputs:
-            if isinstance(each, Ref) and self._root(each.name) not in self.fixed:
-                maker = self.makers.get(self._root(each.name))
-                if not isinstance(maker, Call) or not self._is_free(maker):
-                    return False
-        return True
+        known = self.free.get(call.outputs[0])
+        if known is None:
+            inputs = [self._root(each.name) for each in call.inputs if isinstance(each, Ref)]
+            known = not any(name in self.titles for name in call.outputs) and all(map(self._is_constant, inputs))
+            self.free[call.outputs[0]] = known
+        return known
+
+    def _is_constant(self, value: str) -> bool:
+        if value in self.fixed:
+            return self.fixed[value] not in self.data
+        maker = self.makers.get(value)
+        return isinstance(maker, Call) and self._is_free(maker)
 
     def as_shape(self, value: str, shape: Shape) -> str:
         """Return the name of a value in a shape of as many elements."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Box, Plan, Role
-from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference
+from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference, with_constants
 from tvlint.readers.capture.lines import read_capture
 from tvlint.readers.capture.pairing import uses_of
 from tvlint.readers.capture.program import Array
@@ -47,7 +47,8 @@ def read(path: str, data: bytes) -> Document:
 def read_pair(parallel: tuple[str, bytes], reference: tuple[str, bytes]) -> tuple[Recorded, Recorded]:
     """Return the plans and numbers of two captures, the parallel one first. Raises ReadError."""
     alone = lift_reference(read_capture(*reference))
-    return _recorded(lift_parallel(read_capture(*parallel), alone)), _recorded(alone)
+    together = lift_parallel(read_capture(*parallel), alone)
+    return _recorded(together), _recorded(with_constants(alone, together))
 
 
 def read_alone(path: str, data: bytes) -> Recorded | None:

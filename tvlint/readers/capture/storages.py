@@ -11,6 +11,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.readers.capture import tape as recorded
 from tvlint.readers.capture.columns import Column, Columns, strides_of
+from tvlint.readers.capture.masks import masks_of
 from tvlint.readers.capture.program import (
     Apply,
     Argument,
@@ -80,6 +81,8 @@ class _Follower:
         self.moved: dict[tuple[str, Window, str, int], str] = {}
         self.operations = 0
         self.columns = Columns()
+        self.masks: dict[str, Array] = {}
+        self.sending: dict[str, Window] = {}
 
     def event(self, event: recorded.Event) -> None:
         """Follow one event."""
@@ -98,6 +101,7 @@ class _Follower:
         elif isinstance(event, Wait):
             for handle in self.handles.pop(event.work, ()):
                 self.program.nodes.append(End(handle, event.mark))
+                self.sending.pop(handle, None)
         elif isinstance(event, Root):
             start = "" if event.start is None else self.read(event.start, event.mark)
             number = _numbers(event.values, self.tape.windows[event.window])
@@ -114,9 +118,8 @@ class _Follower:
             self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
 
     def end(self) -> None:
-        """Let what is sent and never waited for be sent by the end of the step."""
-        left = {handle for handles in self.handles.values() for handle in handles}
-        sent = [node for node in self.program.nodes if isinstance(node, Message) and node.sends and node.handle in left]
+        """Let what is sent, never waited for and not overwritten be sent by the end of the step."""
+        sent = [node for node in self.program.nodes if isinstance(node, Message) and node.handle in self.sending]
         self.program.nodes += [End(node.handle, node.mark) for node in sent]
         self.program.unwaited += [node.mark for node in sent]
 
@@ -149,14 +152,28 @@ class _Follower:
         """Return the numbers of a gradient, those masked that a reduction has left to other ranks."""
         import numpy as np
 
-        entries = self.storages.get(window.storage, ())
-        if numbers is None or not is_flat(window) or not any(entry.value in self.program.elsewhere for entry in entries):
+        if numbers is None or not is_flat(window) or not self.program.elsewhere:
             return numbers
         masked = np.zeros(numbers.size, dtype=bool)
         for piece in self._pieces(window):
-            if piece.entry is not None and piece.entry.value in self.program.elsewhere:
-                masked[piece.low - window.offset : piece.high - window.offset] = True
-        return np.ma.array(numbers, mask=masked.reshape(numbers.shape))
+            mask = None if piece.entry is None else self._elsewhere().get(piece.entry.value)
+            if piece.entry is None or mask is None:
+                continue
+            own = masked[piece.low - window.offset : piece.high - window.offset]
+            start = piece.low - piece.entry.window.offset
+            own[:] = mask.reshape(-1)[start : start + own.size] if is_flat(piece.entry.window) else mask.any()
+        return np.ma.array(numbers, mask=masked.reshape(numbers.shape)) if masked.any() else numbers
+
+    def _elsewhere(self) -> Mapping[str, Array]:
+        """Return which elements of values come from what a reduction has left to other ranks, where any do."""
+        import numpy as np
+
+        if not self.masks:
+            self.masks.update({name: np.ones(self.program.shape(name), dtype=bool) for name in self.program.elsewhere})
+            for node in self.program.nodes:
+                if isinstance(node, Apply | Exchange) and not self.masks.keys() >= set(node.outputs):
+                    self.masks.update(masks_of(node, self.masks, self.program))
+        return self.masks
 
     def _name(self, named: Named) -> None:
         window = self.tape.windows[named.window]
@@ -327,6 +344,8 @@ class _Follower:
 
     def _put(self, window: Window, value: str) -> None:
         self.columns.forget(window.storage)
+        for handle in [own for own, sent in self.sending.items() if sent.storage == window.storage and overlap(sent, window)]:
+            del self.sending[handle]
         low, high = span(window)
         whole = is_flat(window)
         kept = []
@@ -505,6 +524,8 @@ class _Follower:
         self.program.nodes.append(Message(value, sends, peer, event.group, event.mark, event.tag, event.batch, handle))
         if not sends:
             self.write(number, value)
+        elif handle:
+            self.sending[handle] = window
 
     def _in_place(self, event: Communication) -> None:
         for number, result in zip(event.inputs, event.outputs, strict=True):

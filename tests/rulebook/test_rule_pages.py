@@ -125,6 +125,13 @@ def test_an_example_gives_what_its_page_says(rule: Rule, example: Example, tmp_p
         assert all(finding.severity is rule.severity or "taken as given" in (finding.help or "") for finding in own)
     assert any(stands_at(finding, example) for finding in own), [finding.location for finding in own]
     assert all("?" not in finding.message for finding in own)
+    if rule.kind in (RuleKind.CONFIG, RuleKind.INPUT):
+        assert [each.message for each in own if each.severity is Severity.ERROR and not _says_what_to_do(each)] == []
+
+
+def _says_what_to_do(finding: Finding) -> bool:
+    """Whether the help of the finding is more than what the rule holds for."""
+    return re.sub(r"\((?:holds for|judged as) .*\)|(?:holds for|judged as) .*", "", finding.help or "").strip() != ""
 
 
 def stands_at(finding: Finding, example: Example) -> bool:

@@ -35,20 +35,6 @@ def edits_of(change: Change, configuration: Configuration, text: Text, path: str
     return _replaced(setting, change, text, path)
 
 
-def words(change: Change, setting: Setting | None) -> str:
-    """Return what the change does, in the imperative."""
-    known = option_of(change.name)
-    name = setting.written if setting is not None else known.flags[0] if known is not None else change.name
-    if change.value is None:
-        return f"remove `{name}`"
-    if setting is not None and setting.written.startswith("--") and isinstance(change.value, bool):
-        return f"remove `{name}`"
-    if setting is None:
-        flag = isinstance(change.value, bool) and known is not None and known.kind in ("true", "false")
-        return f"add `{name}`" if flag else f"add `{name} {_shown(change.value)}`"
-    return f"set `{name}` to {_shown(change.value)}"
-
-
 def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -46,11 +46,16 @@ def evaluate(
         supposed = Values(configuration)
         outcomes = [(rule, False if rule.name in unless else holds) for rule, holds in outcomes]
     violated = [rule for rule, holds in outcomes if holds is False and rule.severity is not Severity.NOTE]
-    changes: Mapping[str, str] = {}
+    changes: dict[str, str] = {}
     if violated and repairs:
+        from tvlint.rulebook.repair.demands import demanded
         from tvlint.rulebook.repair.nearest import nearest
 
         changes = {rule.name: str(repair) for rule, repair in nearest(configuration, known, violated)}
+        for rule in violated:
+            own = supposed if rule.name in unless else values
+            if rule.name not in changes and not fill_known(rule.help, own.evaluate):
+                changes[rule.name] = demanded(rule, own, known)
     for rule, holds in outcomes:
         if holds is False:
             own = supposed if rule.name in unless else values

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from tvlint.checkout.following import may_be_shown
 from tvlint.checkout.opening import content, instead
 from tvlint.edits.apply import Text
-from tvlint.edits.settings import edits_of, together, words
+from tvlint.edits.settings import edits_of, together
 from tvlint.findings import Edit, Finding, Fix, Problem, Report, Severity
 from tvlint.frameworks.megatron import option_of
 from tvlint.identity import fingerprint
@@ -24,7 +24,7 @@ from tvlint.ir.configuration import Change, Configuration, Setting
 from tvlint.rule import RuleKind
 from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.values import Values
-from tvlint.rulebook.repair.demands import proposed
+from tvlint.rulebook.repair.demands import proposed, words
 from tvlint.rulebook.repair.nearest import nearest
 from tvlint.run.check import Rules, as_known, check
 from tvlint.run.dependents import dependents

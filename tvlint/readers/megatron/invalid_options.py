@@ -120,14 +120,16 @@ def _with_blanks_before(span: Span) -> Span:
 def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
     if setting.value == VALUELESS:
         message = f"`{setting.written}` needs a value, and none stands after it"
-        yield Finding("option-without-value", Severity.ERROR, message, setting.name_location)
+        help = f"write a value behind it, or remove `{setting.written}`"
+        yield Finding("option-without-value", Severity.ERROR, message, setting.name_location, help)
     if isinstance(setting.value, Unknown):
         return
     for value in setting.value if isinstance(setting.value, tuple) else (setting.value,):
         shown = str(value)[:LONGEST]
         if known.type in NUMBERS and isinstance(value, str):
             message = f"`{setting.written}` takes {NUMBERS[known.type]}, not `{shown}`"
-            yield Finding("option-value-not-a-number", Severity.ERROR, message, setting.location)
+            help = f"write {NUMBERS[known.type]}"
+            yield Finding("option-value-not-a-number", Severity.ERROR, message, setting.location, help)
             return
         pattern, spelling = SPELLINGS.get(known.dest, (None, ""))
         if pattern is not None and isinstance(value, str) and not pattern.fullmatch(value):

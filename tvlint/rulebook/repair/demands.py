@@ -6,19 +6,26 @@ They are proposals: that the rule holds afterwards, and every other rule as befo
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 
-from tvlint.ir.configuration import Change, Unknown
+from tvlint.frameworks.megatron import option_of
+from tvlint.ir.configuration import Change, Configuration, Setting, Unknown
+from tvlint.ir.location import Location
 from tvlint.rule import Rule
+from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.derived import DERIVED
 from tvlint.rulebook.language.expression import Constant, Expression, constant_of, is_constant, name_of, parse
+from tvlint.rulebook.language.reads import read_by
 from tvlint.rulebook.language.values import ENVIRONMENT, Values
 from tvlint.rulebook.repair.sizes import MODEL, WEIGHTS
 
 MOST = 12
 """So many changes are proposed for one rule."""
+MOST_SHOWN = 2
+"""Of more changes that satisfy a rule, only the first are shown."""
 _MOST_ITEMS = 4
 _FLIPPED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
@@ -40,6 +47,47 @@ def proposed(rule: Rule, values: Values) -> Iterator[Changes]:
         found += (own for own in _made(parse(rule.when), False, values) if {change.name for change in own} <= {*rule.location})
     distinct = (tuple(dict.fromkeys(own)) for own in found)
     yield from islice((own for own in dict.fromkeys(distinct) if _is_sensible(own)), MOST)
+
+
+def demanded(rule: Rule, values: Values, rules: Sequence[Rule]) -> str:
+    """Return the changes in words that satisfy the rule and break no other; empty where none that is proposed does."""
+    configuration = values.configuration
+    found = []
+    for changes in proposed(rule, values):
+        after = Values(_changed(configuration, changes))
+        names = {change.name for change in changes}
+        touched = [other for other in rules if read_by(other) & names and judge(other, values) is not False]
+        if judge(rule, after) is True and not any(judge(other, after) is False for other in touched):
+            found.append(" and ".join(words(change, configuration.settings.get(change.name)) for change in changes))
+    return ", or ".join(found[:MOST_SHOWN])
+
+
+def _changed(configuration: Configuration, changes: Changes) -> Configuration:
+    settings = {**configuration.settings}
+    nowhere = Location(configuration.path)
+    for change in changes:
+        before = settings.pop(change.name, Setting(change.name, None, change.name, nowhere, nowhere))
+        if change.value is not None:
+            settings[change.name] = replace(before, value=change.value)
+    return replace(configuration, settings=settings)
+
+
+def words(change: Change, setting: Setting | None) -> str:
+    """Return what the change does, in the imperative."""
+    known = option_of(change.name)
+    name = setting.written if setting is not None else known.flags[0] if known is not None else change.name
+    if change.value is None:
+        return f"remove `{name}`"
+    if setting is not None and setting.written.startswith("--") and isinstance(change.value, bool):
+        return f"remove `{name}`"
+    if setting is None:
+        flag = isinstance(change.value, bool) and known is not None and known.kind in ("true", "false")
+        return f"add `{name}`" if flag else f"add `{name} {_shown(change.value)}`"
+    return f"set `{name}` to {_shown(change.value)}"
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_sensible(changes: Changes) -> bool:

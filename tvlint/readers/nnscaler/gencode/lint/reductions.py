@@ -11,6 +11,9 @@ from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.replica import Built
 from tvlint.readers.nnscaler.gencode.syntax.records import Execute, RankFile, Reducer, RunBackward
 
+REGENERATE = "generate the code of all ranks again"
+"""What to do about code that no edit of the model explains."""
+
 
 def error(
     rule: str, message: str, place: Location, help: str = "", related: tuple[Related, ...] = (), ranks: Iterable[int] = ()
@@ -18,7 +21,7 @@ def error(
     """A finding at a place of generated code, with the model's line that it was generated from."""
     if place.origin is not None:
         related = (*related, Related("generated from this line of the model", place.origin))
-    return Finding(rule, Severity.ERROR, message, place, help, related, tuple(ranks))
+    return Finding(rule, Severity.ERROR, message, place, help or REGENERATE, related, tuple(ranks))
 
 
 def reducers(file: RankFile) -> Iterator[Finding]:

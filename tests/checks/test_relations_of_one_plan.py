@@ -159,3 +159,27 @@ def test_what_a_plan_declares_of_an_unknown_result_is_taken() -> None:
 
 def test_a_plan_of_many_more_runs_than_operators_is_not_derived() -> None:
     assert derive_alone(plan_of(CROSSED.replace("mesh tp=2", "mesh tp=8192").replace(",8]", ",8192]"))) is None
+
+
+SWAPPED = """
+weight v f32[8,8]
+weight w f32[8,8]
+input x f32[8,8]
+loss l f32[]
+gradient da f32[8,8] grad-of a
+gradient db f32[8,8] grad-of b
+program
+  a = linear(x, v)
+  b = linear(x, w)
+  g = {op}(a, b)
+  l = sum(g)
+  dg = backward l (grad(l))
+  db, da = backward g (dg)
+  _, grad(v) = backward a (da)
+  _, grad(w) = backward b (db)
+"""
+
+
+@pytest.mark.parametrize(("op", "wrong"), [("mul", {"swapped-gradients"}), ("sub", {"swapped-gradients"}), ("add", set())])
+def test_gradients_that_are_the_same_may_stand_in_each_others_places(op: str, wrong: set[str]) -> None:
+    assert {own.name for own in sure_defects(alone(SWAPPED.format(op=op)))} == wrong

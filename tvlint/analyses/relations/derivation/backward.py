@@ -50,6 +50,7 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
                 assign(machine, rank, operator, name, None, ())
             return
         partly = any(name in rank.local or name in rank.environment for name in operator.forward.outputs)
+        partly = partly or (machine.alone and not computes(machine, operator.forward))
         mismatch = Mismatch("gradient-before-forward", "runs before its forward operator", refutes=not partly)
         tell(machine, rank, operator, mismatch, fatal=True)
         return

@@ -9,6 +9,7 @@ from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved
 from tvlint.analyses.relations.transfer.context import Mismatch, is_zero
 from tvlint.ir.operators import Backward
+from tvlint.ops.spec import Family
 
 
 def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> None:
@@ -22,6 +23,7 @@ def check_gradient_names(machine: Machine, rank: RankState, operator: Backward, 
             if place in owners or name not in machine.plan.tensors or not any(owner in places for owner in owners):
                 continue
             zero = any(value is not None and is_zero(value) for value in (*saved.inputs, *saved.outputs))
+            zero = zero or (machine.alone and _are_alike(saved, what))
             owner = next(owner for owner in owners if owner in places)
             text = f"{what} `{name}`, the gradient of `{owner}`, as the gradient of `{place}`"
             mismatch = Mismatch("swapped-gradients", text, refutes=not zero)
@@ -53,6 +55,13 @@ def check_owners(machine: Machine, rank: RankState, operator: Backward, saved: S
             segment = rank.segment.name if rank.segment else ""
             wrong = Defect("swapped-gradients", False, f"`{operator.forward.op}` on {{ranks}} {text}", rank.number)
             machine.derived.contradicted.append(at(operator, segment, wrong))
+
+
+def _are_alike(saved: Saved, what: str) -> bool:
+    """Return whether it makes no difference which gradient stands where: copies add up, and the operands of a sum have one."""
+    if saved.family is Family.IDENTITY or what == "takes" or saved.bound is None:
+        return saved.family is Family.IDENTITY
+    return bool(saved.bound.commutative) and any(len(group) > 1 for group in saved.bound.linear)
 
 
 def check_absent(machine: Machine, rank: RankState, operator: Backward, name: str, operand: str) -> None:

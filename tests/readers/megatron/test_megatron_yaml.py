@@ -282,3 +282,30 @@ def test_what_verl_sets_of_megatron_core_belongs_to_the_section_around_it() -> N
     assert found.section == "actor.megatron"
     assert found.settings["recompute_granularity"].value == "full"
     assert found.settings["num_layers"].value == 4
+
+
+SECTION = "model:\n  tensor_model_parallel_size: 2\n  pipeline_model_parallel_size: 1\n  num_layers: 4\n  hidden_size: 64\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("deteministic_mode: true", ["deterministic_mode"]),
+        ("expert_parallel_size: 2", ["expert_model_parallel_size"]),
+        ("num_attention_haeds: 2", ["num_attention_heads"]),
+        ("distributed-timeout-minutes: 2", []),
+        ("tensor_parallel_size: 2", []),
+        ("num_moe_experts: 2", []),
+        ("wandb: 2", []),
+    ],
+)
+def test_a_key_that_is_nearly_a_setting_of_the_section_is_a_warning(key: str, meant: list[str]) -> None:
+    found = [each for each in document(f"{SECTION}  {key}\n").findings if each.rule == "misspelled-option"]
+    assert [(each.help, each.severity.value, each.location.line) for each in found] == [
+        (f"did you mean `{name}`?", "warning", 6) for name in meant
+    ]
+
+
+def test_a_mapping_with_few_settings_of_megatron_may_name_its_keys_as_it_likes() -> None:
+    few = SECTION.replace("  num_layers: 4\n  hidden_size: 64\n", "  num_attention_haeds: 2\n")
+    assert document(few).findings == ()

@@ -13,7 +13,8 @@ from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.languages import is_prose, is_yaml
 from tvlint.readers.megatron.invalid_options import option_mistakes
-from tvlint.readers.megatron.sections import INTERPOLATED, configurations
+from tvlint.readers.megatron.sections import INTERPOLATED, PARALLEL, configurations
+from tvlint.readers.megatron.unknown_options import misspelled_keys
 from tvlint.readers.sources.scalar_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
 from tvlint.readers.sources.yaml_nodes import (
     Visits,
@@ -38,6 +39,8 @@ KEYS = re.compile(
 )
 COMPOSED = re.compile(rb"^(?:defaults|extends):|[{, \t]model:[ \t]*\S+\.ya?ml\b", re.MULTILINE)
 """What names other files, all settings of which may stand there."""
+FEWEST_OF_SECTION = 4
+"""From so many settings of Megatron on, a mapping is a section of its configuration."""
 TEMPLATED = re.compile(rb"\{\{|\{%")
 
 
@@ -61,6 +64,7 @@ def read(path: str, data: bytes) -> Document | None:
             findings.extend(_duplicates(root, visits))
             findings.extend(_reinterpreted(root, visits))
             findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each)))
+            findings.extend(finding for keys in _sections(root, visits) for finding in misspelled_keys(keys))
             configurations.extend(_in_document(found, number))
     except ReadError:
         if not configurations and (TEMPLATED.search(data) or is_prose(path)):
@@ -69,6 +73,15 @@ def read(path: str, data: bytes) -> Document | None:
     if not configurations:
         return None
     return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings))
+
+
+def _sections(root: YamlNode, visits: Visits) -> Iterator[list[YamlScalar]]:
+    """Yield the keys of each mapping of the file itself that gives parallel sizes, and more of Megatron's settings."""
+    for _, mapping in mappings(root, visits) if isinstance(root, YamlMapping) else ():
+        keys = [key for key, _ in mapping.entries if isinstance(key, YamlScalar)]
+        known = [key for key in keys if option_of(key.text) is not None]
+        if len(known) >= FEWEST_OF_SECTION and len(PARALLEL & {key.text for key in known}) > 1:
+            yield keys
 
 
 def _decoded(path: str, data: bytes) -> str:

@@ -9,9 +9,10 @@ from functools import cache
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import parses_like_megatron
-from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_option
+from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_option, option, option_of
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.readers.megatron.parser_source import ParserSource
+from tvlint.readers.sources.yaml_nodes import YamlScalar
 
 LONGEST = 80
 OF_MEGATRON = re.compile(r"pretrain_\w+\.py")
@@ -39,6 +40,8 @@ SIZES = (
     "--max-position-embeddings",
 )
 """Options that almost every launch gives, under this name; one that is short for it stands in its place."""
+FIELDS = frozenset({"virtual_pipeline_model_parallel_size", "num_moe_experts", "num_layers_in_first_pipeline_stage"})
+"""Settings of Megatron core that no option is called like, and that resemble one."""
 FILLER = frozenset({"model", "size", "use", "enable"})
 """Words that an option is often remembered with or without."""
 STEM = 4
@@ -119,6 +122,25 @@ def unknown_options(
             yield Finding("misspelled-option", severity, message, setting.name_location, help, fixes=(_fix(setting, near),))
         elif meant and meant not in given:
             yield _finding(setting, "Megatron", meant)
+
+
+def misspelled_keys(keys: Sequence[YamlScalar]) -> Iterator[Finding]:
+    """Yield a warning for each key of a section that is a letter or two away from a setting that the section does not give.
+
+    What a fork has as an option is left alone, and so are hyphens, which FlagScale takes for underscores.
+    """
+    given = {key.text for key in keys}
+    for key in keys:
+        flag = hyphens(f"--{key.text}")
+        if option_of(key.text) is not None or key.text in FIELDS or is_option(flag) or is_of_fork(flag):
+            continue
+        near = _neighbour(flag, *LONGER["like"]) or _size_meant(flag)
+        meant = known.dest if (known := option(near)) is not None else ""
+        if meant and meant not in given:
+            message = f"Megatron has no setting `{key.text[:LONGEST]}`"
+            fix = Fix(f"write `{meant}`", (Edit(key.location, meant),))
+            help = f"did you mean `{meant}`?"
+            yield Finding("misspelled-option", Severity.WARNING, message, key.location, help, fixes=(fix,))
 
 
 def _known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:

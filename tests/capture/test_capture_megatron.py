@@ -19,6 +19,7 @@ PROGRAMS = {
     "megatron_gpt_dp2_distributed_optimizer": ("megatron_gpt_reference", "dp 2", "29"),
     "megatron_gpt_pp2_tied": ("megatron_gpt_tied_reference", "pp 2", "28"),
     "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
+    "pretrain_gpt_llama_tp2_dp2": ("pretrain_gpt_llama_reference", "dp 2 x tp 2", "9"),
 }
 
 
@@ -35,6 +36,13 @@ def test_a_step_of_megatron_is_proved(name: str) -> None:
     assert (facts["mesh"], facts["gradients"]) == (mesh, gradients)
     assert facts["recorded gradients"] == "agree with the reference's"
     assert "captured with the weights filled with numbers that their names give" in verdict.assumptions
+
+
+def test_what_a_launch_replaces_and_reduces_stands_in_the_verdict() -> None:
+    verdict = proof(path_of("pretrain_gpt_llama_tp2_dp2"), "pretrain_gpt_llama_reference")
+    said = {assumed.removeprefix("captured with the ") for assumed in verdict.assumptions}
+    assert {"`bf16` switched off", "`--hidden-dropout 0.1` replaced by `0.0`"} <= said
+    assert {"`--num-layers` 32 reduced to 1", "`--hidden-size` 4096 reduced to 16", "`--seq-length` 8192 reduced to 8"} <= said
 
 
 def collectives(lines: list[Line], kind: str) -> list[int]:

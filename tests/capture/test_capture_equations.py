@@ -149,6 +149,9 @@ EXTRA = {
 WITH_PAIRS = {"native_layer_norm_backward", "nll_loss_backward", "_scaled_dot_product_flash_attention_for_cpu_backward"}
 """Kernels that need what their forward kernel gives beside its result: the recorded programs hold them."""
 
+BY_THEMSELVES = {"clamp", "index"}
+"""Operators of which only some uses are lifted: tests of their own hold these."""
+
 
 def dtype_of(name: str, value: Array) -> str:
     if name in ("mask", "condition") or value is MASK or value is OTHER:
@@ -240,7 +243,7 @@ def test_a_gradient_kernel_is_the_gradient_of_its_forward_operator(kernel: str) 
 
 
 def test_every_equation_is_about_an_operator_that_is_tested() -> None:
-    assert {own.op for own in ALL} == CASES.keys() | FORWARD.keys() | WITH_PAIRS | {"clamp"}
+    assert {own.op for own in ALL} == CASES.keys() | FORWARD.keys() | WITH_PAIRS | BY_THEMSELVES
     assert len({(own.op, own.statement) for own in ALL}) == len(ALL)
 
 
@@ -255,6 +258,18 @@ def test_a_number_within_bounds_is_lifted_as_it_is(bounds: dict[str, Any], is_li
         np.testing.assert_array_equal(bench.run(bench.apply("add", {"self": Ref(made), "other": X}, X)), X + 4)
     else:
         assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == ["aten.clamp.default"]
+
+
+@pytest.mark.parametrize(("start", "length", "is_a_part"), [(0, 3, True), (3, 3, True), (1, 3, False), (0, 4, False)])
+def test_a_range_of_a_join_that_is_one_of_its_parts_is_that_part(start: int, length: int, is_a_part: bool) -> None:
+    bench = Bench()
+    both = np.concatenate([X, Y])
+    joined = bench.apply("cat", {"tensors": (X, Y), "dim": 0}, both)
+    part = bench.apply("narrow", {"self": Ref(joined), "dim": 0, "start": start, "length": length}, both[:length])
+    made = bench.apply("neg", {"self": Ref(part)}, both[:length])
+    np.testing.assert_array_equal(bench.run(made), -both[start : start + length])
+    calls = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
+    assert ("torch.narrow" in calls) is not is_a_part
 
 
 def test_what_is_cast_to_a_flag_is_whether_it_is_other_than_zero() -> None:

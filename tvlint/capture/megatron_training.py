@@ -38,7 +38,7 @@ def changes(step: Step, launch: Launch, replace: Tell, reduce: Tell) -> Mapping[
     return {
         _TRAINING + "arguments": arguments,
         _TRAINING + "initialize": _initialize,
-        _TRAINING + "training": lambda module: _data(module, replace),
+        _TRAINING + "training": lambda module: _data(module, step, replace),
         _TRAINING + "utils": lambda module: _batches(module, step, replace),
         "megatron.core.utils": lambda module: _batches(module, step, replace),
     }
@@ -92,6 +92,7 @@ def _reduce(args: Any, launch: Launch, tell: Tell) -> None:
     args.seq_length = args.max_position_embeddings = sequence
     args.padded_vocab_size = lcm(32, 8 * tensor)
     args.vocab_size = args.padded_vocab_size - 1
+    args.make_vocab_size_divisible_by = args.padded_vocab_size // (1 if launch.single_of else tensor)
     _reduce_batch(args, launch, tensor * context * args.pipeline_model_parallel_size)
     for name, value in before.items():
         now = getattr(args, name, None)
@@ -177,7 +178,7 @@ def _initialize(module: Any) -> None:
             setattr(module, name, lambda *_, **__: None)
 
 
-def _data(module: Any, replace: Tell) -> None:
+def _data(module: Any, step: Step, replace: Tell) -> None:
     """Let the model train on numbers that the place of each sample in the batch gives."""
 
     def iterators(*_: Any, **__: Any) -> Any:
@@ -186,27 +187,32 @@ def _data(module: Any, replace: Tell) -> None:
         args = get_args()
         args.do_train, args.do_valid, args.do_test = True, False, False
         replace("data replaced by numbers that the place of each sample gives")
-        return _samples(args), None, None
+        return _samples(args, step), None, None
 
     module.build_train_valid_test_data_iterators = iterators
 
 
-def _samples(args: Any) -> Iterator[dict[str, torch.Tensor]]:
+def _samples(args: Any, step: Step) -> Iterator[dict[str, torch.Tensor]]:
     """Yield the micro-batches of this rank, in the order of Megatron's sampler."""
     from megatron.core import parallel_state as state  # type: ignore[import-not-found,unused-ignore]
 
     replicas, replica = state.get_data_parallel_world_size(), state.get_data_parallel_rank()
     at = replica * args.micro_batch_size
     while True:
-        rows = [_sample(at + own, args) for own in range(args.micro_batch_size)]
-        tokens = torch.stack(rows)
-        yield {
-            "tokens": tokens[:, :-1].contiguous(),
-            "labels": tokens[:, 1:].contiguous(),
-            "loss_mask": torch.ones(tokens.shape[0], args.seq_length),
-            "position_ids": torch.arange(args.seq_length).repeat(tokens.shape[0], 1),
-        }
+        with step.aside():
+            batch = _batch(at, args)
+        yield batch
         at += replicas * args.micro_batch_size
+
+
+def _batch(at: int, args: Any) -> dict[str, torch.Tensor]:
+    tokens = torch.stack([_sample(at + own, args) for own in range(args.micro_batch_size)])
+    return {
+        "tokens": tokens[:, :-1].contiguous(),
+        "labels": tokens[:, 1:].contiguous(),
+        "loss_mask": torch.ones(tokens.shape[0], args.seq_length),
+        "position_ids": torch.arange(args.seq_length).repeat(tokens.shape[0], 1),
+    }
 
 
 def _sample(place: int, args: Any) -> torch.Tensor:

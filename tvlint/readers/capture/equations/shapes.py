@@ -20,7 +20,13 @@ def _permuted(lifting: Lifting, node: Apply) -> bool:
 
 def _viewed(lifting: Lifting, node: Apply) -> bool:
     _keeps_number(lifting, node)
-    return lifting.call(node, "torch.Tensor.view", (given(node, "self"), lifting.shape(node.outputs[0])))
+    shape, source = lifting.shape(node.outputs[0]), lifting.value(given(node, "self"))
+    call = lifting.call_of(source) if source is not None else None
+    if call is not None and call.op == "torch.Tensor.view" and isinstance(call.inputs[0], Ref):
+        viewed = call.inputs[0]
+        if lifting.shape(viewed.name) == shape:
+            return lifting.equate(node.outputs[0], viewed)
+    return lifting.call(node, "torch.Tensor.view", (given(node, "self"), shape))
 
 
 def _narrowed(lifting: Lifting, node: Apply) -> bool:
@@ -29,7 +35,23 @@ def _narrowed(lifting: Lifting, node: Apply) -> bool:
     name = lifting.value(given(node, "self"))
     if name is not None and length == lifting.shape(name)[dim]:
         return lifting.equate(node.outputs[0], Ref(name))
+    part = _part_of_join(lifting, name, dim, start, length) if name is not None else None
+    if part is not None:
+        return lifting.equate(node.outputs[0], part)
     return lifting.call(node, "torch.narrow", (given(node, "self"), dim, start, length))
+
+
+def _part_of_join(lifting: Lifting, name: str, dim: int, start: int, length: int) -> Ref | None:
+    """Return the tensor that a range of joined tensors is; None where it is none of them."""
+    call, at = lifting.call_of(name), 0
+    if call is None or call.op != "torch.cat" or call.attributes["dim"] != dim:
+        return None
+    for part in call.inputs:
+        size = lifting.shape(part.name)[dim] if isinstance(part, Ref) else 0
+        if isinstance(part, Ref) and (at, size) == (start, length):
+            return part
+        at += size
+    return None
 
 
 def _expanded(lifting: Lifting, node: Apply) -> bool:
@@ -133,8 +155,16 @@ def _zeros_of(lifting: Lifting, node: Apply, shape: tuple[int, ...], dim: int, l
 
 EQUATIONS = (
     Equation("permute", "a permutation of dimensions is torch.permute", _permuted),
-    Equation("view", "the same elements in the same order in another shape are torch.Tensor.view", _viewed),
-    Equation("narrow", "a range of a dimension is torch.narrow, and all of it the tensor itself", _narrowed),
+    Equation(
+        "view",
+        "the same elements in another shape are torch.Tensor.view, and in the shape that they had what was viewed",
+        _viewed,
+    ),
+    Equation(
+        "narrow",
+        "a range of a dimension is torch.narrow, all of it the tensor itself, and a part of a join that part",
+        _narrowed,
+    ),
     Equation("expand", "a dimension of size 1 repeated is torch.Tensor.expand", _expanded),
     Equation("cat", "tensors without elements add nothing to torch.cat", _joined),
     Equation("stack", "stack is torch.stack", _stacked),

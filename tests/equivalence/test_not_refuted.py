@@ -417,3 +417,20 @@ program
     assert verdict_on(twice, reference).outcome is Outcome.PROVED
     once = twice.replace("output l.1\n", "")
     assert verdict_on(once, reference).outcome is Outcome.REFUTED
+
+
+RECTIFIED = "weight w f32[8,8]\ninput x f32[4,8]\nloss l\nprogram\nh = linear(x, w)\n{0}l: f32[1] = sum(y)\n"
+FLAGS = {
+    "multiplied": "o = gt(h, 0.0) || none\nf: f32[4,8] = float(o) || none\ny = mul(h, f) || {x}, _ = backward y ({y})\n",
+    "chosen by": "o = gt(h, 0.0) || none\nz = zeros_like(h) || none\ny = where(o, h, z) || _, grad(h), _ = backward y ({y})\n",
+    "masked with": "o = le(h, 0.0) || none\ny = masked_fill(h, o, 0.0) || {x}, _ = backward y ({y})\n",
+}
+
+
+@pytest.mark.parametrize("way", FLAGS)
+def test_flags_that_stand_where_the_reference_has_a_real_number_are_not_taken_for_it(way: str) -> None:
+    reference = with_backward(RECTIFIED.format("y = relu(h)\n"))
+    verdict = verdict_on(with_backward(RECTIFIED.format(FLAGS[way])), reference)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "wrong-dtype" not in {reason.name for reason in verdict.reasons}
+    assert ("agrees with the reference on", "3 runs on random numbers") in verdict.facts

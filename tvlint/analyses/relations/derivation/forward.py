@@ -30,6 +30,7 @@ from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute, Literal
 from tvlint.ir.plan import Phase, Role, Segment
+from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Family, UnsupportedError
 from tvlint.ops.table import spec_of
 
@@ -213,12 +214,15 @@ def recovered(
     if any(value is not None and terms.foreign(value.term) for value in known):
         return results
     replaced = []
-    for value in results:
+    names = operator.outputs if isinstance(operator, Compute) else ("",)
+    for name, value in zip(names, results, strict=False):
         if value is None or not terms.foreign(value.term) or terms.keys[value.term][0] == "gradient-sum":
             replaced.append(value)
             continue
         near = machine.nearest.to(value.term) if machine.nearest is not None else None
         if near is not None and near.kind == "operator" and (not value.clean or _casts(operator)):
+            near = None
+        if near is not None and not _is_of_type(machine, name, near.term):
             near = None
         subject = name_of(operator)
         text = near.text if near is not None else "is applied to values that the reference does not apply it to"
@@ -241,6 +245,13 @@ def recovered(
         )
         replaced.append(machine.world.values.retermed(value, near.term) if near is not None else value)
     return tuple(replaced)
+
+
+def _is_of_type(machine: Machine, name: str, term: int) -> bool:
+    """Return whether the tensor holds whole numbers where the term does, as far as both are known."""
+    tensor, known = machine.plan.tensors.get(name), machine.dtypes.get(term, "")
+    own = tensor.dtype if tensor is not None else ""
+    return not own or not known or holds_whole_numbers(own) == holds_whole_numbers(known)
 
 
 def _casts(operator: Compute | Backward) -> bool:

@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from tvlint.checkout.following import may_be_shown
 from tvlint.checkout.opening import content, instead
 from tvlint.edits.apply import Text
+from tvlint.edits.plan_text import repairs
 from tvlint.edits.settings import edits_of, together
 from tvlint.findings import Edit, Finding, Fix, Problem, Report, Severity
 from tvlint.frameworks.megatron import option_of
@@ -274,7 +275,11 @@ class File:
         for fix in finding.fixes:
             yield _Proposal(fix, None)
         rule = self.rules.applied.get(finding.rule)
-        if not unsafe or rule is None or rule.kind is not RuleKind.CONFIG:
+        if not unsafe or rule is None:
+            return
+        if rule.kind is not RuleKind.CONFIG and (text := self.text(finding.location.path)) is not None:
+            yield from (_Proposal(fix, None) for fix in repairs(finding, text))
+        if rule.kind is not RuleKind.CONFIG:
             return
         for configuration in self._configurations:
             if finding.about == (configuration.section,):

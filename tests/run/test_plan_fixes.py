@@ -1,0 +1,64 @@
+"""Repairs of plan text: each is checked again before it is offered, and leaves a plan without the mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from shared import ROOT
+
+from tvlint.cli import main
+from tvlint.edits.apply import Text
+from tvlint.edits.plan_text import REPAIRS, repairs
+from tvlint.findings import Finding, Severity
+from tvlint.ir.location import Location
+from tvlint.rulebook.pages import load_rules, read_examples
+
+EXAMPLES = [
+    pytest.param(rule, example.text, id=f"{rule}:{example.line}")
+    for rule in sorted(REPAIRS)
+    for example in read_examples(load_rules()[rule])
+    if not example.valid and example.language == "plan"
+]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("rule", "text"), EXAMPLES)
+def test_the_repair_of_a_page_leaves_no_mistake(rule: str, text: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.plan").write_text(text)
+    assert main(["check", "a.plan", "-o", "sarif", "--fail-on", "note"]) == 1
+    results = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert {result["ruleId"] for result in results if "fixes" in result} == {rule}
+    assert main(["check", "a.plan", "--fix", "--fail-on", "note"]) == 1
+    assert (here / "a.plan").read_text() == text
+    assert main(["check", "a.plan", "--fix", "--unsafe-fixes", "--fail-on", "note"]) == 0
+    before, after = text.splitlines(), (here / "a.plan").read_text().splitlines()
+    assert len([line for line in after if line not in before]) <= 2
+
+
+def test_a_repaired_plan_is_proved(here: Path) -> None:
+    for name in ("single.plan", "dp2-tp2-broken.plan"):
+        (here / name).write_text((ROOT / "fixtures" / "tour" / name).read_text())
+    prove = ["prove", "dp2-tp2-broken.plan", "--reference", "single.plan"]
+    assert main(prove) == 1
+    assert main(["check", "dp2-tp2-broken.plan", "--fix", "--unsafe-fixes"]) == 0
+    assert main(prove) == 0
+    added = [line.strip() for line in (here / "dp2-tp2-broken.plan").read_text().splitlines() if "y_partial" in line]
+    assert added[1:] == ["y = all-reduce(y_partial) over tp", "da, grad(w2) = backward y_partial (dy)"]
+
+
+def test_nothing_is_proposed_where_it_would_change_more() -> None:
+    plan = "mesh tp=2\nprogram\n  y = linear(a, w)\n  z = add(y, x)\n"
+    finding = Finding("missing-allreduce", Severity.ERROR, "output `y` is a partial value over `tp`", Location("a.plan", 3, 3))
+    (fix,) = repairs(finding, Text(plan))
+    assert Text(plan).edited(fix.edits) == plan.replace("y =", "y_partial =", 1).replace(
+        "w)\n", "w)\n  y = all-reduce(y_partial) over tp\n"
+    )
+    assert list(repairs(finding, Text(plan.replace("mesh", "grid")))) == []
+    assert list(repairs(finding, Text(plan.replace("y = ", "q, y = ")))) == []

@@ -1,0 +1,131 @@
+"""Repairs of what plan rules find in plan text, as edits of its lines.
+
+What is made here is a proposal: whoever applies it checks the plan again and sees that the mistake is gone and none has come.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from tvlint.edits.apply import Text
+from tvlint.findings import Edit, Finding, Fix
+
+_PLAN = re.compile(r"^mesh\s", re.MULTILINE)
+_QUOTED = re.compile(r"`([^`]+)`")
+_NAME = r"(?<![\w.\-/]){}(?![\w.\-/])"
+
+
+class _Lines:
+    """The lines of a plan, from 1, and edits of them."""
+
+    def __init__(self, path: str, text: Text) -> None:
+        self.path, self.text = path, text
+        self.all = ["", *text.text.split("\n")]
+        self.starts = [0]
+        for line in self.all[1:]:
+            self.starts.append(self.starts[-1] + len(line) + 1)
+
+    def indent(self, line: int) -> str:
+        text = self.all[line]
+        return text[: len(text) - len(text.lstrip(" \t"))]
+
+    def before(self, line: int, statement: str) -> Edit:
+        start = self.starts[line - 1]
+        return self.text.edit(self.path, (start, start), f"{self.indent(line)}{statement}\n")
+
+    def behind(self, line: int, statement: str) -> Edit:
+        end = self.starts[line - 1] + len(self.all[line].rstrip("\r"))
+        return self.text.edit(self.path, (end, end), f"\n{self.indent(line)}{statement}")
+
+    def without(self, line: int) -> Edit:
+        return self.text.edit(self.path, (self.starts[line - 1], min(self.starts[line], len(self.text.text))), "")
+
+    def other(self, line: int, match: re.Match[str], text: str) -> Edit:
+        start = self.starts[line - 1]
+        return self.text.edit(self.path, (start + match.start(), start + match.end()), text)
+
+
+def repairs(finding: Finding, text: Text) -> Iterator[Fix]:
+    """Yield repairs of the finding, the best first; none where the text is no plan text."""
+    line = finding.location.line or 0
+    lines = _Lines(finding.location.path, text)
+    if finding.rule in REPAIRS and _PLAN.search(text.text) and 0 < line < len(lines.all):
+        yield from REPAIRS[finding.rule](finding, _QUOTED.findall(finding.message), line, lines)
+
+
+def _wait_before(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+    """The wait, moved up where it stands later."""
+    statement = f"wait {names[1]}"
+    later = [number for number in range(line + 1, len(lines.all)) if lines.all[number].split("#")[0].strip() == statement]
+    for number in later[:1]:
+        yield Fix(f"move `{statement}` before the read", (lines.before(line, statement), lines.without(number)))
+    yield Fix(f"insert `{statement}`", (lines.before(line, statement),))
+
+
+def _wait_behind(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+    yield Fix(f"insert `wait {names[0]}`", (lines.behind(line, f"wait {names[0]}"),))
+
+
+def _removed(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+    yield Fix(f"remove `{lines.all[line].strip()}`", (lines.without(line),))
+
+
+def _reduced(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+    """The all-reduce behind the operator that makes the partial value, which gets another name, also in its backward."""
+    name, axis = names[:2]
+    own = re.compile(_NAME.format(re.escape(name)))
+    made = re.compile(rf"[ \t]*({own.pattern})(?=[ \t]*(?::[^=]*)?=[^=])")
+    number = next((number for number in range(line, 0, -1) if made.match(lines.all[number])), 0)
+    partial = f"{name}_partial"
+    while partial in lines.text.text:
+        partial += "_"
+    statement = f"{name} = all-reduce({partial}) over {axis}"
+    first = own.search(lines.all[number])
+    if not number or first is None:
+        return
+    backward = re.compile(rf"(?<=\bbackward ){own.pattern}")
+    found = ((later, backward.search(text)) for later, text in enumerate(lines.all) if later > number)
+    renamed = (lines.other(later, match, partial) for later, match in found if match is not None)
+    yield Fix(f"insert `{statement}`", (lines.other(number, first, partial), lines.behind(number, statement), *renamed))
+
+
+def _gradient_reduced(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+    if len(names) > 2:
+        statement = f"reduce-gradients {names[0]} over {names[2]}"
+        yield Fix(f"insert `{statement}`", (lines.before(line, statement),))
+
+
+def _updated_later(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+    """The update, moved behind what changes the gradient."""
+    statement = lines.all[line].strip()
+    for related in finding.related:
+        later = related.location.line or 0
+        if related.location.path == lines.path and line < later < len(lines.all):
+            yield Fix(f"move `{statement}` behind line {later}", (lines.without(line), lines.behind(later, statement)))
+
+
+def _other_dim(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+    split, written = re.search(r"it is S\((\d+)\)", finding.message), re.search(r"\bdim=\d+", lines.all[line])
+    if split is not None and written is not None:
+        yield Fix(f"write `dim={split[1]}`", (lines.other(line, written, f"dim={split[1]}"),))
+
+
+def _summed(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+    operation = re.search(r"(?<=-reduce)[ \t]+\w+(?=\()", lines.all[line])
+    if operation is not None:
+        yield Fix("reduce with a sum", (lines.other(line, operation, ""),))
+
+
+REPAIRS: Mapping[str, Callable[[Finding, list[str], int, _Lines], Iterator[Fix]]] = {
+    "double-wait": _removed,
+    "handle-never-waited": _wait_behind,
+    "missing-allreduce": _reduced,
+    "missing-gradient-reduction": _gradient_reduced,
+    "missing-wait": _wait_before,
+    "partial-through-nonlinear": _reduced,
+    "update-before-final-gradient": _updated_later,
+    "wrong-gather-dim": _other_dim,
+    "wrong-reduce-op": _summed,
+}
+"""By rule; the names are those that its message quotes, in order."""

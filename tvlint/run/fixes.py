@@ -277,9 +277,10 @@ class File:
         rule = self.rules.applied.get(finding.rule)
         if not unsafe or rule is None:
             return
-        if rule.kind is not RuleKind.CONFIG and (text := self.text(finding.location.path)) is not None:
-            yield from (_Proposal(fix, None) for fix in repairs(finding, text))
         if rule.kind is not RuleKind.CONFIG:
+            text = self.text(finding.location.path)
+            if text is not None:
+                yield from (_Proposal(fix, None) for fix in repairs(finding, text))
             return
         for configuration in self._configurations:
             if finding.about == (configuration.section,):

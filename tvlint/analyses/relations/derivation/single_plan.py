@@ -40,6 +40,8 @@ class Alone:
 
 def derive_alone(plan: Plan) -> Alone | None:
     """Return the relations of a plan to the values that it computes itself; None where it is not clear what it runs."""
+    if plan.replication.count > 1 and _is_large(plan):
+        return None
     if not plan.programs or not is_well_formed(plan) or unclear(plan) or told_in_two_ways(plan):
         return None
     if not do_replicas_fit(plan) or cut_by_replicas(plan):
@@ -50,8 +52,7 @@ def derive_alone(plan: Plan) -> Alone | None:
         axis, slots, tensors = found
         plan = first_replica(plan, axis, tensors)
         inputs = inputs_of(plan)
-    written_out = 2 * sum(len(own.operators) for own in plan.segments.values())
-    if _runs(plan) > max(_MOST_RUNS, min(_MOST_WRITTEN_OUT, written_out)):
+    if _is_large(plan):
         return None
     micro_batches, replicas = micro_batches_of(plan), plan.replication.count
     terms, many = Terms(), micro_batches * replicas > 1
@@ -60,13 +61,15 @@ def derive_alone(plan: Plan) -> Alone | None:
     return Alone(plan, derive(world, plan, inputs, slots, micro_batches * replicas, losses=None, dtypes={}, alone=True))
 
 
-def _runs(plan: Plan) -> int:
-    """Return how many operators the ranks run in one micro-batch."""
-    return sum(
-        len(program.ranks) * len(plan.segments[name].operators)
+def _is_large(plan: Plan) -> bool:
+    """Return whether the ranks run more operators in one micro-batch than are derived."""
+    sizes = {name: len(segment.operators) for name, segment in plan.segments.items()}
+    runs = sum(
+        len(program.ranks) * sizes.get(name, 0)
         for program in plan.programs
         for name in {step.segment for step in program.steps}
     )
+    return runs > max(_MOST_RUNS, min(_MOST_WRITTEN_OUT, 2 * sum(sizes.values())))
 
 
 def sure_defects(alone: Alone) -> Iterator[Defect]:

@@ -126,3 +126,13 @@ def test_without_all_of_the_source_the_parser_around_the_script_tells_what_is_ne
     end = "'" if "'" in launch else ""
     script.write_text(f"{launch} --tensor-model-parallel-size 2 --micro-batch-size 1{end}\n")
     assert [help for _, _, help in findings(script)] == [f"did you mean {name}?" for name in found]
+
+
+def test_options_that_are_computed_may_be_called_like_any_field(tmp_path: Path) -> None:
+    fields = "from dataclasses import fields\nclass Own:\n    gradient_checkpointing: bool = False\n    clip_gard: int = 1\n"
+    added = 'def more(p):\n    for each in fields(Own):\n        p.add_argument(f"--{each.name}")\n'
+    script = checkout(tmp_path, program=f"from megatron.arguments import parse\n{fields}{added}parse()\n")
+    script.write_text(
+        "python pretrain_gpt.py --gradient-checkpointing --clip_gard 1 --learning-rate 1 --tensor-model-parallel-size 2\n"
+    )
+    assert [help for _, _, help in findings(script)] == ["did you mean `--lr`?"]

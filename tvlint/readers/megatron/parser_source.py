@@ -113,8 +113,9 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
             waiting.extend(each for each in _files(name, path, roots) if each not in modules)
     flags = OF_DEEPSPEED.union(OF_LAUNCHERS, *(each.flags for each in modules.values()))
     if any(each.of_fields for each in modules.values()):
-        names = {field.replace("_", "-") for each in modules.values() for field in each.fields}
-        flags |= {f"--{prefix}{name}" for name in names for prefix in ("", "no-", "disable-")}
+        names = {field for each in modules.values() for field in each.fields}
+        flags |= {f"--{name}" for name in names}
+        flags |= {f"--{prefix}{name.replace('_', '-')}" for name in names for prefix in ("", "no-", "disable-")}
     whole = not waiting and not any(each.is_open for each in modules.values())
     has_parser = any(each.parses for each in modules.values()) and bool(TELLING & flags)
     abbreviates = not any(each.is_exact for each in modules.values())
@@ -134,7 +135,7 @@ def _module(path: str, checkout: str) -> Module:
         frozenset(field.decode() for field in FIELD.findall(data)),
         tuple(_imported(data)),
         PARSES in data,
-        MADE_OF_FIELDS in data,
+        MADE_OF_FIELDS in data or computed,
         passes_over or computed or OTHERS.search(data) is not None,
         EXACT.search(data) is not None,
     )

@@ -21,7 +21,7 @@ SMOOTHING = ROOT / "fixtures" / "found" / "megatron_label_smoothing.py"
 EXAMPLES = ROOT / "benchmarks" / "nnscaler_examples.py"
 
 FOUND = {
-    "mlp--hybrid_pp2_tp4": ("pieces-not-in-rank-order", "gencode4.py:38"),
+    "mlp--hybrid_pp2_tp4": ("pieces-not-in-rank-order", "gencode1.py:62"),
     "gpt--pp2": ("use-before-definition", "gencode1.py:212"),
     "megatron_label_smoothing": ("missing-allreduce", "cross_entropy.py:207"),
 }
@@ -47,6 +47,7 @@ def test_the_page_says_what_tvlint_says(name: str) -> None:
     assert f"{Path(first.location.path).name}:{first.location.line}" == place
     assert f"{first.message} [{reason}]" in PAGE
     assert place in PAGE
+    assert first.repair in PAGE
 
 
 def test_the_page_says_where_megatron_smooths_by_another_share() -> None:

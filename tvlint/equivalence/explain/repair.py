@@ -8,10 +8,26 @@ from itertools import combinations, product
 
 from tvlint.analyses.relations.defect import Constant, Declare, Defect, Exchange, Substitute, Sum
 from tvlint.analyses.relations.derivation.localise import name_of
-from tvlint.findings import Reason, Verdict
-from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, Operator, Value
+from tvlint.analyses.relations.derivation.trusted_inputs import region
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.findings import Reason, Related, Verdict
+from tvlint.ir.location import Location
+from tvlint.ir.operators import (
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Group,
+    Literal,
+    Operator,
+    Peer,
+    Receive,
+    ReduceGradients,
+    Send,
+    Value,
+)
 from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Plan, Segment
+from tvlint.ir.plan import Box, Phase, Plan, Role, Segment, Step
 from tvlint.ir.ranks import describe
 
 _LARGEST = 20_000
@@ -25,6 +41,20 @@ _JUDGED = 4
 _MISFITS = ("mismatched-shards", "wrong-shape-claim", "missing-allreduce")
 """What is wrong at a collective that should be another one."""
 
+_CROSSED = ("pieces-not-in-rank-order",)
+"""What is wrong at a collective that gets pieces from other ranks than those that have them."""
+
+_UNREDUCED = (
+    "gradient-added-twice",
+    "mismatched-shards",
+    "missing-gradient-reduction",
+    "reducers-disagree",
+    "unequal-addends",
+    "wrong-gradient-scale",
+    "wrong-reduce-op",
+)
+"""What is wrong where gradients are reduced in another way, or not at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Repair:
@@ -32,6 +62,8 @@ class Repair:
 
     words: str
     besides: tuple[Reason, ...] = ()
+    place: Location | None = None
+    """Where the change is made, if that is where the mistake is."""
 
 
 def repair(
@@ -50,7 +82,7 @@ def repair(
     candidates = list(_candidates(plan, defects))
     for words, changed in candidates:
         if proves(changed):
-            return Repair(words)
+            return Repair(words, place=_place(plan, changed))
     if judged is None or _run(plan) > _LARGEST_OF_SEVERAL:
         return None
     best: Repair | None = None
@@ -76,13 +108,29 @@ def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:
     Where several repairs make the plan prove, each reason that has one is a cause, and what was left open follows from them.
     """
     if not found.besides:
-        return (replace(reasons[0], repair=found.words), *reasons[1:])
+        return (_at(replace(reasons[0], repair=found.words), found.place), *reasons[1:])
     own = [reason for reason in reasons if not any(_same(reason, other) for other in found.besides)]
     mended = next((reason for reason in own if reason.refutes), own[0] if own else None)
     if mended is None:
         return found.besides
     rest = [reason for reason in own if reason.refutes and reason is not mended]
     return (replace(mended, refutes=True, repair=found.words), *rest, *found.besides)
+
+
+def _at(reason: Reason, place: Location | None) -> Reason:
+    """Return the reason at the place of the mistake, related to where it shows."""
+    if place is None or place == reason.location:
+        return reason
+    return replace(reason, location=place, related=(Related("where it shows", reason.location), *reason.related))
+
+
+def _place(plan: Plan, changed: Plan) -> Location | None:
+    """Return the place of the first message or reducer that a change alters; nothing else is wrong where it shows."""
+    for name, segment in plan.segments.items():
+        for before, after in zip(segment.operators, changed.segments[name].operators, strict=False):
+            if before is not after and isinstance(before, Send | ReduceGradients):
+                return before.source
+    return None
 
 
 def _same(one: Reason, other: Reason) -> bool:
@@ -104,6 +152,8 @@ def _candidates(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pl
     if sums:
         yield from _summed(plan, sums)
     yield from _collected(plan, defects)
+    yield from _redirected(plan, defects)
+    yield from _reduced(plan, defects)
     declared = {defect.fix.tensor for defect in defects if isinstance(defect.fix, Declare)}
     if len(declared) == 1:
         yield from _declared(plan, *declared)
@@ -141,6 +191,124 @@ def _collected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pla
                 for rank, place in places.items()
             }
             yield f"{what}{f' over {over}' if over else ''} instead of {name_of(wrong)}", _edited(plan, edits)
+
+
+def _redirected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
+    """The messages whose pieces a collective puts together, from senders in the order of its ranks, and those back to these."""
+    gather = {own.rank: own.place for own in defects if own.name in _CROSSED and isinstance(own.place, Communicate)}
+    if not gather or any(len(program.ranks) > 1 for program in plan.programs):
+        return
+    messages = [
+        (program.ranks[0], own, own.peer.rank)
+        for program in plan.programs
+        for segment in {step.segment: None for step in program.steps}
+        for own in plan.segments[segment].operators
+        if isinstance(own, Send | Receive) and own.peer.rank is not None
+    ]
+    wanted = {rank: set(place.inputs) for rank, place in gather.items()}
+    given = {rank: peer for rank, own, peer in messages if isinstance(own, Receive) and own.tensor in wanted.get(rank, ())}
+    if given.keys() != gather.keys() or len(set(given.values())) < len(given) or set(given) & set(given.values()):
+        return
+    right = dict(zip(sorted(given), sorted(given.values()), strict=True))
+    moved = {(rank, peer): right[rank] for rank, peer in given.items() if right[rank] != peer}
+    moved.update({(peer, rank): next(to for to, by in right.items() if by == peer) for rank, peer in moved})
+    edits = {
+        id(own): [replace(own, peer=Peer(rank=moved[rank, peer]))] for rank, own, peer in messages if (rank, peer) in moved
+    }
+    changed = [f"{sender} -> {receiver}" for receiver, sender in right.items() if given[receiver] != sender]
+    if changed:
+        yield f"send {' and '.join(changed)}", _edited(plan, edits)
+
+
+def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
+    """The reducers of gradients among all ranks that hold the same piece, by a sum or a mean, and those that are missing."""
+    if not any(own.name in _UNREDUCED for own in defects):
+        return
+    holders = _holders(plan)
+    reducers = [
+        (rank, own)
+        for program in plan.programs
+        for segment in {step.segment: None for step in program.steps}
+        for own in plan.segments[segment].operators
+        if isinstance(own, ReduceGradients)
+        for rank in program.ranks
+    ]
+    edits: dict[int, list[Operator]] = {}
+    for rank, own in reducers:
+        together = {holders.get((rank, weight), ()) for weight in own.weights}
+        if len(together) == 1 and own.group.ranks and (right := next(iter(together))) != tuple(sorted(own.group.ranks)):
+            edits[id(own)] = [replace(own, group=Group(ranks=right))] if len(right) > 1 else []
+    if edits:
+        first = next(own for _, own in reducers if edits.get(id(own)))
+        (mended,) = edits[id(first)]
+        assert isinstance(mended, ReduceGradients)
+        what = f"`{first.weights[0]}`{f' and {len(first.weights) - 1} more' if len(first.weights) > 1 else ''}"
+        yield f"reduce the gradients of {what} over {_on_all_replicas(plan, mended.group.ranks)}", _edited(plan, edits)
+    for how in ("sum", "avg"):
+        other = {
+            id(own): [replace(own, reduce=how)] for _, own in reducers if own.reduce in ("sum", "avg") and own.reduce != how
+        }
+        if other:
+            yield f"reduce gradients by `{how}`", _edited(plan, other)
+    yield from _with_reducers(plan, reducers, holders)
+
+
+def _with_reducers(
+    plan: Plan, reducers: Sequence[tuple[int, ReduceGradients]], holders: Mapping[tuple[int, str], tuple[int, ...]]
+) -> Iterator[tuple[str, Plan]]:
+    """The plan with reducers for gradients that several ranks have and none reduces, before what ends the step."""
+    known = {(rank, weight) for rank, own in reducers for weight in own.weights}
+    how, divisor = next(((own.reduce, own.divisor) for _, own in reducers), ("sum", 1))
+    replicated = plan.replication.count > 1
+    segments, programs, added = dict(plan.segments), [], list[tuple[str, tuple[int, ...]]]()
+    for program in plan.programs:
+        lacking = [
+            (weight, ranks)
+            for (rank, weight), ranks in holders.items()
+            if rank == program.ranks[0] and (len(ranks) > 1 or replicated) and (rank, weight) not in known
+        ]
+        if not lacking or len(program.ranks) > 1:
+            programs.append(program)
+            continue
+        name = f"missing reducers of {program.ranks[0]}"
+        operators = tuple(ReduceGradients((weight,), Group(ranks=ranks), how, divisor, replicated) for weight, ranks in lacking)
+        segments[name] = Segment(name, Phase.REDUCE, (), (), operators)
+        ends = [place for place, step in enumerate(program.steps) if plan.segments[step.segment].phase is Phase.OPTIMIZER]
+        end = ends[0] if ends else len(program.steps)
+        programs.append(replace(program, steps=(*program.steps[:end], Step(name, -1), *program.steps[end:])))
+        added += lacking
+    if added:
+        weight, ranks = added[0]
+        more = f" and {len({own for own, _ in added}) - 1} more" if len({own for own, _ in added}) > 1 else ""
+        changed = replace(plan, segments=segments, programs=tuple(programs))
+        yield f"reduce the gradients of `{weight}`{more} over {_on_all_replicas(plan, ranks)}", changed
+
+
+def _on_all_replicas(plan: Plan, ranks: Sequence[int]) -> str:
+    """Return the ranks, those of all replicas, in words."""
+    repeats = plan.replication
+    return describe(tuple(sorted(rank + at * repeats.stride for rank in ranks for at in range(repeats.count))))
+
+
+def _holders(plan: Plan) -> dict[tuple[int, str], tuple[int, ...]]:
+    """Return, for each rank and weight that it uses, the ranks that hold the same piece."""
+    pieces: dict[tuple[int, str], tuple[str, Box]] = {}
+    for program in plan.programs:
+        operators = [own for name in {step.segment for step in program.steps} for own in plan.segments[name].operators]
+        named = {name for own in operators if isinstance(own, Compute) for name in own.inputs if isinstance(name, str)}
+        for name in sorted(named):
+            tensor = plan.tensors.get(name)
+            if tensor is None or tensor.role is not Role.WEIGHT or tensor.gradient == "":
+                continue
+            for rank in program.ranks:
+                try:
+                    pieces[rank, name] = (tensor.logical or name, region(plan, tensor, rank))
+                except Mismatch:
+                    continue
+    ranks: dict[tuple[str, Box], set[int]] = {}
+    for (rank, _), piece in pieces.items():
+        ranks.setdefault(piece, set()).add(rank)
+    return {own: tuple(sorted(ranks[piece])) for own, piece in pieces.items()}
 
 
 def _groupings(plan: Plan, places: Mapping[int, Operator]) -> Iterator[tuple[str, dict[int, Group]]]:

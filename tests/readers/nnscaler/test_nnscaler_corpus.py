@@ -35,7 +35,7 @@ REFUTED = {
     "mlp--hybrid_pp2_tp4": (
         "pieces-not-in-rank-order",
         "gathers pieces in rank order that do not lie in that order",
-        "gencode4.py",
+        "gencode1.py",
     ),
 }
 """Folders that nnScaler writes wrongly, by the first reason: its words and the file where it stands."""

@@ -240,10 +240,10 @@ def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]
             edits[id(own)] = [replace(own, group=Group(ranks=right))] if len(right) > 1 else []
     if edits:
         first = next(own for _, own in reducers if edits.get(id(own)))
-        (mended,) = edits[id(first)]
-        assert isinstance(mended, ReduceGradients)
+        (right_one,) = edits[id(first)]
+        assert isinstance(right_one, ReduceGradients)
         what = f"`{first.weights[0]}`{f' and {len(first.weights) - 1} more' if len(first.weights) > 1 else ''}"
-        yield f"reduce the gradients of {what} over {_on_all_replicas(plan, mended.group.ranks)}", _edited(plan, edits)
+        yield f"reduce the gradients of {what} over {_on_all_replicas(plan, right_one.group.ranks)}", _edited(plan, edits)
     for how in ("sum", "avg"):
         other = {
             id(own): [replace(own, reduce=how)] for _, own in reducers if own.reduce in ("sum", "avg") and own.reduce != how

@@ -48,6 +48,7 @@ class Module:
     imports: tuple[str, ...]
     parses: bool
     of_fields: bool
+    computes: bool
     is_open: bool
     is_exact: bool
 
@@ -112,10 +113,11 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
         for name in modules[path].imports:
             waiting.extend(each for each in _files(name, path, roots) if each not in modules)
     flags = OF_DEEPSPEED.union(OF_LAUNCHERS, *(each.flags for each in modules.values()))
-    if any(each.of_fields for each in modules.values()):
-        names = {field for each in modules.values() for field in each.fields}
-        flags |= {f"--{name}" for name in names}
+    names = {field for each in modules.values() for field in each.fields}
+    if any(each.of_fields or each.computes for each in modules.values()):
         flags |= {f"--{prefix}{name.replace('_', '-')}" for name in names for prefix in ("", "no-", "disable-")}
+    if any(each.computes for each in modules.values()):
+        flags |= {f"--{name}" for name in names}
     whole = not waiting and not any(each.is_open for each in modules.values())
     has_parser = any(each.parses for each in modules.values()) and bool(TELLING & flags)
     abbreviates = not any(each.is_exact for each in modules.values())
@@ -126,7 +128,7 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
 def _module(path: str, checkout: str) -> Module:
     found = content_within(checkout, path, path, LARGEST)
     if found is None:
-        return Module(frozenset(), frozenset(), (), False, False, is_open=True, is_exact=False)
+        return Module(frozenset(), frozenset(), (), False, False, False, is_open=True, is_exact=False)
     data = found[1]
     passes_over = PASSES_OVER.search(data) is not None and MEGATRON not in path
     computed = COMPUTED.search(data) is not None and FACTORY not in data
@@ -135,7 +137,8 @@ def _module(path: str, checkout: str) -> Module:
         frozenset(field.decode() for field in FIELD.findall(data)),
         tuple(_imported(data)),
         PARSES in data,
-        MADE_OF_FIELDS in data or computed,
+        MADE_OF_FIELDS in data,
+        computed,
         passes_over or computed or OTHERS.search(data) is not None,
         EXACT.search(data) is not None,
     )

@@ -197,6 +197,7 @@ _TOLD = (SUM_OF_PRODUCTS, TOTAL, FUNCTION, CIRCLE, MERGE, SPLIT, SLICE, PAD, FLA
 class Arithmetic(Numbers):
     """The value of every term, of sums of products as well."""
 
+    @np.errstate(divide="ignore")  # the logarithm of a flag
     def of(self, term: int) -> Any:
         head, operands, shape = self.terms.keys[term], self.terms.operands[term], self.terms.shape[term]
         if head[0] == "logical-not":

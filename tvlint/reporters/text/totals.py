@@ -66,12 +66,13 @@ def recognised_text(report: Report) -> str:
 
 
 def coverage_text(report: Report) -> str:
-    """`understood 118 of 140 operators of 2 plans`; empty where all are understood, or nothing was derived."""
+    """`understood 118 of 140 operators of 2 plans; the others ...`; empty where all are understood, or nothing was derived."""
     found = [outline.coverage for outline in report.outlines if outline.coverage is not None]
     understood, operators = sum(own.understood for own in found), sum(own.operators for own in found)
     if understood == operators:
         return ""
-    return f"understood {understood:,} of {counted(operators, 'operator')} of {counted(len(found), 'plan')}"
+    all_of_them = f"{counted(operators, 'operator')} of {counted(len(found), 'plan')}"
+    return f"understood {understood:,} of {all_of_them}; the others are or follow from what is wrong or unknown"
 
 
 def judged_text(report: Report) -> str:

@@ -91,3 +91,15 @@ def test_an_operator_that_the_reference_does_not_have_comes_with_advice(lines: s
     verdict = verdict_on(parallel, reference)
     assert verdict.outcome is outcome
     assert any(words in reason.message for reason in verdict.reasons), [reason.message for reason in verdict.reasons]
+
+
+def test_a_reducer_over_ranks_that_hold_different_pieces_is_advised_away() -> None:
+    lines = "weight w f32[8,4]{placed}\ninput x f32[4,4]\nloss l\nprogram\nh = linear(x, w)\n{loss}"
+    reference = with_backward(lines.format(placed="", loss="l: f32[1] = sum(h)\n"))
+    parallel = "mesh tp=2\n" + lines.format(placed=" tp:S(0)", loss="l0: f32[1] = sum(h)\nl = all-reduce(l0) over tp\n")
+    right = with_backward(parallel)
+    assert verdict_on(right, reference).outcome is Outcome.PROVED
+    verdict = verdict_on(f"{right}reduce-gradients w over ranks 0,1\n", reference)
+    assert verdict.outcome is Outcome.REFUTED
+    assert verdict.reasons[0].name == "mismatched-shards"
+    assert verdict.reasons[0].repair == "do not reduce the gradients of `w`, of which each rank holds another piece"

@@ -239,11 +239,7 @@ def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]
         if len(together) == 1 and own.group.ranks and (right := next(iter(together))) != tuple(sorted(own.group.ranks)):
             edits[id(own)] = [replace(own, group=Group(ranks=right))] if len(right) > 1 else []
     if edits:
-        first = next(own for _, own in reducers if edits.get(id(own)))
-        (right_one,) = edits[id(first)]
-        assert isinstance(right_one, ReduceGradients)
-        what = f"`{first.weights[0]}`{f' and {len(first.weights) - 1} more' if len(first.weights) > 1 else ''}"
-        yield f"reduce the gradients of {what} over {_on_all_replicas(plan, right_one.group.ranks)}", _edited(plan, edits)
+        yield _regrouped(plan, reducers, edits), _edited(plan, edits)
     for how in ("sum", "avg"):
         other = {
             id(own): [replace(own, reduce=how)] for _, own in reducers if own.reduce in ("sum", "avg") and own.reduce != how
@@ -251,6 +247,17 @@ def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]
         if other:
             yield f"reduce gradients by `{how}`", _edited(plan, other)
     yield from _with_reducers(plan, reducers, holders)
+
+
+def _regrouped(plan: Plan, reducers: Sequence[tuple[int, ReduceGradients]], edits: Mapping[int, Sequence[Operator]]) -> str:
+    """Return in words what becomes of the first reducer that stays, or else of the first that goes."""
+    changed = [own for _, own in reducers if id(own) in edits]
+    first = next((own for own in changed if edits[id(own)]), changed[0])
+    what = f"`{first.weights[0]}`{f' and {len(first.weights) - 1} more' if len(first.weights) > 1 else ''}"
+    for right in edits[id(first)]:
+        if isinstance(right, ReduceGradients):
+            return f"reduce the gradients of {what} over {_on_all_replicas(plan, right.group.ranks)}"
+    return f"do not reduce the gradients of {what}, of which each rank holds another piece"
 
 
 def _with_reducers(

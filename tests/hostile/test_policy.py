@@ -111,6 +111,12 @@ def test_other_operators_are_named(checkout: Path, capsys: pytest.CaptureFixture
     assert "; it declares other operators" in said
 
 
+def test_a_project_file_with_mistakes_is_said_to_have_them(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkout / "tvlint.toml").write_text('extends = "../elsewhere.toml"\n')
+    (said,) = policy_findings(capsys, "--policy", "main")
+    assert "; it has mistakes" in said
+
+
 def test_a_project_file_in_front_of_the_policy_is_a_finding(
     checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,16 +125,18 @@ def _changed(revision: str, project: Project, there: Path, own: Path | None) -> 
         text = f"the change takes away the project file of `{revision}`, which judges it"
     elif trusted is None:
         text = f"the change adds a project file, which `{revision}` does not have"
-    elif own is not None and _operators(own, here) != project.operators:
-        text += "; it declares other operators"
+    elif own is not None:
+        text += _of_operators(own, here, project)
     yield Finding(CHANGED, Severity.WARNING, text, Location(shown(place)), "review it: it counts for the next change")
 
 
-def _operators(path: Path, data: bytes) -> object:
+def _of_operators(path: Path, data: bytes, trusted: Project) -> str:
+    """Return what the project file at `path` says of operators, where that is not what the trusted one says."""
     try:
-        return project_in(data, path, str(path)).operators
+        found = project_in(data, path, str(path))
     except ProjectError:
-        return None
+        return "; it has mistakes (`tvlint config verify` names them)"
+    return "; it declares other operators" if found.operators != trusted.operators else ""
 
 
 def _candidates(top: str) -> list[str]:

@@ -62,3 +62,12 @@ def test_nothing_is_proposed_where_it_would_change_more() -> None:
     )
     assert list(repairs(finding, Text(plan.replace("mesh", "grid")))) == []
     assert list(repairs(finding, Text(plan.replace("y = ", "q, y = ")))) == []
+
+
+@pytest.mark.parametrize("rule", REPAIRS)
+def test_a_message_that_names_less_than_a_repair_needs_has_none(rule: str) -> None:
+    least, _ = REPAIRS[rule]
+    names = " ".join(f"`n{number}`" for number in range(least - 1))
+    finding = Finding(rule, Severity.ERROR, f"something is wrong with {names}", Location("a.plan", 3, 3))
+    proposed = list(repairs(finding, Text("mesh tp=2\nprogram\n  y = linear(a, w)\n")))
+    assert least == 0 or proposed == []

@@ -50,8 +50,10 @@ def repairs(finding: Finding, text: Text) -> Iterator[Fix]:
     """Yield repairs of the finding, the best first; none where the text is no plan text."""
     line = finding.location.line or 0
     lines = _Lines(finding.location.path, text)
-    if finding.rule in REPAIRS and _PLAN.search(text.text) and 0 < line < len(lines.all):
-        yield from REPAIRS[finding.rule](finding, _QUOTED.findall(finding.message), line, lines)
+    names = _QUOTED.findall(finding.message)
+    least, repair = REPAIRS.get(finding.rule, (0, None))
+    if repair is not None and len(names) >= least and _PLAN.search(text.text) and 0 < line < len(lines.all):
+        yield from repair(finding, names, line, lines)
 
 
 def _wait_before(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
@@ -91,9 +93,8 @@ def _reduced(finding: Finding, names: list[str], line: int, lines: _Lines) -> It
 
 
 def _gradient_reduced(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
-    if len(names) > 2:
-        statement = f"reduce-gradients {names[0]} over {names[2]}"
-        yield Fix(f"insert `{statement}`", (lines.before(line, statement),))
+    statement = f"reduce-gradients {names[0]} over {names[2]}"
+    yield Fix(f"insert `{statement}`", (lines.before(line, statement),))
 
 
 def _updated_later(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
@@ -117,15 +118,15 @@ def _summed(finding: Finding, names: list[str], line: int, lines: _Lines) -> Ite
         yield Fix("reduce with a sum", (lines.other(line, operation, ""),))
 
 
-REPAIRS: Mapping[str, Callable[[Finding, list[str], int, _Lines], Iterator[Fix]]] = {
-    "double-wait": _removed,
-    "handle-never-waited": _wait_behind,
-    "missing-allreduce": _reduced,
-    "missing-gradient-reduction": _gradient_reduced,
-    "missing-wait": _wait_before,
-    "partial-through-nonlinear": _reduced,
-    "update-before-final-gradient": _updated_later,
-    "wrong-gather-dim": _other_dim,
-    "wrong-reduce-op": _summed,
+REPAIRS: Mapping[str, tuple[int, Callable[[Finding, list[str], int, _Lines], Iterator[Fix]]]] = {
+    "double-wait": (0, _removed),
+    "handle-never-waited": (1, _wait_behind),
+    "missing-allreduce": (2, _reduced),
+    "missing-gradient-reduction": (3, _gradient_reduced),
+    "missing-wait": (2, _wait_before),
+    "partial-through-nonlinear": (2, _reduced),
+    "update-before-final-gradient": (0, _updated_later),
+    "wrong-gather-dim": (0, _other_dim),
+    "wrong-reduce-op": (0, _summed),
 }
-"""By rule; the names are those that its message quotes, in order."""
+"""By rule: how many names its message has to quote, and what makes the repairs of these names, in order, and the line."""

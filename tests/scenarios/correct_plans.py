@@ -997,4 +997,123 @@ program pp=1
   y = relu(h)
 """,
     ),
+    *correct(
+        "layers that use names again",
+        """
+mesh tp=2
+weight a1 f32[16,8] tp:S(0)
+weight b1 f32[8,16] tp:S(1)
+weight a2 f32[16,8] tp:S(0)
+weight b2 f32[8,16] tp:S(1)
+input x f32[4,8]
+output z f32[4,8]
+program
+  n = layer_norm(x, [8])
+  h = linear(n, a1)
+  g = gelu(h)
+  p = linear(g, b1)
+  r = all-reduce(p) over tp
+  y = add(x, r)
+  n = layer_norm(y, [8])
+  h = linear(n, a2)
+  g = gelu(h)
+  p = linear(g, b2)
+  r = all-reduce(p) over tp
+  z = add(y, r)
+""",
+    ),
+    *correct(
+        "micro-batches written out under the same names",
+        """
+mesh pp=2
+weight w1 f32[8,8]
+weight w2 f32[8,8]
+input x0 f32[4,8]
+input x1 f32[4,8]
+output y0
+output y1
+program pp=0
+  h = linear(x0, w1)
+  send h to pp+1
+  h = linear(x1, w1)
+  send h to pp+1
+program pp=1
+  recv h: f32[4,8] from pp-1
+  y0 = linear(h, w2)
+  recv h: f32[4,8] from pp-1
+  y1 = linear(h, w2)
+""",
+    ),
+    *correct(
+        "values computed again",
+        """
+mesh tp=2
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input x f32[4,8]
+output y f32[4,8]
+program
+  t = linear(x, w1)
+  t = linear(x, w1)
+  a = gelu(t)
+  a = gelu(t)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+""",
+    ),
+    *correct(
+        "results of several that are not wanted",
+        """
+input x f32[4,8]
+input z f32[4,8]
+output y
+program
+  a, rest = split(x, 4, dim=1)
+  b, rest = split(z, 4, dim=1)
+  y = add(a, b)
+""",
+    ),
+    *correct(
+        "a bias on one rank",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight b f32[8]
+input x f32[4,16] tp:S(1)
+output y
+program tp=0
+  p = linear(x, w, b)
+  y = all-reduce(p) over tp
+program tp=1
+  p = linear(x, w)
+  y = all-reduce(p) over tp
+""",
+    ),
+    *correct(
+        "the gradient of a lookup, written out",
+        """
+weight e f32[16,8]
+input i i64[4]
+loss l
+program
+  h = embedding(i, e)
+  l: f32[1] = sum(h)
+  dh = backward l (grad(l))
+  grad(e) = backward (dh) of h = embedding(i, e)
+  update e
+""",
+    ),
+    *correct(
+        "a segment that takes what it makes itself",
+        """
+weight w f32[8,8]
+input x f32[4,8]
+output y
+segment s forward (x, h) -> (y)
+  h = linear(x, w)
+  y = gelu(h)
+program
+  run s micro-batch 0
+""",
+    ),
 )

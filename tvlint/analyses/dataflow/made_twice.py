@@ -1,18 +1,18 @@
-"""Values of forward segments that two operators make under one name."""
+"""Values of forward segments that are lost: another value takes their name before anything reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
-from tvlint.ir.operators import Compute
+from tvlint.analyses.dataflow.def_use import overwritten, uses, writes
+from tvlint.ir.operators import Compute, Operator
 from tvlint.ir.plan import Phase, Plan, Role
 
 
 @dataclass(frozen=True, slots=True)
 class MadeTwice:
-    """Operators `first` and `second` of `segment` both make `name`, the second one not out of the first."""
+    """Operators `first` and `second` of `segment` both make `name`, whose first value nothing reads."""
 
     segment: str
     first: int
@@ -21,19 +21,28 @@ class MadeTwice:
 
 
 def made_twice(plan: Plan) -> Iterator[MadeTwice]:
-    """Yield the names that a forward segment gives to two values, the second of them computed.
+    """Yield the names of a forward segment under which a computed value takes the place of one that nothing has read.
 
-    What an operator makes out of a value may take its name, a message may fill a buffer again, and gradients add up.
+    A name may be used again once its value was read, and where one of several results is not wanted; what computes a value
+    again gives the same one; what fills a buffer in place, and gradients, which add up, replace nothing.
     """
     for segment in plan.segments.values():
         if segment.phase is not Phase.FORWARD:
             continue
-        made: dict[str, int] = {}
+        unread: dict[str, int] = {}
         for index, operator in enumerate(segment.operators):
+            for name in (*uses(operator), *overwritten(operator)):
+                unread.pop(name, None)
             for name in writes(operator):
                 tensor = plan.tensors.get(name)
-                renewed = name in reads(operator) or name in overwritten(operator)
-                is_new = isinstance(operator, Compute) and not renewed
-                if name in made and is_new and (tensor is None or tensor.role is not Role.GRADIENT):
-                    yield MadeTwice(segment.name, made[name], index, name)
-                made[name] = index
+                is_lost = name in unread and not _is_again(segment.operators[unread[name]], operator)
+                if is_lost and isinstance(operator, Compute) and (tensor is None or tensor.role is not Role.GRADIENT):
+                    yield MadeTwice(segment.name, unread[name], index, name)
+                unread.pop(name, None)
+            if len(writes(operator)) == 1:
+                unread[writes(operator)[0]] = index
+
+
+def _is_again(first: Operator, second: Operator) -> bool:
+    """Return whether the second operator computes what the first one does."""
+    return isinstance(first, Compute) and replace(first, source=None, label="") == replace(second, source=None, label="")

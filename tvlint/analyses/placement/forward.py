@@ -104,7 +104,8 @@ def _biased(walk: Walk, operator: Compute, product: Compute, at: int) -> None:
         value = walk.value(name)
         on = dict(value.on)
         for axis in walk.axes:
-            if isinstance(on.get(axis), Partial) and is_whole(walk.value(bias).on.get(axis)):
+            partial = isinstance(on.get(axis), Partial) and is_whole(walk.value(bias).on.get(axis))
+            if partial and not _adds_once(walk, axis, bias, name):
                 walk.say("bias-added-to-partial", name, axis, operator.op.rsplit(".", 1)[-1], bias)
                 on[axis] = None
         walk.values[name] = Placed(on, value.origin)

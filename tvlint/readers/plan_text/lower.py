@@ -120,6 +120,9 @@ def _resolve(draft: Draft, sections: list[Section]) -> dict[int, list[Operator |
                 items.append(item.step)
             elif isinstance(item, PendingBackward):
                 items.append(_backward(item, near, everywhere, draft))
+            elif isinstance(item, Backward):
+                operands = [operand for operand in item.forward.inputs if isinstance(operand, str)]
+                items.append(replace(item, outputs=for_every_operand(item.outputs, operands, draft.tensors)))
             else:
                 items.append(item)
         resolved[id(section)] = items

@@ -1,4 +1,4 @@
-"""value-made-twice: two operators give their results one name."""
+"""value-made-twice: a value is replaced before anything reads it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Names that a forward segment gives to two values."""
+    """Names of a forward segment under which a value replaces another that nothing has read."""
     for found in made_twice(facts.plan):
         yield Finding(
             rule.name,
             rule.severity,
-            f"`{found.name}` is made a second time, and not out of the first",
+            f"`{found.name}` is made a second time before anything reads the first value",
             facts.place(found.segment, found.second),
             "give the second value a name of its own",
             (Related("it is made here before", facts.place(found.segment, found.first)),),

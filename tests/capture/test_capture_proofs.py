@@ -58,6 +58,8 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("data_parallel_2_micro_batches", "data_parallel_reference", "dp 2", "2"),
         ("dtensor_mlp", "dtensor_mlp_reference", "tp 2", "1"),
         ("fully_sharded", "fully_sharded_reference", "dp 2", "1"),
+        ("accumulation_ddp", "accumulation_reference", "dp 2", "2"),
+        ("accumulation_fsdp", "accumulation_reference", "dp 2", "2"),
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
     ],
@@ -68,6 +70,29 @@ def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micr
     facts = dict(verdict.facts)
     assert (facts["mesh"], facts["micro-batches"]) == (mesh, micro_batches)
     assert facts["recorded gradients"] == "agree with the reference's"
+
+
+def test_gradients_are_compared_before_they_are_clipped() -> None:
+    said = proof(path_of("accumulation_fsdp"), "accumulation_reference").assumptions
+    assert "captured with the gradients that the program has before it clips them" in said
+
+
+def test_an_average_over_ranks_that_is_a_sum_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("accumulation_fsdp")
+    changed = [{**line, "reduce": "sum"} if line.get("communication") == "reduce-scatter" else line for line in lines]
+    assert changed != lines
+    verdict = proof(written(tmp_path, changed), "accumulation_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert "wrong-gradient-scale" in {own.name for own in verdict.reasons if own.refutes}
+
+
+def test_a_broadcast_of_equal_buffers_that_one_rank_leaves_out_is_not_proved(tmp_path: Path) -> None:
+    lines = lines_of("accumulation_ddp")
+    at = next(i for i, line in enumerate(lines) if line.get("communication") == "broadcast")
+    del lines[at]
+    report = prove_pair(Pair(written(tmp_path, lines), path_of("accumulation_reference")))
+    assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,11 @@ FAULTS = {
         "    optimizer = torch.optim.AdamW(",
         "    getattr(model, 'set_requires_gradient_sync', bool)(False)\n    optimizer = torch.optim.AdamW(",
     ),
+    "gradients of shards that are not reduced": (
+        "accumulation.py",
+        "is_last = index == MICRO_BATCHES - 1",
+        "is_last = False",
+    ),
     "gradients of a pipeline that are not divided": ("pipeline.py", "n_microbatches=M", "scale_grads=False, n_microbatches=M"),
 }
 PARTIAL = """
@@ -75,7 +80,7 @@ def test_a_fault_in_a_program_is_refuted(fault: str, tmp_path: Path) -> None:
         changed = changed.replace("\n\nclass MLP", f"\n{PARTIAL}\n\nclass MLP")
     (tmp_path / "program.py").write_text(changed)
     (tmp_path / "reference.py").write_text(text)
-    arguments = ["2"] if name == "data_parallel.py" else []
+    arguments = {"data_parallel.py": ["2"], "accumulation.py": ["fsdp"]}.get(name, [])
     launch = ["torchrun", "--nproc-per-node", "2", "program.py", *arguments]
     done = tvlint("prove", "--captured", "--reference", "python reference.py", "--", *launch, cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr

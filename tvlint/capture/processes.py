@@ -165,8 +165,8 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
         try:
             with recorder:
                 _execute(launch)
-                if step.roots and not step.finished:
-                    step.results()
+                if step.roots:
+                    step.before_update()
         except CapturedError:
             pass
         recorder.recording = False

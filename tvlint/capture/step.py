@@ -9,13 +9,18 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.graph import GradientEdge
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.utils import clip_grad
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tvlint.capture.megatron_weights import fill, pieces_of, says_pieces
 from tvlint.capture.recorder import Recorder
 from tvlint.capture.weights import State, gradient_of, leaves_of, local_part, meshes, named_state, state_of
+
+_CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
+"""Functions of torch that stand between the backward passes and the optimizer."""
 
 
 class CapturedError(BaseException):
@@ -44,16 +49,21 @@ class Step:
         register_module_forward_hook(self._leave, always_call=True)
         register_optimizer_step_pre_hook(self._before_update)
         register_optimizer_step_post_hook(self._after_update)
-        backward = torch.autograd.backward
+        backward, grad = torch.autograd.backward, torch.autograd.grad
 
         def recorded(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
-            self._begin_backward(tensors, grad_tensors)
-            try:
+            with self._backward(tensors, grad_tensors):
                 backward(tensors, grad_tensors, *args, **kwargs)
-            finally:
-                self._end_backward()
 
-        torch.autograd.backward = recorded
+        def given(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+            with self._backward(outputs, grad_outputs):
+                return grad(outputs, inputs, grad_outputs, *args, **kwargs)
+
+        torch.autograd.backward, torch.autograd.grad = recorded, given
+        for name in _CLIPPING:
+            clipped = self._before(getattr(nn.utils, name))
+            for place in (clip_grad, nn.utils):
+                setattr(place, name, clipped)
 
     def begin(self) -> None:
         """Begin to record, and name what the program holds."""
@@ -128,6 +138,8 @@ class Step:
             if id(module) not in self.calls:
                 self.name_state(module)
             count = self.calls[id(module)] = self.calls.get(id(module), 0) + 1
+            if self.recorder.recording:
+                self.recorder.phase = "forward"
             self.recorder.micro_batch = count - 1
             self.module_names.update({id(own): name for name, own in module.named_modules()})
         self.recorder.modules.append(self.module_names.get(id(module), ""))
@@ -137,22 +149,33 @@ class Step:
         if self.recorder.modules:
             self.recorder.modules.pop()
 
-    def _begin_backward(self, tensors: Any, gradients: Any) -> None:
+    @contextmanager
+    def _backward(self, tensors: Any, gradients: Any) -> Iterator[None]:
+        """Run a backward pass, from tensors, or from operators in the midst of one (edges)."""
         recorder = self.recorder
         if recorder.recording and not self.backward_depth:
-            roots = tensors if isinstance(tensors, Sequence) else (tensors,)
-            self.name_leaves(roots)
-            recorder.backward_micro_batch = recorder.micro_batch_of(roots[0])
-            given = gradients if isinstance(gradients, Sequence) else (gradients,) * len(roots)
-            for root, gradient in zip(roots, given, strict=True):
-                event: dict[str, Any] = {"root": recorder.identify(local_part(root))}
-                if gradient is not None:
-                    event["from"] = recorder.identify(local_part(gradient))
-                if root.numel() == 1:
-                    event["values"] = recorder.values(local_part(root))
-                recorder.emit({**recorder.mark(event), "micro_batch": recorder.backward_micro_batch})
+            every = tensors if isinstance(tensors, Sequence) and not isinstance(tensors, GradientEdge) else (tensors,)
+            given = gradients if isinstance(gradients, Sequence) else (gradients,) * len(every)
+            roots = [(root, own) for root, own in zip(every, given, strict=True) if isinstance(root, torch.Tensor)]
+            self.name_leaves([root for root, _ in roots])
+            for root, gradient in roots:
+                recorder.backward_micro_batch = recorder.micro_batch_of(root)
+                self._begin_backward(root, gradient)
             recorder.phase = "backward"
         self.backward_depth += 1
+        try:
+            yield
+        finally:
+            self._end_backward()
+
+    def _begin_backward(self, root: torch.Tensor, gradient: torch.Tensor | None) -> None:
+        recorder = self.recorder
+        event: dict[str, Any] = {"root": recorder.identify(local_part(root))}
+        if gradient is not None:
+            event["from"] = recorder.identify(local_part(gradient))
+        if root.numel() == 1:
+            event["values"] = recorder.values(local_part(root))
+        recorder.emit({**recorder.mark(event), "micro_batch": recorder.backward_micro_batch})
 
     def _end_backward(self) -> None:
         self.backward_depth -= 1
@@ -161,6 +184,17 @@ class Step:
             self.roots += 1
             if not self.calls:
                 self.recorder.micro_batch = self.roots
+
+    def _before(self, clip: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that clips gradients, with the gradients recorded where it begins."""
+
+        def clipped(*args: Any, **kwargs: Any) -> Any:
+            if self.recorder.recording and not self.finished and self.recorder.phase != "optimizer":
+                self.replace("gradients that the program has before it clips them")
+                self.before_update()
+            return clip(*args, **kwargs)
+
+        return clipped
 
     def _before_update(self, optimizer: Any, *_: Any) -> None:
         self.before_update()

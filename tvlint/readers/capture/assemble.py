@@ -12,11 +12,13 @@ from tvlint.ir.placement import Partial, Placement
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.capture.communicators import with_communicators
 from tvlint.readers.capture.emit import CrossingError, Run
+from tvlint.readers.capture.equal_broadcasts import without_equal_broadcasts
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
 from tvlint.readers.capture.program import Exchange
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
+from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tape import Capture, Communication, Mark, Operation
 from tvlint.readers.document import ReadError
 
@@ -36,7 +38,7 @@ def lift_reference(capture: Capture) -> Lifting:
     if capture.ranks != 1:
         text = f"the reference was captured on {capture.ranks} ranks"
         raise ReadError(text, Location(capture.path), "capture the single-device program as reference")
-    prepared = (prepare(capture.tapes[0]),)
+    prepared = (prepare(capture.tapes[0], follow(capture.tapes[0])),)
     found = alone(prepared[0], capture.path)
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}, None))
 
@@ -47,7 +49,8 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     Raises ReadError where there is none.
     """
     capture = with_communicators(capture)
-    prepared = with_own_parts([prepare(tape) for tape in capture.tapes])
+    programs = without_equal_broadcasts([follow(tape) for tape in capture.tapes])
+    prepared = with_own_parts([prepare(tape, program) for tape, program in zip(capture.tapes, programs, strict=True)])
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     mesh, placements = _mesh(capture, prepared, found)
     lies = _loss_placements(mesh, placements, found, _is_sum(prepared, reference.prepared[0]))

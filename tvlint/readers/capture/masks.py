@@ -23,7 +23,7 @@ def masks_of(node: Apply | Exchange, masks: Mapping[str, Array], program: Progra
     (result,) = node.outputs
     held = [masks.get(name, np.zeros(program.shape(name), dtype=bool)) for name in reads(node)]
     if isinstance(node, Apply) and node.op in _MOVES:
-        return {result: _moved(node, held[0])}
+        return {result: moved(node, held[0])}
     if isinstance(node, Apply) and node.op == "cat":
         dim = node.arguments["dim"]
         return {result: np.concatenate(held, dim)} if isinstance(dim, int) else made
@@ -35,7 +35,8 @@ def masks_of(node: Apply | Exchange, masks: Mapping[str, Array], program: Progra
 _MOVES = frozenset({"permute", "view", "narrow", "expand"})
 
 
-def _moved(node: Apply, mask: Array) -> Array:
+def moved(node: Apply, mask: Array) -> Array:
+    """Return the elements of an array where a move puts them."""
     import numpy as np
 
     def given(name: str) -> tuple[int, ...]:

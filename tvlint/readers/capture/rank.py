@@ -15,11 +15,11 @@ from tvlint.readers.capture.equations.table import EQUATIONS
 from tvlint.readers.capture.expansions import without_expansions
 from tvlint.readers.capture.factors import Factors
 from tvlint.readers.capture.lifting import MOVES, Call, Lifted, LiftedNode, inputs_of, lift, outputs_of
-from tvlint.readers.capture.program import Array, End, Exchange, Message
+from tvlint.readers.capture.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
 from tvlint.readers.capture.regather import with_dimensions
+from tvlint.readers.capture.scattered_addends import with_scattered_addends
 from tvlint.readers.capture.shared_bias import with_whole_biases
-from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tape import Mark, Tape
 from tvlint.readers.document import ReadError
 
@@ -48,11 +48,10 @@ class RankProgram:
     has_loss: bool
 
 
-def prepare(tape: Tape) -> Prepared:
-    """Return what one rank recorded, in operators of the table, up to the optimizer."""
-    program = follow(tape)
+def prepare(tape: Tape, program: Program) -> Prepared:
+    """Return what one rank recorded, followed as `program`, in operators of the table, up to the optimizer."""
     lifted = with_whole_biases(with_dimensions(without_expansions(without_dead(lift(program, EQUATIONS)))))
-    lifted = _with_data_in_its_micro_batch(without_dead(lifted))
+    lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(lifted)))
     reduced = reducers_of(lifted)
     gradients: dict[str, tuple[str, Array | None]] = {
         f"{weight} {i}": (value, None) for weight, own in reduced.addends.items() for i, value in enumerate(own)

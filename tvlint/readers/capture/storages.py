@@ -557,13 +557,17 @@ class _Follower:
         """Follow a collective that gives other tensors than it takes; all work along the first dimension."""
         ranks, windows = len(event.group), self.tape.windows
         in_order = list(event.group) == sorted(event.group)  # plans write groups in the order of the ranks
-        if in_order and event.kind in ("all-gather", "reduce-scatter") and self._exchanged_by_column(event):
+        along = event.kind in ("all-gather", "reduce-scatter")
+        if along and len(event.inputs) == len(event.outputs) > 1:
+            for number, result in zip(event.inputs, event.outputs, strict=True):
+                self._between(replace(event, inputs=(number,), outputs=(result,)))
+            return
+        if in_order and along and self._exchanged_by_column(event):
             return
         if not in_order:
             self._unfollowed_exchange(event)
-        elif event.kind == "all-gather" and len(event.outputs) == len(event.inputs):
-            for number, result in zip(event.inputs, event.outputs, strict=True):
-                self._along_first(event, number, result, ranks)
+        elif event.kind == "all-gather" and len(event.inputs) == len(event.outputs) == 1:
+            self._along_first(event, event.inputs[0], event.outputs[0], ranks)
         elif event.kind == "all-gather" and len(event.inputs) == 1 and len(event.outputs) == ranks:
             value = self.read(event.inputs[0], event.mark)
             type = self.program.types[value]
@@ -579,9 +583,8 @@ class _Follower:
                 self.write(result, part)
         elif event.kind == "reduce-scatter" and self._is_in_place(event):
             self._scatter_in_place(event)
-        elif event.kind == "reduce-scatter" and len(event.inputs) == len(event.outputs):
-            for number, result in zip(event.inputs, event.outputs, strict=True):
-                self._along_first(event, number, result, ranks)
+        elif event.kind == "reduce-scatter" and len(event.inputs) == len(event.outputs) == 1:
+            self._along_first(event, event.inputs[0], event.outputs[0], ranks)
         elif event.kind == "reduce-scatter" and len(event.outputs) == 1 and len(event.inputs) == ranks:
             values = tuple(Ref(self.read(number, event.mark)) for number in event.inputs)
             target = windows[event.outputs[0]]

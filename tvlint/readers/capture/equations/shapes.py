@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tvlint.ir.operators import Value
-from tvlint.readers.capture.lifting import Equation, Lifting, given, sizes, whole
+from tvlint.readers.capture.lifting import Call, Equation, Lifting, given, sizes, whole
 from tvlint.readers.capture.program import Apply, Argument, Ref
 
 
@@ -21,12 +23,36 @@ def _permuted(lifting: Lifting, node: Apply) -> bool:
 def _viewed(lifting: Lifting, node: Apply) -> bool:
     _keeps_number(lifting, node)
     shape, source = lifting.shape(node.outputs[0]), lifting.value(given(node, "self"))
+    if source is not None and lifting.shape(source) == shape:
+        return lifting.equate(node.outputs[0], Ref(source))
     call = lifting.call_of(source) if source is not None else None
     if call is not None and call.op == "torch.Tensor.view" and isinstance(call.inputs[0], Ref):
         viewed = call.inputs[0]
         if lifting.shape(viewed.name) == shape:
             return lifting.equate(node.outputs[0], viewed)
+    rows = _rows_of_join(lifting, node, call, shape) if call is not None else ()
+    if rows:
+        return lifting.call(node, "torch.cat", rows, dim=0)
     return lifting.call(node, "torch.Tensor.view", (given(node, "self"), shape))
+
+
+def _rows_of_join(lifting: Lifting, node: Apply, call: Call, shape: tuple[int, ...]) -> tuple[Ref, ...]:
+    """Return flat tensors that are joined, each viewed as the rows of `shape` that it is; none where one is no whole rows."""
+    row = prod(shape[1:])
+    parts = [own for own in call.inputs if isinstance(own, Ref)]
+    flat = all(len(lifting.shape(own.name)) == 1 and row and not lifting.shape(own.name)[0] % row for own in parts)
+    if call.op != "torch.cat" or len(shape) < 2 or not flat:
+        return ()
+    found: list[Ref] = []
+    for part in parts:
+        own = (lifting.shape(part.name)[0] // row, *shape[1:])
+        before = lifting.call_of(part.name)
+        viewed = before.inputs[0] if before is not None and before.op == "torch.Tensor.view" else None
+        if isinstance(viewed, Ref) and lifting.shape(viewed.name) == own:
+            found.append(viewed)
+        else:
+            found.append(lifting.temporary(node, "torch.Tensor.view", (part, own), own))
+    return tuple(found)
 
 
 def _narrowed(lifting: Lifting, node: Apply) -> bool:
@@ -157,7 +183,8 @@ EQUATIONS = (
     Equation("permute", "a permutation of dimensions is torch.permute", _permuted),
     Equation(
         "view",
-        "the same elements in another shape are torch.Tensor.view, and in the shape that they had what was viewed",
+        "the same elements in another shape are torch.Tensor.view, in the shape that they have or had what was viewed, and of "
+        "flat tensors that are joined the join of their rows",
         _viewed,
     ),
     Equation(

@@ -1,0 +1,76 @@
+"""Broadcasts that change nothing: each rank holds the numbers already that the root sends.
+
+`DistributedDataParallel` broadcasts buffers at the beginning of a step. What they hold then is recorded on every rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tvlint.readers.capture.lifting import function_of
+from tvlint.readers.capture.masks import moved
+from tvlint.readers.capture.program import Apply, Array, End, Exchange, Node, Program, Ref, references
+
+
+def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
+    """Return the programs of all ranks with views in place of broadcasts of what the ranks of the group hold alike."""
+    numbers = [_Numbers(program) for program in programs]
+    same: set[int] = set()
+    for group in {node.group for program in programs for node in _broadcasts(program)}:
+        members = [[node for node in _broadcasts(programs[rank]) if node.group == group] for rank in group]
+        if len({len(own) for own in members}) > 1:
+            continue
+        for nodes in zip(*members, strict=True):
+            held = [numbers[rank].of(node.inputs[0]) for rank, node in zip(group, nodes, strict=True)]
+            first = held[0]
+            if first is not None and all(own is not None and _are_equal(own, first) for own in held):
+                same.update(map(id, nodes))
+    return [_without(program, same) if same else program for program in programs]
+
+
+def _broadcasts(program: Program) -> Iterator[Exchange]:
+    return (node for node in program.nodes if isinstance(node, Exchange) and node.kind == "broadcast")
+
+
+def _are_equal(one: Array, other: Array) -> bool:
+    return bool(one.shape == other.shape and (one == other).all())
+
+
+def _without(program: Program, same: set[int]) -> Program:
+    """Return a program with views in place of some broadcasts, for which nothing waits then."""
+    ends = {node.handle for node in _broadcasts(program) if id(node) in same} - {""}
+    nodes: list[Node] = []
+    for node in program.nodes:
+        if isinstance(node, Exchange) and id(node) in same:
+            shape = program.shape(node.outputs[0])
+            nodes.append(Apply("view", {"self": Ref(node.inputs[0]), "size": shape}, node.outputs, node.mark))
+        elif not isinstance(node, End) or node.handle not in ends:
+            nodes.append(node)
+    return replace(program, nodes=nodes)
+
+
+class _Numbers:
+    """The recorded numbers of a rank's values, as far as they are given ones, moved and joined."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.makers = {name: node for node in program.nodes if isinstance(node, Apply) for name in node.outputs}
+
+    def of(self, name: str) -> Array | None:
+        """Return the numbers of a value; None where they are not known."""
+        import numpy as np
+
+        given, node = self.program.given.get(name), self.makers.get(name)
+        if given is not None:
+            return given.numbers
+        if node is None or function_of(node.op) not in ("cat", "permute", "view", "narrow", "expand"):
+            return None
+        held = [self.of(own) for argument in node.arguments.values() for own in references(argument)]
+        known = [own for own in held if own is not None]
+        if len(known) < len(held):
+            return None
+        if function_of(node.op) != "cat":
+            return moved(node, known[0])
+        dim = node.arguments.get("dim")
+        return np.concatenate(known, dim if isinstance(dim, int) else 0)

@@ -1,0 +1,92 @@
+"""Gradients that are summed over micro-batches first and scattered then.
+
+A reduce-scatter of a sum is the sum of the reduce-scatters of its addends, so each micro-batch scatters its own addend. A plan
+sums gradients of one name over micro-batches, and has no other sum over them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvlint.readers.capture.lifting import MOVES, Call, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.program import End, Exchange, Ref
+
+
+def with_scattered_addends(lifted: Lifted) -> Lifted:
+    """Return the program with a reduce-scatter for each micro-batch in place of those of sums over micro-batches."""
+    rewriting = _Rewriting(lifted)
+    nodes = [each for node in lifted.nodes for each in rewriting.rewritten(node)]
+    if not rewriting.following:
+        return lifted
+    return replace(lifted, nodes=[each for node in nodes for each in (node, *rewriting.following.get(id(node), ()))])
+
+
+class _Rewriting:
+    """A program while its reduce-scatters are rewritten; `following` is what is added, by the node that it comes behind."""
+
+    def __init__(self, lifted: Lifted) -> None:
+        self.program = lifted.program
+        self.makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+        self.ends = {node.handle: place for place, node in enumerate(lifted.nodes) if isinstance(node, End)}
+        self.read: dict[str, int] = {}
+        for place, node in enumerate(lifted.nodes):
+            for name in inputs_of(node):
+                self.read.setdefault(name, place)
+        self.following: dict[int, list[LiftedNode]] = {}
+        self.gone: set[str] = set()
+
+    def rewritten(self, node: LiftedNode) -> list[LiftedNode]:
+        """Return what stands in the place of a node: the sum of what the micro-batches scatter, or the node itself."""
+        if isinstance(node, End) and node.handle in self.gone:
+            return []
+        sums = isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.reduce in ("sum", "avg")
+        if not sums or not isinstance(node, Exchange) or not self._ends_before_it_is_read(node):
+            return [node]
+        found = self._addends(node.inputs[0], ())
+        addends = [(self.makers[name], moves, name) for name, moves in found if name in self.makers]
+        if len({maker.mark.micro_batch for maker, _, _ in addends}) < max(2, len(found)):
+            return [node]
+        self.gone |= {node.handle} - {""}
+        total = ""
+        made: list[Call] = []
+        for maker, moves, name in addends:
+            own = self._scattered(node, maker, moves, name)
+            result = own if not total else self.program.fresh(self.program.types[own])
+            if total:
+                made.append(Call("torch.add", (Ref(total), Ref(own)), {}, (result,), node.mark))
+            total = result
+        return [*made[:-1], replace(made[-1], outputs=node.outputs)]
+
+    def _ends_before_it_is_read(self, node: Exchange) -> bool:
+        """Return whether the program waits for a collective, if it must, before it reads the result."""
+        if not node.handle:
+            return True
+        end = self.ends.get(node.handle)
+        return end is not None and end < self.read.get(node.outputs[0], end + 1)
+
+    def _addends(self, value: str, moves: tuple[Call, ...]) -> list[tuple[str, tuple[Call, ...]]]:
+        """Return the addends of a value, each with the moves that follow it, the first first."""
+        node = self.makers.get(value)
+        if isinstance(node, Call) and node.op in MOVES and isinstance(node.inputs[0], Ref):
+            return self._addends(node.inputs[0].name, (node, *moves))
+        operands = inputs_of(node) if isinstance(node, Call) and node.op == "torch.add" and not node.attributes else ()
+        if len(operands) == 2 and all(self.program.types[own] == self.program.types[value] for own in operands):
+            return [each for own in operands for each in self._addends(own, moves)]
+        return [(value, moves)]
+
+    def _scattered(self, node: Exchange, maker: LiftedNode, moves: tuple[Call, ...], value: str) -> str:
+        """Add the reduce-scatter of one addend behind what makes it; return its result."""
+        behind = self.following.setdefault(id(maker), [])
+        phase, micro_batch = maker.mark.phase, maker.mark.micro_batch
+        for move in moves:
+            made = self.program.fresh(self.program.types[move.outputs[0]])
+            mark = replace(move.mark, phase=phase, micro_batch=micro_batch)
+            behind.append(replace(move, inputs=(Ref(value), *move.inputs[1:]), outputs=(made,), mark=mark))
+            value = made
+        result = self.program.fresh(self.program.types[node.outputs[0]])
+        handle = f"{node.handle}.{micro_batch}" if node.handle else ""
+        mark = replace(node.mark, phase=phase, micro_batch=micro_batch)
+        behind.append(replace(node, inputs=(value,), outputs=(result,), handle=handle, mark=mark))
+        if handle:
+            behind.append(End(handle, mark))
+        return result

@@ -53,7 +53,7 @@ def test_the_example_is_read_by_the_reader_of_its_format_alone(format: Format) -
     data = EXAMPLES[format.module].encode()
     reader = import_module(f"tvlint.readers.{format.module}")
     document = read("f", data)
-    assert format.mark.search(data)
+    assert any(mark in data for mark in format.marks)
     assert document is not None
     assert document == reader.read("f", data)
 

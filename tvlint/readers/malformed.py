@@ -14,6 +14,8 @@ TELLING = re.compile(
     rb"[\"']\s*:|\b(?:data_parallel_(?:shard|replicate)|(?:tensor|pipeline|context)_parallel)_degree\"?\s*[=:]"
 )
 """Keys of what tvlint reads."""
+IN_TELLING = (b"batch_size", b"zero_optimization", b"spmd_descs", b"tvlint_plan", b"model_parallel_size", b"_degree")
+"""One of which is in every such key: a search of each takes a tenth of the time of the pattern."""
 TEMPLATED = re.compile(rb"\{\{|\{%|\$\{|[:=]\s*[A-Z][A-Z0-9_]+\s*[,}\n]")
 """What is filled in before the text is read, a word in capital letters (`"train_batch_size": CONFIG_BATCH_SIZE`) among it."""
 AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -40,6 +42,8 @@ def refuse_named(path: str, data: bytes) -> None:
 
 def is_telling(data: bytes) -> bool:
     """Return whether the text names a key of a configuration or plan that tvlint reads."""
+    if not any(word in data for word in IN_TELLING):
+        return False
     return TELLING.search(data) is not None and TEMPLATED.search(data) is None
 
 

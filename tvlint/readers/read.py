@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import replace
 from importlib import import_module
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from tvlint.checkout.following import why_not_followed
@@ -23,12 +24,25 @@ GENERATED_FILE = re.compile(r"gencode\d+\.py", re.ASCII)
 NAMES_GENERATED = b"nnscaler.runtime.module.ParallelModule"
 OPENS_OLD_PICKLE = (b"(", b"]", b"}", b"c")
 OPENS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
-NAMES_MEGATRON = re.compile(
-    rb"MODEL_ARGS|model[-_]parallel[-_]size|context[-_]parallel[-_]size|sequence[-_]parallel|"
-    rb"num[-_]attention[-_]heads|(?:micro|global)[-_]batch[-_]size|(?:tensor|pipeline)_parallelism"
-)
 
-NAMES_DEEPSPEED = re.compile(rb"pipe[-_]parallel[-_]size|\"(?:train_micro_batch_size_per_gpu|zero_)")
+
+def _spelt(*names: str) -> tuple[bytes, ...]:
+    """Return the names with a hyphen or an underscore in the place of each underscore."""
+    return tuple(
+        "".join(part + sign for part, sign in zip(name.split("_"), (*signs, ""), strict=True)).encode()
+        for name in names
+        for signs in product("-_", repeat=name.count("_"))
+    )
+
+
+NAMES_MEGATRON = (
+    b"MODEL_ARGS",
+    *_spelt("model_parallel_size", "context_parallel_size", "sequence_parallel", "num_attention_heads"),
+    *_spelt("micro_batch_size", "global_batch_size"),
+    b"tensor_parallelism",
+    b"pipeline_parallelism",
+)
+NAMES_DEEPSPEED = (*_spelt("pipe_parallel_size"), b'"train_micro_batch_size_per_gpu', b'"zero_')
 NAMES_ACTIONS = re.compile(rb"[0-9][A-Z]")
 """What is in every action of a schedule."""
 COMPOSED = re.compile(rb"^(?:defaults|extends|modules):", re.MULTILINE)
@@ -38,21 +52,21 @@ class Format(NamedTuple):
     """A format of configurations, by its name in `docs/formats.md`.
 
     The module below `tvlint.readers` has `recognise(path, data) -> bool` and `read(path, data) -> Document | None`; it is not
-    asked where `mark`, which is in every such file, is not found.
+    asked where none of the `marks` is found, one of which is in every such file.
     """
 
     name: str
     module: str
-    mark: re.Pattern[bytes]
+    marks: tuple[bytes, ...]
 
 
 CONFIGURATIONS = (
-    Format("nnScaler YAML", "nnscaler.trainer.reader", re.compile(rb"plan_ngpus")),
-    Format("nnScaler partition constraints", "nnscaler.trainer.constraints", re.compile(rb"allowed_partition_dims")),
-    Format("nnScaler saved plans", "nnscaler.trainer.autodist_plan", re.compile(rb'"spmd_descs"')),
+    Format("nnScaler YAML", "nnscaler.trainer.reader", (b"plan_ngpus",)),
+    Format("nnScaler partition constraints", "nnscaler.trainer.constraints", (b"allowed_partition_dims",)),
+    Format("nnScaler saved plans", "nnscaler.trainer.autodist_plan", (b'"spmd_descs"',)),
     Format("GPT-NeoX YAML or JSON", "megatron.neox", NAMES_DEEPSPEED),
     Format("DeepSpeed JSON", "deepspeed.config_json", NAMES_DEEPSPEED),
-    Format("torchtitan TOML or JSON", "torchtitan", re.compile(rb"_parallel_degree|data_parallel_shard_degree")),
+    Format("torchtitan TOML or JSON", "torchtitan", (b"_parallel_degree", b"data_parallel_shard_degree")),
     Format("launch scripts", "megatron.launch_script", NAMES_MEGATRON),
     Format("Python recipes", "recipe.reader", NAMES_MEGATRON),
     Format("snake_case YAML or JSON", "megatron.model_args_yaml", NAMES_MEGATRON),
@@ -88,7 +102,7 @@ def _not_followed(path: str, data: bytes) -> Document | None:
 
     if is_telling(data):
         refuse_malformed(path, data)
-    if not NAMES_MEGATRON.search(data):
+    if not names(data, NAMES_MEGATRON):
         return None
     from tvlint.readers.not_followed import launch_in
 
@@ -137,6 +151,11 @@ def _of_its_tree(document: Document | None) -> Document | None:
     from tvlint.readers.megatron.source_tree_version import with_version_of_tree
 
     return replace(document, configurations=with_version_of_tree(document.configurations))
+
+
+def names(data: bytes, words: tuple[bytes, ...]) -> bool:
+    """Return whether one of the words is in the text; a search of each takes a tenth of the time of one pattern for all."""
+    return any(word in data for word in words)
 
 
 def _generated_folder(path: str, operators: tuple[Declared, ...]) -> Document:
@@ -204,13 +223,14 @@ def _plan(path: str, data: bytes) -> Document | None:
 
 def _configuration(path: str, data: bytes) -> Document | None:
     """Return what the first format gives that the file is of; None where it is of none."""
+    shown = {marks: names(data, marks) for marks in dict.fromkeys(each.marks for each in CONFIGURATIONS)}
     for each in CONFIGURATIONS:
-        if each.mark.search(data):
+        if shown[each.marks]:
             reader = import_module(f"tvlint.readers.{each.module}")
             found: Document | None = reader.read(path, data) if reader.recognise(path, data) else None
             if found is not None:
                 return found
-    return None if NAMES_MEGATRON.search(data) else _composed(path, data)
+    return None if shown[NAMES_MEGATRON] else _composed(path, data)
 
 
 def _composed(path: str, data: bytes) -> Document | None:

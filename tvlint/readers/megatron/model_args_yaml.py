@@ -47,7 +47,7 @@ TEMPLATED = re.compile(rb"\{\{|\{%")
 def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` has a key of Megatron, or names files that it is composed of, and may be YAML."""
     start = data.removeprefix(b"\xef\xbb\xbf")
-    return (KEYS.search(start) or COMPOSED.search(start)) is not None and is_yaml(path, data)
+    return is_yaml(path, data) and (KEYS.search(start) or COMPOSED.search(start)) is not None
 
 
 def read(path: str, data: bytes) -> Document | None:

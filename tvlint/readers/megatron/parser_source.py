@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 from tvlint.checkout.top import folder_around
 from tvlint.readers.megatron.program import around
@@ -41,11 +42,13 @@ OF_LAUNCHERS = frozenset({"--local_rank", "--local-rank"})
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What one file of Python says of options, and the modules that it imports, relative ones with their dots."""
+    """What one file of Python says of options, the modules that it imports by their whole names, and the files of those that it
+    imports from its own package."""
 
     flags: frozenset[str]
     fields: frozenset[str]
     imports: tuple[str, ...]
+    siblings: tuple[str, ...]
     parses: bool
     of_fields: bool
     computes: bool
@@ -106,12 +109,15 @@ def names_as_value(parser: ParserSource, flag: str, value: str) -> bool:
 def _parser_at(program: str, checkout: str) -> ParserSource:
     roots = tuple(around(os.path.dirname(program)))
     modules: dict[str, Module] = {}
+    names_seen: set[str] = set()
     waiting = [program]
     while waiting and len(modules) < MOST_MODULES:
         path = waiting.pop()
-        modules[path] = _module(path, checkout)
-        for name in modules[path].imports:
-            waiting.extend(each for each in _files(name, path, roots) if each not in modules)
+        modules[path] = module = _module(path, checkout)
+        new = [name for name in module.imports if name not in names_seen]
+        names_seen.update(new)
+        files = chain(module.siblings, *(_found(name, roots) for name in new))
+        waiting.extend(each for each in files if each not in modules)
     flags = OF_DEEPSPEED.union(OF_LAUNCHERS, *(each.flags for each in modules.values()))
     names = {field for each in modules.values() for field in each.fields}
     if any(each.of_fields or each.computes for each in modules.values()):
@@ -128,14 +134,16 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
 def _module(path: str, checkout: str) -> Module:
     found = content_within(checkout, path, path, LARGEST)
     if found is None:
-        return Module(frozenset(), frozenset(), (), False, False, False, is_open=True, is_exact=False)
+        return Module(frozenset(), frozenset(), (), (), False, False, False, is_open=True, is_exact=False)
     data = found[1]
+    imported = dict.fromkeys(_imported(data))
     passes_over = PASSES_OVER.search(data) is not None and MEGATRON not in path
     computed = COMPUTED.search(data) is not None and FACTORY not in data
     return Module(
         frozenset(flag.decode() for flag in FLAG.findall(data)),
         frozenset(field.decode() for field in FIELD.findall(data)),
-        tuple(_imported(data)),
+        tuple(name for name in imported if not name.startswith(".")),
+        tuple(dict.fromkeys(file for name in imported if name.startswith(".") for file in _siblings(name, path))),
         PARSES in data,
         MADE_OF_FIELDS in data,
         computed,
@@ -156,30 +164,37 @@ def _imported(data: bytes) -> Iterator[str]:
         yield from (joined + name.decode() for name in WORD.findall(names))
 
 
-def _files(module: str, importer: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """The files of a module and of the packages around it, in the first root that has the topmost."""
+def _siblings(module: str, importer: str) -> tuple[str, ...]:
+    """Return the files of a module that is named from the package of the importer, one dot for that, two for the one above."""
     name = module.lstrip(".")
     folder = os.path.dirname(importer)
     for _ in range(len(module) - len(name) - 1):
         folder = os.path.dirname(folder)
-    parts = tuple(name.split("."))
-    return _found(parts, (folder,) if module.startswith(".") else roots) if all(parts) else ()
+    return _found(name, (folder,))
 
 
 @lru_cache(maxsize=65_536)
-def _found(parts: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
-    for root in roots:
-        top = os.path.join(root, parts[0])
-        if os.path.isdir(top) or os.path.isfile(top + ".py"):
-            return tuple(_files_of(root, parts))
-    return ()
+def _found(module: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the files of a module and of the packages around it, in the first root that has the topmost."""
+    top, name = module.partition(".")[0], module.rpartition(".")[2]
+    root = _root_of(top, roots) if top and name else None
+    return () if root is None else _files_of(root, module)
 
 
-def _files_of(root: str, parts: tuple[str, ...]) -> Iterator[str]:
-    path = root
-    for part in parts:
-        path = os.path.join(path, part)
-        for file in (os.path.join(path, "__init__.py"), path + ".py"):
-            if os.path.isfile(file):
-                yield file
-                break
+@lru_cache(maxsize=16_384)
+def _root_of(top: str, roots: tuple[str, ...]) -> str | None:
+    """Return the first root that has the topmost package or module."""
+    paths = ((root, os.path.join(root, top)) for root in roots)
+    return next((root for root, path in paths if os.path.isdir(path) or os.path.isfile(path + ".py")), None)
+
+
+@lru_cache(maxsize=65_536)
+def _files_of(root: str, module: str) -> tuple[str, ...]:
+    """Return the files of the packages around the module that are in the root, and its own."""
+    package, _, name = module.rpartition(".")
+    around = _files_of(root, package) if package else ()
+    if around and not around[-1].endswith(f"{os.sep}__init__.py"):
+        return around
+    path = os.path.join(root, *package.split("."), name)
+    own = next(filter(os.path.isfile, (os.path.join(path, "__init__.py"), path + ".py")), None)
+    return around if own is None else (*around, own)

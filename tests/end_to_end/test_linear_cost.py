@@ -221,6 +221,22 @@ def micro_batches(size: int, parallel: bool) -> str:
     )
 
 
+def handles(size: int, parallel: bool) -> str:
+    """Return layers whose gradients are all on their way over the replicas before the first one is waited for."""
+    layers = chain(size, parallel).partition("  reduce-gradients")[0]
+    if not parallel:
+        return layers
+    for i in range(size):
+        layers = layers.replace(f", grad(w{i})", f", g{i}")
+    sums = (f"  grad(w{i}) = all-reduce(g{i}) over dp async h{i}\n" for i in range(size))
+    return layers + "".join(sums) + "".join(f"  wait h{i}\n" for i in range(size))
+
+
+def updated(size: int, parallel: bool) -> str:
+    """Return layers whose updates are written out."""
+    return chain(size, parallel) + "".join(f"  s{i} = mul(grad(w{i}), 0.1)\n  w{i} = sub(w{i}, s{i})\n" for i in range(size))
+
+
 def pickled(size: int) -> dict[str, str | bytes]:
     """Return a pickle of a plan that computes one thing again and again."""
     own = small()
@@ -286,6 +302,8 @@ COMMANDS: dict[str, Case] = {
     "prove: ranks along ep": Case(PROVE, 16, pair(exchanged), 0),
     "prove: ranks along pp": Case(PROVE, 32, pair(stages), 0),
     "prove: operators in a chain": Case(PROVE, 10, pair(chain), 0),
+    "handles open at once": Case((*CHECK, "a.plan"), 40, only("a.plan", lambda n: handles(n, True)), 0),
+    "prove: weights updated by operators": Case(PROVE, 40, pair(updated), 0),
     "prove: micro-batches": Case(PROVE, 16, pair(micro_batches), 0),
     "convert: ranks": Case(CONVERT, 100, only("a.plan", along("tp", "dp")), 0),
     "convert: operators": Case(CONVERT, 40, only("a.plan", LINEAR), 0),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.relations.assumable import DECLARED_PIECE_ORDER
 from tvlint.analyses.relations.derivation.environment import (
     assign,
@@ -18,7 +19,7 @@ from tvlint.analyses.relations.derivation.environment import (
 from tvlint.analyses.relations.derivation.localise import blame, name_of, tell
 from tvlint.analyses.relations.derivation.order_insensitive import order_may_not_matter, readers_of
 from tvlint.analyses.relations.derivation.runnable import may_exchange
-from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot, leave_open
+from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
 from tvlint.analyses.relations.derivation.sure import note_scaling
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
@@ -26,11 +27,20 @@ from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.groups import Members, peer_of, spans_replicas
 from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_average, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Collective, Communicate, Group, Receive, Send
+from tvlint.ir.operators import Collective, Communicate, Group, Operator, Receive, Send
 from tvlint.ir.plan import Role
 
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 """The collectives into which only the root puts something."""
+
+END: Need = ("end", "")
+"""The end of the segment, and operators that may touch anything, need all that is under way."""
+
+NEXT: Need = ("next", "")
+"""The next operator needs what has neither a handle nor a batch."""
+
+BATCH: Need = ("batch", "")
+"""An operator that is not in the batch under way needs all of it."""
 
 _ROOTED = (*_FROM_ROOT, Collective.REDUCE, Collective.GATHER)
 
@@ -64,7 +74,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     machine.turns[rank.number, channel] = turn + 1
     table = machine.waiting.setdefault((channel, turn), {})
     table[rank.number] = (operator, _given(machine, rank, operator, operator.inputs[0]) if giving else None)
-    rank.under_way.append((operator, (channel, turn)))
+    _put_under_way(rank, operator, (channel, turn))
     if members.have_come(table):
         _check_absent(machine, rank, operator, table)
         machine.arrived[channel, turn] = together(machine, rank, members, table)
@@ -78,7 +88,40 @@ def _takes_what_adds_up(machine: Machine, rank: RankState, operator: Communicate
     return any(name in machine.weight_of for name in operator.outputs) and bool(made_of(machine, rank, operator.inputs))
 
 
-def complete(machine: Machine, rank: RankState, operator: Communicate | Receive, key: tuple[Any, int]) -> bool:
+def _put_under_way(rank: RankState, operator: Communicate | Receive, key: tuple[Any, int]) -> None:
+    number = next(reversed(rank.under_way), -1) + 1
+    rank.under_way[number] = operator, key
+    for need in _needs(operator):
+        rank.awaited.setdefault(need, set()).add(number)
+
+
+def _needs(operator: Communicate | Receive) -> list[Need]:
+    """Return what needs the results of a collective or message."""
+    waited = [("wait", operator.handle)] if operator.handle else []
+    batched = [BATCH] if isinstance(operator, Receive) and operator.batch else []
+    return [END, *((waited + batched) or [NEXT]), *(("touch", name) for name in writes(operator))]
+
+
+def is_in_batch_under_way(rank: RankState, operator: Operator) -> bool:
+    """Return whether the operator belongs to the one batch that may be under way."""
+    first = next(iter(rank.awaited.get(BATCH, ())), None)
+    own = None if first is None else rank.under_way[first][0]
+    return isinstance(own, Receive) and isinstance(operator, Send | Receive) and operator.batch == own.batch
+
+
+def complete(machine: Machine, rank: RankState, needs: Iterable[Need]) -> bool:
+    """Give the rank what it needs of what is under way, in order; return whether all of it has come."""
+    needed = sorted({number for need in needs for number in rank.awaited.get(need, ())})
+    for number in needed:
+        operator, key = rank.under_way[number]
+        if _take_results(machine, rank, operator, key):
+            del rank.under_way[number]
+            for need in _needs(operator):
+                rank.awaited[need].discard(number)
+    return rank.under_way.keys().isdisjoint(needed)
+
+
+def _take_results(machine: Machine, rank: RankState, operator: Communicate | Receive, key: tuple[Any, int]) -> bool:
     """Give the rank what it gets of what is under way; return whether that has come."""
     if isinstance(operator, Receive):
         channel, number = key
@@ -286,7 +329,7 @@ def receive(machine: Machine, rank: RankState, operator: Receive) -> None:
     channel = (peer, rank.number, operator.communicator)
     number = machine.turns.get((rank.number, channel), 0)
     machine.turns[rank.number, channel] = number + 1
-    rank.under_way.append((operator, (channel, number)))
+    _put_under_way(rank, operator, (channel, number))
 
 
 def _take(machine: Machine, rank: RankState, operator: Receive, value: Slot | str) -> None:

@@ -7,15 +7,24 @@ all its members have come to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from tvlint.analyses.dataflow.def_use import handle_of, reads, uses, writes
+from tvlint.analyses.dataflow.def_use import reads, uses, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of, only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.gradients.roots import made
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.backward import backward
-from tvlint.analyses.relations.derivation.communicate import communicate, complete, receive, send
+from tvlint.analyses.relations.derivation.communicate import (
+    BATCH,
+    END,
+    NEXT,
+    communicate,
+    complete,
+    is_in_batch_under_way,
+    receive,
+    send,
+)
 from tvlint.analyses.relations.derivation.environment import accumulated, input_value
 from tvlint.analyses.relations.derivation.forward import compute
 from tvlint.analyses.relations.derivation.gradient_starts import returned
@@ -23,7 +32,8 @@ from tvlint.analyses.relations.derivation.gradients import finish, reduce_gradie
 from tvlint.analyses.relations.derivation.ledger import contradicted
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
-from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Slot
+from tvlint.analyses.relations.derivation.overwriting import name_shared
+from tvlint.analyses.relations.derivation.state import Derived, Machine, Need, RankState, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.ir.operators import (
@@ -148,7 +158,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         for inner, outer in rank.inward.items():
             if inner != outer:
                 rank.made_of[inner] = rank.made_of.get(outer, frozenset())
-                rank.shares[inner] = rank.shares.get(outer, outer)
+                name_shared(rank, inner, outer)
         rank.unbound = dict.fromkeys((name for name in segment.inputs if name not in rank.local), step.source)
         rank.zero = {inner for inner, outer in rank.inward.items() if outer in rank.zero_outside}
         if machine.nearest is not None:
@@ -159,14 +169,14 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                 yield from _waiting(rank)
             _operate(machine, rank, segment, operator)
             rank.moved = True
-            while not _has_come(machine, rank, lambda own: not handle_of(own) and not getattr(own, "batch", "")):
+            while not complete(machine, rank, (NEXT,)):
                 yield from _waiting(rank)
-        while not _has_come(machine, rank, lambda own: True):
+        while not complete(machine, rank, (END,)):
             yield from _waiting(rank)
         for inner, outer in zip(segment.outputs, outer_outputs, strict=True):
             if inner != outer:
                 rank.made_of[outer] = rank.made_of.get(inner, frozenset())
-                rank.shares[outer] = rank.shares.get(inner, inner)
+                name_shared(rank, outer, inner)
             if inner in rank.local:
                 _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)
             elif inner in rank.zero:
@@ -200,24 +210,14 @@ def _may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
         return False
     if not rank.under_way:
         return True
-    touched = {*uses(operator), *writes(operator)}
-
-    def is_needed(own: Communicate | Receive) -> bool:
-        batch = getattr(own, "batch", "")
-        issued = bool(batch) and getattr(operator, "batch", "") != batch
-        ends = isinstance(operator, ReduceGradients | Update) or _may_change_anything(operator)
-        waits = isinstance(operator, Wait) and operator.handle == own.handle
-        return ends or waits or issued or not touched.isdisjoint(writes(own))
-
-    return _has_come(machine, rank, is_needed)
-
-
-def _has_come(machine: Machine, rank: RankState, is_needed: Callable[[Communicate | Receive], bool]) -> bool:
-    """Complete what is needed of what is under way, in order; return whether all of it has come."""
-    for entry in list(rank.under_way):
-        if is_needed(entry[0]) and complete(machine, rank, *entry):
-            rank.under_way.remove(entry)
-    return not any(is_needed(own) for own, _ in rank.under_way)
+    if isinstance(operator, ReduceGradients | Update) or _may_change_anything(operator):
+        return complete(machine, rank, (END,))
+    needs: set[Need] = {("touch", name) for name in (*uses(operator), *writes(operator))}
+    if isinstance(operator, Wait):
+        needs.add(("wait", operator.handle))
+    if not is_in_batch_under_way(rank, operator):
+        needs.add(BATCH)
+    return complete(machine, rank, needs)
 
 
 def _may_change_anything(operator: Operator) -> bool:

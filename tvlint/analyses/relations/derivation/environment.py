@@ -245,8 +245,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
     if value is not None and (tensor is None or tensor.role is not Role.GRADIENT):
         rank.terms[name] = value.term
     if name in inputs and isinstance(operator, Communicate | Receive) and name not in machine.forward_of:
-        for outputs, (ran, _) in rank.saved.items():
-            if name in ran.inputs:
+        for outputs in rank.readers.get(name, ()):
+            ran, _ = rank.saved.get(outputs, (None, None))
+            if ran is not None and name in ran.inputs:
                 rank.replaced.setdefault(outputs, set()).add(name)
     weight = machine.weight_of.get(name)
     if weight is not None:

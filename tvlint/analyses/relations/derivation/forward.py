@@ -169,6 +169,9 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     before, kept = rank.saved.get(operator.outputs, (operator, None))
     if kept is not None and before is not operator:
         rank.earlier[id(before)] = kept
+    for own in operator.inputs:
+        if isinstance(own, str):
+            rank.readers.setdefault(own, set()).add(operator.outputs)
     rank.saved[operator.outputs] = (operator, found if results == found.outputs else replace(found, outputs=results))
     return results
 

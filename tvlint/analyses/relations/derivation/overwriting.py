@@ -49,7 +49,13 @@ def note_shared(rank: RankState, operator: Operator, name: str, inputs: Sequence
         return
     rank.shares.pop(name, None)
     if read and _may_share(operator):
-        rank.shares[name] = rank.shares.get(read[0], read[0])
+        name_shared(rank, name, read[0])
+
+
+def name_shared(rank: RankState, name: str, of: str) -> None:
+    """Note that `name` may be a part of what `of` is a part of."""
+    root = rank.shares[name] = rank.shares.get(of, of)
+    rank.parts.setdefault(root, set()).add(name)
 
 
 def _may_share(operator: Operator) -> bool:
@@ -65,10 +71,8 @@ def _may_share(operator: Operator) -> bool:
 def forget_what_shares(machine: Machine, rank: RankState, own: Set[str], what: str) -> None:
     """Make unknown what may share memory with the tensors `own`, which `what` has overwritten."""
     roots = {rank.shares.get(name, name) for name in own}
-    others = {name for name, root in rank.shares.items() if root in roots} | roots
-    for outputs, (ran, saved) in rank.saved.items():
-        if not (others | own).isdisjoint(name for name in ran.inputs if isinstance(name, str)):
-            rank.saved[outputs] = ran, replace(saved, inputs=(None,) * len(saved.inputs))
+    others = {name for root in roots for name in rank.parts.get(root, ()) if rank.shares.get(name) == root} | roots
+    forget_what_was_read(rank, others | own)
     for name in others - own:
         for held in (rank.local, rank.environment):
             if name in held:
@@ -79,3 +83,12 @@ def forget_what_shares(machine: Machine, rank: RankState, own: Set[str], what: s
             rank.renewed[name] = None
         if machine.weight_of.get(name, "") in rank.gradients:
             rank.gradients[machine.weight_of[name]] = None
+
+
+def forget_what_was_read(rank: RankState, names: Set[str]) -> None:
+    """Make unknown what forward operators keep for their gradients that have read one of the tensors."""
+    for name in names:
+        for outputs in rank.readers.get(name, ()):
+            ran, saved = rank.saved.get(outputs, (None, None))
+            if ran is not None and saved is not None and name in ran.inputs:
+                rank.saved[outputs] = ran, replace(saved, inputs=(None,) * len(saved.inputs))

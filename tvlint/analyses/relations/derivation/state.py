@@ -21,6 +21,9 @@ from tvlint.ops.spec import Bound, Call, Family
 
 Shard: TypeAlias = tuple[int, int, bool]
 
+Need: TypeAlias = tuple[str, str]
+"""Why communication under way has to come: the kind of the reason, and the name of a handle or tensor."""
+
 Slot: TypeAlias = "Value | None"
 """A derived relation; None is poison: something earlier went wrong and was told."""
 
@@ -143,6 +146,8 @@ class RankState:
     """The name under which the rank makes the gradient of a weight."""
     saved: dict[tuple[str, ...], tuple[Compute, Saved]] = field(default_factory=dict)
     """What forward operators keep, by the names of their outputs."""
+    readers: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
+    """Forward operators that have read a tensor, by the names of their outputs."""
     earlier: dict[int, Saved] = field(default_factory=dict)
     """What forward operators kept, by identity, whose outputs another operator of the same names has made anew since."""
     replaced: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
@@ -180,8 +185,10 @@ class RankState:
     """Whether the segment that is run has the values of the whole step, and not those of one micro-batch."""
     summed: set[str] = field(default_factory=set)
     """Weights whose gradient is the sum over all micro-batches by now."""
-    under_way: list[tuple[Communicate | Receive, tuple[Any, int]]] = field(default_factory=list)
-    """Collectives and messages of the segment whose results the rank does not have yet."""
+    under_way: dict[int, tuple[Communicate | Receive, tuple[Any, int]]] = field(default_factory=dict)
+    """Collectives and messages of the segment whose results the rank does not have yet, numbered as they were issued."""
+    awaited: dict[Need, set[int]] = field(default_factory=dict)
+    """Their numbers, by what needs them: the wait for a handle, the end of a batch, an operator that touches a tensor."""
     moved: bool = False
     """Whether the rank has run an operator since it last waited."""
     reducing: set[str] = field(default_factory=set)
@@ -196,6 +203,8 @@ class RankState:
     """What operators have put in the place of weights and states."""
     shares: dict[str, str] = field(default_factory=dict)
     """The tensor of which a view, a slice or a copy may be a part, so that what overwrites one may change the other."""
+    parts: dict[str, set[str]] = field(default_factory=dict)
+    """What `shares` has named a part of a tensor at some time."""
     stepped: set[str] = field(default_factory=set)
     """Weights that an optimizer step has changed, in a way that the plan does not say."""
 

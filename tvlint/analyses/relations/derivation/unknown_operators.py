@@ -7,8 +7,8 @@ anything that its rank holds: all weights, values, gradients and random streams.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
+from tvlint.analyses.relations.derivation.overwriting import forget_what_was_read
 from tvlint.analyses.relations.derivation.state import Machine, RankState
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
 from tvlint.ir.plan import Role
@@ -63,9 +63,7 @@ def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute)
     rank.renewed.update((name, None) for name in rank.renewed if name in names)
     rank.gradients.update((machine.weight_of[name], None) for name in names if name in machine.weight_of)
     machine.derived.changed.update((rank.number, name) for name in names)
-    for outputs, (ran, saved) in rank.saved.items():
-        if not names.isdisjoint(name for name in ran.inputs if isinstance(name, str)):
-            rank.saved[outputs] = ran, replace(saved, inputs=(None,) * len(saved.inputs))
+    forget_what_was_read(rank, names)
 
 
 def _forget_all(machine: Machine, rank: RankState) -> None:

@@ -127,6 +127,7 @@ def test_a_wrong_file_below_is_a_problem_at_its_line(
     (monorepo.parent / "elsewhere.toml").write_text("")
     (monorepo / "two/loop.toml").write_text('extends = "tvlint.toml"\n')
     (monorepo / "two/tvlint.toml").write_text(text)
+    git(monorepo, "add", "-A")
     assert main(["check", "two", "--no-cache"]) == 2
     assert main(["config", "verify"]) == 2
     said = capsys.readouterr().out
@@ -140,6 +141,38 @@ def test_a_link_out_of_the_checkout_is_not_extended(monorepo: Path, capsys: pyte
     (monorepo / "two/tvlint.toml").write_text('extends = "base.toml"\n')
     assert main(["check", "two", "--no-cache"]) == 2
     assert "lies outside of the checkout" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("named", "reason"), [(".git/config", "git keeps it for itself"), ("secret.toml", "git does not track it")]
+)
+def test_a_project_file_of_a_commit_extends_what_is_in_the_commit(
+    monorepo: Path, capsys: pytest.CaptureFixture[str], named: str, reason: str
+) -> None:
+    (monorepo / "two/tvlint.toml").write_text(f'extends = "../{named}"\n')
+    git(monorepo, "add", "-A")
+    (monorepo / "secret.toml").write_text("hunter2 = 1\n")
+    assert main(["check", "two", "--no-cache"]) == 2
+    said = capsys.readouterr().out
+    assert f"which this file extends, cannot be read: {reason}" in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize("command", [("check", "--no-cache"), ("baseline", "write"), ("baseline", "verify")])
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [("../outside.json", "outside of its checkout"), (".git/config", "git keeps"), ("link.json", "outside")],
+)
+def test_a_project_file_names_a_baseline_in_its_checkout_only(
+    monorepo: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], named: str, reason: str
+) -> None:
+    (monorepo / "link.json").symlink_to("../outside.json")
+    (monorepo / "tvlint.toml").write_text(f'baseline = "{named}"\n')
+    before = (monorepo / ".git/config").read_bytes()
+    assert main(command) == 2
+    assert reason in capsys.readouterr().out
+    assert not (monorepo.parent / "outside.json").exists()
+    assert (monorepo / ".git/config").read_bytes() == before
 
 
 def test_pairs_of_a_folder_are_proved_from_above(monorepo: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from tvlint.identity import fingerprint
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.text.totals import by_place
-from tvlint.run.discovery import shown
+from tvlint.run.discovery import shown, why_not_in_project
 from tvlint.run.outputs import write_file
 from tvlint.run.policy import trusted_content
 from tvlint.run.project import Project, ProjectError
@@ -51,10 +51,17 @@ class Compared:
 
 
 def path_of(project: Project, named: str) -> Path | None:
-    """Return the baseline that was named, else that of the project; None where there is none."""
+    """Return the baseline that was named, else that of the project; None where there is none. Raises `ProjectError` where the
+    project file may not name it.
+    """
     if named:
         return Path(named)
-    return project.folder / project.baseline if project.baseline else None
+    if not project.baseline:
+        return None
+    path = project.folder / project.baseline
+    if reason := why_not_in_project(str(path), project):
+        raise ProjectError((Problem(f"not looked at: {reason}", Location(shown(path)), "name it with `--baseline`"),))
+    return path
 
 
 def load(path: Path, project: Project) -> tuple[Entry, ...]:

@@ -130,8 +130,8 @@ def _report(path: str, buffers: Buffers, known: Mapping[str, Rule], project: Pro
         return report
     from tvlint.run.baseline import compare, load, path_of
 
-    baseline = path_of(project, "")
     try:
+        baseline = path_of(project, "")
         entries = load(baseline, project) if baseline is not None else ()
     except ProjectError as error:
         return Report(report.findings, problems=(*report.problems, *error.problems))

@@ -63,7 +63,7 @@ def policy_at(revision: str, folder: Path) -> Project | None:
 def _project(top: str, found: str, revision: str, names: Iterable[str], is_named: bool = False) -> Project | None:
     """Return the project of the first of the files that the commit has and that is about tvlint. Raises `ProjectError`."""
 
-    def read(path: Path) -> bytes:
+    def read(path: Path, _: Path) -> bytes:
         data = _content(top, found, os.path.relpath(path, top).replace(os.sep, "/"))
         if data is None:
             raise OSError(errno.ENOENT, f"`{revision}` does not have it")

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvlint.checkout.following import why_not_followed
+from tvlint.checkout.following import content_named, why_not_followed
 from tvlint.checkout.opening import content
-from tvlint.checkout.top import is_within, top_of
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.readers.sources.toml_text import NotToml, parse
@@ -139,12 +138,20 @@ def _on_disk(path: Path) -> bytes:
     return content(path, MAXIMAL_SIZE)
 
 
+def _extended_on_disk(path: Path, by: Path) -> bytes:
+    return content_named(str(path), str(by), MAXIMAL_SIZE)
+
+
 def project_in(
-    data: bytes, path: Path, shown: str, read: Callable[[Path], bytes] = _on_disk, extending: tuple[Path, ...] = ()
+    data: bytes,
+    path: Path,
+    shown: str,
+    read: Callable[[Path, Path], bytes] = _extended_on_disk,
+    extending: tuple[Path, ...] = (),
 ) -> Project:
     """Return the project that the content of the file at `path` describes; raises `ProjectError`.
 
-    `read` opens what it extends, which raises OSError; `extending` are the files that it is read for, each extends the next.
+    `read` opens what a file extends, and raises OSError; `extending` are the files that it is read for, each extends the next.
     """
     try:
         text = data.decode("utf-8")
@@ -189,18 +196,15 @@ INHERITED = (
 MOST_EXTENDED = 8
 
 
-def _base(name: str, place: Location, path: Path, read: Callable[[Path], bytes], extending: tuple[Path, ...]) -> Project:
+def _base(name: str, place: Location, path: Path, read: Callable[[Path, Path], bytes], extending: tuple[Path, ...]) -> Project:
     """Return the project that the file at `path` extends; raises `ProjectError` at the place that names it."""
     base = Path(os.path.normpath(path.parent / name))
-    top = os.path.realpath(top_of(path.parent) or path.parent)
-    if not is_within(os.path.realpath(base), top):
-        raise ProjectError((Problem(f"`{name}` lies outside of the checkout; a project file extends one inside only", place),))
     if base in (*extending, path) or len(extending) >= MOST_EXTENDED:
         raise ProjectError(
             (Problem(f"`{name}` extends this file in the end, or through more than {MOST_EXTENDED} others", place),)
         )
     try:
-        data = read(base)
+        data = read(base, path)
     except OSError as error:
         reason = (error.strerror or "unknown reason").lower()
         raise ProjectError((Problem(f"`{name}`, which this file extends, cannot be read: {reason}", place),)) from None

@@ -34,19 +34,24 @@ _PARSER_AND_CORE = (MEGATRON, CORE)
 
 _SPLIT_OF_LAYERS = frozenset({"layers-not-divisible-by-pp", "layers-not-divisible-by-virtual-stages"})
 
+_BIASES_OF_EXPERTS = frozenset({"grouped-experts-with-bias", "moe-bias-with-expert-tensor-parallel"})
+
 FRAMEWORKS: Mapping[str, Framework] = {
     "mindspeed": Framework(
         _PARSER_AND_CORE,
         {
-            "async-save-ignored": "mindspeed_llm/features_manager/dist_checkpointing",
             "context-parallel-with-local-attention": "mindspeed/core/context_parallel",
-            "expert-bias-with-softmax": "mindspeed_llm/core/transformer/moe/router.py",
+            "expert-bias-with-softmax": "mindspeed_llm/core/transformer/transformer_config.py:47",
             "recompute-method-without-granularity": "mindspeed/core/memory/recompute",
             "mtp-with-learned-positions": "mindspeed_llm/core/transformer/multi_token_prediction.py",
-            "topk-one-without-pre-softmax": "mindspeed_llm/core/transformer/moe/router.py",
+            "topk-one-without-pre-softmax": "mindspeed_llm/core/transformer/transformer_config.py:22",
+            **dict.fromkeys(_BIASES_OF_EXPERTS, "mindspeed_llm/core/transformer/transformer_config.py:33"),
         },
+        # mindspeed_llm/features_manager/pipeline_parallel/num_layer_list.py:18
         dict.fromkeys(("num_layer_list", "noop_layers", "schedules_method"), _SPLIT_OF_LAYERS),
-        packages=("mindspeed_llm", "mindspeed", "modellink", "ascendspeed"),
+        packages=("mindspeed_llm", "mindspeed_mm", "mindspeed", "modellink", "ascendspeed"),
+        # MindSpeed README.md at 028de58c: all that is supported are branches of core_r0.12.1, and older ones
+        version="0.12",
     ),
     "slime": Framework(
         _PARSER_AND_CORE,
@@ -76,8 +81,9 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "primus": Framework(
         (CORE,),
         {
-            "full-recompute-without-method": "primus/backends/megatron/patches/recompute_layer_patches.py",
-            "pipeline-layout-mtp-count": "primus/backends/megatron/core/transformer/pipeline_parallel_layer_layout.py",
+            # with `recompute_layer_ids`, which settings need not name
+            "full-recompute-without-method": "primus/backends/megatron/patches/recompute_layer_patches.py:98",
+            "pipeline-layout-mtp-count": "primus/backends/megatron/core/transformer/pipeline_parallel_layer_layout.py:13",
         },
         packages=("primus",),
     ),
@@ -87,8 +93,9 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "nemo": Framework(
         (CORE,),
         {
-            "cpu-offloading-in-pipeline": "nemo/collections/nlp/models/language_modeling/megatron_base_model.py",
-            "cpu-offloading-of-all-layers": "nemo/collections/nlp/models/language_modeling/megatron_base_model.py",
+            # copies `cpu_offloading` as it is given: the number of layers alone turns nothing on
+            "cpu-offloading-in-pipeline": "nemo/collections/nlp/models/language_modeling/megatron_base_model.py:603",
+            "cpu-offloading-of-all-layers": "nemo/collections/nlp/models/language_modeling/megatron_base_model.py:603",
         },
         packages=("nemo", "nemo_run"),
     ),

@@ -139,8 +139,8 @@ def _by_flag() -> dict[str, dict[str, Any]]:
 
 @cache
 def _of_forks() -> frozenset[str]:
-    lines = json.loads(Path(__file__).with_name("forks.json").read_bytes())["options"]
-    return frozenset(f"--{name}" for line in lines for name in line.split())
+    forks = json.loads(Path(__file__).with_name("forks.json").read_bytes())["forks"]
+    return frozenset(f"--{name}" for fork in forks for line in fork["options"] for name in line.split())
 
 
 @cache

@@ -68,7 +68,9 @@ def test_the_framework_is_that_of_the_program_that_runs(tmp_path: Path, command:
 )
 def test_a_program_that_is_not_there_is_of_the_repository_around_it(tmp_path: Path, folder: str, framework: str) -> None:
     (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "__init__.py").write_text("")
     (tmp_path / ".git").mkdir()
+    (tmp_path / "scripts" / "verl").mkdir(parents=True)
     script = tmp_path / "scripts" / "deep" / "run.sh"
     script.parent.mkdir(parents=True)
     script.write_text("torchrun train.py --tensor-model-parallel-size 3 --num-layers 2\n")
@@ -89,6 +91,8 @@ def test_what_holds_for_megatron_core_holds_for_what_runs_it_but_for_what_that_r
     assert not holds("async-save-ignored", "verl")
     assert not holds("layers-not-divisible-by-pp", "megatron-deepspeed")
     assert holds("layers-not-divisible-by-pp", "mindspeed")
+    assert holds("shared-experts-with-bias", "mindspeed")
+    assert not holds("moe-bias-with-expert-tensor-parallel", "mindspeed")
     assert not holds("layers-not-divisible-by-pp", "mindspeed", "num_layer_list")
 
 

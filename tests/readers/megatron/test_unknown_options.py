@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks.fork_options import options_in
+from tvlint.frameworks import megatron
 from tvlint.readers.read import read
 
 SIZES = (
@@ -81,22 +85,37 @@ def test_a_parser_that_takes_the_beginning_of_a_name_is_not_held_to_whole_names(
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        (f"--tensor-parallel-size 2 {SIZES}", ["did you mean `--tensor-model-parallel-size`?"]),
-        (f"--pipeline-parallel-size 2 {SIZES}", ["did you mean `--pipeline-model-parallel-size`?"]),
-        (f"--context_parallel_size 2 {SIZES}", ["did you mean `--context-parallel-size`?"]),
-        (f"--clip-gradient 1.0 {SIZES}", ["did you mean `--clip-grad`?"]),
-        (f"--use-swiglu --globalbatch-size 8 {SIZES}", ["did you mean `--swiglu`?", "did you mean `--global-batch-size`?"]),
+        (f"--tensor-parallel-size 2 {SIZES}", ["`--tensor-model-parallel-size`"]),
+        (f"--pipeline-parallel-size 2 {SIZES}", ["`--pipeline-model-parallel-size`"]),
+        (f"--context_parallel_size 2 {SIZES}", ["`--context-parallel-size`"]),
+        (f"--clip-gradient 1.0 {SIZES}", ["`--clip-grad`"]),
+        (f"--use-swiglu --globalbatch-size 8 {SIZES}", ["`--swiglu`", "`--global-batch-size`"]),
         (f"--clip-gradient 1.0 --clip-grad 1.0 {SIZES}", []),
         (f"--rollout-batch-size 2 --no-async-tensor-model-parallel-allreduce {SIZES}", []),
         (f"--tensor-model-parallel-size 2 --tensor-parallel-size 2 {SIZES}", []),
-        (f"--clip-gard 1.0 --warmup-lr-iters 2 {SIZES}", ["did you mean `--clip-grad`?", "did you mean `--lr-warmup-iters`?"]),
-        (f"--rotary-scale-factor 2 --intermediate-size 64 --max-steps 5 --router-topk 2 {SIZES}", []),
+        (f"--clip-gard 1.0 --warmup-lr-iters 2 {SIZES}", ["`--clip-grad`", "`--lr-warmup-iters`"]),
+        (f"--ffn-dim 64 --learning-rate 2 {SIZES}", ["`--ffn-hidden-size`"]),
+        (f"--beta1-adam 0.9 --beta2-adam 0.9 {SIZES}", ["`--adam-beta1`", "`--adam-beta2`"]),
+        (f"--tp-degree 2 --num-experts-per-tok 2 {SIZES}", ["`--tensor-model-parallel-size`", "`--moe-router-topk`"]),
+        (f"--rotary-scale-factor 2 --max-steps 5 --gemm-backend a {SIZES}", []),
     ],
 )
 def test_other_names_of_sizes_are_told_where_no_source_is_there(options: str, found: list[str], tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.write_text(f"python pretrain_gpt.py {options}\n")
-    assert [help for _, _, help in findings(script)] == found
+    assert [help.removeprefix("did you mean ").rstrip("?") for _, _, help in findings(script)] == found
+
+
+@pytest.mark.parametrize(
+    ("program", "found"), [("pretrain_vlm.py", ["`--lr`", "`--num-layers`"]), ("convert.py", ["`--num-layers`"])]
+)
+def test_other_names_than_those_of_sizes_are_told_of_programs_that_are_called_like_those_of_megatron(
+    program: str, found: list[str], tmp_path: Path
+) -> None:
+    script = tmp_path / "train.sh"
+    given = SIZES.replace("--num-layers", "--num-hidden-layers").replace("--lr", "--learning-rate")
+    script.write_text(f"python {program} --tensor-model-parallel-size 2 {given}\n")
+    assert sorted(help.removeprefix("did you mean ").rstrip("?") for _, _, help in findings(script)) == found
 
 
 def test_a_program_with_mostly_options_of_its_own_may_name_all_as_it_likes(tmp_path: Path) -> None:
@@ -136,3 +155,19 @@ def test_options_that_are_computed_may_be_called_like_any_field(tmp_path: Path) 
         "python pretrain_gpt.py --gradient-checkpointing --clip_gard 1 --learning-rate 1 --tensor-model-parallel-size 2\n"
     )
     assert [help for _, _, help in findings(script)] == ["did you mean `--lr`?"]
+
+
+def test_the_table_of_forks_names_the_source_of_each_option_once() -> None:
+    forks = json.loads((Path(megatron.__file__).parent / "forks.json").read_bytes())["forks"]
+    assert all(re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+", each["source"]) for each in forks)
+    assert all(re.fullmatch("[0-9a-f]{40}", each["commit"]) for each in forks)
+    own = [name for each in forks for line in each["options"] for name in line.split()]
+    assert len(own) == len(set(own))
+    assert not [name for name in own if megatron.is_option(f"--{name}")]
+
+
+def test_an_option_of_a_fork_is_one_that_a_function_adds_to_the_parser_it_is_given() -> None:
+    text = "def add(parser):\n    group = parser.add_argument_group('own')\n    group.add_argument('--cows', type=int)\n"
+    assert [*options_in(text)] == ["cows"]
+    assert [*options_in(text.replace("def add(parser)", "def main()"))] == []
+    assert [*options_in(text.replace("--cows", "--micro-batch-size"))] == []

@@ -35,7 +35,7 @@ PACKAGES = tuple(
     for package in framework.packages
     if name != MEGATRON and package not in ("deepspeed", "roll", "swift")
 )
-"""Folders of packages at the top of a repository, or below its `src`, that tell whose it is."""
+"""Folders of packages at the top of a repository, or below its `src`, that tell whose it is where they hold Python."""
 MAIN = "pretrain_gpt.py"
 """The program that every fork of Megatron-LM has."""
 
@@ -66,11 +66,18 @@ def framework_of_tree(script: str) -> str:
     """Return the framework in whose repository the script lies; empty where nothing tells."""
     for folder in around(os.path.abspath(os.path.dirname(script))):
         for package, name in PACKAGES:
-            if os.path.isdir(os.path.join(folder, package)) or os.path.isdir(os.path.join(folder, "src", package)):
+            if _holds_python(os.path.join(folder, package)) or _holds_python(os.path.join(folder, "src", package)):
                 return name
         if found := _framework_at(os.path.join(folder, MAIN), script):
             return found
     return ""
+
+
+def _holds_python(folder: str) -> bool:
+    try:
+        return any(name.endswith(".py") for name in os.listdir(folder))
+    except OSError:
+        return False
 
 
 def around(folder: str) -> Iterator[str]:

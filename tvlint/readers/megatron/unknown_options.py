@@ -42,7 +42,7 @@ SIZES = (
 """Options that almost every launch gives, under this name; one that is short for it stands in its place."""
 FIELDS = frozenset({"virtual_pipeline_model_parallel_size", "num_moe_experts", "num_layers_in_first_pipeline_stage"})
 """Settings of Megatron core that no option is called like, and that resemble one."""
-FILLER = frozenset({"model", "size", "use", "enable"})
+FILLER = frozenset({"model", "size", "degree", "use", "enable"})
 """Words that an option is often remembered with or without."""
 STEM = 4
 """Letters by which a word is known: `embedding` and `embeddings`, `grad` and `gradient`."""
@@ -51,41 +51,107 @@ ALIKE = 0.6
 """From this share of words in common on, one name is taken for another."""
 SAME_WORD = {"n": "num", "sequence": "seq", "len": "length", "dim": "size", "tp": "tensor", "pp": "pipeline", "cp": "context"}
 ELSEWHERE = {
+    "activation-checkpointing": "recompute-activations",
+    "adam-weight-decay": "weight-decay",
+    "batch-size-per-device": "micro-batch-size",
+    "batch-size-per-gpu": "micro-batch-size",
+    "beta1": "adam-beta1",
+    "beta2": "adam-beta2",
     "bfloat16": "bf16",
+    "block-size": "seq-length",
+    "checkpoint-interval": "save-interval",
+    "context-length": "seq-length",
     "d-model": "hidden-size",
+    "dataset-path": "data-path",
+    "effective-batch-size": "global-batch-size",
+    "embed-dim": "hidden-size",
+    "eval-every": "eval-interval",
+    "eval-steps": "eval-interval",
+    "experts-per-token": "moe-router-topk",
+    "ffn-dim": "ffn-hidden-size",
+    "flash-attention": "use-flash-attn",
+    "gbs": "global-batch-size",
+    "grad-clip": "clip-grad",
     "gradient-checkpointing": "recompute-activations",
+    "gradient-clip-val": "clip-grad",
     "gradient-clipping": "clip-grad",
     "intermediate-size": "ffn-hidden-size",
+    "kv-heads": "num-query-groups",
+    "layer-norm-eps": "norm-epsilon",
     "learning-rate": "lr",
+    "load-dir": "load",
+    "local-batch-size": "micro-batch-size",
+    "log-every": "log-interval",
     "logging-steps": "log-interval",
-    "eval-steps": "eval-interval",
+    "lr-schedule": "lr-decay-style",
+    "lr-scheduler": "lr-decay-style",
     "lr-scheduler-type": "lr-decay-style",
     "max-grad-norm": "clip-grad",
+    "max-length": "seq-length",
+    "max-lr": "lr",
     "max-model-len": "max-position-embeddings",
+    "max-seq-len": "seq-length",
     "max-steps": "train-iters",
+    "mbs": "micro-batch-size",
+    "mlp-hidden-size": "ffn-hidden-size",
+    "moe-top-k": "moe-router-topk",
     "moe-topk": "moe-router-topk",
+    "n-embd": "hidden-size",
+    "n-experts": "num-experts",
     "n-head": "num-attention-heads",
+    "n-heads": "num-attention-heads",
+    "n-kv-heads": "num-query-groups",
+    "n-layer": "num-layers",
+    "n-layers": "num-layers",
+    "n-positions": "max-position-embeddings",
+    "n-routed-experts": "num-experts",
+    "nlayers": "num-layers",
+    "num-decoder-layers": "num-layers",
     "num-experts-per-tok": "moe-router-topk",
     "num-hidden-layers": "num-layers",
     "num-key-value-heads": "num-query-groups",
     "num-kv-heads": "num-query-groups",
+    "num-local-experts": "num-experts",
+    "num-train-steps": "train-iters",
+    "num-warmup-steps": "lr-warmup-iters",
     "output-dir": "save",
     "per-device-train-batch-size": "micro-batch-size",
+    "pipeline-stages": "pipeline-model-parallel-size",
+    "resume-from": "load",
     "resume-from-checkpoint": "load",
     "rms-norm-eps": "norm-epsilon",
+    "rope-base": "rotary-base",
     "rope-theta": "rotary-base",
+    "save-dir": "save",
+    "save-every": "save-interval",
     "save-steps": "save-interval",
-    "tp": "tensor-model-parallel-size",
-    "pp": "pipeline-model-parallel-size",
-    "tp-size": "tensor-model-parallel-size",
-    "pp-size": "pipeline-model-parallel-size",
+    "seqlen": "seq-length",
+    "top-k": "moe-router-topk",
+    "total-batch-size": "global-batch-size",
     "train-batch-size": "global-batch-size",
+    "train-batch-size-per-gpu": "micro-batch-size",
     "train-micro-batch-size-per-gpu": "micro-batch-size",
     "train-steps": "train-iters",
+    "training-steps": "train-iters",
+    "ubatch-size": "micro-batch-size",
+    "use-bf16": "bf16",
     "warmup-ratio": "lr-warmup-fraction",
     "warmup-steps": "lr-warmup-iters",
+    "wd": "weight-decay",
+    "zero-1": "use-distributed-optimizer",
+    **{
+        f"{axis}{of}": option
+        for axis, option in (
+            ("tp", "tensor-model-parallel-size"),
+            ("pp", "pipeline-model-parallel-size"),
+            ("cp", "context-parallel-size"),
+            ("ep", "expert-model-parallel-size"),
+            ("etp", "expert-tensor-parallel-size"),
+        )
+        for of in ("", "-size", "-degree")
+    },
 }
-"""What DeepSpeed, Hugging Face and vLLM call options of Megatron."""
+"""What DeepSpeed, Hugging Face, nanoGPT and vLLM call options of Megatron."""
 
 
 def unknown_options(
@@ -105,13 +171,16 @@ def unknown_options(
     given = frozenset(each.written for each in written)
     taken = parser.flags if parser is not None else frozenset()
     known = _known_of(configuration, given, program, parser)
+    name = os.path.basename(program)
     for setting in written:
         flag = setting.written
         if flag in taken or is_flag(flag) or is_of_fork(flag):
             continue
         meant = _meant(flag) if known in ("megatron", "source") else ""
-        if not meant and known == "source":
-            meant = _longer_by_a_word(flag) or _elsewhere(flag)
+        if not meant and known in ("megatron", "source"):
+            other = _elsewhere(flag) or _longer_by_a_word(flag)
+            is_sure = known == "source" or other in SIZES or (other == _elsewhere(flag) and OF_MEGATRON.fullmatch(name))
+            meant = other if is_sure else ""
         near = "" if is_option(flag) else _neighbour(hyphens(flag), *LONGER[known])
         if near.startswith(flag):
             continue
@@ -196,7 +265,7 @@ def _longer_by_a_word(flag: str) -> str:
 
 def _stems(flag: str) -> frozenset[str]:
     words = _words(flag) - FILLER
-    return words if len(words) < 2 else frozenset(word[:STEM] for word in words)
+    return words if len(words) < 2 else frozenset(word if word[-1:].isdigit() else word[:STEM] for word in words)
 
 
 def _finding(setting: Setting, parser: str, near: str) -> Finding:

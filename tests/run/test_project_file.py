@@ -17,6 +17,9 @@ from tvlint.run.project import Project, ProjectError, find, load
 SCHEMA = json.loads((ROOT / "schemas" / "config.schema.json").read_text())
 
 
+EITHER = "a `[[proof]]` needs `parallel`, or `launch`, and not both"
+
+
 def project(folder: Path, text: str, name: str = "tvlint.toml") -> Project:
     (folder / name).write_text(text)
     return load(folder / name, name)
@@ -75,7 +78,8 @@ def test_the_documented_file_uses_every_key_but_two_and_follows_the_schema() -> 
         ("severity = 3", "`severity` must be a table of rule and severity, not 3", 1, 1, ""),
         ("[severity]\n\nx = 'bad'", "`x` must be `error`, `warning` or `note`, not 'bad'", 3, 1, ""),
         ("[proof]\nreference = 'a'", "`proof` must be tables, each written as `[[proof]]`, not a dict", 1, 2, ""),
-        ("[[proof]]\nreference = 'a'\nparallel = []\n[[proof]]\nreference = 'a'", "a `[[proof]]` needs `parallel`", 4, 3, ""),
+        ("[[proof]]\nreference = 'a'\nparallel = []\n[[proof]]\nreference = 'a'", EITHER, 4, 3, ""),
+        ("[[proof]]\nlaunch = 'a'\nparallel = ['b']", EITHER, 1, 3, ""),
     ],
 )
 def test_a_mistake_is_named_at_its_place(tmp_path: Path, text: str, message: str, line: int, column: int, help: str) -> None:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,8 +30,17 @@ class Failure(Exception):
         self.path, self.line, self.help = path, line, help
 
 
-def capture(launch: Launch, seconds: float) -> bytes:
-    """Run the program and return its capture, compressed.
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A capture, compressed; the files that the ranks ran and read, and the folders of the packages among them."""
+
+    data: bytes
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+
+
+def capture(launch: Launch, seconds: float) -> Captured:
+    """Run the program and return its capture.
 
     Raises LaunchError when there is no such program, Failure when it does not come to the end of a training step.
     """
@@ -43,7 +53,9 @@ def capture(launch: Launch, seconds: float) -> bytes:
     folder = tempfile.mkdtemp(prefix="tvlint-capture-")
     try:
         _run(launch, folder, seconds)
-        return _joined(launch, folder, torch.__version__)
+        ran = [json.loads(Path(folder, f"{rank}.ran").read_text()) for rank in range(launch.ranks)]
+        files, folders = (tuple(sorted({path for own in ran for path in own[at]})) for at in (0, 1))
+        return Captured(_joined(launch, folder, torch.__version__), files, folders)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -141,11 +153,13 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
 
     from tvlint.capture import megatron, megatron_training, pipelining
     from tvlint.capture.imports import change_when_imported
+    from tvlint.capture.ran import Ran
     from tvlint.capture.recorder import Recorder, watch_waits
     from tvlint.capture.stand_ins import install
     from tvlint.capture.step import CapturedError, Step
 
     torch.set_num_threads(1)
+    ran = Ran()
     part = Path(folder, f"{rank}.part")
     replaced: dict[str, None] = {}
     reduced: dict[str, None] = {}
@@ -176,6 +190,7 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
             "the program ended before a backward pass of it was recorded",
             "capture a program that runs a training step: forward, `loss.backward()`, `optimizer.step()`",
         )
+    Path(folder, f"{rank}.ran").write_text(json.dumps(ran.found()))
     Path(folder, f"{rank}.replaced").write_text(json.dumps([list(replaced), list(reduced)]))
     Path(folder, f"{rank}.done").touch()
 

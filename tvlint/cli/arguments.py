@@ -194,6 +194,14 @@ def _check(commands: Any) -> None:
         "--stdin-filename", default="", metavar="FILE", help="the file whose text `-` is; its folder holds what it names"
     )
     parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
+    parser.add_argument(
+        "--capture", action="store_true",
+        help="run the programs that `[[proof]]` launches, which are this checkout's own, and prove them; nothing else runs any",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--capture`: so long at most (default: 600)"
+    )
+    _sizes(parser)
     judging(parser)
     parser.add_argument("--may-be-empty", action="store_true", help="nothing to check is clean (hooks), not exit code 4")
     parser.add_argument(

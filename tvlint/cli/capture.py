@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,11 +18,14 @@ from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.launch_script import LARGEST
 from tvlint.reporters.escape.terminal import terminal
+from tvlint.run.captures import is_capture
 from tvlint.run.exit_code import CLEAN
+from tvlint.run.launches import Made, Ran
 from tvlint.run.outputs import Output, OutputError, write_capture
 
 if TYPE_CHECKING:
     from tvlint.capture.launch import Launch
+    from tvlint.run.project_values import ProofPair
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,20 +43,38 @@ def run(options: argparse.Namespace) -> int:
     return _write_plan(path, options.reference)
 
 
-def launch_of(words: Sequence[str], options: argparse.Namespace) -> Launch:
-    """Return the launch that a command is, or that a launch script starts, with the sizes that the options give."""
-    from tvlint.capture.launch import LaunchError, Sizes, assignments, fitted, parse_launch
+def launch_of(command: Sequence[str] | str, options: argparse.Namespace) -> Launch:
+    """Return the launch that a command is; end the process where it is none."""
+    from tvlint.capture.launch import LaunchError
+
+    try:
+        return launched(words_of(command) if isinstance(command, str) else command, options)
+    except LaunchError as error:
+        fail(str(error), error.help)
+
+
+def words_of(command: str) -> list[str]:
+    """Return the words of a command. Raises LaunchError where a quotation has no end."""
+    from tvlint.capture.launch import LaunchError
+
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise LaunchError(f"the command cannot be split into words: {str(error).lower()}") from None
+
+
+def launched(words: Sequence[str], options: argparse.Namespace) -> Launch:
+    """Return the launch that a command is, or that a launch script starts, with the sizes that the options give.
+
+    Raises LaunchError where it is none that can be captured.
+    """
+    from tvlint.capture.launch import Sizes, assignments, fitted, parse_launch
 
     environment, rest = assignments(words)
     script = rest[1:] if rest[:1] and os.path.basename(rest[0]) in _SHELLS else rest
-    try:
-        if script and script[0].endswith(_SCRIPTS):
-            launch = _of_script(script[0], environment, script[1:])
-        else:
-            launch = parse_launch(words)
-        return fitted(replace(launch, sizes=Sizes(options.layers, options.hidden, options.sequence)))
-    except LaunchError as error:
-        fail(str(error), error.help)
+    started = bool(script) and script[0].endswith(_SCRIPTS)
+    launch = _of_script(script[0], environment, script[1:]) if started else parse_launch(words)
+    return fitted(replace(launch, sizes=Sizes(options.layers, options.hidden, options.sequence)))
 
 
 _SHELLS = frozenset({"bash", "sh", "sbatch", "source"})
@@ -96,13 +118,41 @@ def _beside(program: str, script: str) -> str:
         folder = os.path.dirname(folder)
 
 
+def capture_proof(proof: ProofPair, folder: str, options: argparse.Namespace) -> Made | Problem:
+    """Capture the program that a `[[proof]]` launches, and its reference, into a folder; or return why that cannot be."""
+    from tvlint.capture.launch import LaunchError
+    from tvlint.capture.processes import Failure, capture
+
+    wanted, made = {}, {}
+    files, folders = set[str](), set[str]()
+    try:
+        wanted["parallel"] = launched(words_of(proof.launch), options)
+        if is_capture(proof.reference):
+            made["reference"] = os.path.abspath(proof.reference)
+            files.add(made["reference"])
+        else:
+            words = words_of(proof.reference)
+            wanted["reference"] = launched(words, options) if words else wanted["parallel"].single
+        for name, launch in wanted.items():
+            found = capture(launch, float(options.timeout))
+            made[name] = os.path.join(folder, f"{name}.capture.jsonl.gz")
+            write_capture(made[name], found.data)
+            files.update(found.files)
+            folders.update(found.folders)
+    except LaunchError as error:
+        return Problem(f"`{proof.launch}`: {error}", proof.location, error.help)
+    except Failure as failure:
+        return Problem(str(failure), Location(failure.path, failure.line), failure.help)
+    return Made(made["parallel"], made["reference"], Ran(tuple(sorted(files)), tuple(sorted(folders))))
+
+
 def capture_to(launch: Launch, folder: str, name: str, seconds: float) -> str | Problem:
     """Run a program and write its capture; return the path, or why there is none."""
     from tvlint.capture.launch import LaunchError
     from tvlint.capture.processes import Failure, capture
 
     try:
-        data = capture(launch, seconds)
+        data = capture(launch, seconds).data
     except LaunchError as error:
         fail(str(error), error.help)
     except Failure as failure:

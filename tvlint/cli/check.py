@@ -28,6 +28,7 @@ from tvlint.run.session import Session
 if TYPE_CHECKING:
     from tvlint.ir.plan import Plan
     from tvlint.run.baseline import Entry
+    from tvlint.run.launches import Capturing
 
 STDIN = "-"
 LARGEST_STDIN = 64 << 20
@@ -92,6 +93,11 @@ def _run(options: argparse.Namespace) -> int:
     report = deliver(report, wanted, options, known, fail_on)
     if judged.stale:
         note(f"{counted(judged.stale, 'finding')} of the baseline is no more: `tvlint baseline prune` takes out what is fixed")
+    if judged.unrun:
+        launches = counted(judged.unrun, "launch")
+        note(
+            f"{launches} of `[[proof]]` not proved for what is here now: `--capture` runs this checkout's own programs to do so"
+        )
     if judged.elsewhere:
         pairs = counted(judged.elsewhere, "pair")
         note(f"{pairs} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
@@ -116,11 +122,12 @@ def _baseline(project: Project, named: str) -> tuple[Path | None, tuple[Entry, .
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """The report of a run, how many pairs were not asked for, and stale entries."""
+    """The report of a run, how many pairs were not asked for, stale entries, and launches that were not run."""
 
     report: Report
     elsewhere: int
     stale: int
+    unrun: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +143,18 @@ class _Run:
     def judged(self) -> _Judged:
         """Return the report on the files as they are, without the findings that are known."""
         options, settings = self.options, self.rules.project
-        elsewhere, stale = 0, 0
+        elsewhere, stale, unrun = 0, 0, 0
         with Progress() as progress:
             plans: dict[str, Plan] = {}
             shared = session(options, settings, progress)
             report, _ = check(self.candidates, self.rules.applied, self.rules.known, settings, shared, plans)
             if not options.no_prove and any(own.proofs for own in projects(settings)):
+                from tvlint.run.launches import prove_launches
                 from tvlint.run.proofs import joined, prove_project
 
                 proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))
-                report = joined(report, proved)
+                launched, unrun = prove_launches(settings, shared, tuple(options.paths), self._capturing())
+                report = joined(report, proved, launched)
         if self.baseline is not None:
             from tvlint.run.baseline import compare
 
@@ -157,7 +166,16 @@ class _Run:
 
             before = before_change(options, report, self.rules.applied, self.rules.known, settings)
             report = replace(report, findings=before.new, known=report.known + len(before.known))
-        return _Judged(report, elsewhere, stale)
+        return _Judged(report, elsewhere, stale, unrun)
+
+    def _capturing(self) -> Capturing:
+        """Return how programs are captured, where this run may run those of the checkout at all."""
+        from tvlint.cli.capture import capture_proof
+        from tvlint.run.launches import Capturing
+
+        options = self.options
+        capture = partial(capture_proof, options=options) if options.capture else None
+        return Capturing(capture, (options.layers, options.hidden, options.sequence))
 
 
 def _with_fixes(report: Report, wanted: tuple[Output, ...], rules: Rules, session: Session) -> Report:

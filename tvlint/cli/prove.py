@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
@@ -64,7 +63,6 @@ def _captured(options: argparse.Namespace, folder: str) -> tuple[str, str] | Pro
         return parallel
     if is_capture(options.reference):
         return parallel, options.reference
-    words = shlex.split(options.reference)
-    single = launch_of(words, options) if words else launch.single
+    single = launch_of(options.reference, options) if options.reference else launch.single
     reference = capture_to(single, folder, "reference", float(options.timeout))
     return reference if isinstance(reference, Problem) else (parallel, reference)

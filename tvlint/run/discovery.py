@@ -79,6 +79,7 @@ def pairings(project: Project) -> tuple[Pairing, ...]:
         Pairing(shown(project.folder / path), proof.location)
         for proof in project.proofs
         for path in (*proof.parallel, *((proof.reference,) if proof.reference else ()))
+        if not proof.launch
     )
 
 

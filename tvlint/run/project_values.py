@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 class ProofPair:
     """One `[[proof]]`: parallel plans to prove against their reference, paths relative to the project's folder.
 
-    Without a reference they are folders of generated code, each with its own.
+    Without a reference they are folders of generated code, each with its own. With a launch it is about the program that the
+    command starts; `reference` is then the command of the single-device program, or its capture.
     """
 
     reference: str
     parallel: tuple[str, ...]
     assume: frozenset[str]
     location: Location
+    launch: str = ""
 
 
 class Reading:
@@ -131,13 +133,16 @@ def _proofs(reading: Reading, path: KeyPath, value: Any) -> tuple[ProofPair, ...
     for index, item in enumerate(value):
         here = (*path, index)
         location = reading.places.key((*reading.prefix, *here))
-        values = reading.table(item, here, {"reference": _string, "parallel": _strings, "assume": _strings})
-        if "parallel" not in item:
-            reading.wrong(location, "a `[[proof]]` needs `parallel`")
-        if "parallel" in values and ("reference" in values or "reference" not in item):
-            assume = frozenset(values.get("assume", ()))
-            pairs.append(ProofPair(values.get("reference", ""), values["parallel"], assume, location))
+        values = reading.table(item, here, _PROOF)
+        if ("parallel" in item) == ("launch" in item):
+            reading.wrong(location, "a `[[proof]]` needs `parallel`, or `launch`, and not both")
+        elif ("parallel" in values or "launch" in values) and ("reference" in values or "reference" not in item):
+            own = (values.get("reference", ""), values.get("parallel", ()), frozenset(values.get("assume", ())), location)
+            pairs.append(ProofPair(*own, values.get("launch", "")))
     return tuple(pairs)
+
+
+_PROOF: Mapping[str, Key] = {"reference": _string, "parallel": _strings, "launch": _string, "assume": _strings}
 
 
 def _profiles(reading: Reading, path: KeyPath, value: Any) -> tuple[dict[str, Any], ...] | None:

@@ -53,7 +53,7 @@ def prove_project(
     problems: list[Problem] = []
     for own in projects(project):
         every = tuple(pairs(own))
-        some = given and not _lies_in(own.path, given)
+        some = not is_named(own, within)
         named = [pair for pair in every if _lies_in(pair.parallel, given) or _lies_in(pair.reference, given)] if some else every
         stated += len(every)
         asked += named
@@ -61,6 +61,11 @@ def prove_project(
     proved = prove_pairs(() if problems else tuple(asked), 1, session, dict(plans))
     report = with_sources(joined(Report(problems=tuple(problems)), *proved), project, session)
     return without_silenced_reasons(report, project), stated - len(asked)
+
+
+def is_named(project: Project, within: tuple[str, ...]) -> bool:
+    """Return whether all proofs of a project are asked for: nothing is named, or its project file is."""
+    return not within or _lies_in(project.path, tuple(Path(os.path.realpath(path)) for path in within))
 
 
 def with_sources(report: Report, project: Project, session: Session) -> Report:

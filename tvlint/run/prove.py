@@ -43,9 +43,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
         return Report(problems=tuple(dict.fromkeys(plans)))
     parallel, *variants = plans.kinds
     reference = plans.reference
-    judge = partial(
-        prove, assume=pair.assume, progress=progress, solver_seconds=pair.solver_seconds, replay=pair.replay
-    )
+    judge = partial(prove, assume=pair.assume, progress=progress, solver_seconds=pair.solver_seconds, replay=pair.replay)
     verdict: Verdict = judge(parallel, reference)
     for variant in variants:
         other = judge(variant, reference)
@@ -158,7 +156,7 @@ def _prove_once(pair: Pair, session: Session, plans: dict[str, Plan]) -> Report:
     """Return the report of one pair, or what was kept of it."""
     started = time.perf_counter()
     question = _question(session.cache, pair)
-    found = _recalled(session.cache, question, started)
+    found = recalled(session.cache, question, started)
     if found is not None:
         return found
     report = prove_pair(pair, session.progress, plans)
@@ -175,10 +173,11 @@ def _question(cache: Cache | None, pair: Pair) -> Question | None:
     return cache.question("prove", pair, (pair.parallel, pair.reference or beside))
 
 
-def _recalled(cache: Cache | None, question: Question | None, started: float) -> Report | None:
+def recalled(cache: Cache | None, question: Question | None, started: float | None = None) -> Report | None:
     """The report that was kept, which says so and tells this run's time and memory."""
     from tvlint.reporters.text.totals import seconds_text
 
+    started = time.perf_counter() if started is None else started
     report = cache.recall(question, Report) if cache is not None else None
     if report is None:
         return None

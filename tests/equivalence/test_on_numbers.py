@@ -179,3 +179,47 @@ def test_a_proved_pair_that_differs_is_left_open(monkeypatch: pytest.MonkeyPatch
     assert verdict.outcome is Outcome.UNKNOWN
     assert verdict.reasons[0].name == "other-numbers"
     assert not verdict.reasons[0].refutes
+
+
+SQUARED = """
+weight w f32[4,6]
+input x f32[4,6]
+loss l
+program
+  t = mul(w, x)
+  s = SQUARE
+  l: f32[] = sum(s)
+  grad(s) = backward l (grad(l))
+  GRADIENTS = backward s (grad(s))
+  grad(w), _ = backward t (grad(t))
+"""
+
+
+def _squared(square: str, gradients: str) -> str:
+    return SQUARED.replace("SQUARE", square).replace("GRADIENTS", gradients)
+
+
+@pytest.mark.parametrize("division", ["", "div(s, 3)", "div(s, 0)"])
+def test_a_factor_of_a_value_in_the_place_of_another_refutes_nothing(division: str) -> None:
+    """Both operands of a product have the gradient's name, where the reference has one gradient of a square."""
+    parallel, reference = _squared("mul(t, t)", "grad(t), grad(t)"), _squared("square(t)", "grad(t)")
+    if division:
+        parallel, reference = (
+            with_backward(text.partition("  grad(s)")[0].replace("sum(s)", "sum(d)").replace("  l:", f"  d = {division}\n  l:"))
+            for text in (parallel, reference)
+        )
+    assert verdict_on(parallel, reference).outcome is Outcome.PROVED
+    half = parallel.replace("grad(t), grad(t)", "grad(t), _")
+    assert half != parallel
+    assert verdict_on(half, reference).outcome is not Outcome.PROVED
+
+
+def test_numbers_that_are_none_on_the_way_decide_nothing() -> None:
+    """The smaller of a number and what is none is none; that it is summed to a number says nothing of the plan."""
+    text = "weight w f32[4,6]\nloss l\nprogram\n  a = sub(w, 100)\n  p = pow(a, 1.5)\n  {}\n"
+    text += "  m = minimum(p, c)\n  l: f32[] = sum(m)\n"
+    parallel = with_backward(text.format("c = clamp(w, max=1, min=0)"))
+    reference = with_backward(text.format("q = square(w)\n  s = sqrt(q)\n  c = clamp(s, max=1, min=0)"))
+    verdict = verdict_on(parallel, reference)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "other-numbers" not in {reason.name for reason in verdict.reasons}

@@ -14,6 +14,9 @@ from tvlint.equivalence.verdict.derivation import Derivation, derive_parallel
 from tvlint.equivalence.verdict.later_corrections import put_right_later
 from tvlint.equivalence.verdict.replica_folding import of_first_replica
 
+FACTORS = ("scaled-output", "scaled-update", "wrong-gradient-scale")
+"""Differences by a factor, which say nothing of a value in whose place the reference's was put."""
+
 CONSEQUENCES = ("other-operator", "gathers-different-values", "sum-of-different-values")
 """Gaps that a mistake made elsewhere leaves behind; reported only where no mistake was found."""
 
@@ -75,7 +78,9 @@ def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Defect]) ->
     known = [replace(own, refutes=False) if own in corrected else own for own in derived.defects]
     found = [*violations_of_one_replica(attempt), *known, *differing]
     if not any(own.refutes for own in found):
-        found += [replace(own, refutes=own.refutes and not corrected) for own in recovery.differences]
+        replaced = any(entry.nearest is not None for entry in derived.foreign)
+        differences = [own for own in recovery.differences if not (replaced and own.name in FACTORS)]
+        found += [replace(own, refutes=own.refutes and not corrected) for own in differences]
     if any(own.refutes for own in found):
         found = [own for own in found if own.refutes or own.name not in CONSEQUENCES]
     return found

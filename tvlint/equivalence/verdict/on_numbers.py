@@ -309,7 +309,10 @@ def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: _Whole) -> _
     except (Mismatch, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
         return NotRun(f"`{plan.path}` does not run to its end on numbers")
     values = (*run.found.gradients.values(), *run.found.returned.values())
-    return run if all(np.all(np.isfinite(value)) for value in values) else NotRun("what the plans give is no number")
+    is_defined = not any(np.any(np.isnan(value)) for _, _, _, value in run.given)
+    if is_defined and all(np.all(np.isfinite(value)) for value in values):
+        return run
+    return NotRun("what the plans give is no number")
 
 
 def _places(plan: Plan, tensor: Tensor, rank: int) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_runs
 from tvlint.equivalence.verdict.attempt import Attempt
-from tvlint.equivalence.verdict.causes import CONSEQUENCES
+from tvlint.equivalence.verdict.causes import CONSEQUENCES, FACTORS
 from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
@@ -32,7 +32,7 @@ from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.plan import Plan
 
 _UNEQUAL = ("ambiguous-sum", "other-constant", "other-gradient", "other-output", "reference-gradient", "unequal-addends")
-_EXPRESSIONS = frozenset((*CONSEQUENCES, *_UNEQUAL))
+_EXPRESSIONS = frozenset((*CONSEQUENCES, *FACTORS, *_UNEQUAL))
 """Gaps between expressions, which normal forms of them may close."""
 
 _OF_VALUES = frozenset(
@@ -45,6 +45,7 @@ _OF_VALUES = frozenset(
         "missing-allreduce",
         "mismatched-dimensions",
         "needs-whole-batch",
+        "other-outputs",
         "own-mean-returned",
         "part-gradient",
         "part-used-as-complete",
@@ -140,7 +141,7 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
         return replace(verdict, outcome=outcome, reasons=(*shown, *verdict.reasons), stages=stages)
     if isinstance(found, Agreement):
         return replace(verdict, facts=(*verdict.facts, ("agrees with the reference on", f"{SEEDS} runs on random numbers")))
-    return replace(verdict, facts=(*verdict.facts, ("not run on numbers", found.why))) if replay else verdict
+    return replace(verdict, facts=(*verdict.facts, ("not run on numbers, since", found.why))) if replay else verdict
 
 
 def _stage_counts_of(verdict: Verdict, shown: tuple[Reason, ...]) -> StageCounts:

@@ -11,7 +11,6 @@ from tvlint.analyses.placement.binding import bind
 from tvlint.analyses.placement.domain import On, Placed
 from tvlint.analyses.placement.forward import apply
 from tvlint.analyses.placement.reshape import reshaped
-from tvlint.analyses.placement.scale_factors import of_backward
 from tvlint.analyses.placement.state import Walk
 from tvlint.analyses.placement.transfer import Form, gradient_form
 from tvlint.analyses.placement.varying import differing
@@ -22,7 +21,6 @@ from tvlint.ops.spec import Family, stars
 
 def backward(walk: Walk, operator: Backward) -> None:
     """Places the gradients that `operator` gives."""
-    of_backward(walk, operator)
     _start(walk, operator)
     forward = usual(operator.forward)
     product = biased(forward)

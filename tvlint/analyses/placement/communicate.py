@@ -11,8 +11,7 @@ from tvlint.analyses.placement.collective_transfer import after, faulty_splits
 from tvlint.analyses.placement.domain import AtRoot, On, Placed, Where, is_whole
 from tvlint.analyses.placement.piece_order import strided
 from tvlint.analyses.placement.reach import sent_on
-from tvlint.analyses.placement.scale_factors import of_communicate
-from tvlint.analyses.placement.state import UNKNOWN, Scale, Walk
+from tvlint.analyses.placement.state import UNKNOWN, Walk
 from tvlint.analyses.placement.unscaled_means import summed
 from tvlint.ir.operators import Collective, Communicate, Receive, Send
 from tvlint.ir.placement import Partial, Replicate, Shard
@@ -27,7 +26,6 @@ _GATHERS = frozenset({"wrong-gather-dim", "gather-of-unsharded"})
 def communicate(walk: Walk, operator: Communicate) -> None:
     """Places the results of one collective."""
     axes = walk.axes_of(operator.group)
-    of_communicate(walk, operator, axes)
     for source, name in zip(operator.inputs, operator.outputs, strict=False):
         walk.used.add(source)
         if operator.kind is Collective.BARRIER:
@@ -89,9 +87,6 @@ def _may_average(walk: Walk, name: str) -> bool:
 def send(walk: Walk, operator: Send) -> None:
     """Keeps how the sent value lies for whoever receives it."""
     value = walk.value(operator.tensor)
-    scales: dict[Where, Scale] = walk.facts.derived("scales of messages", dict)
-    if operator.tensor in walk.scales:
-        scales[walk.where] = walk.scales[operator.tensor]
     on = dict(value.on)
     if operator.peer.axis and isinstance(on.get(operator.peer.axis), Shard):
         on[operator.peer.axis] = None
@@ -107,10 +102,6 @@ def receive(walk: Walk, operator: Receive) -> None:
     value = UNKNOWN
     if call is not None:
         value = walk.sent.get((call.site.segment, call.site.index), UNKNOWN)
-        scales: dict[Where, Scale] = walk.facts.derived("scales of messages", dict)
-        scale = scales.get((call.site.segment, call.site.index))
-        if scale is not None:
-            walk.scales[operator.tensor] = scale
     tensor = walk.plan.tensors.get(operator.tensor)
     if not value.on and tensor is not None and tensor.placements is not None:
         value = Placed({axis: tensor.placements.get(axis, Replicate()) for axis in walk.axes})

@@ -17,7 +17,6 @@ from tvlint.analyses.placement.domain import On, Placed, Where, is_whole
 from tvlint.analyses.placement.optimizer_state import states
 from tvlint.analyses.placement.piece_order import noted, reordered
 from tvlint.analyses.placement.reshape import reshaped
-from tvlint.analyses.placement.scale_factors import of_compute
 from tvlint.analyses.placement.scans_and_convolutions import channelwise, scans
 from tvlint.analyses.placement.state import UNKNOWN, Walk
 from tvlint.analyses.placement.transfer import Form, Wrong, forms, on_axis
@@ -68,7 +67,6 @@ def compute(walk: Walk, operator: Compute) -> None:
         _biased(walk, operator, *product)
         return
     bound = bind(walk, operator)
-    of_compute(walk, operator, None if bound is None else bound[1])
     if bound is None or _over_shards(walk, operator) or _takes_packed_apart(walk, operator):
         _unbound(walk, operator)
         return

@@ -9,7 +9,6 @@ from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.placement.axes import DATA_AXES, batch_axes
 from tvlint.analyses.placement.declared_final_gradients import final_axes
 from tvlint.analyses.placement.domain import On, Placed, Shuffled, is_whole, words
-from tvlint.analyses.placement.scale_factors import judge_gradient, judge_loss, judge_together, of_reducer
 from tvlint.analyses.placement.state import Walk
 from tvlint.analyses.placement.varying import unexplained
 from tvlint.ir.operators import ReduceGradients, Update
@@ -24,7 +23,6 @@ def reduce(walk: Walk, operator: ReduceGradients) -> None:
         axes = (*axes, walk.plan.replication.axis)
     for weight in operator.weights:
         for gradient in _gradients_of(walk, weight):
-            of_reducer(walk, operator, gradient, axes)
             walk.values[gradient] = Placed(_reduced(walk, operator, gradient, weight, axes), walk.value(gradient).origin)
             if operator.scatter:
                 walk.scattered[gradient] = frozenset(axes or ())
@@ -72,7 +70,6 @@ def update(walk: Walk, operator: Update, reduced: set[tuple[str, str]]) -> None:
                     or (is_whole(against) and _swapped(walk, value.on, own.on))
                 ):
                     walk.say("gradient-sharded-unlike-weight", gradient, axis, words(against), weight)
-            judge_gradient(walk, gradient, weight)
 
 
 def _swapped(walk: Walk, gradient: Mapping[str, On], weight: Mapping[str, On]) -> bool:
@@ -88,8 +85,6 @@ def ends(walk: Walk) -> None:
         if value is None or name not in walk.producer:
             continue
         walk.where = walk.producer[name]
-        if name == walk.plan.loss:
-            judge_loss(walk, name)
         weight = walk.gradients.get(name, "")
         of_weight = weight in walk.plan.tensors and walk.plan.tensors[weight].role is Role.WEIGHT
         if name in walk.multiples and name != walk.plan.loss:
@@ -107,7 +102,6 @@ def ends(walk: Walk) -> None:
                 walk.say("missing-allreduce", name, axis, other="output")
     _invariants(walk)
     _left_over(walk)
-    judge_together(walk)
 
 
 def _is_number(walk: Walk, name: str) -> bool:

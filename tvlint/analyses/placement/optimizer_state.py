@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.analyses.placement.domain import is_whole, words
-from tvlint.analyses.placement.scale_factors import judge_gradient
 from tvlint.analyses.placement.state import Walk
 from tvlint.analyses.placement.varying import unexplained
 from tvlint.ir.operators import Compute
@@ -57,11 +56,10 @@ def _unreduced(walk: Walk, operator: Compute, names: list[str]) -> None:
             own, against = walk.value(name).on.get(axis), walk.value(weight).on.get(axis)
             if isinstance(own, Partial) or (own is None and is_whole(against) and axis in unexplained(walk, name)):
                 walk.say("missing-gradient-reduction", name, axis, operator.op, weight)
-        judge_gradient(walk, name, weight)
 
 
 def _of_master_weights(walk: Walk, names: list[str]) -> None:
-    """Judges the gradient with which a copy of a weight is stepped: is it complete, and of which scale?"""
+    """Judges the gradient with which a copy of a weight is stepped: is it complete?"""
     tensors = [walk.plan.tensors[name] for name in names if name in walk.plan.tensors]
     copies = [tensor for tensor in tensors if tensor.role is Role.STATE]
     for tensor in tensors:
@@ -69,7 +67,6 @@ def _of_master_weights(walk: Walk, names: list[str]) -> None:
             for axis in walk.axes:
                 if isinstance(walk.value(tensor.name).on.get(axis), Partial):
                     walk.say("missing-gradient-reduction", tensor.name, axis, other=copies[0].name)
-            judge_gradient(walk, tensor.name, copies[0].name)
 
 
 def _box(region: tuple[tuple[int, int], ...]) -> str:

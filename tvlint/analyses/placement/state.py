@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from tvlint.analyses.dataflow.facts import Facts
@@ -25,18 +24,6 @@ TRUSTED = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
 UNKNOWN = Placed({})
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """A number that is `factor` times the sum over all elements of a value of shape `sizes`, once all partial sums are added.
-
-    `terms` is the tensor that is summed.
-    """
-
-    factor: Fraction
-    terms: str
-    sizes: tuple[int, ...]
-
-
 class Walk:
     """One program of a plan, at the operator `where`."""
 
@@ -51,7 +38,6 @@ class Walk:
         self.found: list[Defect] = []
         self.values: dict[str, Placed] = {}
         self.producer: dict[str, Where] = {}
-        self.scales: dict[str, Scale] = {}
         self.shares: dict[str, Fraction] = {}
         self.where: Where = ("", 0)
         self.varying: dict[str, frozenset[str]] = {}
@@ -60,10 +46,6 @@ class Walk:
         self.gradients = facts.derived("gradients of tensors", lambda: gradient_owners(self.plan))
         self.used: set[str] = set()
         """Values that computations and collectives take further."""
-        self.averaging: set[str] = set()
-        """Gradients that were averaged or divided on the way."""
-        self.judged: dict[str, tuple[str, Scale, Where]] = {}
-        """Weights with the complete gradient that they are updated with, its factor and the place."""
         self.multiples: dict[str, tuple[Fraction, Defect]] = {}
         """Sums over ranks of what is to be averaged: how many times the value they are, and what is wrong where that stays."""
         self.pieces: dict[str, tuple[str, int, int, int]] = {}

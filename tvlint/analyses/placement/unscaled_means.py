@@ -24,7 +24,7 @@ _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 def summed(walk: Walk, operator: Communicate, source: str, result: str, axes: Sequence[str]) -> None:
     """Notes that averages are added up over `axes`, unless they were divided before or are numbers of a loss."""
     averaged = [axis for axis in axes if walk.value(source).on.get(axis) == Partial("avg")]
-    if operator.kind not in _SUMS or operator.reduce not in ("", "sum") or not averaged or source in walk.scales:
+    if operator.kind not in _SUMS or operator.reduce not in ("", "sum") or not averaged or prod(walk.shape(source) or ()) == 1:
         return
     times = walk.shares.get(source, Fraction(1)) * prod(walk.plan.mesh.axis_size(axis) for axis in averaged)
     if times != 1:

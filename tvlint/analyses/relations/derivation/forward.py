@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.analyses.relations.defect import STOPS, Constant, Defect, Fix, Substitute, at
 from tvlint.analyses.relations.derivation.advice import instead_of
 from tvlint.analyses.relations.derivation.composite_operators import as_widened, has_groups
@@ -18,6 +19,7 @@ from tvlint.analyses.relations.derivation.environment import (
     read,
 )
 from tvlint.analyses.relations.derivation.forward_rules import call_of, evaluated
+from tvlint.analyses.relations.derivation.gradients import note_step
 from tvlint.analyses.relations.derivation.localise import bare_name, blame, name_of, tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Near
 from tvlint.analyses.relations.derivation.overwriting import as_function, forget_what_shares
@@ -39,6 +41,8 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
     if segment.phase is Phase.DATA:
         load(machine, rank, operator)
         return
+    if is_step(operator):
+        note_step(machine, rank, operator)
     written, operator = operator, as_function(segment, operator)
     try:
         results = forward(machine, rank, operator)

@@ -9,7 +9,7 @@ from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.gradients.roots import named_after
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Root, Slot, Uses
-from tvlint.analyses.relations.terms.loss_identities import is_gradient
+from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradient
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
@@ -93,9 +93,12 @@ def throughout(machine: Machine, value: Value) -> Value:
 
 
 def given(machine: Machine, rank: RankState, operator: Operator, of: str, value: Slot, gradient: Value) -> Value:
-    """Return the gradient of `of` that an operator is given; one that is a number throughout starts there, with that number."""
+    """Return the gradient of `of` that an operator is given; one that is a number throughout starts there, with that number.
+
+    A multiple of a gradient is one that started elsewhere.
+    """
     terms = machine.world.terms
-    if is_gradient(terms, gradient.term):
+    if is_gradient(terms, bare_term(terms, gradient.term)):
         return gradient
     head = terms.keys[gradient.term]
     number = number_of(head[2][0]) if has_trait(str(head[0]), Trait.FILLED) and gradient.clean else None

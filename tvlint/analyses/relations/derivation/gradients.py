@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from tvlint.analyses.relations.defect import Defect, at
-from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Reducing, Slot
+from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Reducing, Slot, Stepped
+from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradient
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.collectives import over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, World
@@ -81,6 +82,23 @@ def update(machine: Machine, rank: RankState, operator: Update) -> None:
     for weight in operator.weights:
         known = weight in rank.gradients
         rank.updated.setdefault(weight, of_all_micro_batches(machine, rank, weight) if known else "absent")
+        if known:
+            name = rank.named.get(weight, machine.plan.tensors[weight].gradient)
+            machine.derived.steps.append(Stepped(rank.number, operator, weight, name, rank.gradients[weight]))
+
+
+def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
+    """Note the gradients that a written-out optimizer step takes, for the weight, or the copy of one, that it changes."""
+    names = [name for name in operator.inputs if isinstance(name, str) and name in machine.plan.tensors]
+    for role in (Role.WEIGHT, Role.STATE):
+        held = [name for name in names if machine.plan.tensors[name].role is role]
+        if held and rank.of_step:
+            for name in (name for name in names if name not in held):
+                weight = machine.weight_of.get(name, "")
+                value = of_all_micro_batches(machine, rank, weight) if weight in rank.gradients else rank.local.get(name)
+                if value is not None and is_gradient(machine.world.terms, bare_term(machine.world.terms, value.term)):
+                    machine.derived.steps.append(Stepped(rank.number, operator, held[0], name, value))
+            return
 
 
 def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: ReduceGradients) -> None:

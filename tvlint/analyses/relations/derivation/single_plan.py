@@ -8,7 +8,8 @@ goes on with what the operator wants, a complete value in the place of a part of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Defect
@@ -35,7 +36,10 @@ class Alone:
     """The relations of `plan`, which is one replica of a plan where all are equal."""
 
     plan: Plan
+    world: World
     derived: Derived
+    bare: dict[int, tuple[Fraction, int]] = field(default_factory=dict, compare=False)
+    """What values are multiples of by constants, as far as somebody asked."""
 
 
 def derive_alone(plan: Plan) -> Alone | None:
@@ -58,7 +62,8 @@ def derive_alone(plan: Plan) -> Alone | None:
     terms, many = Terms(), micro_batches * replicas > 1
     world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1)
     slots = slots or tuple(0 if many and shape else -1 for shape in inputs.shapes)
-    return Alone(plan, derive(world, plan, inputs, slots, micro_batches * replicas, losses=None, dtypes={}, alone=True))
+    derived = derive(world, plan, inputs, slots, micro_batches * replicas, losses=None, dtypes={}, alone=True)
+    return Alone(plan, world, derived)
 
 
 def _is_large(plan: Plan) -> bool:

@@ -81,6 +81,17 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
+class Stepped:
+    """The `gradient` with which an operator steps a weight, or a copy of one, on a rank, and its `name`."""
+
+    rank: int
+    operator: Operator
+    weight: str
+    name: str
+    gradient: Slot
+
+
+@dataclass(frozen=True, slots=True)
 class Scaling:
     """A collective that makes a multiple of a value, and the rule that says so."""
 
@@ -114,6 +125,8 @@ class Derived:
     classes: int = 0
     foreign: list[Foreign] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
+    steps: list[Stepped] = field(default_factory=list)
+    """The gradients with which weights are stepped."""
     contradicted: list[Defect] = field(default_factory=list)
     """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False

@@ -1,13 +1,14 @@
 """Calls that the operator table does not have: nothing that they can reach is known after them.
 
-A call that gives something may have changed its operands. One that gives nothing is made for its effect, which may be on
-anything that its rank holds: all weights, values, gradients and random streams.
+A call that gives something may have changed its operands, and so does a step of an optimizer. Another one that gives nothing is
+made for its effect, which may be on anything that its rank holds: all weights, values, gradients and random streams.
 """
 
 from __future__ import annotations
 
 import re
 
+from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.analyses.relations.derivation.overwriting import forget_what_was_read
 from tvlint.analyses.relations.derivation.state import Machine, RankState
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
@@ -52,7 +53,7 @@ def _claimed(operator: Compute) -> str:
 def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute) -> None:
     """Make unknown all that a call of unknown effect may have changed on the rank."""
     names = {name for name in operator.inputs if isinstance(name, str)}
-    if not names or not operator.outputs:
+    if not names or not (operator.outputs or is_step(operator)):
         _forget_all(machine, rank)
         return
     reached = {id(value) for name in names if (value := rank.local.get(name)) is not None}

@@ -90,6 +90,13 @@ def factor_of(op: str, attributes: Any) -> Fraction | None:
     return number if op == "mul" else 1 / number
 
 
+def bare_term(terms: Terms, term: int) -> int:
+    """Return what the term is a multiple of by constants."""
+    while (below := multiplied(terms, term)) is not None:
+        term = below[1]
+    return term
+
+
 def is_gradient(terms: Terms, term: int) -> bool:
     """Return whether the term is a gradient, in which all that follows is linear."""
     head = terms.keys[term]

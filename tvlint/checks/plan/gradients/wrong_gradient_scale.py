@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.placement.domain import Defect
 from tvlint.analyses.placement.expert_scales import expert_shares
-from tvlint.analyses.placement.findings import of_rule, report
+from tvlint.analyses.relations.scales import multiples
 from tvlint.findings import Finding
 from tvlint.rule import Rule
 
@@ -16,9 +15,27 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Gradients whose divisions on the way do not fit the ranks and micro-batches that were added up, and gradients of experts
     that are divided otherwise than those of the weights that all ranks share."""
     told = set()
-    for defect, finding in zip(of_rule(facts, "wrong-gradient-scale"), report(facts, rule, _message, _help), strict=True):
-        told.add(defect.other)
-        yield finding
+    for multiple in multiples(facts):
+        if not multiple.weight:
+            continue
+        told.add(multiple.weight)
+        what = (
+            f"the gradient of the mean loss: the divisions of `{multiple.name}` and of the loss do not fit the ranks and "
+            "micro-batches that are added up"
+        )
+        if multiple.other:
+            what = (
+                f"the gradient of the loss, if `{multiple.other}` is updated with that: their gradients are divided differently"
+            )
+        yield Finding(
+            rule.name,
+            rule.severity,
+            f"`{multiple.weight}` is updated with {multiple.times} {what}",
+            multiple.place,
+            "divide once by the ranks that share the batch and once by the micro-batches, in the loss or in the reduction",
+            (),
+            multiple.ranks,
+        )
     for found in expert_shares(facts):
         if found.weight in told or found.other in told:
             continue
@@ -33,18 +50,3 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             facts.fold.everywhere(facts.ranks_running(found.segment)),
         )
 
-
-def _message(defect: Defect) -> str:
-    if defect.wants:
-        return (
-            f"`{defect.other}` is updated with {defect.has} the gradient of the loss, if `{defect.wants}` is updated with "
-            "that: their gradients are divided differently"
-        )
-    return (
-        f"`{defect.other}` is updated with {defect.has} the gradient of the mean loss: the divisions of `{defect.name}` "
-        "and of the loss do not fit the ranks and micro-batches that are added up"
-    )
-
-
-def _help(_: Defect) -> str:
-    return "divide once by the ranks that share the batch and once by the micro-batches, in the loss or in the reduction"

@@ -1,0 +1,185 @@
+"""Losses that are another multiple of the mean than 1, and weights that are stepped with such a multiple of its gradient.
+
+A relation says of which number of times a value it is: a mean over the elements of one rank that is summed over ranks is their
+number times the mean. Constants of the loss and of a gradient count; the loop around a plan may divide by the micro-batches.
+Only multiples by sizes of axes and by the number of micro-batches are mistakes; loss scales and weights of losses are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import prod
+
+from tvlint.analyses.dataflow.def_use import collectives, writes
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.step_scope import micro_batches_of
+from tvlint.analyses.relations.derivation.single_plan import Alone
+from tvlint.analyses.relations.derivation.state import Stepped
+from tvlint.analyses.relations.findings import relations
+from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradient, multiplied
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Operator, ReduceGradients
+from tvlint.ir.plan import Plan
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
+
+_AVERAGES = ("avg", "mean")
+_KEEPS = (Trait.CONVERSION, Trait.VIEW, Trait.DETACHED, Trait.RANGES, Trait.APART, Trait.JOIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """At `place` the loss, or the gradient `name` that steps `weight`, is `times` the mean of the loss or its gradient.
+
+    It is that if `other` is stepped with the gradient itself, where one is named.
+    """
+
+    name: str
+    weight: str
+    times: str
+    place: Location
+    ranks: tuple[int, ...]
+    other: str = ""
+
+
+def multiples(facts: Facts) -> tuple[Multiple, ...]:
+    """Return the losses and final gradients of a wrong scale, each once; computed once."""
+    return facts.derived("multiples of the mean loss", lambda: tuple(_multiples(facts)))
+
+
+def _multiples(facts: Facts) -> Iterator[Multiple]:
+    alone = relations(facts)
+    if alone is None:
+        return
+    loss, found = facts.plan.loss, dict[tuple[str, str, Fraction, str], tuple[Operator, set[int]]]()
+    for rank, held in alone.derived.environments.items():
+        value = held.get(loss)
+        times = None if value is None else _odd(alone, value.term, _factor(alone, value))
+        if times is not None:
+            made = next(own for segment in alone.plan.segments.values() for own in segment.operators if loss in writes(own))
+            found.setdefault((loss, "", times, ""), (made, set()))[1].add(rank)
+    for step, times, other in _of_steps(alone):
+        found.setdefault((step.name, step.weight, times, other), (step.operator, set()))[1].add(step.rank)
+    for (name, weight, times, other), (operator, ranks) in found.items():
+        said = f"{times.numerator} times" if times.denominator == 1 else f"{times} of"
+        yield Multiple(name, weight, said, _place(facts, operator), facts.fold.everywhere(tuple(sorted(ranks))), other)
+
+
+def _place(facts: Facts, operator: Operator) -> Location:
+    for name, segment in facts.plan.segments.items():
+        for index, own in enumerate(segment.operators):
+            if own is operator:
+                return facts.place(name, index, own)
+    raise AssertionError(operator)
+
+
+def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, Fraction, str]]:
+    """Yield the steps with a multiple of the gradient of the mean loss; where all fit that, those that differ from most."""
+    starts = {(root.value.term, root.start) for root in alone.derived.roots}
+    if len(starts) != 1 or alone.derived.roots_open:
+        return
+    ((loss, seed),) = starts
+    seed *= _bare(alone, loss)[0]
+    held: dict[Fraction, list[Stepped]] = {}
+    for step in alone.derived.steps:
+        factor = None if step.gradient is None else _factor(alone, step.gradient)
+        if factor is not None:
+            held.setdefault(factor * seed, []).append(step)
+    judged = [(step, times) for factor, steps in held.items() if (times := _odd(alone, loss, factor)) for step in steps]
+    yield from ((step, times, "") for step, times in judged)
+    if len(held) > 1 and not judged:
+        usual, most = max(held.items(), key=lambda item: (len(item[1]), -item[0]))
+        for factor, steps in held.items():
+            yield from ((step, factor / usual, most[0].weight) for step in steps if factor != usual)
+
+
+def _factor(alone: Alone, value: Value) -> Fraction | None:
+    """Return of how many times a value is, constants that it is multiplied with counted; None for a part of a sum, and zero."""
+    if value.leaves or value.fold is not None or value.coefficient == 0:
+        return None
+    return value.coefficient * _bare(alone, value.term)[0]
+
+
+def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
+    """Return of how many times the mean that `loss` is made of, or its gradient, something is with that factor of it; None for
+    1, and where nobody can say.
+    """
+    if factor is None:
+        return None
+    plan, batches = alone.plan, micro_batches_of(alone.plan)
+    sizes, counted = _elements(alone, _bare(alone, loss)[1])
+    right, every = {Fraction(1), Fraction(1, batches)}, factor / counted * prod(sizes)
+    chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
+    if any(factor / counted * size in right for size in chosen):
+        return Fraction(batches) if every == 1 != batches and _averages(plan) else None
+    return every if every in _likely(plan, batches) else None
+
+
+def _bare(alone: Alone, term: int) -> tuple[Fraction, int]:
+    """Return with what constants in all the term is multiplied, and what is; kept for whatever is made of it."""
+    path: list[tuple[int, Fraction]] = []
+    while term not in alone.bare:
+        below = _below(alone.world.terms, term)
+        if below is None:
+            alone.bare[term] = Fraction(1), term
+        else:
+            path.append((term, below[0]))
+            term = below[1]
+    for own, factor in reversed(path):
+        total, inner = alone.bare[term]
+        alone.bare[own], term = (total * factor, inner), own
+    return alone.bare[term]
+
+
+def _below(terms: Terms, term: int) -> tuple[Fraction, int] | None:
+    """Return what the term is a multiple of, in whatever shape or part, and by which constant; None where it is none.
+
+    Constants on the way of a gradient back from where it starts count too.
+    """
+    name, operands = str(terms.keys[term][0]), terms.operands[term]
+    below = None if name.endswith(" gradient") else multiplied(terms, term)
+    if below is not None:
+        return below
+    if len(operands) == 1 and has_trait(name, *_KEEPS):
+        return Fraction(1), operands[0]
+    gradients = (own for own in operands if is_gradient(terms, term) and is_gradient(terms, bare_term(terms, own)))
+    found = next(gradients, None)
+    return None if found is None else (Fraction(1), found)
+
+
+def _elements(alone: Alone, term: int) -> tuple[list[int], int]:
+    """Return the sizes that a sum or mean goes over in one micro-batch, and by how many elements it divides in all of them."""
+    terms, batches = alone.world.terms, micro_batches_of(alone.plan)
+    head, operands = terms.keys[term], terms.operands[term]
+    pattern: tuple[tuple[int, ...], ...] = head[3] if len(head) == 5 else ()
+    if len(pattern) < len(operands) + 3:
+        return [], batches
+    summed, averaged, _ = pattern[-3:]
+    sizes: dict[int, int] = {}
+    for names, operand in zip(pattern, operands, strict=False):
+        slot, replicas = terms.slot[operand], alone.plan.replication.count
+        for dim, (name, size) in enumerate(zip(names, terms.shape[operand], strict=False)):
+            sizes[name] = size * (replicas if dim == slot else 1)
+    over = [sizes[name] for name in (*summed, *averaged) if name in sizes]
+    return over, batches * prod(sizes.get(name, 1) for name in averaged) if averaged else 1
+
+
+def _averages(plan: Plan) -> bool:
+    """Return whether the plan averages gradients over ranks, or divides them as it reduces them."""
+    reducers = (own for segment in plan.segments.values() for own in segment.operators if isinstance(own, ReduceGradients))
+    divided = any(own.reduce in _AVERAGES or own.divisor > 1 for own in reducers)
+    return divided or any(own.reduce in _AVERAGES for own in collectives(plan))
+
+
+def _likely(plan: Plan, batches: int) -> set[Fraction]:
+    """Return the multiples that come of sizes of axes and the number of micro-batches."""
+    sizes = [axis.size for axis in plan.mesh.axes if axis.size > 1][:6]
+    found = {Fraction(prod(part)) for count in range(1, len(sizes) + 1) for part in combinations(sizes, count)}
+    found |= {one / other for one in (Fraction(1), *found) for other in found if one != other} | {Fraction(batches)}
+    found |= {Fraction(1, batches), Fraction(1, batches * batches)}
+    return found | {one / batches for one in found}

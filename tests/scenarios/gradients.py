@@ -97,6 +97,56 @@ program
 """,
     ),
     *pair(
+        "steps that take each other's gradient", "gradient-of-another-tensor",
+        """
+mesh dp=2
+weight w f32[8,8]
+weight v f32[8,8]
+state mw f32[8,8]
+state mv f32[8,8]
+input x f32[8,8] dp:S(0)
+loss l
+program
+  h = linear(x, w)
+  y = linear(h, v)
+  l: f32[1] = sum(y)
+  dy = backward l (grad(l))
+  dh, gv = backward y (dy)
+  _, gw = backward h (dh)
+  rv = all-reduce(gv) over dp
+  rw = all-reduce(gw) over dp
+- adam_step(w!, rv, mw!)
++ adam_step(w!, rw, mw!)
+- adam_step(v!, rw, mv!)
++ adam_step(v!, rv, mv!)
+""",
+    ),
+    *pair(
+        "loss scale undone on one weight", "wrong-gradient-scale",
+        """
+mesh dp=2
+weight w f32[8,8]
+weight v f32[4,8]
+input x f32[8,8] dp:S(0)
+loss l
+program
+  h = linear(x, w)
+  y = linear(h, v)
+  l: f32[1] = mean(y)
+  s = mul(l, 4096.0)
+  dl = backward s (grad(s))
+  dy = backward l (dl)
+  dh, gv = backward y (dy)
+  _, gw = backward h (dh)
+  rv = all-reduce avg(gv) over dp
+  rw = all-reduce avg(gw) over dp
+  grad(v) = div(rv, 4096.0)
+- grad(w) = mul(rw, 1.0)
++ grad(w) = div(rw, 4096.0)
+  update w, v
+""",
+    ),
+    *pair(
         "optimizer state of the next shard", "state-of-another-shard",
         """
 mesh dp=2

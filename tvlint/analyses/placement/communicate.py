@@ -58,9 +58,12 @@ def communicate(walk: Walk, operator: Communicate) -> None:
             if rule == "doubled-allreduce" and _is_share(walk, source, axes or ()):
                 on[axis], rule = Replicate(), ""
             if rule:
-                reduce = "" if rule == "missing-allreduce" else operator.reduce or "sum"
-                over = _sharded_over(value, operator, rank, others) if rule in _GATHERS else ""
-                walk.say(rule, source, axis, operator.kind.value, reduce, wants=over)
+                other, wants = "" if rule == "missing-allreduce" else operator.reduce or "sum", ""
+                if rule in _GATHERS:
+                    over = _sharded_over(value, operator, rank, others)
+                    other = f"; the dimension is split over the axis `{over}`" if over else ""
+                    wants = f"`{over}`" if over else "the axis on which the value is sharded"
+                walk.say(rule, source, axis, operator.kind.value, other, wants=wants)
         on.update(strided(walk, operator, source, axes or ()))
         origin = {axis: place for axis, place in value.origin.items() if isinstance(on.get(axis), Partial)}
         walk.store(name, on, origin)

@@ -104,7 +104,7 @@ def _biased(walk: Walk, operator: Compute, product: Compute, at: int) -> None:
         for axis in walk.axes:
             partial = isinstance(on.get(axis), Partial) and is_whole(walk.value(bias).on.get(axis))
             if partial and not _adds_once(walk, axis, bias, name):
-                walk.say("bias-added-to-partial", name, axis, operator.op.rsplit(".", 1)[-1], bias)
+                walk.say("bias-added-to-partial", name, axis, operator.op.rsplit(".", 1)[-1], f"`{bias}`")
                 on[axis] = None
         walk.values[name] = Placed(on, value.origin)
 
@@ -118,7 +118,7 @@ def _unbound(walk: Walk, operator: Compute) -> None:
                 walk.say("partial-through-nonlinear", first, axis, operator.op.rsplit(".", 1)[-1])
     wrong = {axis: (rule, name) for rule, name, axis in _over_shards(walk, operator)}
     for axis, (rule, name) in wrong.items():
-        walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1], "values" if operator.inputs[2:3] == (name,) else "")
+        walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1], "values" if operator.inputs[2:3] == (name,) else "keys")
     given = [walk.value(name).on for name in operator.inputs if isinstance(name, str)]
     known = (
         greatest(operator, given, walk.axes)
@@ -270,7 +270,10 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
         rule = next((named for trait, named in _WHOLE.items() if has_trait(operator, trait)), "")
         if not rule:
             return
-    walk.say(_RENAMED.get(rule, rule), name, axis, operator, other)
+    rule = _RENAMED.get(rule, rule)
+    if rule == "bias-added-to-partial":
+        other = f"`{other}`" if other else "a constant"
+    walk.say(rule, name, axis, operator, other)
 
 
 def _own_batches(walk: Walk, axis: str, operator: str, name: str, other: str) -> bool:

@@ -24,7 +24,7 @@ from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Operator, ReduceGradients
-from tvlint.ir.plan import Plan
+from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
@@ -67,15 +67,29 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
         found.setdefault((step.name, step.weight, times, other), (step.operator, set()))[1].add(step.rank)
     for (name, weight, times, other), (operator, ranks) in found.items():
         said = f"{times.numerator} times" if times.denominator == 1 else f"{times} of"
-        yield Multiple(name, weight, said, _place(facts, operator), facts.fold.everywhere(tuple(sorted(ranks))), other)
+        yield Multiple(name, weight, said, place_of(facts, operator), facts.fold.everywhere(tuple(sorted(ranks))), other)
 
 
-def _place(facts: Facts, operator: Operator) -> Location:
+def place_of(facts: Facts, operator: Operator) -> Location:
+    """Return where an operator of the plan stands."""
     for name, segment in facts.plan.segments.items():
         for index, own in enumerate(segment.operators):
             if own is operator:
                 return facts.place(name, index, own)
     raise AssertionError(operator)
+
+
+def mistaken_steps(facts: Facts) -> Iterator[tuple[Stepped, str]]:
+    """Yield the steps of weights, each once, with what is made of gradients of others that are stepped too, and one of them."""
+    alone = relations(facts)
+    steps = alone.derived.steps if alone is not None else []
+    weights = {step.weight for step in steps}
+    found: dict[tuple[str, str], tuple[Stepped, str]] = {}
+    for step in steps:
+        others = weights & step.made_of
+        if others and step.weight not in step.made_of and facts.plan.tensors[step.weight].role is Role.WEIGHT:
+            found.setdefault((step.weight, step.name), (step, min(others)))
+    yield from found.values()
 
 
 def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, Fraction, str]]:

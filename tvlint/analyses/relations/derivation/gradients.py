@@ -84,7 +84,8 @@ def update(machine: Machine, rank: RankState, operator: Update) -> None:
         rank.updated.setdefault(weight, of_all_micro_batches(machine, rank, weight) if known else "absent")
         if known:
             name = rank.named.get(weight, machine.plan.tensors[weight].gradient)
-            machine.derived.steps.append(Stepped(rank.number, operator, weight, name, rank.gradients[weight]))
+            made = rank.made_of.get(name, frozenset())
+            machine.derived.steps.append(Stepped(rank.number, operator, weight, name, rank.gradients[weight], made))
 
 
 def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
@@ -97,7 +98,8 @@ def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
                 weight = machine.weight_of.get(name, "")
                 value = of_all_micro_batches(machine, rank, weight) if weight in rank.gradients else rank.local.get(name)
                 if value is not None and is_gradient(machine.world.terms, bare_term(machine.world.terms, value.term)):
-                    machine.derived.steps.append(Stepped(rank.number, operator, held[0], name, value))
+                    made = frozenset({weight}) if weight else rank.made_of.get(name, frozenset())
+                    machine.derived.steps.append(Stepped(rank.number, operator, held[0], name, value, made))
             return
 
 

@@ -82,13 +82,16 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """The `gradient` with which an operator steps a weight, or a copy of one, on a rank, and its `name`."""
+    """The `gradient` with which an operator steps a weight, or a copy of one, on a rank, its `name` and the weights of whose
+    gradients it is made, where operators make it.
+    """
 
     rank: int
     operator: Operator
     weight: str
     name: str
     gradient: Slot
+    made_of: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.swapped_gradients import misused_gradients
+from tvlint.analyses.relations.scales import mistaken_steps, place_of
 from tvlint.findings import Finding
 from tvlint.rule import Rule
 
@@ -24,4 +25,14 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"use the gradient of `{found.tensor}` here, and look where `{found.gradient}` should go",
             (),
             facts.fold.everywhere(found.ranks),
+        )
+    for step, owner in mistaken_steps(facts):
+        yield Finding(
+            rule.name,
+            rule.severity,
+            f"`{step.weight}` is updated with `{step.name}`, which is made of the gradient of `{owner}`",
+            place_of(facts, step.operator),
+            f"update `{step.weight}` with its own gradient",
+            (),
+            facts.fold.everywhere((step.rank,)),
         )

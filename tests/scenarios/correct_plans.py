@@ -1116,4 +1116,23 @@ program
   run s micro-batch 0
 """,
     ),
+    *correct(
+        "parts of a sum that two ranks send each other",
+        """
+mesh tp=2
+weight w f32[8,8] tp:S(1)
+input x f32[4,8] tp:S(1)
+output y
+program tp=0
+  p = linear(x, w)
+  send p to tp+1
+  recv q: f32[4,8] from tp+1
+  y = add(p, q)
+program tp=1
+  p = linear(x, w)
+  recv q: f32[4,8] from tp-1
+  send p to tp-1
+  y = add(p, q)
+""",
+    ),
 )

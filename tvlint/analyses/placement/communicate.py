@@ -88,13 +88,17 @@ def _may_average(walk: Walk, name: str) -> bool:
 
 
 def send(walk: Walk, operator: Send) -> None:
-    """Keeps how the sent value lies for whoever receives it."""
+    """Keeps how the sent value lies for whoever receives it; along an axis that it crosses others have another part of it."""
     value = walk.value(operator.tensor)
+    mesh, peer, crossed = walk.plan.mesh, operator.peer, {operator.peer.axis}
+    if peer.rank is not None and max(peer.rank, walk.rank) < mesh.size:
+        own, other = mesh.coordinates(walk.rank), mesh.coordinates(peer.rank)
+        crossed = {axis for axis in own if own[axis] != other[axis]}
     on = dict(value.on)
-    if operator.peer.axis and isinstance(on.get(operator.peer.axis), Shard):
-        on[operator.peer.axis] = None
-    if operator.peer.rank is not None:
-        on = {axis: placement if not isinstance(placement, Shard) else None for axis, placement in on.items()}
+    for axis, placement in value.on.items():
+        is_piece = isinstance(placement, Shard) and (axis in crossed or peer.rank is not None)
+        if is_piece or (isinstance(placement, Partial) and axis in crossed):
+            on[axis] = None
     if walk.where not in walk.sent or walk.sent[walk.where].on != on:
         walk.sent[walk.where] = Placed(on, value.origin)
 

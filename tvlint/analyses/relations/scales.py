@@ -121,7 +121,7 @@ def _factor(alone: Alone, value: Value) -> Fraction | None:
 
 def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
     """Return of how many times the mean that `loss` is made of, or its gradient, something is with that factor of it; None for
-    1, and where nobody can say.
+    1, and where that is not known.
     """
     if factor is None:
         return None

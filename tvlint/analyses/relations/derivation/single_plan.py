@@ -39,7 +39,7 @@ class Alone:
     world: World
     derived: Derived
     bare: dict[int, tuple[Fraction, int]] = field(default_factory=dict, compare=False)
-    """What values are multiples of by constants, as far as somebody asked."""
+    """What values are multiples of by constants, as far as it was asked for."""
 
 
 def derive_alone(plan: Plan) -> Alone | None:

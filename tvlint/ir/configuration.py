@@ -75,3 +75,7 @@ class Configuration:
     """What may give more settings of a command that is not complete, in words of the file (`$EXTRA_ARGS`)."""
     supposed: bool = False
     """Whether `elsewhere` is supposed to give nothing but what launches usually do."""
+    condition: str = ""
+    """When the file configures this run, where it does not always (`with `MODEL=13b``)."""
+    cases: tuple[Configuration, ...] = ()
+    """What it is under each condition that the file names and that leaves it another."""

@@ -64,6 +64,18 @@ def evaluate(
             reason = holds.reason if isinstance(holds, Unknown) else f"{show(holds)} is neither true nor false"
             more = fill_known(rule.unknown, values.evaluate)
             yield NotEvaluated(rule.name, _whole(configuration), f"{reason}; {more}" if more else reason)
+    yield from _in_cases(configuration, [rule for rule, holds in outcomes if holds is not False], repairs)
+
+
+def _in_cases(configuration: Configuration, rules: Iterable[Rule], repairs: bool) -> Iterator[Finding]:
+    """Yield the errors of the cases of a configuration, each of the first case that has it."""
+    left = {rule.name: rule for rule in rules if rule.severity is Severity.ERROR}
+    for case in configuration.cases:
+        own = replace(case, version=configuration.version, framework=configuration.framework)
+        for result in [*evaluate(own, left, repairs=repairs)]:
+            if isinstance(result, Finding) and result.severity is Severity.ERROR:
+                left.pop(result.rule, None)
+                yield result
 
 
 def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
@@ -73,7 +85,7 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
     given.sort(key=lambda setting: (setting.location.path != own, setting.name != blamed))
     location = given[0].location if given else _whole(values.configuration)
     related = tuple(Related(_stands(setting), setting.location) for setting in given[1:])
-    message = fill(rule.message, values.evaluate) + unless
+    message = fill(rule.message, values.evaluate) + values.configuration.condition + unless
     help = fill_known(rule.help, values.evaluate)
     if repair:
         help = f"{help}; {repair}" if help else repair

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tvlint.findings import Finding
+from tvlint.findings import Finding, Severity
 from tvlint.frameworks.kin import parses_like_megatron
 from tvlint.frameworks.megatron import hyphens, is_option
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
@@ -20,6 +20,7 @@ from tvlint.readers.megatron.invalid_options import carriage_return, cut_short, 
 from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.not_followed import launches_in
+from tvlint.readers.shell.alternatives import alternatives
 from tvlint.readers.shell.evaluate import Evaluation, evaluate
 from tvlint.readers.shell.lexer import commands_in
 from tvlint.readers.shell.state import Command
@@ -63,6 +64,11 @@ DISTINCT = frozenset(
         "--use-distributed-optimizer",
     }
 )
+MOST_CASES = 24
+"""Of more texts that a script names of its variables, only the first are tried."""
+NOT_TRIED = "branches-not-tried"
+TRAINS = frozenset({"global_batch_size", "train_iters", "train_samples"})
+"""Settings that a launch which trains gives one of; what converts checkpoints gives sizes that it does not use."""
 MOST_SHOWN = 2
 """Of more words that may set more, only the first are named."""
 LINES = re.compile(r"[\\\n]")
@@ -86,13 +92,11 @@ def read(path: str, data: bytes) -> Document | None:
     if evaluation.gave_up:
         raise ReadError("the script is too complex to be followed statically", Location(path, 1))
     findings: dict[Finding, None] = {}
-    configurations: list[Configuration] = []
     version = version_of_script(evaluation.source.text)
-    for command, words in _launches(evaluation, evaluation.commands):
-        launch = split_launch(words)
-        arguments = read_arguments(launch.arguments)
-        configurations.append(_configuration(evaluation, command, launch, arguments, version))
-        mistakes = option_mistakes(configurations[-1], arguments.surplus, launch.path or launch.program)
+    configurations = list[Configuration]()
+    for configuration, command, launch, arguments in _launched(evaluation, version):
+        configurations.append(configuration)
+        mistakes = option_mistakes(configuration, arguments.surplus, launch.path or launch.program)
         findings.update(dict.fromkeys((*mistakes, *cut_short(command.span))))
     if not configurations and (overrides := tuple(hydra_overrides.configurations(evaluation))):
         return Document(path, hydra_overrides.FORMAT, configurations=overrides)
@@ -101,9 +105,68 @@ def read(path: str, data: bytes) -> Document | None:
         findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each)))
     if not configurations:
         return None
+    configurations, beyond = _with_cases(evaluation, configurations, version)
+    findings.update(dict.fromkeys(beyond))
     findings.update(dict.fromkeys(carriage_return(evaluation.source)))
     findings.update(dict.fromkeys(_not_followed(evaluation, configurations)))
     return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
+
+
+def _launched(evaluation: Evaluation, version: str) -> Iterable[tuple[Configuration, Command, Launch, Arguments]]:
+    """Yield the configuration of each launch, and what it was read from."""
+    for command, words in _launches(evaluation, evaluation.commands):
+        launch = split_launch(words)
+        arguments = read_arguments(launch.arguments)
+        yield _configuration(evaluation, command, launch, arguments, version), command, launch, arguments
+
+
+def _with_cases(
+    evaluation: Evaluation, configurations: Sequence[Configuration], version: str
+) -> tuple[list[Configuration], list[Finding]]:
+    """Return the configurations with what they train for each text that the script names of a variable, one at a time.
+
+    A launch that is reached for such a text only comes after them. Of too many texts, the first are tried, and a finding says
+    so.
+    """
+    named = [(name, text) for name, texts in alternatives(evaluation.source).items() for text in texts]
+    cases: dict[Location | None, list[Configuration]] = {each.location: [] for each in configurations}
+    steps, tried = evaluation.steps, 0
+    for name, text in named[:MOST_CASES]:
+        own = evaluate(evaluation.source, supposed={name: text}, steps=steps)
+        steps = own.steps
+        if own.gave_up:
+            break
+        tried += 1
+        condition = f" with `{name}={text}`" if not name.isdigit() else f" with `{text}` as argument {name}"
+        found = [each for each, *_ in _launched(own, version)] or _from_variables(own, version)
+        for each in found:
+            if TRAINS & each.settings.keys():
+                cases.setdefault(each.location, []).append(replace(each, condition=condition))
+    whole = {each.location: each for each in configurations}
+    judged = [replace(each, cases=tuple(_distinct(each, cases[each.location]))) for each in configurations]
+    judged += [replace(own[0], cases=tuple(own[1:])) for location, own in cases.items() if own and location not in whole]
+    return judged, [_untried(evaluation, tried, len(named))] if tried < len(named) else []
+
+
+def _distinct(configuration: Configuration, cases: Iterable[Configuration]) -> Iterable[Configuration]:
+    """Yield the cases that set something else than the configuration and the cases before."""
+    seen = [_set_by(configuration)]
+    for case in cases:
+        own = _set_by(case)
+        if own not in seen:
+            seen.append(own)
+            yield case
+
+
+def _set_by(configuration: Configuration) -> dict[str, SettingValue | Unknown]:
+    both = (*configuration.settings.values(), *configuration.environment.values())
+    return {each.written: each.value for each in both}
+
+
+def _untried(evaluation: Evaluation, tried: int, count: int) -> Finding:
+    message = f"the script branches on {count} texts of variables, and {tried} of them are tried"
+    place = Location(evaluation.source.path, 1)
+    return Finding(NOT_TRIED, Severity.NOTE, message, place, "split the script, or check it with the others by hand")
 
 
 def _not_followed(evaluation: Evaluation, configurations: Iterable[Configuration]) -> Iterable[Finding]:

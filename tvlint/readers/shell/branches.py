@@ -76,6 +76,8 @@ def mark_replaceable(state: State, name: str) -> None:
     if isinstance(value, Scalar):
         pieces = tuple(replace(piece, outside=True) if isinstance(piece, Text) else piece for piece in value.pieces)
         state.variables[name] = Scalar(pieces)
+        if name in state.supposed and pieces:
+            state.assign(name, Scalar(pieces), pieces[0].span)
 
 
 def follow_if(state: State, node: Node) -> None:
@@ -93,13 +95,18 @@ def follow_if(state: State, node: Node) -> None:
         if decided is False:
             continue
         branch = _branch(state, body)
-        if decided and not branch.ended:
+        if decided and _goes_on(state, branch):
             branches.append(branch)
             break
         branches.append(branch)
     else:
         branches.append(state.fork())
     join_branches(state, branches, node, since)
+
+
+def _goes_on(state: State, branch: State) -> bool:
+    """Return whether a decided branch counts as decided: one that leaves does where it is supposed what the script is given."""
+    return not branch.ended or bool(state.supposed)
 
 
 def _branch(state: State, body: Sequence[Node]) -> State:
@@ -164,7 +171,7 @@ def follow_case(state: State, node: Node) -> None:
         if decided is False:
             continue
         branch = _branch(state, body)
-        if decided and not branch.ended:
+        if decided and _goes_on(state, branch):
             branches.append(branch)
             break
         branches.append(branch)
@@ -200,4 +207,4 @@ def follow_list(state: State, node: Node) -> None:
         return
     since = state.now()
     branch = _branch(state, [right])
-    join_branches(state, [branch] if runs and not branch.ended else [branch, state.fork()], node, since)
+    join_branches(state, [branch] if runs and _goes_on(state, branch) else [branch, state.fork()], node, since)

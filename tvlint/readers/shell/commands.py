@@ -165,6 +165,8 @@ def _run_own(state: State, node: Node, words: list[Item], command: str | None) -
     """Change the state as a command of the shell, a sourced file or a function does; other commands change nothing."""
     if command in ("exit", "return", "exec"):
         state.ended = command != "exec" or len(words) > 1
+    if command in ("continue", "break") and state.supposed:
+        state.ended = True
     if command in ("source", "."):
         _source(state, node, words[1:])
     elif command == "export":

@@ -32,17 +32,26 @@ class Evaluation:
     variables: dict[str, Value]
     unresolved_sources: tuple[Span, ...]
     gave_up: bool
+    steps: int
+    """The steps that were left."""
     errors: tuple[tuple[int, int], ...] = ()
     """The ranges of bytes of the source that are no syntax of a shell; what was understood of them was followed."""
 
 
-def evaluate(source: Source, environment: Mapping[str, str] = NOTHING, arguments: Sequence[str] | None = None) -> Evaluation:
+def evaluate(
+    source: Source,
+    environment: Mapping[str, str] = NOTHING,
+    arguments: Sequence[str] | None = None,
+    supposed: Mapping[str, str] = NOTHING,
+    steps: int = STEPS,
+) -> Evaluation:
     """Follow `source` from top to bottom; functions that nothing calls are followed last, as if called once.
 
-    `environment` and `arguments` are what is known of those that the script is started with.
+    `environment` and `arguments` are what is known of those that the script is started with. `supposed` are variables, and
+    arguments by their numbers, that hold a text where the file leaves open what they hold.
     """
     tree = parse(source)
-    state = State(source, Trace(STEPS, _statement))
+    state = State(source, Trace(steps, _statement), supposed=supposed)
     state.variables.update(sbatch_variables(source))
     start = Span(source, 0, 0)
     state.variables.update({name: Scalar((Text(text, start, exact=False),)) for name, text in environment.items()})
@@ -61,6 +70,7 @@ def evaluate(source: Source, environment: Mapping[str, str] = NOTHING, arguments
         dict(state.variables),
         tuple(trace.unresolved_sources),
         gave_up,
+        trace.steps,
         tuple((node.start_byte, node.end_byte) for node in errors_in(tree.root_node)),
     )
 

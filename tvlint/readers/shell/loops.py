@@ -39,6 +39,7 @@ def follow_for(state: State, node: Node) -> None:
     if len(items) == 1 and isinstance(items[0], Word):
         state.assign(name, Scalar(items[0].pieces), span)
         state.follow(body)
+        state.ended = state.ended and not state.supposed
         return
     words = [item.pieces for item in items if isinstance(item, Word)]
     reason = f"takes several values in the loop at line {line_of(span)}"

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tvlint.readers.shell.bindings import Bindings
-from tvlint.readers.shell.values import Array, Gap, Item, Scalar, Source, Span, Value, Word, bounded, span_of_bytes
+from tvlint.readers.shell.values import (
+    Array,
+    Gap,
+    Item,
+    Scalar,
+    Source,
+    Span,
+    Text,
+    Value,
+    Word,
+    bounded,
+    may_be,
+    span_of_bytes,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -68,6 +81,8 @@ class State:
     sources: int = 0
     depth: int = 0
     ended: bool = False
+    supposed: Mapping[str, str] = field(default_factory=dict)
+    """Variables, and arguments by their numbers, with the text that they are supposed to hold where the file leaves it open."""
 
     def fork(self) -> State:
         """A copy that a branch may change."""
@@ -82,6 +97,7 @@ class State:
             self.sources,
             self.depth,
             self.ended,
+            self.supposed,
         )
 
     def now(self) -> Moment:
@@ -122,6 +138,9 @@ class State:
 
     def assign(self, name: str, value: Value, span: Span) -> None:
         self.spend(len(value.pieces if isinstance(value, Scalar) else value.items) // 16)
+        text = self.supposed.get(name)
+        if text is not None and isinstance(value, Scalar) and may_be(value.pieces, text):
+            value = Scalar((Text(text, span, exact=False),))
         self.variables[name] = bounded(value, span)
 
     def words_of_arguments(self, span: Span) -> tuple[Item, ...]:

@@ -180,6 +180,16 @@ def from_outside(pieces: Iterable[Piece]) -> bool:
     return any(isinstance(piece, Text) and piece.outside for piece in pieces)
 
 
+def may_be(pieces: Sequence[Piece], text: str) -> bool:
+    """Return whether what is open of `pieces` leaves it possible that they are `text`."""
+    if from_outside(pieces) or any(isinstance(piece, Hole) for piece in pieces):
+        return True
+    choice = pieces[0] if len(pieces) == 1 else None
+    if not isinstance(choice, Choice):
+        return False
+    return any(known_text(each) == text or may_be(each, text) for each in choice.alternatives)
+
+
 def span_of(pieces: Sequence[Piece]) -> Span:
     """Return where `pieces` stand: all of them where they stand side by side, else the first unknown one, else the first."""
     first = pieces[0].span

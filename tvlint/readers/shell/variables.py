@@ -24,6 +24,8 @@ def variable(state: State, name: str, span: Span) -> tuple[Piece, ...]:
         return join(state.words_of_arguments(span))
     if name.isdigit() and state.arguments is not None and name != "0":
         return _argument(state.arguments, int(name), span)
+    if name in state.supposed:
+        return (Text(state.supposed[name], span, exact=False),)
     if name.isdigit() or name in ("#", "?", "$", "!", "-", "_"):
         return (Hole(f"depends on `${name}`", span),)
     return (Hole(f"`{name}` is not set in the file", span),)
@@ -42,7 +44,7 @@ def variable_of(state: State, node: Node) -> tuple[str, tuple[Piece, ...] | None
     """The variable's name and, where the file sets it, its text."""
     name = state.text(node)
     if node.type != "subscript":
-        if name in state.variables or (name.isdigit() and state.arguments is not None):
+        if name in state.variables or name in state.supposed or (name.isdigit() and state.arguments is not None):
             return name, variable(state, name, state.span(node))
         return name, None
     match = re.fullmatch(r"([A-Za-z_]\w*)\[([@*]|\d+)\]", name)

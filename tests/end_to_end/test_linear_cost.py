@@ -72,6 +72,12 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
     "operators that take the same": ("a.plan", 40, plan(each("  y#N = linear(x, w)\n"))),
     "operators in a chain": ("a.plan", 40, plan(lambda n: "".join(f"  x{i + 1} = linear(x{i or ''}, w)\n" for i in range(n)))),
     "operators of one name": ("a.plan", 40, plan(each("  y = linear(x, w)\n"))),
+    "collectives of one handle": ("a.plan", 40, plan(each("  y#N = all-reduce(x) over dp async h\n"))),
+    "collectives that read one tensor": (
+        "a.plan",
+        40,
+        plan(lambda n: each("  y#N = all-gather(x, dim=0) over dp async h#N\n")(n) + each("  wait h#N\n")(n)),
+    ),
     "words of a line": ("a.plan", 60, plan(lambda n: "  y = " + "linear(x, w) " * n)),
     "weights": ("a.plan", 40, lambda n: f"{PLAN}{each('weight w#N f32[8,8]' + chr(10))(n)}program\n  y = linear(x, w)\n"),
     "launches": ("a.sh", 10, launches(f"{LAUNCH}#N\n")),

@@ -108,3 +108,24 @@ def test_what_whole_numbers_become_is_left_open_where_they_may_not_stay_whole(ca
     before = f'a: f32[4,8] = to(i, dtype="float32") || none\nf: f32[4,8] = {same} || none\n'
     verdict = verdict_on(with_backward(head + cast + tail), with_backward(head + before + tail))
     assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize(
+    ("call", "right"),
+    [
+        ("torch.sum(h, 1, keepdim=1)", "torch.sum(h, 1, keepdim=True)"),
+        ("torch.var(h, 1, keepdim=0)", "torch.var(h, 1, keepdim=False)"),
+        ("torch.nn.functional.mse_loss(h, x, log_target=False)", "torch.nn.functional.mse_loss(h, x)"),
+    ],
+)
+def test_a_call_with_a_switch_that_its_function_does_not_take_is_not_proved(call: str, right: str) -> None:
+    def plan(made: str) -> str:
+        gradients = "dh, _" if "loss" in made else "dh"
+        return (
+            f"weight w f32[4,4]\ninput x f32[8,4]\noutput g\nprogram\n  h = linear(x, w)\n  g = {made}\n"
+            f"  {gradients} = backward g (grad(g))\n  _, grad(w) = backward h (dh)\n"
+        )
+
+    assert verdict_on(plan(right), plan(right)).outcome is Outcome.PROVED
+    assert verdict_on(plan(call), plan(right)).outcome is not Outcome.PROVED
+    assert verdict_on(plan(call), plan(call)).outcome is not Outcome.PROVED

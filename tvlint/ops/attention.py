@@ -65,7 +65,7 @@ def _attention(call: Call) -> Bound:
             raise UnsupportedError(f"`{call.op}` with a mask of shape {mask}")
         tail = zip(mask, scores[len(scores) - len(mask) :], sizes[len(sizes) - len(mask) :], strict=True)
         operands.append(tuple(ONE if own == 1 != wide else name for own, name, wide in tail))
-    causal, scale = bool(call.attributes.get("is_causal", False)), call.attributes.get("scale")
+    causal, scale = call.flag("is_causal"), call.attributes.get("scale")
     both = call.op.rsplit(".", 1)[-1] == "attention"
     if len(call.inputs) == 4 and causal:
         raise UnsupportedError(f"`{call.op}` with a mask and `is_causal`")

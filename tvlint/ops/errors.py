@@ -15,15 +15,18 @@ _Each = Callable[..., Array]
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def _bind(call: Call, *, own: dict[str, Value], reductions: tuple[str, ...], commutative: bool) -> Bound:
+def _bind(
+    call: Call, *, own: dict[str, Value], reductions: tuple[str, ...], commutative: bool, switches: tuple[str, ...]
+) -> Bound:
     call = call.with_arguments()
-    call.reject_unknown("size_average", "reduce", "reduction", "weight", "pos_weight", "log_target", *own)
+    call.reject_unknown("size_average", "reduce", "reduction", "weight", "pos_weight", *switches, *own)
     call.expect(2)
     for name in ("size_average", "reduce", "weight", "pos_weight"):
         if call.attributes.get(name) is not None:
             raise UnsupportedError(f"`{call.op}` with `{name}`")
-    if call.attributes.get("log_target", False) is not False:
-        raise UnsupportedError(f"`{call.op}` with `log_target`")
+    for name in switches:
+        if call.flag(name):
+            raise UnsupportedError(f"`{call.op}` with `{name}`")
     reduction = call.attributes.get("reduction", "mean")
     if any(1 not in sizes and sizes[0] != sizes[1] for sizes in zip(call.shape(0)[::-1], call.shape(1)[::-1], strict=False)):
         raise MisfitError(f"`{call.op}` of shapes {call.shape(0)} and {call.shape(1)}", "both have to be of one shape")
@@ -101,13 +104,19 @@ def _divergence(field: Field, x: Array, y: Array) -> Array:
 
 
 def _spec(
-    name: str, each: _Each, *, commutative: bool = False, reductions: tuple[str, ...] = _REDUCTIONS, **own: Value
+    name: str,
+    each: _Each,
+    *,
+    commutative: bool = False,
+    reductions: tuple[str, ...] = _REDUCTIONS,
+    switches: tuple[str, ...] = (),
+    **own: Value,
 ) -> OpSpec:
     function = name.replace("-", "_")
     return OpSpec(
         name,
         (f"torch.nn.functional.{function}", f"torch.{function}", f"torch._C._nn.{function}"),
-        partial(_bind, own=own, reductions=reductions, commutative=commutative),
+        partial(_bind, own=own, reductions=reductions, commutative=commutative, switches=switches),
         evaluate=partial(_evaluate, each),
     )
 
@@ -121,6 +130,6 @@ SPECS = (
     *having(
         (Trait.RESTRICTED,),
         _spec("binary-cross-entropy", _binary),
-        _spec("kl-div", _divergence, reductions=(*_REDUCTIONS, "batchmean")),
+        _spec("kl-div", _divergence, reductions=(*_REDUCTIONS, "batchmean"), switches=("log_target",)),
     ),
 )

@@ -26,7 +26,7 @@ def _top(call: Call) -> Bound:
         raise UnsupportedError(f"`{call.op}` of {k} of shape {shape}")
     if k > shape[-1]:
         raise MisfitError(f"`{call.op}` of {k} of shape {shape}", f"there are {shape[-1]} to choose from")
-    if not call.attributes.get("largest", True) or not call.attributes.get("sorted", True):
+    if not call.flag("largest", True) or not call.flag("sorted", True):
         raise UnsupportedError(f"`{call.op}` that is not of the greatest in order")
     return Bound(((*names, "e"),), ((*names, "k"),) * 2, whole=frozenset({"e", "k"}), attributes=(k,), sizes={"k": k})
 

@@ -69,7 +69,7 @@ def _bind_running(call: Call) -> Bound:
     """
     call = call.with_arguments("training", "momentum", "eps")
     call.reject_unknown("training", "momentum", "eps", "cudnn_enabled", "cudnn_enable")
-    if call.attributes.get("training", False) is not False:
+    if call.flag("training"):
         raise UnsupportedError(
             f"`{call.op}` in training takes its statistics from the part of the batch that a rank has, and changes running ones"
         )

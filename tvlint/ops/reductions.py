@@ -41,7 +41,7 @@ def _reduction(average: bool) -> Callable[[Call], Bound]:
         shape = call.shape(0)
         names = stars(len(shape))
         dims = reduced_dims(call, len(shape))
-        keep = bool(call.attributes.get("keepdim", False))
+        keep = call.flag("keepdim")
         kept = tuple(ONE if i in dims else name for i, name in enumerate(names) if keep or i not in dims)
         if not kept and call.outputs and call.outputs[0] == (1,):
             kept = (ONE,)
@@ -117,7 +117,7 @@ def _greatest(call: Call) -> Bound:
     call.expect(1)
     names = stars(len(call.shape(0)))
     gone = reduced_dims(call, len(names))
-    keep = bool(call.attributes.get("keepdim", False))
+    keep = call.flag("keepdim")
     result = tuple(ONE if i in gone else name for i, name in enumerate(names) if keep or i not in gone)
     places = call.op.rsplit(".", 1)[-1] == "max" and call.attributes.get("dim") is not None
     whole = frozenset(names[i] for i in gone)

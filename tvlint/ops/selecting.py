@@ -19,11 +19,9 @@ def _bind_dropout(call: Call) -> Bound:
     call.expect(1)
     names = stars(len(call.shape(0)))
     one = (frozenset({0}),)
-    share, training = call.attributes.get("p", 0.5), call.attributes.get("training", True)
-    if share == 0 or training is False:
+    share = call.attributes.get("p", 0.5)
+    if share == 0 or not call.flag("training", True):
         return Bound((names,), (names,), linear=one)
-    if training is not True:
-        raise UnsupportedError(f"`{call.op}` with `training` {training}")
     return Bound((names,), (names,), attributes=(share_of(call, share),), assumption=DRAWS, draws=Drawn(names, (0,), one))
 
 

@@ -176,6 +176,13 @@ class Call:
         if not least <= len(self.inputs) <= (least if most is None else most):
             raise UnsupportedError(f"`{self.op}` of {len(self.inputs)} operands")
 
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return the switch `name` of the call, or `default`; raises MisfitError for a value that is neither True nor False."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, bool):
+            raise MisfitError(f"`{self.op}` with `{name}` {value}", "it has to be True or False")
+        return value
+
     def reject_unknown(self, *known: str) -> None:
         """Raises UnsupportedError for an attribute that the table gives no meaning to."""
         for name in self.attributes:

@@ -17,7 +17,7 @@ def _rows(call: Call, attributes: tuple[Value, ...], *, sums: bool = False) -> B
     call.expect(1)
     names = stars(len(call.shape(0)))
     gone = reduced_dims(call, len(names))
-    keep = bool(call.attributes.get("keepdim", False))
+    keep = call.flag("keepdim")
     result = tuple(ONE if i in gone else name for i, name in enumerate(names) if keep or i not in gone)
     if not result and call.outputs and call.outputs[0] == (1,):
         result = (ONE,)

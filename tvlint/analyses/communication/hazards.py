@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import handle_of, of_kinds, overwritten, uses, writes
 from tvlint.analyses.dataflow.run_scope import Outside
-from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients, Send, Update, Wait
+from tvlint.ir.operators import Collective, Communicate, Group, Receive, ReduceGradients, Send, Update, Wait
 from tvlint.ir.plan import Plan, Program, Role, Segment, Step
 
 _ASYNCHRONOUS = frozenset({Communicate, Send, Receive, ReduceGradients, Wait})
@@ -67,7 +67,9 @@ class _Walk:
         self.open: dict[str, list[_Issue]] = {}
         self.closed: dict[str, list[_Issue]] = {}
         self.writing: dict[object, _Issue] = {}
-        self.reading: dict[object, list[_Issue]] = {}
+        self.reading: dict[object, dict[_Issue, None]] = {}
+        self.first: dict[str, dict[tuple[str, int, int], dict[tuple[Collective, Group], _Issue]]] = {}
+        """By handle and run of a segment, the first collective of each kind and group that is under way."""
 
     def run(self) -> Iterator[Hazard]:
         for number, step in enumerate(self.program.steps):
@@ -81,7 +83,10 @@ class _Walk:
     def _segment(self, number: int, step: Step, segment: Segment) -> Iterator[Hazard]:
         inner = Outside(segment, step)
         renamed = step.inputs is not None or step.outputs is not None
+        together, last = 0, ""
         for index, operator in enumerate(segment.operators):
+            if not isinstance(operator, Communicate) or operator.handle != last:
+                together, last = index, operator.handle if isinstance(operator, Communicate) else ""
             if isinstance(operator, Wait):
                 yield from self._wait(operator.handle, step, segment.name, index)
                 continue
@@ -99,17 +104,17 @@ class _Walk:
             yield from self._collisions(read, written, segment.name, index)
             handle = handle_of(operator)
             if handle:
-                before = self._reissued(handle, operator, segment, number, step, index)
-                if before is not None:
-                    yield self._hazard("reissued", segment.name, index, handle, before)
                 issue = _Issue(
                     segment.name, index, number, step.micro_batch, handle, read | written, frozenset(read), frozenset(written)
                 )
+                before = self._reissued(issue, operator, together) if isinstance(operator, Communicate) else None
+                if before is not None:
+                    yield self._hazard("reissued", segment.name, index, handle, before)
                 self.open.setdefault(handle, []).append(issue)
                 for key in written:
                     self.writing[key] = issue
                 for key in read:
-                    self.reading.setdefault(key, []).append(issue)
+                    self.reading.setdefault(key, {})[issue] = None
 
     def _gradients(
         self, operator: ReduceGradients | Update, inner: Outside, renamed: bool, step: Step, number: int
@@ -120,23 +125,18 @@ class _Walk:
         own = {self._key(name, inner, renamed, step, number): name for name in names}
         return own | {(name, micro_batch): name for name in names for micro_batch in self.batches}
 
-    def _reissued(
-        self, handle: str, operator: Operator, segment: Segment, number: int, step: Step, index: int
-    ) -> _Issue | None:
-        """The collective that is still under way on the handle of another one; those issued together share one."""
-        if not isinstance(operator, Communicate):
-            return None
-        for issue in self.open.get(handle, ()):
-            if (issue.segment, issue.step, issue.micro_batch) != (segment.name, number, step.micro_batch):
-                continue
-            first = segment.operators[issue.index]
-            between = segment.operators[issue.index + 1 : index]
-            together = all(isinstance(each, Communicate) and each.handle == handle for each in between)
-            if not isinstance(first, Communicate):
-                continue
-            if not together or (first.kind, first.group) != (operator.kind, operator.group):
-                return issue
-        return None
+    def _reissued(self, issue: _Issue, operator: Communicate, together: int) -> _Issue | None:
+        """Return the collective that is still under way on the handle of another one.
+
+        Those of one kind and group that are issued together, without anything in between, share a handle: from the operator
+        `together` on.
+        """
+        run = (issue.segment, issue.step, issue.micro_batch)
+        under_way = self.first.setdefault(issue.handle, {}).setdefault(run, {})
+        own = (operator.kind, operator.group)
+        before = next((each for kind, each in under_way.items() if each.index < together or kind != own), None)
+        under_way.setdefault(own, issue)
+        return before
 
     def _collisions(self, read: dict[object, str], written: dict[object, str], segment: str, index: int) -> Iterator[Hazard]:
         if not self.open:
@@ -167,12 +167,12 @@ class _Walk:
             chosen = [issue for issue in issues if issue.step == issues[0].step]
         for issue in chosen:
             issues.remove(issue)
+            self.first.get(handle, {}).pop((issue.segment, issue.step, issue.micro_batch), None)
             for key in issue.writing:
                 if self.writing.get(key) is issue:
                     del self.writing[key]
             for key in issue.reading:
-                remaining = [other for other in self.reading.get(key, ()) if other is not issue]
-                self.reading[key] = remaining
+                self.reading.get(key, {}).pop(issue, None)
         if not issues:
             del self.open[handle]
         self.closed[handle] = chosen

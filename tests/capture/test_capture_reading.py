@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from shared import ROOT
 
+from tvlint.readers.capture.assemble import lift_parallel, lift_reference
 from tvlint.readers.capture.lines import read_capture
 from tvlint.readers.capture.program import Apply, Exchange
 from tvlint.readers.capture.storages import follow
@@ -117,6 +120,25 @@ def test_writes_through_views_reach_every_reader() -> None:
     ops = [node.op for node in program.nodes if isinstance(node, Apply)]
     assert ops[-2:] == ["cat", "aten.exp.default"]
     assert "aten.mul.Scalar" in ops
+
+
+@pytest.mark.parametrize("change", [lambda own: own[::-1], lambda own: [own[0]] * len(own)], ids=["reversed", "one for all"])
+def test_operators_with_the_arguments_of_others_end_in_a_plan_or_in_an_error_of_the_capture(
+    change: Callable[[list[Any]], list[Any]],
+) -> None:
+    alone = lift_reference(recorded("accumulation_reference"))
+    text = gzip.decompress((RECORDED / "accumulation_fsdp.capture.jsonl.gz").read_bytes())
+    lines = [json.loads(line) for line in text.splitlines()]
+    for op in sorted({line["op"] for line in lines if line.get("arguments")}):
+        others = [
+            {**line, "arguments": dict(zip(line["arguments"], change([*line["arguments"].values()]), strict=True))}
+            if line.get("op") == op and line["arguments"]
+            else line
+            for line in lines
+        ]
+        with suppress(ReadError):
+            own = lift_parallel(read_capture("a", "\n".join(map(json.dumps, others)).encode()), alone)
+            assert own.plan.programs
 
 
 def test_the_schema_file_is_a_schema() -> None:

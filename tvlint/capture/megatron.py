@@ -20,7 +20,7 @@ def changes(step: Step, replace: Replace) -> Mapping[str, Change]:
     return {
         _CORE + "tensor_parallel.random": _random_states,
         _CORE + "transformer.torch_norm": lambda module: _norms(module, replace),
-        _CORE + "transformer.moe.moe_utils": _counts_on_cpu,
+        _CORE + "transformer.moe.moe_utils": _experts,
         _CORE + "transformer.moe.token_dispatcher": _counts_on_cpu,
         _CORE + "pipeline_parallel.schedules": lambda module: _schedules(module, step),
         _CORE + "optimizer.optimizer": lambda module: _optimizers(module, step),
@@ -50,6 +50,13 @@ def _norms(module: Any, replace: Replace) -> None:
         return norm
 
     module.WrappedTorchNorm.__new__ = new
+
+
+def _experts(module: Any) -> None:
+    """Route tokens without TransformerEngine, whose product one version asks for without having looked for it."""
+    _counts_on_cpu(module)
+    if not hasattr(module, "te_general_gemm"):
+        module.te_general_gemm = None
 
 
 def _counts_on_cpu(module: Any) -> None:

@@ -288,6 +288,9 @@ def _lift(lifting: Lifting, node: Node) -> None:
 
 
 def _lifts(equation: Equation, lifting: Lifting, node: Apply) -> bool:
+    of_number = node.op.rpartition(".")[2].startswith("Scalar")
+    if "self" in node.arguments and not isinstance(node.arguments["self"], Ref) and not of_number:
+        return False
     try:
         return equation.lift(lifting, node)
     except NotLiftedError:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from tvlint.readers.capture.lifting import Equation, Lifting, given
+from tvlint.readers.capture.lifting import Equation, Lifting, NotLiftedError, given
 from tvlint.readers.capture.program import Apply, Argument
 
 
 def _product(lifting: Lifting, node: Apply) -> bool:
-    return lifting.call(node, f"torch.{node.op.split('.')[1]}", (given(node, "self"), given(node, "mat2")))
+    name = node.op.split(".")[1]
+    operands = _matrices(lifting, given(node, "self"), given(node, "mat2"), 2 if name == "mm" else 3)
+    return lifting.call(node, f"torch.{name}", operands)
+
+
+def _matrices(lifting: Lifting, left: Argument, right: Argument, dims: int) -> tuple[Argument, Argument]:
+    """Return two operands that are matrices, or batches of them, which can be multiplied. Raises NotLiftedError."""
+    names = [lifting.value(own) for own in (left, right)]
+    here, there = (() if name is None else lifting.shape(name) for name in names)
+    fits = len(here) == len(there) == dims and here[:-2] == there[:-2] and here[-1] == there[-2]
+    if not fits:
+        raise NotLiftedError(f"tensors of shapes {here} and {there} have no product")
+    return left, right
 
 
 def _factor(node: Apply, name: str) -> float:
@@ -25,6 +37,7 @@ def _scaled(lifting: Lifting, node: Apply, value: Argument, factor: float) -> Ar
 
 def _plus(lifting: Lifting, node: Apply, product: str, left: Argument, right: Argument) -> bool:
     """Lift `beta self + alpha (left right)`, which does not read `self` where beta is 0."""
+    left, right = _matrices(lifting, left, right, 2 if product == "torch.mm" else 3)
     alpha, beta = _factor(node, "alpha"), _factor(node, "beta")
     shape = lifting.shape(node.outputs[0])
     if beta == 0 and alpha == 1:

@@ -14,7 +14,7 @@ def _dims(lifting: Lifting, node: Apply) -> tuple[int, ...]:
     name = lifting.value(given(node, "self"))
     rank = len(lifting.shape(name)) if name is not None else 0
     named = node.arguments.get("dim")
-    if named is None or named == ():
+    if named is None or named == () or not rank:
         return tuple(range(rank))
     return tuple(sorted(dim % rank for dim in sizes(named)))
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_text_plans import verdict_on
-from tvlint.analyses.relations.grounds import REFUTING, Ground
+from tvlint.analyses.relations.grounds import FOUND_BY_READERS, REFUTING, Ground
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import KINDS_THAT_REFUTE, TOLD
 from tvlint.findings import Outcome
 from tvlint.identity import FORMER_NAMES
@@ -54,7 +54,7 @@ def _named(call: ast.Call, refuting: bool) -> set[str]:
 MAKERS = ("Defect", "Mismatch", "_of_many", "_reason")
 """What makes a reason, with its name first."""
 ENDS = {"missing-collective-member", "unmatched-receive", "unmatched-send"}
-COMPUTED = {"send-recv-deadlock", "other-constant", "other-operator"} | ENDS
+COMPUTED = {"send-recv-deadlock", "other-constant", "other-operator"} | ENDS | set(FOUND_BY_READERS)
 """Names that are put together, or that a number makes refute."""
 OPEN = {"outside-micro-batches", "renamed-value", "send-needs-buffering"}
 """Names that are put together, of what never refutes."""
@@ -69,7 +69,8 @@ def test_every_reason_is_a_rule_with_a_page() -> None:
     pages = load_rules()
     assert reasons <= pages.keys()
     assert {name for name, rule in pages.items() if rule.kind is RuleKind.PROOF} <= reasons
-    assert {pages[name].kind for name in reasons} == {RuleKind.PROOF, RuleKind.PLAN}
+    assert {pages[name].kind for name in reasons - set(FOUND_BY_READERS)} == {RuleKind.PROOF, RuleKind.PLAN}
+    assert {pages[name].kind for name in FOUND_BY_READERS} == {RuleKind.INPUT}
 
 
 def test_a_former_name_of_a_reason_is_no_name_any_more() -> None:

@@ -76,10 +76,6 @@ def test_agreement_is_told_and_decides_nothing() -> None:
 
 INCONCLUSIVE = {
     "what buffers hold is part of the model": ("weight b1 f32[16]\n", "weight b1 f32[16]\nbuffer k f32[16]\n"),
-    "the plan does not say by what it divides gradients": (
-        "_, grad(w1), grad(b1) = backward h (dh)\n",
-        "_, grad(w1), grad(b1) = backward h (dh)\n  reduce-gradients w1, b1, w2 over self divide unknown\n",
-    ),
     "the plan writes out how weights are updated": (
         "_, grad(w1), grad(b1) = backward h (dh)\n",
         "_, grad(w1), grad(b1) = backward h (dh)\n  w2 = sub(w2, grad(w2))\n",
@@ -94,6 +90,20 @@ def test_a_difference_shows_nothing_where_numbers_may_not_be_what_the_plan_is_fo
     before, after = INCONCLUSIVE[why]
     assert before in wrong
     assert on_numbers_of(*plans(wrong.replace(before, after), REFERENCE)) == NotRun(why)
+
+
+UNDIVIDED = "_, grad(w1), grad(b1) = backward h (dh)\n  reduce-gradients w1, b1, w2 over self divide unknown\n"
+
+
+def test_a_multiple_shows_nothing_where_a_plan_does_not_say_by_what_it_divides() -> None:
+    doubled = REFERENCE.replace("s = tanh(y)", "t = tanh(y)\n  s = mul(t, 2)")
+    doubled = doubled.replace("dy = backward s (ds)", "dt = backward s (ds)\n  dy = backward t (dt)")
+    assert isinstance(on_numbers_of(*plans(doubled, REFERENCE)), Difference)
+    backward = "_, grad(w1), grad(b1) = backward h (dh)\n"
+    found = on_numbers_of(*plans(doubled.replace(backward, UNDIVIDED), REFERENCE))
+    assert isinstance(found, NotRun)
+    assert found.why.startswith("the plan does not say by what it divides the gradient of `")
+    assert isinstance(on_numbers_of(*plans(_with_tril(REFERENCE).replace(backward, UNDIVIDED), REFERENCE)), Difference)
 
 
 ATTENTION = """

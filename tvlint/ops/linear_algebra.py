@@ -144,10 +144,10 @@ def _lookup(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     import numpy as np
 
     ids, table = operands
-    start, _ = bound.ranges.get("n", (0, 0))
+    start, stop = bound.ranges.get("n", (0, table.shape[0]))
     names = [*bound.operands[0], "e"]
     total = np.zeros((*ids.shape, table.shape[1]), dtype=table.dtype)
-    for row in range(table.shape[0]):
+    for row in range(min(stop - start, table.shape[0])):
         here = align(field.equal(ids, start + row), bound.operands[0], names)
         total = total + field.where(here, align(table[row], ("e",), names), field.number(0))
     return (total,)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import prod
+from typing import Any
 
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ops.field import Array, Floats
-from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
 _STEP = 1e-40
@@ -120,6 +121,10 @@ def _gradient(spec: OpSpec, call: Call, operands: Sequence[Array], incoming: Map
         return looked_up
     if _is_sum(bound):
         return _spread(spec, call, bound, operands, incoming[0])
+    if Trait.CONTRACTION in spec.traits and len(operands) == 2:
+        contracted = _contracted(bound, operands, incoming[0], position)
+        if contracted is not None:
+            return contracted
     return _by_steps(spec, call, bound, operands, incoming, position)
 
 
@@ -171,8 +176,9 @@ def _looked_up(bound: Bound, operands: Sequence[Array], incoming: Mapping[int, A
         return None
     (name,) = tables
     result = np.zeros(tuple(operands[position].shape))
-    indices = operands[places[0]].astype(int) - bound.ranges.get(name, (0, 0))[0]
-    here = (indices >= 0) & (indices < result.shape[0])
+    start, stop = bound.ranges.get(name, (0, result.shape[0]))
+    indices = operands[places[0]].astype(int) - start
+    here = (indices >= 0) & (indices < min(stop - start, result.shape[0]))
     padding = bound.attributes[0] if bound.attributes else None
     if isinstance(padding, int):
         here = here & (operands[places[0]].astype(int) != padding)
@@ -198,6 +204,26 @@ def _spread(spec: OpSpec, call: Call, bound: Bound, operands: Sequence[Array], i
     count = prod(size for name, size in zip(names, sizes, strict=True) if name in bound.averaged)
     wide = ordered.reshape([size if name in kept else 1 for name, size in zip(names, sizes, strict=True)])
     return np.array(np.broadcast_to(wide / count, sizes))
+
+
+def _contracted(bound: Bound, operands: Sequence[Array], incoming: Array, position: int) -> Array | None:
+    """Return the gradient of a sum of products of two operands: the product of what came in and the other operand.
+
+    None where a dimension of the operand is in neither of these.
+    """
+    import numpy as np
+
+    other = 1 - position
+    own, result = bound.operands[position], bound.outputs[0]
+    if not {name for name in own if name != ONE} <= {*result, *bound.operands[other]} or bound.averaged:
+        return None
+    numbers = {name: at for at, name in enumerate(dict.fromkeys((*result, *own, *bound.operands[other]))) if name != ONE}
+    arguments: list[Any] = []
+    for array, names in ((incoming, result), (operands[other], bound.operands[other])):
+        sizes = [size for size, name in zip(array.shape, names, strict=True) if name != ONE]
+        arguments += [array.reshape(sizes), [numbers[name] for name in names if name != ONE]]
+    found = np.einsum(*arguments, [numbers[name] for name in own if name != ONE], optimize=True)
+    return np.asarray(found).reshape(operands[position].shape)
 
 
 def _by_steps(

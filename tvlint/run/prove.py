@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tvlint.findings import Outcome, Problem, Report, Verdict
+from tvlint.analyses.relations.grounds import FOUND_BY_READERS
+from tvlint.findings import Finding, Outcome, Problem, Reason, Report, Severity, Verdict
 from tvlint.ir.plan import Plan
 from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.run.aside import Aside
 from tvlint.run.captures import is_capture, judged, read_captures
+from tvlint.run.code_repair import with_code_repair
 from tvlint.run.pair import Pair, Plans, read_pair
 from tvlint.run.session import Progress, Session
 
@@ -48,6 +50,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
     for variant in variants:
         other = judge(variant, reference)
         verdict = _both(verdict, _named(other, variant))
+    verdict = with_code_repair(pair, plans, _with_errors(verdict, plans.findings))
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
     outlines = (outline(parallel, _judged(verdict), verdict.coverage), outline(reference))
     checked = (pair.parallel, pair.reference or reference.path)
@@ -100,6 +103,17 @@ def _both(one: Verdict, other: Verdict) -> Verdict:
     worse = max(one, other, key=lambda verdict: (Outcome.PROVED, Outcome.UNKNOWN, Outcome.REFUTED).index(verdict.outcome))
     assumptions = tuple(dict.fromkeys(one.assumptions + other.assumptions))
     return replace(worse, reasons=tuple(dict.fromkeys(one.reasons + other.reasons)), assumptions=assumptions)
+
+
+def _with_errors(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
+    """Return the verdict, refuted where the reader has found that the code fails, or returns or trains something else."""
+    sure = [own for own in findings if own.severity is Severity.ERROR and own.rule in FOUND_BY_READERS]
+    if verdict.outcome is Outcome.REFUTED or not sure:
+        return verdict
+    found = (Reason(own.rule, True, own.message, own.location, own.ranks, related=own.related) for own in sure)
+    count = verdict.stages
+    stages = replace(count, refuted=1, proved=max(0, count.proved - 1)) if count.total > count.unknown else count
+    return replace(verdict, outcome=Outcome.REFUTED, reasons=(*found, *verdict.reasons), stages=stages)
 
 
 def _named(verdict: Verdict, plan: Plan) -> Verdict:

@@ -25,6 +25,7 @@ REFUTING: Mapping[str, Ground] = {
     "gradient-added-twice": Ground.DIFFERS,
     "gradient-before-forward": Ground.FAILS,
     "gradient-of-another-slice": Ground.STATES,
+    "gradients-not-cleared": Ground.DIFFERS,
     "handle-reissued": Ground.RACES,
     "incomplete-output": Ground.DIFFERS,
     "incomplete-update": Ground.DIFFERS,
@@ -55,10 +56,12 @@ REFUTING: Mapping[str, Ground] = {
     "reducer-before-last-backward": Ground.DIFFERS,
     "reducers-disagree": Ground.FAILS,
     "repeated-micro-batch": Ground.DIFFERS,
+    "returned-values-differ": Ground.DIFFERS,
     "scaled-output": Ground.DIFFERS,
     "scaled-update": Ground.DIFFERS,
     "scaled-value": Ground.DIFFERS,
     "send-recv-deadlock": Ground.FAILS,
+    "shapes-do-not-fit": Ground.FAILS,
     "split-dimension": Ground.DIFFERS,
     "surplus-root": Ground.DIFFERS,
     "swapped-gradients": Ground.DIFFERS,
@@ -85,3 +88,6 @@ REFUTING: Mapping[str, Ground] = {
     "wrong-view-size": Ground.FAILS,
 }
 """The reasons that refute, by their names. Every other reason leaves a verdict unknown."""
+
+FOUND_BY_READERS = ("gradients-not-cleared", "returned-values-differ", "shapes-do-not-fit")
+"""The errors of generated code that refute whatever the plan computes beside them."""

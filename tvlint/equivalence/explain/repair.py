@@ -30,6 +30,9 @@ from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Phase, Plan, Role, Segment, Step
 from tvlint.ir.ranks import describe
 
+SHOWS = "where it shows"
+"""What is said of the place where a mistake shows, in a reason that stands where it is made."""
+
 _LARGEST = 20_000
 """Plans with more operators are not derived again and again."""
 _LARGEST_OF_SEVERAL = 5_000
@@ -121,7 +124,7 @@ def _at(reason: Reason, place: Location | None) -> Reason:
     """Return the reason at the place of the mistake, related to where it shows."""
     if place is None or place == reason.location:
         return reason
-    return replace(reason, location=place, related=(Related("where it shows", reason.location), *reason.related))
+    return replace(reason, location=place, related=(Related(SHOWS, reason.location), *reason.related))
 
 
 def _place(plan: Plan, changed: Plan) -> Location | None:

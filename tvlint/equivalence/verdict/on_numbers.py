@@ -7,9 +7,10 @@ that agree in all gradients and returned values are not refuted, and not proved 
 
 A pair that the derivation leaves open is refuted where the gradient of a weight is another one in every run. Nothing is
 concluded from a difference where the numbers may be none that the plans are made for, or where the run does not show what
-counts: buffers, whose content is part of the model (masks, tables of sines), divisors that the plan does not say, weights that
-the plan itself updates, inputs of which it is assumed which is which, and inputs of whole numbers or flags that are neither
-rows of a weight nor classes: a causal mask, positions in order, a permutation.
+counts: weights that the plan itself updates, inputs of which it is assumed which is which, buffers, whose content is part of
+the model (masks, tables of sines), and inputs of whole numbers or flags that are neither rows of a weight nor classes: a causal
+mask, positions in order, a permutation. Code that a generator made of a traced graph rests on no such content, which the
+generator does not know. Where a plan does not say by what it divides gradients, a multiple of the reference's shows nothing.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from tvlint.replay.run import Result, UnreplayableError, replay
 SEEDS = 3
 """So many times a pair is run."""
 
-_MOST_NUMBERS = 1 << 19
-"""Plans that hold more numbers on all ranks are not run."""
+_MOST_NUMBERS = 1 << 20
+"""Plans of which the ranks hold more numbers are not run."""
 
 _MOST_OPERATORS = 20_000
 """Nor are plans of which the ranks run more operators."""
@@ -49,6 +50,9 @@ _NOTHING = 1e-6
 
 _CERTAIN = 1e-6
 """A gradient that is off by more than this part of the greatest element is another gradient, whatever rounding does."""
+
+_GENERATED = ("nnscaler-gencode", "nnscaler-graph")
+"""The formats of code that a generator made, and of what it made the code of."""
 
 _Whole: TypeAlias = Callable[[str, str, tuple[int, ...], str], Array]
 """The numbers of a whole value: by its role, its full name, its shape and its type."""
@@ -84,7 +88,7 @@ class NotRun:
 def run_both(case: Case) -> Agreement | Difference | NotRun:
     """Run the pair on random numbers, and return what they show."""
     parallel, reference = case.parallel, case.reference
-    if _size(parallel) > _MOST_NUMBERS or _runs(parallel) > _MOST_OPERATORS or _size(reference) > _MOST_NUMBERS:
+    if _is_too_large(case):
         return NotRun("the plans are too large")
     below = _least_index(reference)
     found: list[Difference] = []
@@ -100,6 +104,19 @@ def run_both(case: Case) -> Agreement | Difference | NotRun:
     if why or len(found) < SEEDS:
         return NotRun(why or "runs on other numbers agree")
     return found[-1]
+
+
+def runs_agree(case: Case) -> bool:
+    """Return whether both plans can be run on random numbers, and give the same in each of `SEEDS` runs."""
+    if _is_too_large(case):
+        return False
+    below = _least_index(case.reference)
+    return all(isinstance(_compared(case, _numbers(seed, below)), Agreement) for seed in range(SEEDS))
+
+
+def _is_too_large(case: Case) -> bool:
+    most, runs = _MOST_NUMBERS, _MOST_OPERATORS
+    return _size(case.parallel) > most or _runs(case.parallel) > runs or _size(case.reference) > most
 
 
 def _weights_by_program(plan: Plan) -> Iterator[list[str]]:
@@ -121,12 +138,14 @@ def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Defect, .
         f"the gradient of `{found.weight}` on {{ranks}} is another one in {SEEDS} runs on random numbers: "
         f"off by {found.error:.3g}, where the greatest element is {found.scale:.3g}"
     )
+    stride = plan.replication.stride if plan.replication.count > 1 else plan.mesh.size
+    ranks = sorted({rank % stride for rank in found.ranks})
     if found.first is None:
-        return tuple(Defect("other-numbers", refutes, text, rank) for rank in found.ranks)
+        return tuple(Defect("other-numbers", refutes, text, rank) for rank in ranks)
     name, _, operator = found.first
     text += f"; the first result that is not the reference's of that name is `{name}`"
     segment = next((own.name for own in plan.segments.values() if operator in own.operators), "")
-    return tuple(at(operator, segment, Defect("other-numbers", refutes, text, rank)) for rank in found.ranks)
+    return tuple(at(operator, segment, Defect("other-numbers", refutes, text, rank)) for rank in ranks)
 
 
 def _unlike_data(case: Case) -> str:
@@ -136,11 +155,18 @@ def _unlike_data(case: Case) -> str:
     read_here, read_there = _read_inputs(case.parallel), _read_inputs(case.reference)
     if read_here != read_there:
         return f"one of the plans does not read `{min(read_here ^ read_there)}`"
+    if _is_generated(case.parallel, case.reference):
+        return ""
     data = _looked_up_inputs(case.reference)
     for name, dtype in zip(case.reference_inputs.names, case.reference_inputs.dtypes, strict=True):
         if name not in data and (holds_whole_numbers(dtype) or dtype.rsplit(".", 1)[-1].startswith("bool")):
             return f"`{name}` holds neither indices of rows of a weight nor classes of a loss, and may be no data"
     return ""
+
+
+def _is_generated(parallel: Plan, reference: Plan) -> bool:
+    """Return whether a generator made the plan of the reference, without knowing what buffers and inputs hold."""
+    return (parallel.format, reference.format) == _GENERATED
 
 
 def _read_inputs(plan: Plan) -> set[str]:
@@ -176,12 +202,11 @@ def _inconclusive(parallel: Plan, reference: Plan) -> str:
             return "a rank has one weight under two names"
         if any(len(set(runs)) < len(runs) for runs in map(_runs_of, plan.programs)):
             return "a segment runs twice for one micro-batch"
-        if any(tensor.role is Role.BUFFER for tensor in plan.tensors.values()):
+        is_generated = _is_generated(parallel, reference)
+        if not is_generated and any(tensor.role is Role.BUFFER for tensor in plan.tensors.values()):
             return "what buffers hold is part of the model"
         for segment in plan.segments.values():
             for own in segment.operators:
-                if isinstance(own, ReduceGradients) and not own.divisor:
-                    return "the plan does not say by what it divides gradients"
                 if isinstance(own, Compute) and own.in_place:
                     return f"`{own.op}` overwrites its operand"
                 if any(plan.tensors[name].role in (Role.WEIGHT, Role.STATE) for name in writes(own) if name in plan.tensors):
@@ -190,8 +215,13 @@ def _inconclusive(parallel: Plan, reference: Plan) -> str:
 
 
 def _size(plan: Plan) -> int:
-    ranks = sum(len(program.ranks) for program in plan.programs) * plan.replication.count
-    return ranks * sum(prod(tensor.shape) for tensor in plan.tensors.values())
+    """Return how many numbers the ranks hold, those of a tensor once on each rank that names it."""
+    found = 0
+    for program in plan.programs:
+        operators = [own for name in {step.segment for step in program.steps} for own in plan.segments[name].operators]
+        named = {name for own in operators for name in (*reads(own), *writes(own)) if name in plan.tensors}
+        found += len(program.ranks) * sum(prod(plan.tensors[name].shape) for name in named)
+    return found * plan.replication.count
 
 
 def _runs(plan: Plan) -> int:
@@ -342,7 +372,9 @@ def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
     used = [*_used(plan)]
     if not expected.keys() <= {plan.tensors[name].logical or name for _, name in used}:
         return NotRun("the plans train different weights")
+    undivided = _undivided(plan)
     errors: dict[str, dict[int, float]] = {}
+    scaled = ""
     for rank, name in used:
         tensor = plan.tensors[name]
         right = expected.get(tensor.logical or name)
@@ -359,16 +391,34 @@ def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
         held = np.zeros(piece.shape) if own is None else own
         if held.shape != piece.shape:
             return NotRun(f"the gradient of `{name}` has another shape than the reference's")
-        if not _close(held, piece, float(np.abs(right).max(initial=0))):
+        scale = float(np.abs(right).max(initial=0))
+        if _close(held, piece, scale):
+            continue
+        if name in undivided and _is_multiple(held, piece, scale):
+            scaled = name
+        else:
             errors.setdefault(name, {})[rank] = float(np.abs(held - piece).max())
     if not errors:
-        return None
+        return NotRun(f"the plan does not say by what it divides the gradient of `{scaled}`") if scaled else None
     scales = {name: float(np.abs(expected[plan.tensors[name].logical or name]).max(initial=0)) for name in errors}
     name = max(errors, key=lambda own: max(errors[own].values()) / max(scales[own], _NOTHING))
     error = max(errors[name].values())
     if error <= _CERTAIN * max(scales[name], _NOTHING):
         return NotRun(f"the gradient of `{name}` differs by what rounding may do")
     return Difference(name, tuple(sorted(errors[name])), error, scales[name], None)
+
+
+def _undivided(plan: Plan) -> set[str]:
+    """Return the weights whose gradients go through a reducer of which the plan does not say by what it divides."""
+    operators = (own for segment in plan.segments.values() for own in segment.operators)
+    return {name for own in operators if isinstance(own, ReduceGradients) and not own.divisor for name in own.weights}
+
+
+def _is_multiple(held: Array, piece: Array, scale: float) -> bool:
+    """Return whether a gradient is the reference's, multiplied with one number."""
+    norm = float((piece * piece).sum())
+    factor = float((held * piece).sum()) / norm if norm else 0.0
+    return factor > 0 and _close(held / factor, piece, scale)
 
 
 def _with_first(difference: Difference, plan: Plan, alone: _Run, many: _Run) -> Difference:

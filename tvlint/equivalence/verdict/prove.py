@@ -59,6 +59,7 @@ _OF_VALUES = frozenset(
         "unequal-roots",
         "unsupported-operator",
         "whole-numbers",
+        "wrong-reduce-op",
     }
 )
 """Reasons that leave open what values are. Others leave open how the plan runs, and a run has to take one way of several."""
@@ -94,10 +95,26 @@ def prove(
             gc.enable()
 
 
+def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str]) -> bool:
+    """Return whether the pair is proved as it is written; nothing is explained, repaired or told in normal forms."""
+    case = pair(parallel, reference, assume)
+    if isinstance(case, Defect):
+        return False
+    once = _once(case)
+    found = find_proof(once, lambda text, share: None) is not None
+    return found and (once.parallel is parallel or not check_order(parallel))
+
+
+def _once(case: Case) -> Case:
+    """Return the case with plans that run nothing twice and state what ranges they look up in."""
+    plan = with_stated_ranges(without_repeated_runs(case.parallel))
+    return replace(case, parallel=plan, written=plan, reference=with_stated_ranges(case.reference))
+
+
 def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Verdict:
     """Return the verdict on the plan without the runs that it repeats, from expressions and then from normal forms of them."""
-    plan = with_stated_ranges(without_repeated_runs(case.parallel))
-    once = replace(case, parallel=plan, written=plan, reference=with_stated_ranges(case.reference))
+    once = _once(case)
+    plan = once.parallel
     found = judge(once, progress)
     verdict = found if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
     open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in _EXPRESSIONS for reason in verdict.reasons)
@@ -136,6 +153,9 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
     if isinstance(found, Difference):
         open_ = verdict.outcome is Outcome.UNKNOWN
         shown = reasons(case.parallel, as_troubles(case.parallel, found, refutes=open_))
+        place = next((reason.location for reason in verdict.reasons if reason.location.line), None)
+        if place is not None and found.first is None:
+            shown = tuple(replace(reason, location=place) for reason in shown)
         stages = _stage_counts_of(verdict, shown)
         outcome = Outcome.REFUTED if open_ else Outcome.UNKNOWN
         return replace(verdict, outcome=outcome, reasons=(*shown, *verdict.reasons), stages=stages)
@@ -165,9 +185,9 @@ def _confirmed(case: Case, verdict: Verdict) -> Verdict:
     grounds = {REFUTING[reason.name] for reason in verdict.reasons if reason.refutes}
     if verdict.outcome is not Outcome.REFUTED or grounds != {Ground.DIFFERS}:
         return verdict
-    from tvlint.equivalence.verdict.on_numbers import SEEDS, Agreement, run_both
+    from tvlint.equivalence.verdict.on_numbers import SEEDS, runs_agree
 
-    if not isinstance(run_both(case), Agreement):
+    if not runs_agree(case):
         return verdict
     text = f"; and yet all gradients and returned values are the reference's in {SEEDS} runs on random numbers"
     found = [replace(reason, refutes=False, repair="") for reason in verdict.reasons]

@@ -29,7 +29,7 @@ def test_an_edit_that_changes_what_is_computed_is_told(tmp_path: Path, rank: int
     told = total = 0
     for edit in list(edits(file.read_text()))[first::6]:
         file.write_text(edit.text)
-        report = prove_pair(Pair(str(folder), str(FOLDER / "reference.plan")))
+        report = prove_pair(Pair(str(folder), str(FOLDER / "reference.plan"), trials=0))
         errors = [finding.location for finding in report.findings if finding.severity is Severity.ERROR]
         refuted = [reason.location for verdict in report.verdicts for reason in verdict.reasons if reason.refutes]
         places = [*errors, *refuted, *(problem.location for problem in report.problems)]
@@ -56,7 +56,7 @@ def test_what_a_file_says_of_itself_is_judged_where_no_replica_says_otherwise(tm
     file = folder / "gencode0.py"
     for edit in [edit for edit in edits(file.read_text()) if edit.kind == kind]:
         file.write_text(edit.text)
-        report = prove_pair(Pair(str(folder), ""))
+        report = prove_pair(Pair(str(folder), "", trials=0))
         found = {(one.rule, Path(one.location.path).name, one.location.line) for one in report.findings}
         received = kind == "wrong message shape" and "move(()" in edit.text.split("\n")[edit.line - 1]
         if received:

@@ -1,7 +1,8 @@
-"""Mistakes in the messages and reducers of generated code: told where they are, with the change that makes the plan prove."""
+"""Mistakes in generated code: told at the line that is wrong, with the change after which the plan is proved."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -23,8 +24,8 @@ MISTAKES = {
     "a group that is too small": (FIRST, REDUCER, "Reducer(ranks=[{rank}, {next}]", 48, MENDED),
     "means instead of sums": (ALL, SUM, MEAN, 48, "reduce gradients by `sum`"),
     "means instead of sums in one stage": (SECOND, SUM, MEAN, 42, "reduce gradients by `sum`"),
-    "a reducer that does not run": (FIRST, CALL, "", 39, MENDED),
-    "a weight that no reducer has": (FIRST, ADDED, "", 42, "layers_1_weight_38` over ranks 0-1,4-5"),
+    "a reducer that does not run": (FIRST, CALL, "", 124, "executor.aexecute(model.reducer269, "),
+    "a weight that no reducer has": (FIRST, ADDED, "", 50, "insert `self.wreducer269.add_param(self.layers_1_weight_38)`"),
 }
 
 
@@ -48,6 +49,59 @@ def test_a_reducer_is_mended(name: str, tmp_path: Path) -> None:
     first = _first_reason(folder)
     assert first.location.line == line
     assert repair in first.repair
+
+
+SPLIT = "nn.allgather_split"
+MLP, GPT = "mlp--hybrid_pp2_tp2_dp2", "gpt--tp2"
+RELU, GELU = "functional.relu(linear_1_{tid}, inplace=False)", "functional.gelu(linear_1_{tid})"
+LINES = {
+    "a collective of another dimension": (MLP, FIRST, 85, "dim=1, ranks", "dim=0, ranks", "dim=1, ranks=[0, 1])` at"),
+    "a collective with another backward": (MLP, FIRST, 74, SPLIT, "nn.allgather_reducescatter", SPLIT),
+    "another operator": (MLP, FIRST, None, RELU, GELU, "relu(linear_1_"),
+    "the value of another micro-batch": (MLP, FIRST, 113, "(linear_2_141, )", "(linear_2_42, )", "*(linear_2_141, )"),
+    "the schedule's flag": (MLP, ALL, None, "skip_reducer = False", "skip_reducer = True", "skip_reducer = False"),
+    "the slice of another rank": (GPT, (1,), 48, "slice(64, 128, None)", "slice(0, 64, None)", "slice(64, 128, None)"),
+}
+"""By mistake: the folder, the ranks, the line on the first of them, what stands there and instead, and what the repair says."""
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_wrong_line_is_told_and_mended(name: str, tmp_path: Path) -> None:
+    base, ranks, number, right, wrong, repair = LINES[name]
+    folder = tmp_path / "folder"
+    shutil.copytree(FOLDERS / base, folder)
+    changed = []
+    for rank in ranks:
+        path = folder / f"gencode{rank}.py"
+        rows = path.read_text().split("\n")
+        pattern = re.escape(right).replace(re.escape("{tid}"), r"(?P<tid>\d+)")
+        found = [at for at, row in enumerate(rows) if re.search(pattern, row) and "# File" not in row]
+        at = min(found, key=lambda at: abs(at + 1 - (number or 0)))
+        match = re.search(pattern, rows[at])
+        assert match is not None
+        new = wrong.format(**match.groupdict())
+        rows[at] = rows[at][: match.start()] + new + rows[at][match.end() :]
+        path.write_text("\n".join(rows))
+        changed.append((path.name, at + 1))
+    report = prove_pair(Pair(str(folder), ""))
+    assert not report.problems, report.problems
+    (verdict,) = report.verdicts
+    first = verdict.reasons[0]
+    assert verdict.outcome is not Outcome.PROVED
+    assert (Path(first.location.path).name, first.location.line) == changed[0]
+    assert repair in first.repair
+
+
+def test_as_many_changes_are_tried_as_a_pair_allows(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    shutil.copytree(FOLDERS / GPT, folder)
+    for path in folder.glob("gencode*.py"):
+        path.write_text(path.read_text().replace("p=0.0", "p=0.5"))
+    (untried,) = prove_pair(Pair(str(folder), "", trials=0)).verdicts
+    (tried,) = prove_pair(Pair(str(folder), "")).verdicts
+    assert untried.outcome is tried.outcome
+    assert "as they were traced" in tried.reasons[0].repair
+    assert "as they were traced" not in untried.reasons[0].repair
 
 
 def test_crossed_messages_are_told_where_they_are_sent_and_straightened() -> None:

@@ -113,7 +113,7 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
         low = members[0] * size
         read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank, operators) for rank in range(low, low + size))
     _all_prepared(file for replica in read.values() for file in replica)
-    graph = _traced(path)
+    graph = traced_in(path)
     same_slices(read.values())
     told_by_number(read.values(), graph.numbers if graph is not None else {})
     same_order(read.values())
@@ -191,7 +191,12 @@ def _rank_file(path: str, data: bytes, rank: int, operators: tuple[Declared, ...
     return file
 
 
-def _traced(path: str) -> Traced | None:
+def texts_of(path: str) -> dict[str, str]:
+    """Return the text of each file of the folder, by its path, in the order of ranks. Raises ReadError."""
+    return {str(file): read_bytes(file).decode("utf-8", "replace") for file in _files(path)}
+
+
+def traced_in(path: str) -> Traced | None:
     """Return what the graph in the folder was traced with; None without a graph."""
     from tvlint.readers.nnscaler.gencode.traced_graph import traced
 

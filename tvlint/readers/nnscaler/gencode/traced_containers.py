@@ -20,13 +20,14 @@ class Traced:
     """The sample that a graph was traced with: shape and dtype of loaded values, by position and keys, and of parameters.
 
     Parameters are those that operators use, by full name, with the whole shape; `numbers` are their ids. `unsafe` is what
-    loading the file would run.
+    loading the file would run. `calls` are the operators by the name of their first result, on tensors of such names.
     """
 
     given: Mapping[Field, Kind]
     parameters: Mapping[str, tuple[int, ...]]
     numbers: Mapping[str, str]
     unsafe: tuple[Finding, ...]
+    calls: Mapping[str, Compute]
 
 
 def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tensors) -> tuple[dict[Field, str], list[Compute]]:

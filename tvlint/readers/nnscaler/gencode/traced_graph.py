@@ -22,7 +22,7 @@ from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import makers, 
 from tvlint.readers.nnscaler.gencode.lower.methods import GETATTR
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Gradual
 from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, bound_of, in_its_dimensions, results
-from tvlint.readers.nnscaler.gencode.syntax.containers import Field
+from tvlint.readers.nnscaler.gencode.syntax.containers import Field, field_name
 from tvlint.readers.nnscaler.gencode.traced_containers import Traced, taken_apart
 from tvlint.readers.nnscaler.gencode.traced_views import reshaped
 from tvlint.readers.nnscaler.named_tensors import with_named_tensors
@@ -82,14 +82,25 @@ def traced(path: str, data: bytes) -> Traced:
         loaded, work = _loaded(path, data)
         try:
             graph = _Graph(path, work, 1, (1,))
-            inputs, _ = graph.opened(loaded)
+            inputs, forward = graph.opened(loaded)
         except Malformed as error:
             raise ReadError(str(error), Location(path)) from None
         declared = graph.tensors.declared
         kinds = {field: (declared[name].shape, declared[name].dtype) for field, name in inputs.items() if name in declared}
         parameters = (one for one in declared.values() if one.role in (Role.WEIGHT, Role.BUFFER) and one.dtype != "object")
         shapes = {one.logical: one.whole or one.shape for one in parameters}
-        return Traced(kinds, shapes, dict(graph.tensors.full_ids), tuple(unsafe_calls(loaded, path)))
+        unsafe = tuple(unsafe_calls(loaded, path))
+        return Traced(kinds, shapes, dict(graph.tensors.full_ids), unsafe, _by_name(forward, graph.tensors.variables()))
+
+
+def _by_name(forward: Sequence[Compute], variables: Mapping[str, str]) -> dict[str, Compute]:
+    """Return the operators by the name of their first result, on tensors of such names."""
+    found: dict[str, Compute] = {}
+    for operator in forward:
+        inputs = tuple(variables.get(own, own) if isinstance(own, str) else own for own in operator.inputs)
+        for result in operator.outputs[:1]:
+            found.setdefault(variables.get(result, result), replace(operator, inputs=inputs))
+    return found
 
 
 def _loaded(path: str, data: bytes) -> tuple[Loaded, Work]:
@@ -183,35 +194,48 @@ class _Graph:
 
     def opened(self, loaded: Loaded) -> tuple[dict[Field, str], list[Compute]]:
         """Return what the loader gives, taken apart into tensors in order, and the operators of the graph."""
-        inputs: list[str] = []
+        given: list[Any] = []
         forward: list[Compute] = []
         for index, node in enumerate(_nodes(loaded, self.work)):
             which = kind(node)
             own = fields(node, "a node")
             if which == "IRDataOperation":
-                inputs += self.tensors.names(required(own, "_outputs", "a node"), "what a loader gives", Role.INPUT)
+                given += self._inputs(required(own, "_outputs", "a node"), "what a loader gives")
             elif which != "IRBpOperation":
                 if "signature" not in own:
                     raise Malformed(f"a node of the graph is {described(node)}")
                 forward.append(self.operators.forward(node, self.scope, lambda index=index: f"node {index}"))  # type: ignore[misc]
                 if without_gradient(own.get("_op_context")) or self._loses_gradient(forward[-1]):
                     self.untracked.add(forward[-1].label)
-        if not inputs:
-            given = fields(_root(loaded), "the graph").get("_inputs") or ()
-            inputs = self.tensors.names(given, "the inputs of the graph", Role.INPUT)
-            declared = self.tensors.declared
-            declared.update(
-                {name: replace(declared[name], role=Role.INPUT) for name in inputs if declared[name].dtype != "object"}
-            )
+        if not given:
+            given += self._inputs(fields(_root(loaded), "the graph").get("_inputs") or (), "the inputs of the graph")
+        inputs = [self.tensors.name(record) for record in given]
+        declared = self.tensors.declared
+        declared.update({name: replace(declared[name], role=Role.INPUT) for name in inputs if declared[name].dtype != "object"})
         claim = next((operator.op for operator in forward if operator.op.startswith(PREFIX)), None)
         if claim is not None:
             raise Malformed(f"an operator is named `{claim[:60]}`")
         found, kept = taken_apart(inputs, forward, self.tensors)
+        self._name_like_the_code(found, given)
         for index, operator in enumerate(kept):
             if operator.op == GETATTR and operator.inputs[1:] == (Literal("data"),) and not operator.attributes:
                 kept[index] = replace(operator, op=IDENTITY, inputs=operator.inputs[:1])
                 self.untracked.add(operator.label)
         return found, kept
+
+    def _inputs(self, value: object, what: str) -> list[Any]:
+        """Return the records of what the graph is given, named as inputs."""
+        found = list(records_in(sequence(value, what), self.work))
+        self.tensors.names(found, what, Role.INPUT)
+        return found
+
+    def _name_like_the_code(self, found: Mapping[Field, str], given: Sequence[Any]) -> None:
+        """Give the inputs the full names that they have in generated code: `sample_46['ids']`."""
+        for (position, path), name in found.items():
+            own = given[position].__dict__
+            variable, number, declared = own.get("name"), own.get("_id"), self.tensors.declared[name]
+            if isinstance(variable, str) and variable.isidentifier() and variable.isascii():
+                self.tensors.declared[name] = replace(declared, logical=field_name(f"{variable}_{number}", path))
 
     def _loses_gradient(self, operator: Compute) -> bool:
         """Return whether numbers that need no gradient are made of some that do; before 0.7 nothing else is left of

@@ -98,6 +98,13 @@ class Tensors:
         self._gradient_of.setdefault(self.name(found), name)
         return True
 
+    def variables(self) -> dict[str, str]:
+        """Return what generated code derives the names of tensors from, by name; of parameters their full names."""
+        return {
+            name: self.declared[name].logical if key & 1 else str(self._variables[key] or "")
+            for key, name in self._names.items()
+        }
+
     def gradients(self, value: object) -> dict[str, str]:
         """The gradient of each tensor record in a list, by name."""
         found = {}

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator, Receive
 from tvlint.ops.bracketed import without_bracketed
-from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
 Kind: TypeAlias = tuple[tuple[int, ...], str]
@@ -129,7 +129,7 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
     try:
         bound = _bound(spec, call)
     except UnsupportedError as error:
-        raise Contradiction(str(error), certain=False) from None
+        raise Contradiction(str(error), certain=isinstance(error, MisfitError)) from None
     dtype = _dtype(operator, bound, known)
     if spec.family is Family.IDENTITY:
         return dict.fromkeys(operator.outputs, (call.shape(0), dtype))

@@ -1,0 +1,660 @@
+"""Repairs of generated code, as edits of its lines in the files of all ranks that run the same.
+
+What is made here are proposals, the likeliest first: what differs from the traced graph, ends of messages that do not meet,
+what stands otherwise on one rank than on its siblings, and small changes near the places that a verdict names. Whoever applies
+one reads the folder again and proves it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import PurePath
+
+from tvlint.ir.operators import Compute, Literal, Value
+from tvlint.ir.ranks import describe
+
+_TRAILING = re.compile(r"_\d+$")
+_NUMBERS = re.compile(
+    r"(?<=_)\d+\b(?!\s*=\s*\d)|(?<=segment)\d+|(?<=adapter)\d+|(?<=reducer)\d+|(?<=ranks=)\[[\d, ]*\]"
+    r"|(?<=^rank = )\d+|(?<=src=)\d+|(?<=dst=)\d+|(?<=start=)\d+|(?<=stop=)\d+|(?<=slice\()[^)]*"
+)
+_COLLECTIVE = re.compile(
+    r"(?P<head>.* = nnscaler\.runtime\.adapter\.)(?P<kind>(?:nn\.)?[a-z_]+)\((?P<operand>\w+), (?P<words>.*)\)$"
+)
+_SPAN = re.compile(r"slice\((\d+), (\d+)")
+_MOVE = re.compile(r"adapter\.move\((?P<tensor>\w+|\(\)), .*src=(?P<src>\d+), dst=(?P<dst>\d+)\)")
+_RUN = re.compile(r"executor\.(?P<how>fexecute|aexecute|backward)\((?:'\w+', )?(?:model\.)?(?P<what>'?\w+'?)")
+_ALONG = ("allgather_split", "allgather_reducescatter", "split_allgather", "reducescatter_allgather")
+_WHOLE = ("allreduce_identity", "identity_allreduce")
+_MOST_DIMENSIONS = 4
+_SIZES = frozenset({"size", "shape", "start", "stop", "sizes"})
+"""Keywords that each rank may have its own numbers for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change in words, the files after it, and the places that change, the first one first."""
+
+    message: str
+    contents: Mapping[str, str]
+    places: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    path: str
+    number: int
+    text: str
+    method: str
+    form: str
+    """The line without what differs from rank to rank."""
+    turn: int
+    """How many lines of the same form stand before it in the file."""
+
+    @property
+    def names(self) -> list[str]:
+        return re.findall(r"(?<![\w.'])[A-Za-z]\w*_\d+\b(?!')", self.text)
+
+
+@dataclass
+class Code:
+    """The files of a folder, by path, the numbers of their ranks and what the traced graph calls."""
+
+    texts: Mapping[str, str]
+    calls: Mapping[str, Compute] = field(default_factory=dict)
+    """The traced operators by the name that generated code derives the first result's from; tensors by such names too."""
+
+    @cached_property
+    def lines(self) -> dict[str, list[_Line]]:
+        """The statements of each file, without the schedule of inference."""
+        return {path: list(_lines(path, text)) for path, text in self.texts.items()}
+
+    @cached_property
+    def alike(self) -> dict[tuple[str, int], list[_Line]]:
+        """The lines that several files have in common."""
+        found: dict[tuple[str, int], list[_Line]] = {}
+        for lines in self.lines.values():
+            for line in lines:
+                found.setdefault((line.form, line.turn), []).append(line)
+        return found
+
+    @cached_property
+    def ranks(self) -> dict[str, int]:
+        """The rank of each file."""
+        return {path: rank for rank, path in enumerate(self.texts)}
+
+    def groups(self, path: str) -> dict[tuple[int, int], str]:
+        """The groups that a file makes and its rank is in, by their number of ranks and the step between these."""
+        found = {}
+        for line in self.lines[path]:
+            if "self.init_group(" in line.text:
+                ranks = [int(rank) for rank in re.findall(r"\d+", line.text)]
+                if self.ranks[path] in ranks and len(ranks) > 1:
+                    found[len(ranks), ranks[1] - ranks[0]] = str(ranks)
+        return found
+
+    @property
+    def size(self) -> int:
+        """How many lines are read again for each proposal."""
+        return sum(map(len, self.lines.values()))
+
+    def proposal(self, message: str, edits: Mapping[_Line, Sequence[str]]) -> Proposal:
+        """Return the change of some lines into others each."""
+        contents, first = {}, min(edits, key=lambda line: (self.ranks[line.path], line.number))
+        for path in dict.fromkeys(line.path for line in edits):
+            own = {line.number: new for line, new in edits.items() if line.path == path}
+            rows = [row for at, row in enumerate(self.texts[path].split("\n"), 1) for row in own.get(at, (row,))]
+            contents[path] = "\n".join(rows)
+        others = [self.ranks[path] for path in contents if path != first.path]
+        also = f", and alike on {describe(tuple(sorted(others)))}" if others else ""
+        where = f"at {PurePath(first.path).name}:{first.number}"
+        places = tuple((line.path, line.number) for line in sorted(edits, key=lambda own: (own != first, own.path, own.number)))
+        return Proposal(f"{message} {where}{also}", contents, places)
+
+
+def proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposal]:
+    """Yield changes of the code, each different; `places` are files and lines that a verdict names."""
+    seen = set()
+    for own in _proposals(code, places):
+        key = tuple(sorted(own.contents.items()))
+        if key not in seen:
+            seen.add(key)
+            yield own
+
+
+def _proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposal]:
+    near = list(_near(code, places))
+    yield from _like_the_graph(code)
+    yield from _meeting(code)
+    yield from _like_siblings(code)
+    yield from _of_initialisation(code, near)
+    for line in near[:3]:
+        yield from _of_communication(code, line)
+    yield from _of_the_step(code, near)
+    yield from _of_gradients(code, near)
+    for line in near[:6]:
+        yield from _with_collective(code, line)
+    for line in near[3:]:
+        yield from _of_communication(code, line)
+
+
+def _lines(path: str, text: str) -> Iterator[_Line]:
+    method, turns = "", Counter[str]()
+    for number, row in enumerate(text.split("\n"), 1):
+        bare = row.strip()
+        if bare.startswith("def "):
+            method = bare[4:].partition("(")[0]
+            if method == "_infer_step":
+                return
+        if bare and not bare.startswith(("#", "def ", "class ", "import ", "from ", "del ")):
+            form = f"{'    ' * (method == '_train_step')}{_NUMBERS.sub('', bare)}"
+            turns[form] += 1
+            yield _Line(path, number, row, method, form, turns[form])
+
+
+def _near(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[_Line]:
+    """Yield the lines at the places, those that make or take what these name, and those around them, each once.
+
+    Of a parameter that is the statement that uses it, the last one first: what is wrong with gradients came from behind it.
+    """
+    at = {(line.path, line.number): line for lines in code.lines.values() for line in lines}
+    found = dict.fromkeys(at[place] for place in places if place in at)
+    declared = re.compile(r"(?:register_parameter|add_full_map)\('(\w+)'")
+    held = {(line.path, name) for line in found for name in declared.findall(line.text)}
+    uses = (
+        line
+        for path in {path for path, _ in held}
+        for line in code.lines[path]
+        if line.method != "__init__" and any((path, name) in held for name in re.findall(r"self\.(\w+)", line.text))
+    )
+    found.update(dict.fromkeys(sorted(uses, key=lambda line: -line.number)))
+    for line in list(found):
+        own = [other for other in code.lines[line.path] if other.method == line.method != "__init__"]
+        names = set(line.names)
+        for _ in range(2):
+            makers = [other for other in own if other.number < line.number and set(_made(other)) & names]
+            found.update(dict.fromkeys(reversed(makers)))
+            names |= {name for other in makers for name in other.names}
+        found.update(dict.fromkeys(other for other in own if set(_made(line)) & set(other.names)))
+        found.update(dict.fromkeys(other for other in own if abs(other.number - line.number) <= 8))
+    yield from found
+
+
+def _made(line: _Line) -> list[str]:
+    targets, equals, _ = line.text.partition(" = ")
+    return re.findall(r"[A-Za-z]\w*", targets) if equals else []
+
+
+def _stem(name: str) -> str:
+    return _TRAILING.sub("", name)
+
+
+def _short(text: str) -> str:
+    return text.strip().replace("nnscaler.runtime.", "")[:110]
+
+
+def _rewritten(code: Code, line: _Line, change: Callable[[_Line], str | None]) -> Iterator[Proposal]:
+    """The change of a line on all ranks that have it, and on its own rank alone."""
+    changed = ((own, change(own)) for own in code.alike[line.form, line.turn])
+    edits = {own: (new,) for own, new in changed if new is not None and new != own.text}
+    if edits:
+        (new,) = edits.get(line) or next(iter(edits.values()))
+        yield code.proposal(f"write `{_short(new)}`", edits)
+        if len(edits) > 1 and line in edits:
+            yield code.proposal(f"write `{_short(new)}`", {line: edits[line]})
+
+
+# ---- the traced graph ----
+
+
+def _like_the_graph(code: Code) -> Iterator[Proposal]:
+    """The statements that call another operator, with other constants or on other tensors than the traced graph does."""
+    found: dict[str, dict[_Line, Sequence[str]]] = {}
+    for lines in code.lines.values():
+        full = dict(re.findall(r"add_full_map\('(\w+)', \d+, \w+, '([\w.]+)'", "\n".join(line.text for line in lines)))
+        for line in lines:
+            made = _made(line)
+            traced = code.calls.get(_stem(made[0])) if made and line.method not in ("__init__", "_train_step") else None
+            new = _as_traced(line, traced, full, lines) if traced is not None else None
+            if new is not None and new.strip() != line.text.strip():
+                found.setdefault(_stem(made[0]), {})[line] = (new,)
+    for edits in found.values():
+        new = _short(next(iter(edits.values()))[0])
+        yield code.proposal(f"write `{new}`", edits)
+    if len(found) > 1:
+        every = {line: new for edits in found.values() for line, new in edits.items()}
+        names = ", ".join(f"`{name}`" for name in list(found)[:4])
+        yield code.proposal(f"call the operators {names} as they were traced,", every)
+
+
+def _as_traced(line: _Line, traced: Compute, full: Mapping[str, str], lines: Sequence[_Line]) -> str | None:
+    """Return the statement as the graph has it; None where it is not one that can be compared with it."""
+    target, _, value = line.text.partition(" = ")
+    try:
+        call = ast.parse(value.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+    if isinstance(call, ast.Name):
+        call = ast.Call(ast.Name(""), [], [])
+    if not isinstance(call, ast.Call) or "operands" in traced.attributes:
+        return None
+    name = ast.unparse(call.func)
+    indexed = name.endswith(("getitem", "fullslice")) and name == traced.op
+    if indexed or "adapter" in name or name.endswith(("multiref", "identity", "checkpoint")):
+        return None
+    known = [own for other in lines if other.method == line.method and other.number < line.number for own in other.names]
+    used = [own for other in lines if other.method == line.method and other.number != line.number for own in other.names]
+    arguments: list[str] = []
+    given = [ast.unparse(own) for own in call.args]
+    count = sum(not (isinstance(value, str) and value.startswith("operand")) for value in traced.attributes.values())
+    positional = traced.inputs[: len(traced.inputs) - (len(traced.attributes) - count)]
+    for position, operand in enumerate(positional):
+        own = given[position] if position < len(given) else ""
+        arguments.append(_operand(operand, own, full, known, used, same=len(given) == len(positional)))
+    words = {word.arg: ast.unparse(word.value) for word in call.keywords if word.arg is not None}
+    same = name == traced.op
+    for word, wanted in traced.attributes.items():
+        if isinstance(wanted, str) and wanted.startswith("operand "):
+            operand = traced.inputs[int(wanted.split()[1])]
+            words[word] = _operand(operand, words.get(word, ""), full, known, used, same=True)
+        elif word not in words and same:
+            continue
+        elif word not in _SIZES and not _equal(words.get(word), wanted):
+            words[word] = _literal(wanted)
+    if not same:
+        words = {word: own for word, own in words.items() if word in traced.attributes}
+    if not all(arguments):
+        return None
+    every = ", ".join((*arguments, *(f"{word}={own}" for word, own in words.items())))
+    return f"{target} = {traced.op}({every})"
+
+
+def _operand(
+    operand: str | Literal, own: str, full: Mapping[str, str], known: Sequence[str], used: Sequence[str], *, same: bool
+) -> str:
+    """Return the argument that stands for an operand of the graph: its own where that may be meant."""
+    if isinstance(operand, Literal):
+        fits = own and same and (isinstance(operand.value, tuple) or _equal(own, operand.value))
+        return own if fits else _literal(operand.value)
+    if own.startswith("self."):
+        if full.get(own.removeprefix("self."), "") == operand or (own and operand not in full.values()):
+            return own
+    elif own and _stem(own) == operand.replace(".", "_"):
+        return own
+    for weight, name in full.items():
+        if name == operand:
+            return f"self.{weight}"
+    candidates = [name for name in dict.fromkeys(known) if _stem(name) == operand]
+    counts = Counter(used)
+    return min(candidates, key=lambda name: (counts[name] > 1, -known[::-1].index(name))) if candidates else own
+
+
+def _equal(text: str | None, wanted: Value) -> bool:
+    if text is None:
+        return False
+    try:
+        return bool(ast.literal_eval(text) == wanted) or isinstance(wanted, str)
+    except (ValueError, SyntaxError):
+        return True
+
+
+def _literal(value: Value) -> str:
+    return repr(value)
+
+
+# ---- messages ----
+
+
+def _meeting(code: Code) -> Iterator[Proposal]:
+    """The ends of messages whose other end is not there: the senders as the receivers have it, and the other way round."""
+    sent: dict[_Line, re.Match[str]] = {}
+    received: dict[_Line, re.Match[str]] = {}
+    for lines in code.lines.values():
+        for line in lines:
+            match = _MOVE.search(line.text)
+            if match is not None:
+                (received if match["tensor"] == "()" else sent)[line] = match
+    ends = {True: sent, False: received}
+    for sends in (True, False):
+        edits: dict[_Line, Sequence[str]] = {}
+        for line, match in ends[sends].items():
+            rank, (word, back) = code.ranks[line.path], ("dst", "src") if sends else ("src", "dst")
+            others = [
+                code.ranks[own.path]
+                for own, end in ends[not sends].items()
+                if own.method == line.method and int(end[back]) == rank
+            ]
+            if int(match[word]) in others or len(set(others)) != 1:
+                continue
+            edits[line] = (re.sub(rf"\b{word}=\d+", f"{word}={others[0]}", line.text),)
+        if edits:
+            yield code.proposal(f"write `{_short(next(iter(edits.values()))[0])}`", edits)
+
+
+# ---- siblings ----
+
+
+def _like_siblings(code: Code) -> Iterator[Proposal]:
+    """What one file has otherwise than the one that is most like it, in the words of the latter and the names of the former."""
+    from difflib import SequenceMatcher
+
+    forms = {path: [line.form for line in lines] for path, lines in code.lines.items()}
+    for path, own in forms.items():
+        counts = Counter(own)
+        others = [(sum((Counter(other) & counts).values()), name) for name, other in forms.items() if name != path]
+        if not others:
+            return
+        common, nearest = max(others)
+        if common == len(own) == len(forms[nearest]) or common < 0.9 * len(own):
+            continue
+        matcher = SequenceMatcher(None, forms[nearest], own, autojunk=False)
+        renamed: dict[str, str] = {}
+        for block in matcher.get_matching_blocks():
+            for at in range(block.size):
+                there, here = code.lines[nearest][block.a + at], code.lines[path][block.b + at]
+                renamed.update(zip(_tokens(there.text), _tokens(here.text), strict=False))
+        for tag, a, b, c, d in matcher.get_opcodes():
+            if tag == "equal" or max(b - a, d - c) > 2:
+                continue
+            new = [_renamed_as(line.text, renamed) for line in code.lines[nearest][a:b]]
+            lines = code.lines[path]
+            if tag == "insert":
+                edits: dict[_Line, Sequence[str]] = dict.fromkeys(lines[c:d], ())
+                yield code.proposal(f"remove `{_short(lines[c].text)}`", edits)
+            elif tag == "delete" and c < len(lines):
+                yield code.proposal(f"insert `{_short(new[0])}`", {lines[c]: (*new, lines[c].text)})
+            elif tag == "replace":
+                edits = dict.fromkeys(lines[c:d], ())
+                edits[lines[c]] = tuple(new)
+                yield code.proposal(f"write `{_short(new[0])}`", edits)
+
+
+_TOKEN = re.compile(r"[A-Za-z]\w*\d\b|ranks=\[[\d, ]*\]|src=\d+|dst=\d+|slice\([^)]*\)|st(?:art|op)=\d+")
+
+
+def _renamed_as(text: str, names: Mapping[str, str]) -> str:
+    return _TOKEN.sub(lambda own: names.get(own[0], own[0]), text)
+
+
+def _tokens(text: str) -> list[str]:
+    return _TOKEN.findall(text)
+
+
+# ---- parameters and reducers ----
+
+
+def _of_initialisation(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
+    yield from _all_reduced(code, near)
+    told = any(line.method == "__init__" for line in near)
+    for line in [line for lines in code.lines.values() for line in lines if told and "adapter.Reducer(" in line.text]:
+        if "reduce_op='sum'" not in line.text:
+            yield from _rewritten(code, line, lambda own: re.sub(r"reduce_op='\w+'", "reduce_op='sum'", own.text))
+        for key in code.groups(line.path):
+            yield from _rewritten(code, line, lambda own, key=key: _in_group(code, own, key))  # type: ignore[misc]
+    yield from _covering(code)
+
+
+def _in_group(code: Code, line: _Line, key: tuple[int, int]) -> str | None:
+    group = code.groups(line.path).get(key)
+    return None if group is None else re.sub(r"ranks=\[[\d, ]*\]", f"ranks={group}", line.text)
+
+
+def _all_reduced(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
+    """Calls of reducers that the step lacks, before it returns, and parameters that no reducer has."""
+    calls: dict[_Line, Sequence[str]] = {}
+    added: dict[_Line, Sequence[str]] = {}
+    for path, lines in code.lines.items():
+        step = [line for line in lines if line.method == "_train_step"]
+        methods = re.findall(r"def (reducer\d+)\(", code.texts[path])
+        missing = [name for name in methods if not any(f"model.{name}," in line.text for line in step)]
+        end = next((line for line in reversed(step) if line.text.strip().startswith("return ")), None)
+        if missing and end is not None:
+            run = "    _ = nnscaler.runtime.executor.aexecute(model.{}, *(), requires_grad=False)"
+            calls[end] = (*map(run.format, missing), end.text)
+        weights = [own for line in lines for own in re.findall(r"register_parameter\('(\w+)'", line.text)]
+        reduced = {own for line in lines for own in re.findall(r"add_param\(self\.(\w+)\)", line.text)}
+        last = [line for line in lines if ".add_param(" in line.text]
+        told = " ".join(line.text for line in near if line.method == "__init__")
+        lacking = [own for own in weights if own not in reduced and f"'{own}'" in told]
+        if last and lacking:
+            rest = (re.sub(r"\(self\.\w+\)", f"(self.{own})", last[-1].text) for own in lacking)
+            added[last[-1]] = (last[-1].text, *rest)
+    for edits in (calls, added):
+        if edits:
+            line, new = next(iter(edits.items()))
+            text = next(own for own in new if own != line.text)
+            yield code.proposal(f"insert `{_short(text)}`", edits)
+
+
+def _covering(code: Code) -> Iterator[Proposal]:
+    """Slices of parameters that two ranks hold and another one lacks, and slices of two ranks in each other's places."""
+    holders: dict[str, list[tuple[_Line, str]]] = {}
+    for lines in code.lines.values():
+        for line in lines:
+            found = re.search(r"add_full_map\('\w+', \d+, \w+, '([\w.]+)', .*?(\(slice\(.*\),?\)), \d+\)", line.text)
+            if found is not None:
+                holders.setdefault(found[1], []).append((line, found[2]))
+    for own in holders.values():
+        counts = Counter(slices for _, slices in own)
+        spans = {slices: [(int(low), int(high)) for low, high in _SPAN.findall(slices)] for slices in counts}
+        whole = re.search(r"', \(([\d, ]+)\), \(slice", own[0][0].text)
+        sizes = [int(size) for size in re.findall(r"\d+", whole[1])] if whole is not None else []
+        dims = [dim for dim, size in enumerate(sizes) if any(each[dim] != (0, size) for each in spans.values())]
+        if len(dims) != 1 or len(own) > 64:
+            continue
+        (dim,) = dims
+        size = sizes[dim]
+        width = min(high - low for low, high in (each[dim] for each in spans.values()))
+        lacking = sorted({*range(0, size, width)} - {each[dim][0] for each in spans.values()})
+        for line, slices in own:
+            for start in lacking if counts[slices] > 1 or lacking else ():
+                parts = re.findall(r"slice\([^)]*\)", slices)
+                parts[dim] = f"slice({start}, {start + width}, None)"
+                new = line.text.replace(slices, f"({', '.join(parts)}{',' if len(parts) == 1 else ''})")
+                yield code.proposal(f"write `{_short(new[new.index('slice') :])}`", {line: (new,)})
+        for (line, slices), (other, there) in pairwise(own):
+            if spans[slices][dim] > spans[there][dim] and code.ranks[line.path] + 1 == code.ranks[other.path] and lacking == []:
+                edits = {line: (line.text.replace(slices, there),), other: (other.text.replace(there, slices),)}
+                yield code.proposal(f"exchange the slices `{slices}` and `{there}`", edits)
+
+
+# ---- the schedule ----
+
+
+def _of_the_step(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
+    for line in near:
+        if re.search(r"with torch\.\w*no_grad\(\)", line.text):
+            yield from _without_context(code, line)
+    if not any(line.method == "_train_step" for line in near):
+        return
+    flags = (line for lines in code.lines.values() for line in lines if "skip_reducer" in line.text)
+    for line in flags:
+        yield from _rewritten(code, line, lambda own: re.sub(r"True|False", lambda word: _FLIPPED[word[0]], own.text))
+    for lines in code.lines.values():
+        step = [line for line in lines if line.method == "_train_step"]
+        yield from _complete_step(code, step)
+        close = [line for line in step if line in set(near)] or step
+        for line in close:
+            if "executor." in line.text:
+                yield from _of_run(code, line, step)
+
+
+_FLIPPED = {"True": "False", "False": "True"}
+
+
+def _without_context(code: Code, line: _Line) -> Iterator[Proposal]:
+    """The block without its context."""
+    edits: dict[_Line, Sequence[str]] = {}
+    for own in code.alike[line.form, line.turn]:
+        edits[own] = ()
+        depth = len(own.text) - len(own.text.lstrip())
+        for other in code.lines[own.path]:
+            if other.number > own.number:
+                if len(other.text) - len(other.text.lstrip()) <= depth:
+                    break
+                edits[other] = (other.text[4:],)
+    yield code.proposal(f"remove `{line.text.strip()}`", edits)
+
+
+def _complete_step(code: Code, step: Sequence[_Line]) -> Iterator[Proposal]:
+    """Runs that are there for fewer micro-batches than others, and gradients that nothing clears."""
+    if step and not any("zero_grad()" in line.text for line in step):
+        yield from _inserted(code, step[0], "    model.zero_grad()")
+    runs: dict[str, list[_Line]] = {}
+    for line in step:
+        match = _RUN.search(line.text)
+        if match is not None and "reducer" not in match["what"]:
+            runs.setdefault(match["how"] + match["what"], []).append(line)
+    most = max(map(len, runs.values()), default=0)
+    names: dict[str, list[str]] = {}
+    for line in step:
+        for name in _made(line):
+            if name not in names.setdefault(_stem(name), []):
+                names[_stem(name)].append(name)
+    for own in runs.values():
+        told = [line.text.partition("(model.")[2] or line.text for line in own]
+        for line, text in reversed(list(zip(own, told, strict=True))):
+            for at in range(most) if told.count(text) > 1 and "()" not in text else ():
+                changes = {name: _of_batch(name, names, at) for name in re.findall(r"\w+_\d+", text.partition(",")[2])}
+                yield from _rewritten(code, line, lambda each, changes=changes: _renamed_as(each.text, changes))  # type: ignore[misc]
+    for own in runs.values():
+        for line in own if len(own) < most else ():
+            for at in range(most):
+                new = _TOKEN.sub(lambda word: _of_batch(word[0], names, at), line.text)  # noqa: B023
+                if any(new == other.text for other in step):
+                    continue
+                after = [other for other in step if set(_made(other)) & set(re.findall(r"\w+", new.partition(" = ")[2]))]
+                for place in dict.fromkeys((*own, *(after[-1:]))):
+                    yield from _inserted(code, place, new, behind=place in after[-1:] or place.number < line.number)
+
+
+def _of_batch(name: str, names: Mapping[str, Sequence[str]], batch: int) -> str:
+    known = names.get(_stem(name), ())
+    return known[batch] if name in known and batch < len(known) else name
+
+
+def _inserted(code: Code, line: _Line, new: str, *, behind: bool = False) -> Iterator[Proposal]:
+    yield code.proposal(f"insert `{_short(new)}`", {line: (line.text, new) if behind else (new, line.text)})
+
+
+def _of_run(code: Code, line: _Line, step: list[_Line]) -> Iterator[Proposal]:
+    """A run with another micro-batch's values, exchanged with its neighbours, or with the other flag."""
+    made = [name for other in step for name in _made(other)]
+    for name in dict.fromkeys(re.findall(r"\w+_\d+", line.text.partition(" = ")[2])):
+        for other in dict.fromkeys(own for own in made if _stem(own) == _stem(name) and own != name):
+            yield from _renamed(code, line, name, other)
+    if "requires_grad=False" in line.text and "reducer" not in line.text:
+        yield from _rewritten(code, line, lambda own: own.text.replace("requires_grad=False", "requires_grad=True"))
+    at = step.index(line)
+    for neighbour in (step[at + 1 : at + 4] + step[max(0, at - 3) : at])[::-1]:
+        first, second = sorted((line, neighbour), key=lambda own: own.number)
+        if "return" in neighbour.text or first.text == second.text:
+            continue
+        yield code.proposal(f"run `{_short(second.text)}` before what stands", {first: (second.text, first.text), second: ()})
+        yield code.proposal(f"run `{_short(first.text)}` after what stands", {first: (), second: (second.text, first.text)})
+
+
+def _renamed(code: Code, line: _Line, name: str, other: str) -> Iterator[Proposal]:
+    word = re.compile(rf"\b{name}\b")
+    edits = {own: (word.sub(other, own.text),) for own in code.alike[line.form, line.turn] if name in own.text}
+    yield code.proposal(f"write `{_short(word.sub(other, line.text))}`", edits)
+
+
+# ---- collectives ----
+
+
+def _of_communication(code: Code, line: _Line) -> Iterator[Proposal]:
+    """A collective of another group, dimension or kind, or none."""
+    match = _COLLECTIVE.match(line.text)
+    if match is None or match["kind"] == "move":
+        return
+    for key in code.groups(line.path):
+        yield from _rewritten(code, line, lambda own, key=key: _in_group(code, own, key))  # type: ignore[misc]
+    exchanged = re.sub(r"idim=(\d), odim=(\d)", r"idim=\2, odim=\1", line.text)
+    if exchanged != line.text:
+        yield from _rewritten(code, line, lambda own: re.sub(r"idim=(\d), odim=(\d)", r"idim=\2, odim=\1", own.text))
+    for dim in range(_MOST_DIMENSIONS) if " dim=" in line.text else ():
+        yield from _rewritten(code, line, lambda own, dim=dim: re.sub(r"(?<= dim=)\d", str(dim), own.text))  # type: ignore[misc]
+    for new in _kinds(match["kind"], match["words"]):
+        yield from _rewritten(code, line, lambda own, new=new: _of_kind(own, *new))  # type: ignore[misc]
+    gone = {
+        own: () if found["operand"] in _made(own) else (f"{found['head'].partition(' = ')[0]} = {found['operand']}",)
+        for own in code.alike[line.form, line.turn]
+        if (found := _COLLECTIVE.match(own.text)) is not None
+    }
+    yield code.proposal(f"remove `{_short(line.text)}`", gone)
+
+
+def _kinds(kind: str, words: str) -> Iterator[tuple[str, str]]:
+    """Yield other collectives and the keywords before their ranks, those of the same keywords first."""
+    along = re.search(r"(?<!o)(?<!i)dim=(\d)", words)
+    dims = [along[1]] if along is not None else ["0", "1", "2"]
+    found = [(f"nn.{own}", f"dim={dim}, ") for dim in dims for own in _ALONG]
+    found += [(own, f"dim={dim}, ") for dim in dims for own in ("all_gather", "chunk", "reduce_scatter")]
+    whole = [*((f"nn.{own}", "") for own in _WHOLE), ("all_reduce", "")]
+    for own in (*found, *whole) if along is not None else (*whole, *found):
+        if own[0] != kind:
+            yield own
+
+
+def _of_kind(line: _Line, kind: str, words: str) -> str | None:
+    match = _COLLECTIVE.match(line.text)
+    ranks = re.search(r"ranks=\[[\d, ]*\]", line.text)
+    return None if match is None or ranks is None else f"{match['head']}{kind}({match['operand']}, {words}{ranks[0]})"
+
+
+_PARTNERS = {
+    "nn.allgather_split": ("nn.allgather_reducescatter",),
+    "nn.allgather_reducescatter": ("nn.allgather_split",),
+    "nn.split_allgather": ("nn.reducescatter_allgather",),
+    "nn.reducescatter_allgather": ("nn.split_allgather",),
+    "nn.allreduce_identity": ("nn.identity_allreduce",),
+    "nn.identity_allreduce": ("nn.allreduce_identity",),
+    "all_gather": ("nn.allgather_split", "nn.allgather_reducescatter"),
+    "all_reduce": ("nn.allreduce_identity", "nn.identity_allreduce"),
+    "chunk": ("nn.split_allgather",),
+}
+"""By collective those that do the same in one of the two directions, or the other way round."""
+
+
+def _of_gradients(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
+    """The collectives of the files that are named with another direction, from the loss on."""
+    seen = set()
+    for path in dict.fromkeys(line.path for line in near):
+        for line in reversed(code.lines[path]):
+            match = _COLLECTIVE.match(line.text)
+            if match is None or (line.form, line.turn) in seen:
+                continue
+            seen.add((line.form, line.turn))
+            along = re.search(r"(?<!o)(?<!i)dim=\d, ", match["words"])
+            for kind in _PARTNERS.get(match["kind"], ()):
+                words = along[0] if along else ""
+                yield from _rewritten(code, line, lambda own, new=(kind, words): _of_kind(own, *new))  # type: ignore[misc]
+
+
+def _with_collective(code: Code, line: _Line) -> Iterator[Proposal]:
+    """A sum over ranks before a statement that takes a tensor, or behind one that makes it, in one of the directions."""
+    if line.method in ("__init__", "_train_step") or " = " not in line.text or "move(" in line.text:
+        return
+    indent = line.text[: len(line.text) - len(line.text.lstrip())]
+    taken = [name for name in line.names if name not in _made(line)]
+    places = [(False, at) for at in range(len(taken))] + [(True, at) for at in range(len(_made(line)))]
+    for key in code.groups(line.path):
+        for behind, at in places:
+            for kind in ("allreduce_identity", "identity_allreduce"):
+                edits: dict[_Line, Sequence[str]] = {}
+                for own in code.alike[line.form, line.turn]:
+                    held = _made(own) if behind else [name for name in own.names if name not in _made(own)]
+                    group = code.groups(own.path).get(key)
+                    if group is not None and at < len(held):
+                        new = f"{indent}{held[at]} = nnscaler.runtime.adapter.nn.{kind}({held[at]}, ranks={group})"
+                        edits[own] = (own.text, new) if behind else (new, own.text)
+                if edits:
+                    text = next(row for row in next(iter(edits.values())) if f"nn.{kind}(" in row)
+                    yield code.proposal(f"insert `{_short(text)}` {'behind' if behind else 'before'} the line", edits)

@@ -1,0 +1,93 @@
+"""Look for the change of generated code after which it is proved, among those that `edits/generated_code.py` proposes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tvlint.checkout.opening import instead
+from tvlint.edits.generated_code import Code, Proposal, proposals
+from tvlint.equivalence.explain.repair import SHOWS
+from tvlint.findings import Finding, Outcome, Reason, Related, Severity, Verdict
+from tvlint.ir.location import Location
+from tvlint.ir.plan import Plan
+from tvlint.readers.document import ReadError
+from tvlint.run.pair import Pair, Plans, read_pair
+
+_MOST_LINES = 100_000
+"""So many lines of code are read again at most in all trials of one folder."""
+_FEWEST = 4
+"""So many changes are tried of code of however many lines."""
+_LARGEST = 50_000
+"""Code of more lines is not changed."""
+
+
+def with_code_repair(pair: Pair, plans: Plans, verdict: Verdict) -> Verdict:
+    """Return the verdict on generated code that is not proved with the change that makes it prove, told at the line to change.
+
+    Of all proposals the first that leaves no error of the reader and is proved, out of as many as the pair allows and no
+    more than a bounded number of lines.
+    """
+    if verdict.outcome is Outcome.PROVED or not pair.trials or not verdict.reasons:
+        return verdict
+    if verdict.reasons[0].repair and any(own.message == SHOWS for own in verdict.reasons[0].related):
+        return verdict
+    code = _opened(pair)
+    if code is None or code.size > _LARGEST:
+        return verdict
+    trials = max(min(pair.trials, _MOST_LINES // max(code.size, 1)), min(_FEWEST, pair.trials))
+    for number, own in enumerate(proposals(code, list(_places(verdict, plans.findings)))):
+        if number >= trials:
+            break
+        if _proves(pair, own):
+            return _repaired(verdict, own)
+    return verdict
+
+
+def _opened(pair: Pair) -> Code | None:
+    """Return the code of the pair's folder; None where the plan is in none."""
+    from tvlint.readers.nnscaler.gencode.folder import is_folder, texts_of, traced_in
+
+    if not is_folder(pair.parallel):
+        return None
+    try:
+        traced = traced_in(pair.parallel)
+        return Code(texts_of(pair.parallel), traced.calls if traced is not None else {})
+    except ReadError:
+        return None
+
+
+def _places(verdict: Verdict, findings: tuple[Finding, ...]) -> Iterator[tuple[str, int]]:
+    """Yield where the verdict and the errors of the reader stand: what refutes first."""
+    errors = [own for own in findings if own.severity is Severity.ERROR]
+    told: list[Reason | Finding] = [*sorted(verdict.reasons, key=lambda reason: not reason.refutes), *errors]
+    for own in told:
+        for location in (own.location, *(other.location for other in own.related)):
+            if location.line is not None:
+                yield location.path, location.line
+
+
+def _proves(pair: Pair, change: Proposal) -> bool:
+    """Return whether the code is proved after the change, in all kinds of replicas, and has no error."""
+    from tvlint.equivalence.verdict.prove import is_proved
+
+    with instead({path: text.encode() for path, text in change.contents.items()}):
+        plans = read_pair(pair)
+    if not isinstance(plans, Plans) or any(own.severity is Severity.ERROR for own in plans.findings):
+        return False
+    kinds: tuple[Plan, ...] = plans.kinds
+    return all(is_proved(own, plans.reference, pair.assume) for own in kinds)
+
+
+def _repaired(verdict: Verdict, change: Proposal) -> Verdict:
+    """Return the verdict with the change as the repair of its first reason, at the line that changes."""
+    first, *others = verdict.reasons
+    rows: dict[str, int] = {}
+    for path, number in change.places:
+        rows.setdefault(path, number)
+    (path, line), *rest = rows.items()
+    place = Location(path, line)
+    related = [] if first.location == place else [Related(SHOWS, first.location)]
+    related += [Related("and here", Location(*each)) for each in rest[:3]]
+    found = replace(first, location=place, repair=change.message, related=(*related, *first.related))
+    return replace(verdict, reasons=(found, *(replace(own, repair="") for own in others)))

@@ -391,8 +391,8 @@ def _tokens(text: str) -> list[str]:
 
 def _of_initialisation(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
     yield from _all_reduced(code, near)
-    told = any(line.method == "__init__" for line in near)
-    for line in [line for lines in code.lines.values() for line in lines if told and "adapter.Reducer(" in line.text]:
+    named = any(line.method == "__init__" for line in near)
+    for line in [line for lines in code.lines.values() for line in lines if named and "adapter.Reducer(" in line.text]:
         if "reduce_op='sum'" not in line.text:
             yield from _rewritten(code, line, lambda own: re.sub(r"reduce_op='\w+'", "reduce_op='sum'", own.text))
         for key in code.groups(line.path):
@@ -420,8 +420,8 @@ def _all_reduced(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
         weights = [own for line in lines for own in re.findall(r"register_parameter\('(\w+)'", line.text)]
         reduced = {own for line in lines for own in re.findall(r"add_param\(self\.(\w+)\)", line.text)}
         last = [line for line in lines if ".add_param(" in line.text]
-        told = " ".join(line.text for line in near if line.method == "__init__")
-        lacking = [own for own in weights if own not in reduced and f"'{own}'" in told]
+        near_text = " ".join(line.text for line in near if line.method == "__init__")
+        lacking = [own for own in weights if own not in reduced and f"'{own}'" in near_text]
         if last and lacking:
             rest = (re.sub(r"\(self\.\w+\)", f"(self.{own})", last[-1].text) for own in lacking)
             added[last[-1]] = (last[-1].text, *rest)
@@ -518,9 +518,9 @@ def _complete_step(code: Code, step: Sequence[_Line]) -> Iterator[Proposal]:
             if name not in names.setdefault(_stem(name), []):
                 names[_stem(name)].append(name)
     for own in runs.values():
-        told = [line.text.partition("(model.")[2] or line.text for line in own]
-        for line, text in reversed(list(zip(own, told, strict=True))):
-            for at in range(most) if told.count(text) > 1 and "()" not in text else ():
+        calls = [line.text.partition("(model.")[2] or line.text for line in own]
+        for line, text in reversed(list(zip(own, calls, strict=True))):
+            for at in range(most) if calls.count(text) > 1 and "()" not in text else ():
                 changes = {name: _of_batch(name, names, at) for name in re.findall(r"\w+_\d+", text.partition(",")[2])}
                 yield from _rewritten(code, line, lambda each, changes=changes: _renamed_as(each.text, changes))  # type: ignore[misc]
     for own in runs.values():

@@ -23,7 +23,7 @@ _LARGEST = 50_000
 
 
 def with_code_repair(pair: Pair, plans: Plans, verdict: Verdict) -> Verdict:
-    """Return the verdict on generated code that is not proved with the change that makes it prove, told at the line to change.
+    """Return the verdict on generated code that is not proved with the change that makes it prove, at the line to change.
 
     Of all proposals the first that leaves no error of the reader and is proved, out of as many as the pair allows and no
     more than a bounded number of lines.
@@ -60,8 +60,8 @@ def _opened(pair: Pair) -> Code | None:
 def _places(verdict: Verdict, findings: tuple[Finding, ...]) -> Iterator[tuple[str, int]]:
     """Yield where the verdict and the errors of the reader stand: what refutes first."""
     errors = [own for own in findings if own.severity is Severity.ERROR]
-    told: list[Reason | Finding] = [*sorted(verdict.reasons, key=lambda reason: not reason.refutes), *errors]
-    for own in told:
+    named: list[Reason | Finding] = [*sorted(verdict.reasons, key=lambda reason: not reason.refutes), *errors]
+    for own in named:
         for location in (own.location, *(other.location for other in own.related)):
             if location.line is not None:
                 yield location.path, location.line

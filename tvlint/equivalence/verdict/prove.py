@@ -96,7 +96,7 @@ def prove(
 
 
 def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str]) -> bool:
-    """Return whether the pair is proved as it is written; nothing is explained, repaired or told in normal forms."""
+    """Return whether the pair is proved as it is written; nothing is explained or repaired."""
     case = pair(parallel, reference, assume)
     if isinstance(case, Defect):
         return False

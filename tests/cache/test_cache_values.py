@@ -100,7 +100,7 @@ def test_the_order_of_sets_and_mappings_does_not_enter() -> None:
 
 def test_every_field_of_a_pair_enters_its_address() -> None:
     pair = Pair("a.plan", "b.plan")
-    others = {str: "other", frozenset: frozenset({"an assumption"}), bool: None, type(None): 10.0, tuple: ("other",)}
+    others = {str: "other", int: 7, frozenset: frozenset({"an assumption"}), bool: None, type(None): 10.0, tuple: ("other",)}
     for field in fields(Pair):
         changed = replace(pair, **{field.name: others[type(getattr(pair, field.name))]})
         assert address("prove", "", pair, ()) != address("prove", "", changed, ()), field.name

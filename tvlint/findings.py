@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from tvlint.ir.coverage import Coverage
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, field
 
 if TYPE_CHECKING:
     from tvlint.ir.outline import Outline

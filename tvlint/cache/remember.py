@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from tvlint.ir.values import dataclass, field
 
 if TYPE_CHECKING:
     from tvlint.cache.address import Content
@@ -22,7 +23,7 @@ class Question:
     contents: tuple[Content, ...]
 
 
-@dataclass
+@dataclass(slots=True)
 class Cache:
     """The results that are remembered in `.tvlint_cache` of `folder`.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tvlint.checkout.git import GitError
 from tvlint.checkout.opening import content
 from tvlint.checkout.top import METADATA, folder_around, is_within, top_of
 from tvlint.checkout.tracking import is_tracked
+from tvlint.ir.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from tvlint.cli.progress import Progress
 from tvlint.cli.session import deliver, looked_for, note, outputs, project, session, unreadable, with_files
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, replace
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import Rules, check

@@ -6,13 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from tvlint.cache.remember import Cache
 from tvlint.cli.arguments import fail
 from tvlint.findings import Problem, Report, Severity
+from tvlint.ir.values import replace
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.paths import place
 from tvlint.rule import Rule

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from functools import cache
+
+from tvlint.ir.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from tvlint.ir.configuration import IN_DEVELOPMENT, SettingValue
+from tvlint.ir.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, field
 
 SettingValue: TypeAlias = "int | float | str | bool | None | tuple[SettingValue, ...]"
 

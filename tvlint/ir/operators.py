@@ -6,11 +6,11 @@ Operators name the tensors that they read and write; a `Plan` declares these and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, field
 
 Value: TypeAlias = "int | float | str | bool | None | tuple[Value, ...]"
 """An attribute of an operator: a number, a string, a flag, nothing, or a tuple of those."""

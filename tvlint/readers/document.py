@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, Problem
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 
 if TYPE_CHECKING:
     from tvlint.ir.plan import Plan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.opening import content
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.readers.document import NOTHING, Document, ReadError
 
 if TYPE_CHECKING:

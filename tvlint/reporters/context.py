@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tvlint.findings import Severity
+from tvlint.ir.values import dataclass, field
 from tvlint.rule import Rule
 
 

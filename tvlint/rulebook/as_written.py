@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Configuration, Unknown
+from tvlint.ir.values import replace
 from tvlint.rule import Rule
 from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.derived import DERIVED

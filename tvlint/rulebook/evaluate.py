@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from tvlint.findings import Finding, NotEvaluated, Related, Severity
 from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.as_written import as_written
 from tvlint.rulebook.judge import judge_all, version_range

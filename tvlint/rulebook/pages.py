@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from tvlint.data import data_path
 from tvlint.findings import Severity
+from tvlint.ir.values import fields
 from tvlint.rule import Example, Rule, RuleKind
 
 COMPILED = "rules.json"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from tvlint.ir.values import dataclass, replace
 
 MOST = 10**7
 

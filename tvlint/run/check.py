@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from tvlint.checks import findings_of_plan, load_check
 from tvlint.findings import Finding, NotEvaluated, Problem, Recognised, Related, Report, Severity, Silenced
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, field, replace
 from tvlint.readers.document import NOTHING, Document, ReadError
 from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.rule import Rule, RuleKind
@@ -53,7 +53,7 @@ class Rules:
     project: Project
 
 
-@dataclass
+@dataclass(slots=True)
 class _Said:
     """The findings so far, in order."""
 

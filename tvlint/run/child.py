@@ -7,7 +7,8 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from tvlint.ir.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tvlint.checkout.top import METADATA, is_within, top_of
 from tvlint.checkout.tracking import is_repository
 from tvlint.findings import Finding, Pairing, Problem
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 from tvlint.run.project import Project
 from tvlint.run.unjudged import unjudged
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from tvlint.checkout.following import may_be_shown
@@ -22,6 +21,7 @@ from tvlint.findings import Edit, Finding, Fix, Problem, Report, Severity
 from tvlint.frameworks.megatron import option_of
 from tvlint.identity import fingerprint
 from tvlint.ir.configuration import Change, Configuration, Setting
+from tvlint.ir.values import dataclass, replace
 from tvlint.rule import RuleKind
 from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.values import Values
@@ -168,7 +168,7 @@ def _differing(old: dict[str, object], new: dict[str, object]) -> Iterator[str]:
             yield name
 
 
-@dataclass
+@dataclass(slots=True)
 class _Proposal:
     """A fix, and the settings that it changes; None: those that a reader could not make out before."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from tvlint.checkout.following import may_be_shown
 from tvlint.checkout.opening import content
 from tvlint.checkout.top import folder_around
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 from tvlint.run.intervals import Intervals, Lines
 from tvlint.run.suggest import did_you_mean
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from tvlint.checkout.opening import content
 from tvlint.findings import Report
 from tvlint.ir.location import Location
+from tvlint.ir.values import fields, is_dataclass, replace
 
 _LARGEST = 256 << 20
 """Bytes of the largest file that is read again for the lines of what is said of it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tvlint.findings import Problem
+from tvlint.ir.values import replace
 from tvlint.run.discovery import Candidates, matches, shown
 from tvlint.run.project import PROJECT_FILES, Project, ProjectError, load, project_file_in
 from tvlint.run.unjudged import unjudged

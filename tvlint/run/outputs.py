@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tvlint.checkout.following import why_not_written
+from tvlint.ir.values import dataclass
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.run.suggest import did_you_mean

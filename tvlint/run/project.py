@@ -6,7 +6,6 @@ import errno
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from tvlint.checkout.following import content_named, why_not_followed
 from tvlint.checkout.opening import content
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, field, replace
 from tvlint.readers.sources.toml_text import NotToml, parse
 from tvlint.run.project_values import KEYS, ProofPair, Reading
 from tvlint.run.toml_places import KeyPath, Places

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 from tvlint.run.budget import MOST, NAMES
 from tvlint.run.suggest import did_you_mean
 from tvlint.run.toml_places import KeyPath, Places

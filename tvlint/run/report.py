@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from tvlint import __version__
 from tvlint.checkout.top import top_of
 from tvlint.findings import Report, Severity
+from tvlint.ir.values import fields, is_dataclass, replace
 from tvlint.reporters import FORMATS
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from tvlint.ir.values import dataclass, field
 from tvlint.run.worker import Steps
 
 if TYPE_CHECKING:

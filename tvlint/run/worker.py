@@ -14,11 +14,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 from tvlint.run.budget import Budget, words
 from tvlint.run.outputs import say
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tvlint.checkout.opening import content
 from tvlint.findings import Problem
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 
 MAXIMAL_SIZE = 4 << 20
 """Bytes of the largest file in which comments are looked for."""

@@ -7,8 +7,7 @@ layer, `L` the loss. A tuple of such texts is in model order: virtual stage v of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tvlint.ir.values import dataclass
 from tvlint.topology.quantity import divide
 
 MOST_LAYERS = 100_000

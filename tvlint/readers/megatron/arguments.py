@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from tvlint.frameworks.megatron import Option, option
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
+from tvlint.ir.values import dataclass, field
 from tvlint.readers.shell.values import (
     Fork,
     Gap,

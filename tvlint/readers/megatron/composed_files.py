@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tvlint.checkout.top import folder_around
+from tvlint.ir.values import dataclass, field
 from tvlint.readers.sources.sibling_files import content_within
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged, only_document
 

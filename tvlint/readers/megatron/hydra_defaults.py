@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.composed_files import DEEPEST, Composing, Uncertain, at, composing, content_of, doubted, joined
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, merged

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from tvlint.findings import Finding, Severity
 from tvlint.frameworks.kin import parses_like_megatron
 from tvlint.frameworks.megatron import hyphens, is_option
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.languages import is_shell
 from tvlint.readers.megatron import hydra_overrides

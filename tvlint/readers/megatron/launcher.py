@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tvlint.ir.configuration import Setting, Unknown
+from tvlint.ir.values import dataclass
 from tvlint.readers.megatron.arguments import flag_of
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.shell.values import (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from tvlint.findings import Edit, Finding, Fix, Related, Severity
 from tvlint.frameworks.megatron import Option, option, option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.languages import is_prose, is_yaml
 from tvlint.readers.megatron.invalid_options import option_mistakes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 
 from tvlint.checkout.top import folder_around
+from tvlint.ir.values import dataclass, replace
 from tvlint.readers.megatron.program import around
 from tvlint.readers.sources.sibling_files import content_within
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.composed_files import Composing, Uncertain, composing, content_of, joined
 from tvlint.readers.megatron.hydra_defaults import composed_alone

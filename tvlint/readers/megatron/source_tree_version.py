@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 
 from tvlint.frameworks.kin import BEFORE_RELEASES, FRAMEWORKS, parses_like_megatron
 from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration
+from tvlint.ir.values import replace
 from tvlint.readers.sources.sibling_files import content_within
 
 DEEPEST = 24

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tvlint.ir.configuration import Setting, Unknown
+from tvlint.ir.values import dataclass, field, replace
 
 Path: TypeAlias = tuple[str, ...]
 Attributes: TypeAlias = dict[Path, Setting]

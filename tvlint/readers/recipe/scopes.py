@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.readers.recipe.objects import HARMLESS, Attributes, Objects, Path, builds, chain
 from tvlint.readers.recipe.values import value
 from tvlint.readers.sources.python_syntax import Source

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from tvlint.ir.values import replace
 from tvlint.readers.shell.bindings import Bindings
 from tvlint.readers.shell.conditions import decide, matches
 from tvlint.readers.shell.expand import expand_text

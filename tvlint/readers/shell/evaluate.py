@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tvlint.ir.values import dataclass
 from tvlint.readers.shell.branches import follow_case, follow_if, follow_list
 from tvlint.readers.shell.commands import assign, assign_all, compute, declare, define_function, run_command, unset
 from tvlint.readers.shell.expand import expand_text

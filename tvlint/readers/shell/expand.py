@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from tvlint.ir.values import replace
 from tvlint.readers.shell.arithmetic import evaluate_arithmetic
 from tvlint.readers.shell.quotes import ansi_string, literal, unescaped
 from tvlint.readers.shell.state import DEEPEST, State, directory_of

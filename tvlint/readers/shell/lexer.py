@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+from tvlint.ir.values import dataclass, field
 from tvlint.readers.shell.values import Choice, Fork, Gap, Hole, Item, Piece, Text, Word, slice_text
 
 NAME = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")

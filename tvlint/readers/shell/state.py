@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from tvlint.ir.values import dataclass, field
 from tvlint.readers.shell.bindings import Bindings
 from tvlint.readers.shell.values import (
     Array,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 
 HEAVIEST = 4096
 """A value that weighs more (about 250 kilobytes of text) is given up as unknown."""

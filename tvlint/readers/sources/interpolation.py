@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
+from tvlint.ir.values import dataclass, field
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged
 
 DEEPEST = 12

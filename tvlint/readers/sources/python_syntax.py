@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from pathlib import Path
 
 from tvlint.checkout.following import content_listed
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
+from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
 from tvlint.readers.sources.resource_limits import bounded_memory, without_collection
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, field
 from tvlint.readers.document import ReadError
 
 DEEPEST = 64

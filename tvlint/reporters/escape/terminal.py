@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
+from tvlint.ir.values import dataclass
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import visible
 

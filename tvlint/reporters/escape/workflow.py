@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from os import urandom
 from typing import Literal, TypeAlias
 
+from tvlint.ir.values import dataclass
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import visible
 

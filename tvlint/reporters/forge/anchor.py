@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvlint.findings import Finding, Problem, Reason, Report, Verdict
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, replace
 from tvlint.reporters.context import Context
 from tvlint.reporters.text.paths import below_root, resolved
 

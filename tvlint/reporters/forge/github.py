@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from tvlint.findings import Report, Severity
+from tvlint.ir.values import replace
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped, joined
 from tvlint.reporters.escape.workflow import Annotation, Level, Properties, annotation, folded

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tvlint.findings import Finding, Fix, Outcome, Problem, Reason, Related, Report, SceneStep, Severity, Verdict
 from tvlint.identity import fingerprint, numbered, reason_fingerprint
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 from tvlint.reporters.context import Context
 from tvlint.reporters.forge.anchor import Anchor, finding_anchor, problem_anchor, reason_anchor, repository, verdict_anchor
 from tvlint.reporters.text.paths import place, relative

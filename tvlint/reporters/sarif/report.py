@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from tvlint.findings import Fix, Problem, Related, Report, Severity
 from tvlint.home import HOME
 from tvlint.identity import numbered
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped

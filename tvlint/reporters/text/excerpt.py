@@ -7,7 +7,6 @@ those that a person named, and those that git tracks (outside of a checkout: unh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ from tvlint.checkout.following import may_be_shown
 from tvlint.checkout.opening import content
 from tvlint.findings import Report
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.visible import display_width, visible_source
 from tvlint.reporters.text.paths import resolved

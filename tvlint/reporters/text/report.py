@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, NotEvaluated, Outcome, Problem, Reason, Related, Report, Severity, Verdict
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import Line, Span, Style, line, terminal

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 
 from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Change, Configuration, Setting, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.rule import Rule
 from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.derived import DERIVED

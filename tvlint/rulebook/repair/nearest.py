@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from tvlint.ir.configuration import Configuration, Setting
+from tvlint.ir.values import dataclass, replace
 from tvlint.rule import Rule
 from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.evaluation import Result

@@ -39,6 +39,10 @@ EXAMPLES = {
         "    made.trainer.strategy.tensor_model_parallel_size = 2\n"
         "    made.trainer.strategy.pipeline_model_parallel_size = 4\n    return made\n"
     ),
+    "megatron.python_launcher": (
+        "import os\n\ndef train(args):\n    sizes = f'--tensor-model-parallel-size {args.tp} --num-layers 4 '\n"
+        "    sizes += '--pipeline-model-parallel-size 2'\n    os.system(f'torchrun pretrain_gpt.py {sizes}')\n"
+    ),
     "megatron.model_args_yaml": "MODEL_ARGS:\n  --num-layers: 4\n  --tensor-model-parallel-size: 2\n  --bf16: true\n",
 }
 """One file of every format. A new format gets its own here, and with it the tests below."""

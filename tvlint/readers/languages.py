@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 SHELL_NAMES = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".pbs", ".lsf", ".job")
@@ -33,12 +34,21 @@ OTHER_THAN_YAML = re.compile(
     rb"|\*\*\w|[*+] |<\w+[ >]|={4,}[ \t]*$|\.\. [\w-]+::)",
     re.MULTILINE,
 )
+TEST_NAME = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py")
+TEST = re.compile(rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async )?def test)", re.MULTILINE)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def is_prose(path: str) -> bool:
     """Return whether the file's name says that it is text for people."""
     return path.lower().endswith(PROSE_NAMES)
+
+
+def is_test(path: str, data: bytes) -> bool:
+    """Return whether a runner of tests finds the file by its name, and finds a test in it; what it sets is meant for no
+    training.
+    """
+    return TEST_NAME.fullmatch(os.path.basename(path)) is not None and TEST.search(data) is not None
 
 
 def is_yaml(path: str, data: bytes) -> bool:

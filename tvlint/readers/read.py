@@ -69,6 +69,7 @@ CONFIGURATIONS = (
     Format("torchtitan TOML or JSON", "torchtitan", (b"_parallel_degree", b"data_parallel_shard_degree")),
     Format("launch scripts", "megatron.launch_script", NAMES_MEGATRON),
     Format("Python recipes", "recipe.reader", NAMES_MEGATRON),
+    Format("Python launchers", "megatron.python_launcher", NAMES_MEGATRON),
     Format("snake_case YAML or JSON", "megatron.model_args_yaml", NAMES_MEGATRON),
 )
 """Every format of configurations, in the order in which they are tried."""

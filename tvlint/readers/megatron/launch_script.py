@@ -101,7 +101,7 @@ def read(path: str, data: bytes) -> Document | None:
     if not configurations and (overrides := tuple(hydra_overrides.configurations(evaluation))):
         return Document(path, hydra_overrides.FORMAT, configurations=overrides)
     if not configurations:
-        configurations = _from_variables(evaluation, version)
+        configurations = of_lists(evaluation, version)
         findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each)))
     if not configurations:
         return None
@@ -138,7 +138,7 @@ def _with_cases(
             break
         tried += 1
         condition = f" with `{name}={text}`" if not name.isdigit() else f" with `{text}` as argument {name}"
-        found = [each for each, *_ in _launched(own, version)] or _from_variables(own, version)
+        found = [each for each, *_ in _launched(own, version)] or of_lists(own, version)
         for each in found:
             if TRAINS & each.settings.keys():
                 cases.setdefault(each.location, []).append(replace(each, condition=condition))
@@ -287,7 +287,7 @@ def _exported(name: str, value: Value, command: Command) -> Setting:
     return Setting(name, known, name, location_of(span), location_of(span))
 
 
-def _from_variables(evaluation: Evaluation, version: str) -> list[Configuration]:
+def of_lists(evaluation: Evaluation, version: str) -> list[Configuration]:
     """The one configuration of a script that only sets option lists for another: all lists together, never complete."""
     found: dict[str, Setting] = {}
     for value in evaluation.variables.values():

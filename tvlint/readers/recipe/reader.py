@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
+from tvlint.readers.languages import is_test
 from tvlint.readers.recipe.objects import Attributes, Path
 from tvlint.readers.recipe.scopes import FUNCTIONS, Visible, bindings_of, constants_of, follow, parameters_of
 from tvlint.readers.sources.python_syntax import Source, parse
@@ -21,8 +21,6 @@ LARGEST = 1 << 20
 MOST_FUNCTIONS = 2000
 BRIDGE = re.compile(rb"^[ \t]*(?:from|import)[ \t]+megatron\.bridge\b", re.MULTILINE)
 NEMO = re.compile(rb"^[ \t]*(?:from|import)[ \t]+nemo(?:_run)?\b", re.MULTILINE)
-TEST_NAME = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py")
-TEST = re.compile(rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async )?def test)", re.MULTILINE)
 SETS = re.compile(
     rb"\b(?:(?:tensor|pipeline|expert)_model_parallel_size|context_parallel_size|expert_tensor_parallel_size|sequence_parallel"
     rb"|(?:tensor|pipeline|context|sequence|expert)_parallelism)[ \t]*="
@@ -57,13 +55,6 @@ TRAINERS: tuple[Path, ...] = ((), ("trainer",))
 def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` is Python that imports NeMo or Megatron-Bridge and sets parallel sizes, and is no test."""
     return bool(SETS.search(data) and (BRIDGE.search(data) or NEMO.search(data))) and not is_test(path, data)
-
-
-def is_test(path: str, data: bytes) -> bool:
-    """Return whether a runner of tests finds the file by its name, and finds a test in it; what it sets is meant for no
-    training.
-    """
-    return TEST_NAME.fullmatch(os.path.basename(path)) is not None and TEST.search(data) is not None
 
 
 def read(path: str, data: bytes) -> Document | None:

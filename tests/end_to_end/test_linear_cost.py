@@ -69,6 +69,11 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
     "ranks along dp": ("a.plan", 100, along("dp", "tp")),
     "ranks along tp": ("a.plan", 100, along("tp", "dp")),
     "ranks along pp": ("a.plan", 100, along("pp", "dp")),
+    "ranks of a group that lists them": (
+        "a.plan",
+        64,
+        lambda n: f"{PLAN.replace('dp=2', f'dp={n}')}program\n  y = all-reduce(x) over ranks 0-{n // 2}\n",
+    ),
     "operators that take the same": ("a.plan", 40, plan(each("  y#N = linear(x, w)\n"))),
     "operators in a chain": ("a.plan", 40, plan(lambda n: "".join(f"  x{i + 1} = linear(x{i or ''}, w)\n" for i in range(n)))),
     "operators of one name": ("a.plan", 40, plan(each("  y = linear(x, w)\n"))),

@@ -97,19 +97,21 @@ def traffic(plan: Plan, fold: Fold) -> Traffic:
     """
     gc.freeze()
     sites = sites_of(plan)
-    found = Traffic({}, {}, {}, [])
+    found, known = Traffic({}, {}, {}, []), _Known()
     for rank in fold.present:
         index = fold.program_of(rank)
         if index is not None:
-            found.calls[rank] = _unroll(plan, fold, sites, rank, index, found)
+            found.calls[rank] = _unroll(plan, fold, sites, rank, index, found, known)
     _pair(found)
     return found
 
 
-def _unroll(plan: Plan, fold: Fold, sites: dict[str, tuple[Site, ...]], rank: int, program: int, found: Traffic) -> list[Call]:
+def _unroll(
+    plan: Plan, fold: Fold, sites: dict[str, tuple[Site, ...]], rank: int, program: int, found: Traffic, known: _Known
+) -> list[Call]:
     calls: list[Call] = []
     places: dict[Site, _Place] = {}
-    by_communicator: dict[tuple[object, ...], _Place] = {}
+    by_communicator: dict[_Communicator, _Place] = {}
     peers: dict[Site, int | None] = {}
     open_handles: dict[str, list[Call]] = {}
     for number, step in enumerate(plan.programs[program].steps):
@@ -119,9 +121,8 @@ def _unroll(plan: Plan, fold: Fold, sites: dict[str, tuple[Site, ...]], rank: in
             if isinstance(operator, (Communicate, ReduceGradients)):
                 place = places.get(site)
                 if place is None:
-                    communicator = fold.communicator(operator.group, rank)
-                    place = by_communicator.get(communicator) or _place(fold, communicator, operator.group, rank, found)
-                    places[site] = by_communicator[communicator] = place
+                    own = _communicator(fold, operator.group, rank, known)
+                    place = places[site] = by_communicator.setdefault(own, _Place(own, rank in own.ranks))
                 _meet(call, place, found)
             elif isinstance(operator, (Send, Receive)):
                 if site not in peers:
@@ -155,36 +156,60 @@ def _resolve(issued: list[Call], micro_batch: int) -> tuple[Call, ...]:
     return tuple(chosen)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Communicator:
+    """What its members agree on, those of them that are `walked`, and their meetings."""
+
+    key: tuple[object, ...]
+    members: tuple[int, ...]
+    ranks: frozenset[int]
+    walked: tuple[int, ...]
+    meetings: list[Meeting] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The communicators that ranks have used, and those of groups that list their ranks by the identity of the group."""
+
+    by_key: dict[tuple[object, ...], _Communicator] = field(default_factory=dict)
+    listed: dict[int, _Communicator] = field(default_factory=dict)
+
+
 @dataclass(slots=True, eq=False)
 class _Place:
-    """A rank's place on a communicator: its `members`, those of them that are `walked`, and how often the rank has met them.
+    """A rank's place on a communicator, and how often it has met the members."""
 
-    `meetings` are those of all its members; None where the rank is not one of them.
-    """
-
-    communicator: tuple[object, ...]
-    members: tuple[int, ...]
-    walked: tuple[int, ...]
-    meetings: list[Meeting] | None
+    communicator: _Communicator
+    is_member: bool
     turn: int = 0
 
 
-def _place(fold: Fold, communicator: tuple[object, ...], group: Group, rank: int, found: Traffic) -> _Place:
-    members = fold.members(group, rank)
-    if rank not in members:
-        return _Place(communicator, members, (), None)
-    walked = tuple(member for member in members if fold.representative(member) == member)
-    return _Place(communicator, members, walked, found.meetings.setdefault(communicator, []))
+def _communicator(fold: Fold, group: Group, rank: int, known: _Known) -> _Communicator:
+    """Return the communicator of a group as the rank has it; one that lists its ranks is the same on all of them."""
+    if (own := known.listed.get(id(group))) is not None:
+        return own
+    key = fold.communicator(group, rank)
+    own = known.by_key.get(key)
+    if own is None:
+        members = fold.members(group, rank)
+        walked = tuple(member for member in members if fold.representative(member) == member)
+        own = known.by_key[key] = _Communicator(key, members, frozenset(members), walked)
+    if fold.declared(group).ranks:
+        known.listed[id(group)] = own
+    return own
 
 
 def _meet(call: Call, place: _Place, found: Traffic) -> None:
-    call.members, call.communicator, meetings = place.members, place.communicator, place.meetings
-    if meetings is None:
+    own = place.communicator
+    call.members, call.communicator = own.members, own.key
+    if not place.is_member:
         found.outside.append(call)
         return
-    if place.turn == len(meetings):
-        meetings.append(Meeting(place.communicator, place.walked))
-    call.meeting = meetings[place.turn]
+    if place.turn == len(own.meetings):
+        own.meetings.append(Meeting(own.key, own.walked))
+        if place.turn == 0:
+            found.meetings[own.key] = own.meetings
+    call.meeting = own.meetings[place.turn]
     call.meeting.calls[call.rank] = call
     place.turn += 1
 

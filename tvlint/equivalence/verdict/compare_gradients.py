@@ -11,10 +11,12 @@ from tvlint.analyses.dataflow.def_use import has, writes
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import region, whole_shape
+from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held, whole_shape
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.index_maps import Pieces, cells
+from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Update
@@ -80,15 +82,15 @@ def _wrong(
             open_names.add(name)
             continue
         try:
-            box = region(plan, tensor, rank)
+            pieces = pieces_held(plan, tensor, rank)
         except Mismatch as mismatch:
             yield name, Defect(mismatch.name, mismatch.refutes, f"on {{ranks}}, {mismatch.message}", rank)
             open_names.add(name)
             continue
-        covered.setdefault(name, []).append(box)
+        covered.setdefault(name, []).extend(cells(pieces))
         if name in expected.gradients and name not in written:
             value = held.get((rank, tensor.name), "missing")
-            yield from ((name, one) for one in _judged(world, plan, name, rank, box, expected.gradients[name], value))
+            yield from ((name, one) for one in _judged(world, plan, name, rank, pieces, expected.gradients[name], value))
         elif (rank, tensor.name) in held and name not in expected.gradients:
             text = f"the weight `{name}` on {{ranks}} gets a gradient and in the reference it gets none"
             yield name, Defect("gradient-of-frozen-weight", False, text, rank)
@@ -100,7 +102,9 @@ def _wrong(
             yield name, Defect("uncovered-weight", not strangers, text, plan.programs[0].ranks[0])
 
 
-def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Value, value: Slot | str) -> Iterator[Defect]:
+def _judged(
+    world: World, plan: Plan, name: str, rank: int, pieces: tuple[Pieces, ...], right: Value, value: Slot | str
+) -> Iterator[Defect]:
     subject = f"the gradient of `{name}` on {{ranks}}"
     if value is None:
         yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
@@ -111,10 +115,13 @@ def _judged(world: World, plan: Plan, name: str, rank: int, box: Box, right: Val
         text += f": `{made}`, a gradient of it, does not become the one that it is updated with" if made else ""
         yield Defect("missing-gradient", not made, text, rank)
         return
-    if value.box != box:
-        lacks = any(low < first or stop > high for (low, stop), (first, high) in zip(box, value.box, strict=True))
+    held = world.values.pieces_of(value)
+    if held != pieces:
+        pairs = ((own, united(made)) for wanted, made in zip(pieces, held, strict=True) for own in wanted)
+        lacks = any(not any(low <= own[0] and own[1] <= high for low, high in made) for own, made in pairs)
         yield Defect("gradient-of-another-slice", lacks, f"{subject} is that of another slice than the weight's", rank)
         return
+    value = world.values.out_of_pieces(value)
     if value.term != right.term:
         value, right = world.values.bare(value), world.values.bare(right)
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)

@@ -10,7 +10,7 @@ from math import prod
 from tvlint.analyses.relations.defect import Declare, Defect
 from tvlint.analyses.relations.derivation.localise import scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import region
+from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held
 from tvlint.analyses.relations.terms.product_normal_form import bare
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.apply import fold_text
@@ -18,6 +18,7 @@ from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.collectives import over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.groups import Groups, Members, spans_replicas
+from tvlint.analyses.relations.transfer.index_maps import Pieces, cells
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
 from tvlint.ir.operators import Group
@@ -47,10 +48,12 @@ def judge_returned(
             continue
         for name, term in zip(names, losses, strict=False):
             value = together.value(rank, name)
-            value = None if value is None else world.values.without_constants(value)
-            if value is not None and value.term == term and _one_slot(world, value, replicas, micro_batches):
-                held.setdefault((name, term), []).append(value.box)
-                yield from _misdeclared(plan, name, rank, value.box)
+            pieces = None if value is None else world.values.pieces_of(value)
+            value = None if value is None else world.values.without_constants(world.values.out_of_pieces(value))
+            same = value is not None and value.term == term and _one_slot(world, value, replicas, micro_batches)
+            if same and pieces is not None:
+                held.setdefault((name, term), []).extend(cells(pieces))
+                yield from _misdeclared(plan, name, rank, pieces)
                 continue
             yield _wrong_output(world, plan, name, rank, term, value)
     for (name, term), boxes in held.items():
@@ -61,8 +64,8 @@ def judge_returned(
         yield Defect("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
 
 
-def _misdeclared(plan: Plan, name: str, rank: int, box: Box) -> Iterator[Defect]:
-    """Yield what is wrong with the declaration of a returned value of which `rank` holds `box`; nothing where none says
+def _misdeclared(plan: Plan, name: str, rank: int, pieces: tuple[Pieces, ...]) -> Iterator[Defect]:
+    """Yield what is wrong with the declaration of a returned value of which `rank` holds these pieces; nothing where none says
     which.
     """
     tensor = plan.tensors.get(name)
@@ -75,11 +78,11 @@ def _misdeclared(plan: Plan, name: str, rank: int, box: Box) -> Iterator[Defect]
         return
     shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
     try:
-        declared = region(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
+        declared = pieces_held(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
     except Mismatch as mismatch:
         yield Defect(mismatch.name, False, f"of what is returned on {{ranks}}, {mismatch.message}", rank)
         return
-    if declared != box:
+    if declared != pieces:
         text = f"`{name}`, returned on {{ranks}}, holds another slice than the plan declares"
         yield Defect("output-of-another-slice", True, text, rank)
 

@@ -89,7 +89,7 @@ def prove(
         if isinstance(case, Defect):
             return state_gaps(parallel, reference, parallel, [case])
         verdict = _decided(case, progress or (lambda text, share: None), solver_seconds)
-        return _decided_on_numbers(case, _confirmed(case, verdict), replay)
+        return _decided_on_numbers(case, verdict, replay)
     finally:
         if collecting:
             gc.enable()
@@ -116,8 +116,8 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Ve
     once = _once(case)
     plan = once.parallel
     found = judge(once, progress)
-    verdict = found if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
-    open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in _EXPRESSIONS for reason in verdict.reasons)
+    verdict = _confirmed(case, found) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
+    open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in _OF_VALUES for reason in verdict.reasons)
     for telling in (Telling.NORMAL, Telling.ARITHMETIC) if open_ else ():
         progress("deriving normal forms", 0.9)
         proof = find_proof(replace(once, telling=telling), progress)

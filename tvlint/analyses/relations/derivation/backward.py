@@ -11,6 +11,7 @@ from tvlint.analyses.relations.derivation.gradient_pairing import check_absent, 
 from tvlint.analyses.relations.derivation.gradient_starts import given, uses_on
 from tvlint.analyses.relations.derivation.localise import blame, tell
 from tvlint.analyses.relations.derivation.runnable import may_go_back
+from tvlint.analyses.relations.derivation.slices import moved_gradient
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved, Slot
 from tvlint.analyses.relations.terms.loss_identities import factor_of
 from tvlint.analyses.relations.transfer.apply import run_again
@@ -205,13 +206,13 @@ def vjp(
 def evaluated_vjp(
     machine: Machine, saved: Saved, inputs: tuple[Value, ...], position: int, gradients: dict[int, Value]
 ) -> Value | str:
+    pieces_of = machine.world.values.pieces_of
     for output, gradient in gradients.items():
         result = saved.outputs[output] if output < len(saved.outputs) else None
-        if result is not None and result.box != gradient.box:
+        if result is not None and pieces_of(result) != pieces_of(gradient):
             raise Mismatch("mismatched-shards", "gets the gradient of another slice than its result", refutes=True)
     if saved.family is Family.IDENTITY:
-        box = inputs[0].box
-        if any(gradient.box != box for gradient in gradients.values()):
+        if any(pieces_of(gradient) != pieces_of(inputs[0]) for gradient in gradients.values()):
             raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=True)
         total = machine.world.values.gradient_sum(inputs[0].term, tuple(gradients.values()))
         if total is None:
@@ -222,6 +223,8 @@ def evaluated_vjp(
         if result is None:
             raise UnsupportedError("a view that failed")
         return reshape_gradient(machine.world, inputs[0], result, gradients[0])
+    if saved.moved is not None:
+        return moved_gradient(machine, saved, position, gradients)
     if saved.steps:
         return vjp_in_sequence(machine, saved, position, gradients)
     if saved.family is Family.MERGE or any(gradient.fold is not None for gradient in gradients.values()):

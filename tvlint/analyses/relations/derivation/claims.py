@@ -8,7 +8,7 @@ from math import prod
 
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.state import Machine, RankState
-from tvlint.analyses.relations.derivation.trusted_inputs import region, whole_shape
+from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Operator
@@ -32,16 +32,18 @@ def _wrong_piece(machine: Machine, rank: RankState, tensor: Tensor, value: Value
         return ""
     kept = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
     try:
-        claimed = region(machine.plan, replace(tensor, placements=kept, part=(0, 1)), rank.number)
+        claimed = pieces_held(machine.plan, replace(tensor, placements=kept, part=(0, 1)), rank.number)
     except Mismatch as mismatch:
         return f"lies as declared, and {mismatch.message}"
     terms, whole = machine.world.terms, whole_shape(tensor)
-    shape, slot = terms.shape[value.term], terms.slot[value.term]
+    own_term = terms.whole(value.term)
+    shape, slot = terms.shape[own_term], terms.slot[own_term]
     if len(whole) != len(shape):
         return f"is a piece of shape {whole}, and it is one of shape {shape}"
-    for dim, (box, own) in enumerate(zip(claimed, value.box, strict=True)):
-        if dim != slot and (whole[dim], box) != (shape[dim], own):
-            return f"holds {box[0]}:{box[1]} of {whole[dim]} in dimension {dim}, and it holds {own[0]}:{own[1]} of {shape[dim]}"
+    for dim, (pieces, own) in enumerate(zip(claimed, machine.world.values.pieces_of(value), strict=True)):
+        if dim != slot and (whole[dim], pieces) != (shape[dim], own):
+            said, is_so = (", ".join(f"{low}:{high}" for low, high in each) for each in (pieces, own))
+            return f"holds {said} of {whole[dim]} in dimension {dim}, and it holds {is_so} of {shape[dim]}"
     return ""
 
 

@@ -10,8 +10,9 @@ from tvlint.analyses.relations.derivation.gradients import of_all_micro_batches
 from tvlint.analyses.relations.derivation.localise import tell
 from tvlint.analyses.relations.derivation.overwriting import forget_what_shares, note_shared
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import as_declared, parameter, parameter_head, region, whole_shape
+from tvlint.analyses.relations.derivation.trusted_inputs import as_declared, parameter, parameter_head, pieces_held, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.index_maps import in_pieces
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.ir.operators import Backward, Communicate, Compute, Operand, Operator, Receive
 from tvlint.ir.plan import Role, Tensor
@@ -104,19 +105,23 @@ def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
     try:
         if machine.alone:
             return as_declared(machine.world, machine.plan, tensor, rank.number, head, slot)
-        box = region(machine.plan, tensor, rank.number)
+        pieces = pieces_held(machine.plan, tensor, rank.number)
     except Mismatch as mismatch:
         tell(machine, rank, None, mismatch, fatal=True)
         return None
     shape = machine.inputs.shapes[number]
     term = machine.world.terms.term(head, (), shape, slot)
     if machine.world.slots > 1 and machine.slots[number] >= 0:
-        if box != tuple((0, size) for size in whole_shape(tensor)):
+        if pieces != tuple(((0, size),) for size in whole_shape(tensor)):
             text = f"reads only a part of the input `{name}`, of which a reference reads all"
             tell(machine, rank, None, Mismatch("part-of-input", text, refutes=False), fatal=True)
             return None
-        box = tuple((0, size) for size in shape)
-    return machine.world.values.clean(term, box)
+        pieces = tuple(((0, size),) for size in shape)
+    if slot >= 0 and len(pieces[slot]) > 1:
+        text = f"`{name}` is placed in several pieces of the batch, which replicas and micro-batches cut"
+        tell(machine, rank, None, Mismatch("declared-placement", text, refutes=False), fatal=True)
+        return None
+    return machine.world.values.clean(*in_pieces(machine.world.terms, term, pieces))
 
 
 def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:

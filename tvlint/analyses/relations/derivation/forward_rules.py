@@ -16,7 +16,7 @@ from tvlint.analyses.relations.derivation.composite_operators import (
 )
 from tvlint.analyses.relations.derivation.environment import parts_of_one
 from tvlint.analyses.relations.derivation.implicit_causal_mask import below_the_diagonal
-from tvlint.analyses.relations.derivation.slices import sliced
+from tvlint.analyses.relations.derivation.slices import side_by_side_pieces, sliced, sliced_locally
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -45,6 +45,10 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         if has_groups(spec, call):
             inner, _ = as_widened(machine, call, values)
             return grouped(machine, name, spec.bind(inner).given_draws(), call, values)
+        if Trait.RANGES in spec.traits and len(values) == 1:
+            cut = sliced_locally(machine, spec, form, call, values[0])
+            if cut is not None:
+                return cut
         bound = spec.bind(call).given_draws()
         steps = spec.steps(call) if spec.steps is not None else ()
         everything = bool(values) and takes_everything(form, spec, machine.world.local_shape(values[0]))
@@ -71,6 +75,8 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
     if Trait.RANGES in spec.traits and len(values) == 1:
         return sliced(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
+    if Trait.JOIN in spec.traits and len(values) > 1 and len(bound.operands) == len(values):
+        return side_by_side_pieces(machine, bound, values, lambda: evaluated_once(machine, case, values))
     saved = evaluated_once(machine, case, values)
     if name == ATTENTION:
         return below_the_diagonal(machine, spec, call, values, saved)
@@ -109,9 +115,9 @@ def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
 
 def scaled_gradient(machine: Machine, value: Value, result: Value, factor: Fraction) -> Value:
     """A gradient that is multiplied with a constant where the reference does not is a multiple of that gradient."""
-    terms = machine.world.terms
+    terms, value_term = machine.world.terms, machine.world.terms.whole(value.term)
     same = (terms.shape[value.term], terms.slot[value.term]) == (terms.shape[result.term], terms.slot[result.term])
-    if terms.normal or not same or not terms.foreign(result.term) or not is_gradient(terms, value.term):
+    if terms.normal or not same or not terms.foreign(result.term) or not is_gradient(terms, value_term):
         return result
     return machine.world.values.scaled(value, factor)
 

@@ -87,9 +87,11 @@ def started(machine: Machine, rank: RankState, operator: Operator, name: str, of
 
 def throughout(machine: Machine, value: Value) -> Value:
     """Return one for every element of what is like the value."""
-    terms = machine.world.terms
-    shape, slot = terms.shape[value.term], terms.slot[value.term]
-    return machine.world.values.clean(terms.term(("one", shape, slot), (), shape, slot), value.box)
+    terms, values = machine.world.terms, machine.world.values
+    whole = terms.whole(value.term)
+    shape, slot = terms.shape[whole], terms.slot[whole]
+    one = terms.term(("one", shape, slot), (), shape, slot)
+    return values.with_pieces(values.clean(one, values.out_of_pieces(value).box), values.pieces_of(value))
 
 
 def given(machine: Machine, rank: RankState, operator: Operator, of: str, value: Slot, gradient: Value) -> Value:
@@ -98,9 +100,9 @@ def given(machine: Machine, rank: RankState, operator: Operator, of: str, value:
     A multiple of a gradient is one that started elsewhere.
     """
     terms = machine.world.terms
-    if is_gradient(terms, bare_term(terms, gradient.term)):
+    if is_gradient(terms, bare_term(terms, terms.whole(gradient.term))):
         return gradient
-    head = terms.keys[gradient.term]
+    head = terms.keys[terms.whole(gradient.term)]
     number = number_of(head[2][0]) if has_trait(str(head[0]), Trait.FILLED) and gradient.clean else None
     if number is None or value is None:
         machine.derived.roots_open = True

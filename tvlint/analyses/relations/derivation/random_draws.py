@@ -29,8 +29,8 @@ def drawn(machine: Machine, rank: RankState, op: str, bound: Bound, values: Sequ
         return ()
     world = machine.world
     of = [(bound.operands[i], values[i]) for i in bound.draws.of]
-    if any(value.fold is not None for _, value in of):
-        raise UnsupportedError(f"`{op}` draws random numbers for a value that is not complete")
+    if any(value.fold is not None or world.terms.whole(value.term) != value.term for _, value in of):
+        raise UnsupportedError(f"`{op}` draws random numbers for a value that is not complete, or in several pieces")
     indices = [indices_of(world, of)[name] for name in bound.draws.names]
     slot = next((i for i, index in enumerate(indices) if index.slotted), -1)
     if slot < 0 and machine.total_slots > 1:

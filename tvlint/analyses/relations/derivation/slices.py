@@ -1,23 +1,28 @@
-"""Slices as parts of what they are taken from.
+"""Slices as pieces of what they are taken from, and tensors that are joined as pieces of what they are together.
 
-Where the reference takes no such slice, a slice of a value is the value on fewer indices: a rank may be given all of a mask
-or of a table of positions and take the rows that its queries need. A slice of what was joined is one of the values joined. In
-normal forms only, since a plan may also go on as the reference does with a slice that it writes in another way, and is then
-wrong nowhere.
+What a rank cuts out of its own part is some of the pieces that it holds, and what it joins holds the pieces of all. Where the
+reference takes a slice of the whole value, the pieces that lie in it are pieces of that slice. In normal forms only, since a
+plan may also go on as the reference does with a slice that it writes in another way, and is then wrong nowhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
-from tvlint.analyses.relations.derivation.state import Machine, Saved
+from tvlint.analyses.relations.derivation.state import Machine, Moved, Saved
+from tvlint.analyses.relations.terms.arithmetic import among_zeros, side_by_side, some_of
 from tvlint.analyses.relations.terms.sums_of_products import is_joined
-from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.terms.terms import Telling
+from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, joined, length
 from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ops.slicing import ranges_taken
-from tvlint.ops.spec import Bound, Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
+
+_Range = tuple[int, int]
 
 
 def sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value], ordinary: Callable[[], Saved]) -> Saved:
@@ -25,27 +30,108 @@ def sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value], 
     operand.
     """
     terms = machine.world.terms
-    if not terms.normal or terms.sealed < 0:
+    if not terms.normal:
         return ordinary()
-    saved, mismatch = None, None
+    if terms.sealed < 0:
+        _note_cuts(machine, spec, form, values[0])
+        return ordinary()
+    saved, mismatch = _attempt(ordinary)
+    if saved is not None and (_is_known(machine, saved) or is_joined(terms, values[0].term)):
+        return saved
+    return _parts(machine, spec, form, values[0]) or _as_attempted(saved, mismatch)
+
+
+def sliced_locally(machine: Machine, spec: OpSpec, form: Form, call: Call, value: Value) -> Saved | None:
+    """Return what a slice makes whose sizes are those of the local tensor and do not fit the whole one; None for others."""
+    if not machine.world.terms.normal or machine.world.terms.sealed < 0:
+        return None
     try:
-        saved = ordinary()
-    except Mismatch as error:
-        mismatch = error
-    known = saved is not None and not any(value is None or terms.foreign(value.term) for value in saved.outputs)
-    known = known or (saved is not None and is_joined(terms, values[0].term))
-    parts = None if known else _parts(machine, spec, form, values[0])
-    if parts is not None:
-        bound, outputs = parts
-        return Saved(spec.name, bound, Family.INDEXED, tuple(values), outputs)
-    if saved is None:
-        assert mismatch is not None
+        spec.bind(call)
+    except UnsupportedError:
+        return _parts(machine, spec, form, value)
+    return None
+
+
+def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...], ordinary: Callable[[], Saved]) -> Saved:
+    """Return what joins tensors: as the reference joins them, which is what `ordinary` gives, or the pieces that all hold of
+    one value, or of their values side by side.
+    """
+    terms = machine.world.terms
+    dim = next((dim for dim, names in enumerate(zip(*bound.operands, strict=True)) if len(set(names)) > 1), None)
+    if terms.telling is not Telling.ARITHMETIC or terms.sealed < 0 or dim is None:
+        return ordinary()
+    saved, mismatch = _attempt(ordinary)
+    if saved is not None and _is_known(machine, saved):
+        return saved
+    ways = [machine.world.values.pieces_of(value) for value in values]
+    outside = {(*own[:dim], *own[dim + 1 :]) for own in ways}
+    slotted = any(terms.slot[terms.whole(value.term)] == dim for value in values)
+    if len(outside) > 1 or slotted or any(value.fold is not None for value in values):
+        return _as_attempted(saved, mismatch)
+    found = _of_one(machine.world, values, ways, dim) or _of_several(machine.world, values, ways, dim)
+    if found is None:
+        return _as_attempted(saved, mismatch)
+    made, indices = found
+    ends = [0, *accumulate(length(own[dim]) for own in ways)]
+    moved = Moved(dim, True, tuple(pairwise(ends)), indices)
+    return Saved("cat", bound, Family.INDEXED, values, (made,), moved=moved)
+
+
+def _of_one(
+    world: World, values: Sequence[Value], ways: Sequence[tuple[Pieces, ...]], dim: int
+) -> tuple[Value, tuple[_Range, ...]] | None:
+    """Return what tensors are together that hold pieces of one value, and all indices of it for each; None for others."""
+    whole, first = world.terms.whole, values[0]
+    if any(
+        (whole(own.term), own.leaves, own.coefficient) != (whole(first.term), first.leaves, first.coefficient) for own in values
+    ):
+        return None
+    pieces = joined(bounds for own in ways for bounds in own[dim])
+    everything = ((0, world.terms.shape[whole(first.term)][dim]),) * len(values)
+    return world.values.with_pieces(first, (*ways[0][:dim], pieces, *ways[0][dim + 1 :])), everything
+
+
+def _of_several(
+    world: World, values: Sequence[Value], ways: Sequence[tuple[Pieces, ...]], dim: int
+) -> tuple[Value, tuple[_Range, ...]] | None:
+    """Return what tensors are of their whole values side by side, and which indices of that each value is; None where that has
+    no form.
+    """
+    terms = world.terms
+    wholes = [terms.whole(value.term) for value in values]
+    if not all(value.leaves == () and value.coefficient == 1 for value in values):
+        return None
+    ends = [0, *accumulate(terms.shape[own][dim] for own in wholes)]
+    term = side_by_side(terms, [*zip(wholes, ends, strict=False)], dim, ends[-1])
+    if term is None:
+        return None
+    indices = tuple(pairwise(ends))
+    terms.cuts.setdefault(ends[-1], set()).update(indices)
+    pieces = joined((low + start, high + start) for own, start in zip(ways, ends, strict=False) for low, high in own[dim])
+    made = world.values.clean(term, tuple((0, size) for size in terms.shape[term]))
+    return world.values.with_pieces(made, (*ways[0][:dim], pieces, *ways[0][dim + 1 :])), indices
+
+
+def _attempt(ordinary: Callable[[], Saved]) -> tuple[Saved | None, Mismatch | None]:
+    try:
+        return ordinary(), None
+    except Mismatch as mismatch:
+        return None, mismatch
+
+
+def _as_attempted(saved: Saved | None, mismatch: Mismatch | None) -> Saved:
+    if mismatch is not None:
         raise mismatch
+    assert saved is not None
     return saved
 
 
-def _parts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> tuple[Bound, tuple[Value, ...]] | None:
-    """The annotation of the call on the local tensor, and its results as boxes of the operand's term, where they are any."""
+def _is_known(machine: Machine, saved: Saved) -> bool:
+    return not any(value is None or machine.world.terms.foreign(value.term) for value in saved.outputs)
+
+
+def _taken(machine: Machine, spec: OpSpec, form: Form, value: Value) -> tuple[Bound, tuple[tuple[_Range, ...], ...]] | None:
+    """Return the annotation of the call on the local tensor, and the places that each result has of it, where it has any."""
     world = machine.world
     shape, slot = world.local_shape(value), world.terms.slot[value.term]
     try:
@@ -57,8 +143,120 @@ def _parts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> tuple[Bo
         return None
     if slot >= 0 and any(ranges[slot] != (0, shape[slot]) for ranges in taken):
         return None
-    boxes = [
-        tuple(own if dim == slot else (own[0] + start, own[0] + stop) for dim, (own, (start, stop)) in enumerate(pairs))
-        for pairs in (tuple(zip(value.box, ranges, strict=True)) for ranges in taken)
-    ]
-    return bound, tuple(world.values.with_box(value, box) for box in boxes)
+    return bound, taken
+
+
+def _note_cuts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> None:
+    """Note the ranges of dimensions that the reference takes."""
+    found = _taken(machine, spec, form, value)
+    for ranges in found[1] if found is not None else ():
+        for size, own in zip(machine.world.local_shape(value), ranges, strict=True):
+            if own != (0, size):
+                machine.world.terms.cuts.setdefault(size, set()).add(own)
+
+
+def _parts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | None:
+    """Return the slices of the local tensor as the pieces that it holds; None where they are none."""
+    found = _taken(machine, spec, form, value)
+    if found is None:
+        return None
+    bound, taken = found
+    world, shape = machine.world, machine.world.local_shape(value)
+    slot, ways = world.terms.slot[value.term], world.values.pieces_of(value)
+    dims = {dim for ranges in taken for dim, own in enumerate(ranges) if own != (0, shape[dim])}
+    held = [tuple(own if dim == slot else cut(own, *ranges[dim]) for dim, own in enumerate(ways)) for ranges in taken]
+    outputs = [world.values.with_pieces(value, own) for own in held]
+    if len(dims) != 1:
+        return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(outputs))
+    (dim,) = dims
+    within = [_within(world, own, dim) for own in outputs]
+    moved = Moved(dim, False, tuple(ranges[dim] for ranges in taken), tuple(indices for _, indices in within))
+    return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(own for own, _ in within), moved=moved)
+
+
+def _within(world: World, value: Value, dim: int) -> tuple[Value, _Range]:
+    """Return the pieces of a value as those of a slice of it that the reference has, and which indices that has; all, and the
+    value itself, where it has none.
+    """
+    terms, pieces = world.terms, world.values.pieces_of(value)
+    whole = terms.whole(value.term)
+    size = terms.shape[whole][dim]
+    low, high = min(low for low, _ in pieces[dim]), max(high for _, high in pieces[dim])
+    ranges = sorted((stop - start, start, stop) for start, stop in terms.cuts.get(size, ()) if start <= low and high <= stop)
+    for _, start, stop in ranges if value.fold is None and terms.telling is Telling.ARITHMETIC else ():
+        term = some_of(terms, whole, dim, start, stop)
+        if term is not None and not terms.foreign(term):
+            return _moved_into(world, value, term, dim, start), (start, stop)
+    return value, (0, size)
+
+
+def _moved_into(world: World, value: Value, term: int, dim: int, start: int) -> Value:
+    """Return the same elements as pieces of another term, in which index `start` of the dimension is the first."""
+    ways = world.values.pieces_of(value)
+    shifted = tuple((low - start, high - start) for low, high in ways[dim])
+    plain = world.values.out_of_pieces(value)
+    box = tuple((0, length(own)) for own in ways)
+    made = world.values.through(plain, term, 0, box, 1, frozenset())
+    return world.values.with_pieces(made, (*ways[:dim], shifted, *ways[dim + 1 :]))
+
+
+def moved_gradient(machine: Machine, saved: Saved, position: int, gradients: Mapping[int, Value]) -> Value:
+    """Return the gradient of an operand of what cuts or joins local tensors. Raises Mismatch where it is not known."""
+    assert saved.moved is not None
+    if saved.moved.joins:
+        return _gradient_of_joined(machine.world, saved.moved, position, gradients[0])
+    return _gradient_of_slices(machine.world, saved, saved.moved, gradients)
+
+
+def _gradient_of_joined(world: World, moved: Moved, position: int, gradient: Value) -> Value:
+    """Return the gradient of one of the tensors that are joined: its places of the gradient of all."""
+    dim, (start, stop), terms = moved.dim, moved.indices[position], world.terms
+    ways = world.values.pieces_of(gradient)
+    own = world.values.with_pieces(gradient, (*ways[:dim], cut(ways[dim], *moved.places[position]), *ways[dim + 1 :]))
+    whole = terms.whole(gradient.term)
+    if (start, stop) == (0, terms.shape[whole][dim]):
+        return own
+    term = some_of(terms, whole, dim, start, stop)
+    if term is None:
+        raise Mismatch("undecided-gradient", "joins values whose gradients have no form that is known", refutes=False)
+    return _moved_into(world, own, term, dim, start)
+
+
+def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Mapping[int, Value]) -> Value:
+    """Return the gradient of what is cut: the gradients of its slices, each among zeros.
+
+    Slices of one range of the whole value are taken together; they have to have all that the tensor holds of that range.
+    """
+    (operand,), dim, values = saved.inputs, moved.dim, world.values
+    assert operand is not None
+    ways, found = values.pieces_of(operand), list[Value]()
+    groups: dict[_Range, list[int]] = {}
+    for output in sorted(gradients, key=lambda output: moved.places[output]):
+        groups.setdefault(moved.indices[output], []).append(output)
+    for (start, stop), outputs in groups.items():
+        first, taken = gradients[outputs[0]], [values.pieces_of(gradients[output])[dim] for output in outputs]
+        here = joined((max(low, start), min(high, stop)) for low, high in ways[dim] if low < stop and start < high)
+        whole = world.terms.whole
+        alike = {(whole(own.term), own.leaves, own.coefficient) for own in (gradients[output] for output in outputs)}
+        if (
+            len(alike) > 1
+            or first.fold is not None
+            or joined((low + start, high + start) for own in taken for low, high in own) != here
+        ):
+            text = "has gradients of some of the slices of one value only, or of slices of different ones"
+            raise Mismatch("undecided-gradient", text, refutes=False)
+        size = world.terms.shape[whole(operand.term)][dim]
+        term = whole(first.term)
+        if (start, stop) != (0, size):
+            padded = among_zeros(world.terms, term, dim, start, size)
+            if padded is None:
+                raise Mismatch("undecided-gradient", "has a gradient that has no form that is known", refutes=False)
+            term = padded
+        box = tuple((0, length(own)) for own in ways)
+        one = values.out_of_pieces(first)
+        one = one if term == whole(first.term) else values.through(one, term, 0, box, 1, frozenset())
+        found.append(values.with_pieces(one, ways))
+    total = values.gradient_sum(operand.term, found)
+    if total is None:
+        raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=False)
+    return total

@@ -42,8 +42,23 @@ class Saved:
 
     An operand below zero is the result of the step that many before.
     """
+    moved: Moved | None = None
+    """For an operator that cuts or joins local tensors: where their elements are from."""
     uses: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What its case knows of its uses (`tvlint.analyses.relations.transfer.memo`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How tensors stand side by side in one along `dim`: at which places, and as which indices of its whole term.
+
+    Those are the indices of the whole term of the one that the whole term of the other is.
+    """
+
+    dim: int
+    joins: bool
+    places: tuple[tuple[int, int], ...]
+    indices: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

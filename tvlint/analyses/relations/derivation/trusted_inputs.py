@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, in_pieces, joined, length
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending
 from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
@@ -70,22 +71,37 @@ def region(plan: Plan, tensor: Tensor, rank: int) -> Box:
 
     Raises Mismatch for a declaration that is not one box, or that does not fit the local shape.
     """
+    pieces = pieces_held(plan, tensor, rank)
+    if any(len(own) > 1 for own in pieces):
+        text = f"`{tensor.name}` is placed in several pieces of one dimension, which are not followed"
+        more = "give each part (query, key and value, or gate and up) a tensor of its own in both plans"
+        if any(isinstance(own, Shard) and own.order for own in (tensor.placements or {}).values()):
+            more = "a plan that splits the dimension in its order can be proved"
+        raise Mismatch("declared-placement", f"{text}: {more}", refutes=False)
+    return tuple(own for (own,) in pieces)
+
+
+def pieces_held(plan: Plan, tensor: Tensor, rank: int) -> tuple[Pieces, ...]:
+    """The pieces of each dimension of the whole that `rank` holds, as declared.
+
+    Raises Mismatch for a declaration that does not say which, or that does not fit the local shape.
+    """
     whole = whole_shape(tensor)
     if tensor.part != (0, 1):
         raise Mismatch("declared-partial", f"`{tensor.name}` is declared to be a part of a sum", refutes=False)
     if _lies_anywhere(plan, tensor):
         raise Mismatch("declared-placement", f"of `{tensor.name}` no placement is declared", refutes=False)
-    if tensor.region is not None:
-        box = tensor.region
-    elif tensor.placements:
-        box = _placed(plan, tensor, whole, rank)
+    if tensor.placements and tensor.region is None:
+        pieces = _placed(plan, tensor, whole, rank)
     else:
-        box = tuple((0, size) for size in whole)
-    if len(box) != len(whole) or any(not 0 <= low < high <= size for (low, high), size in zip(box, whole, strict=True)):
-        raise Mismatch("bad-region", f"`{tensor.name}` is declared to hold {box} of shape {whole}", refutes=True)
-    if tuple(high - low for low, high in box) != tensor.shape:
-        raise Mismatch("wrong-shape-claim", f"`{tensor.name}` of shape {tensor.shape} is declared to hold {box}", refutes=True)
-    return box
+        pieces = tuple((own,) for own in tensor.region or tuple((0, size) for size in whole))
+    held = tuple(own[0] if len(own) == 1 else own for own in pieces)
+    ends = [(bounds, size) for own, size in zip(pieces, whole, strict=False) for bounds in own]
+    if len(pieces) != len(whole) or any(not 0 <= low < high <= size for (low, high), size in ends):
+        raise Mismatch("bad-region", f"`{tensor.name}` is declared to hold {held} of shape {whole}", refutes=True)
+    if tuple(map(length, pieces)) != tensor.shape:
+        raise Mismatch("wrong-shape-claim", f"`{tensor.name}` of shape {tensor.shape} is declared to hold {held}", refutes=True)
+    return pieces
 
 
 def _lies_anywhere(plan: Plan, tensor: Tensor) -> bool:
@@ -94,35 +110,56 @@ def _lies_anywhere(plan: Plan, tensor: Tensor) -> bool:
     return given and plan.mesh.size > 1 and tensor.region is None and tensor.placements is None and tensor.whole is None
 
 
-def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> Box:
+def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> tuple[Pieces, ...]:
     coordinates = plan.mesh.coordinates(rank)
-    box = [(0, size) for size in whole]
+    pieces: list[Pieces] = [((0, size),) for size in whole]
     for axis in plan.mesh.axes:
         placement = (tensor.placements or {}).get(axis.name, Replicate())
         if isinstance(placement, Replicate | Invariant):
             continue
-        if not isinstance(placement, Shard) or placement.order or placement.parts:
-            text = f"`{tensor.name}` is placed in several pieces of one dimension, which are not followed"
-            more = "give each part (query, key and value, or gate and up) a tensor of its own in both plans"
-            if not isinstance(placement, Shard) or placement.order:
-                more = "a plan that splits the dimension in its order can be proved"
-            raise Mismatch("declared-placement", f"{text}: {more}", refutes=False)
+        if not isinstance(placement, Shard):
+            text = f"`{tensor.name}` is declared to be a part of a sum"
+            raise Mismatch("declared-placement", text, refutes=False)
         if not -len(whole) <= placement.dim < len(whole):
             raise Mismatch("declared-placement", f"`{tensor.name}` is sharded on dimension {placement.dim}", refutes=False)
         dim = placement.dim % len(whole)
-        low, high = box[dim]
-        if (high - low) % axis.size:
+        parted = bool(placement.order or placement.parts)
+        if parted and (pieces[dim] != ((0, whole[dim]),) or (placement.order and placement.parts)):
+            text = f"`{tensor.name}` is placed in several pieces of a dimension that another axis cuts too"
+            raise Mismatch("declared-placement", text, refutes=False)
+        own = _pieces_on_axis(placement, pieces[dim], axis.size, coordinates[axis.name])
+        if own is None:
             raise Mismatch("uneven-shard", f"`{tensor.name}` does not divide over {axis.size} ranks", refutes=False)
-        step = (high - low) // axis.size
-        box[dim] = (low + coordinates[axis.name] * step, low + (coordinates[axis.name] + 1) * step)
-    return tuple(box)
+        pieces[dim] = own
+    return tuple(pieces)
+
+
+def _pieces_on_axis(placement: Shard, held: Pieces, count: int, place: int) -> Pieces | None:
+    """Return the pieces that are left at a place on an axis of so many; None where they do not divide."""
+    total = length(held)
+    chosen = placement.order[place] if placement.order and len(placement.order) == count else (place,)
+    number = sum(map(len, placement.order)) or count
+    if placement.order and (
+        len(placement.order) != count or sorted(own for one in placement.order for own in one) != list(range(number))
+    ):
+        return None
+    if placement.parts and sum(placement.parts) != total:
+        return None
+    found: list[tuple[int, int]] = []
+    for part, size in enumerate(placement.parts or (total,)):
+        start, (step, rest) = sum(placement.parts[:part]), divmod(size, number)
+        if rest:
+            return None
+        for own in chosen:
+            found.extend(cut(held, start + own * step, start + (own + 1) * step))
+    return joined(found)
 
 
 def parameter(world: World, plan: Plan, tensor: Tensor, rank: int) -> Value:
     """The relation of a weight or buffer on `rank`: its box of the parameter of that full name."""
-    box = region(plan, tensor, rank)
+    pieces = pieces_held(plan, tensor, rank)
     term = world.terms.term(parameter_head(plan, tensor), (), whole_shape(tensor), -1)
-    return world.values.clean(term, box)
+    return world.values.clean(*in_pieces(world.terms, term, pieces))
 
 
 def parameter_head(plan: Plan, tensor: Tensor) -> tuple[Any, ...]:
@@ -144,9 +181,7 @@ def as_declared(world: World, plan: Plan, tensor: Tensor, rank: int, head: tuple
         return world.values.clean(term, box)
     at, numbers = plan.mesh.coordinates(rank), {axis: -2 - place for place, axis in enumerate(sizes)}
     if set(parts.values()) <= {"sum", "avg"}:
-        pending = frozenset(
-            Pending(term, numbers[axis], at[axis], at[axis] + 1, sizes[axis], False, False) for axis in parts
-        )
+        pending = frozenset(Pending(term, numbers[axis], at[axis], at[axis] + 1, sizes[axis], False, False) for axis in parts)
         coefficient: Coefficient = prod(sizes[axis] for axis, reduce in parts.items() if reduce == "avg")
         return world.values.of_leaves(term, box, (Leaf(world.terms.token(("given", term)), coefficient, pending),))
     if list(parts.values()) == ["max"]:

@@ -496,6 +496,46 @@ def _moved_ranges(
     return times(terms, term, constant)
 
 
+def some_of(terms: Terms, term: int, dim: int, start: int, stop: int) -> int | None:
+    """Return some indices of a dimension of a term as a sum of products; None where no form of it is known."""
+    places, algebra = list(range(len(terms.shape[term]))), Algebra(terms)
+    try:
+        made = algebra.sliced(_with_dimension(algebra, term, places, dim), dim, start, stop, len(places))
+        return _laid_out(algebra, made, [*places[:dim], len(places), *places[dim + 1 :]]) if made else None
+    except TooLargeError:
+        return None
+
+
+def among_zeros(terms: Terms, term: int, dim: int, start: int, size: int) -> int | None:
+    """Return a term among zeros, from `start` on in a dimension of that size; None where no form of it is known."""
+    return side_by_side(terms, [(term, start)], dim, size)
+
+
+def side_by_side(terms: Terms, parts: Sequence[tuple[int, int]], dim: int, size: int) -> int | None:
+    """Return terms side by side in a dimension of that size, each from an index on; None where no form of that is known."""
+    places, algebra = list(range(len(terms.shape[parts[0][0]]))), Algebra(terms)
+    last = len(places) + len(parts)
+    try:
+        made = []
+        for own, (term, start) in enumerate(parts, len(places)):
+            at = [*places[:dim], own, *places[dim + 1 :]]
+            made.append(algebra.padded(_with_dimension(algebra, term, at, own), own, start, size, last))
+        return _laid_out(algebra, algebra.added(*made), [*places[:dim], last, *places[dim + 1 :]])
+    except TooLargeError:
+        return None
+
+
+def _with_dimension(algebra: Algebra, term: int, places: Sequence[int], whole: int) -> Expression:
+    """Return a term as an expression in which the index `whole` is not split."""
+    algebra.split([(term, [-1 if index == whole else index for index in places])])
+    return _opaque(algebra, term, places, [whole])
+
+
+def _laid_out(algebra: Algebra, made: Expression, places: Sequence[int]) -> int:
+    term, constant = algebra.laid_out(made, places)
+    return times(algebra.terms, term, constant)
+
+
 def _opaque(algebra: Algebra, term: int, places: Sequence[int], whole: Sequence[int]) -> Expression:
     """Return a term as an expression; as one factor where it joins dimensions into one that is cut."""
     inner, constant = bare(algebra.terms, term)

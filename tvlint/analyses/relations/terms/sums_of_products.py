@@ -554,8 +554,11 @@ class Algebra:
 def is_joined(terms: Terms, term: int) -> bool:
     """Return whether the term is values side by side: a sum of values among zeros."""
     term, _ = bare(terms, term)
-    parts = terms.operands[term] if terms.keys[term][0] == SUM_OF_PRODUCTS else (term,)
-    return bool(parts) and all(terms.keys[part][0] == PAD for part in parts)
+    if terms.keys[term][0] != SUM_OF_PRODUCTS:
+        return bool(terms.keys[term][0] == PAD)
+    factors = iter(terms.operands[term])
+    addends = [[terms.keys[next(factors)][0] for _ in powers] for _, powers in terms.keys[term][1]]
+    return all(PAD in addend for addend in addends)
 
 
 def parts_of(terms: Terms, term: int) -> list[tuple[int, ...]]:

@@ -12,6 +12,8 @@ from enum import Enum
 from typing import Any
 
 GRADIENT_SUM = "gradient-sum"
+PIECES = "pieces"
+"""Pieces of dimensions of a term, one after the other: which dimensions, and their pieces (`transfer/index_maps.py`)."""
 
 
 class Telling(Enum):
@@ -44,6 +46,8 @@ class Terms:
         """Terms that the reference does not compute, and that have no value for some numbers: see `require`."""
         self.signs: dict[int, int] = {}
         """The signs of the elements of sums of products, by term."""
+        self.cuts: dict[int, set[tuple[int, int]]] = {}
+        """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
         self.assumptions: set[str] = set()
         """What identities between terms take on trust."""
         self._tokens: dict[Any, int] = {}
@@ -78,7 +82,12 @@ class Terms:
 
     def foreign(self, term: int) -> bool:
         """Return whether the reference does not compute the term."""
+        term = self.whole(term)
         return 0 <= self.sealed <= term and term not in self.auxiliary
+
+    def whole(self, term: int) -> int:
+        """Return the term that this one is pieces of, or itself."""
+        return self.operands[term][0] if term >= 0 and self.keys[term][0] == PIECES else term
 
     def require(self, condition: str, term: int) -> None:
         """Note that a normal form has its value only where the elements of the term are as the condition says.

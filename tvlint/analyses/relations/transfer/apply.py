@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -12,13 +13,14 @@ from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import normal
 from tvlint.analyses.relations.terms.loss_identities import term_of
 from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
-from tvlint.analyses.relations.terms.terms import Telling
-from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of
-from tvlint.analyses.relations.transfer.extents import Result, averaging, result_of
+from tvlint.analyses.relations.terms.terms import PIECES, Telling
+from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of, is_zero
+from tvlint.analyses.relations.transfer.extents import Result, averaging, not_whole, result_of
+from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, Pieces, is_all_of, length
 from tvlint.analyses.relations.transfer.operator_uses import Use
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
-from tvlint.ops.spec import Trait
+from tvlint.ops.spec import ONE, Names, Trait
 from tvlint.ops.table import has_trait
 
 _MEANS = {Telling.NORMAL: ("mean",), Telling.ARITHMETIC: ("mean", "mse-loss")}
@@ -51,6 +53,70 @@ def run(world: World, use: Use, total_slots: int) -> Value:
     return world.values.retermed(found, times(terms, times(terms, again, constant), rational(Fraction(1, counted))))
 
 
+def run_on_pieces(world: World, use: Use, total_slots: int) -> Value:
+    """The relation of the result of an operator on tensors that hold several pieces of dimensions.
+
+    What an operator does at every index of a dimension alike it does so however they are numbered; a sum over pieces is the sum
+    of what each adds. Raises Mismatch as `run` does.
+    """
+    values, op = world.values, str(use.head[0]).removesuffix(" gradient")
+    held = _pieces_of_names(world, use)
+    several = {name: own for name, (own, _) in held.items() if len(own) > 1}
+    added: dict[str, Pieces] = {}
+    for name, own in several.items():
+        size = held[name][1]
+        operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
+        if name in use.ranges or name in (use.masked or ()):
+            text = f"states or implies where its indices lie, and gets {len(own)} pieces of {size} indices"
+            raise Mismatch("split-dimension", text, refutes=False, operand=operand)
+        if name in use.whole and use.splits.get(name) != "maps":
+            if not is_all_of(own, size):
+                raise not_whole(use, held[name], operand)
+            if name not in use.splits and not has_trait(op, Trait.SOFTMAX, Trait.NORMALISATION):
+                text = f"needs {size} indices in their order, and gets them in {len(own)} pieces"
+                raise Mismatch("split-dimension", text, refutes=False, operand=operand)
+        elif name in use.reduced | use.averaged and name not in use.result and not is_all_of(own, size):
+            added[name] = own
+    if prod(len(own) for own in added.values()) > MOST_PIECES:
+        raise Mismatch("split-twice", "sums over too many pieces", refutes=False)
+    found = []
+    for chosen in product(*added.values()):
+        bounds = {**{name: (0, length(own)) for name, own in several.items()}, **dict(zip(added, chosen, strict=True))}
+        operands = tuple((names, _on_box(world, names, value, bounds)) for names, value in use.operands)
+        one = run(world, replace(use, operands=operands), total_slots)
+        share = prod(
+            Fraction(bounds[name][1] - bounds[name][0], length(own)) for name, own in added.items() if name in use.averaged
+        )
+        found.append(values.scaled(one, share))
+    total = found[0]
+    if len(found) > 1:
+        total = values.of_leaves(total.term, total.box, [leaf for one in found for leaf in values.leaves_of(one)])
+    return values.with_pieces(total, [several.get(name, (bounds,)) for name, bounds in zip(use.result, total.box, strict=True)])
+
+
+def _pieces_of_names(world: World, use: Use) -> dict[str, tuple[Pieces, int]]:
+    """The pieces of every name and its size, which all operands must agree on."""
+    found: dict[str, tuple[Pieces, int]] = {}
+    for position, (names, value) in enumerate(use.operands):
+        whole = world.terms.shape[world.terms.whole(value.term)]
+        if len(names) != len(whole):
+            text = f"takes {len(names)} dimensions of a tensor of {len(whole)}"
+            raise Mismatch("mismatched-dimensions", text, refutes=False, operand=position)
+        for name, own, size in zip(names, world.values.pieces_of(value), whole, strict=True):
+            known = found.setdefault(name, (own, size)) if name != ONE else (own, size)
+            if known != (own, size):
+                same = known[1] == size and not any(is_zero(each) for _, each in use.operands)
+                text = "combines other pieces of a dimension of one operand than of another"
+                raise Mismatch("mismatched-shards" if same else "mismatched-dimensions", text, refutes=same, operand=position)
+    return found
+
+
+def _on_box(world: World, names: Names, value: Value, bounds: Mapping[str, tuple[int, int]]) -> Value:
+    """The relation of an operand, with the dimensions of these names in these bounds."""
+    plain = world.values.out_of_pieces(value)
+    return world.values.with_box(plain, tuple(bounds.get(name, own) for name, own in zip(names, plain.box, strict=True)))
+
+
 def run_again(
     world: World,
     total_slots: int,
@@ -65,9 +131,10 @@ def run_again(
     The operands are some of `values` and `gradients`. Together with their extents, `key` is all that this depends on where
     the operator, its annotation, the world and `total_slots` are always the same ones.
     """
-    if world.terms.normal:
+    in_pieces = any(world.terms.keys[value.term][0] == PIECES for value in (*values, *gradients.values()))
+    if world.terms.normal or in_pieces:
         made = use()
-        return None if made is None else run(world, made, total_slots)
+        return None if made is None else (run_on_pieces if in_pieces else run)(world, made, total_slots)
     key = (*key, *[value.extent for value in values], *[value.extent for value in gradients.values()])
     result: Result | None
     try:

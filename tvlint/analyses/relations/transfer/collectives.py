@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, joined
 from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
 from tvlint.ir.operators import Collective, Communicate
@@ -87,7 +88,7 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
         wrong = operator.reduce in ("max", "min") and any(piece.leaves for piece in pieces)
         what = " of partial sums, which have to be added" if wrong else ""
         raise Mismatch("wrong-reduce-op", f"takes the `{operator.reduce}`{what}", refutes=wrong)
-    if any(piece.box != pieces[0].box for piece in pieces):
+    if any(world.values.pieces_of(piece) != world.values.pieces_of(pieces[0]) for piece in pieces):
         raise Mismatch("mismatched-shards", "sums different slices of a value", refutes=True)
     terms = {piece.term for piece in pieces}
     if len(terms) > 1 and of < 0:
@@ -104,7 +105,7 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
 
 def _greatest(world: World, pieces: Sequence[Value]) -> Value:
     """The maximum of maxima over parts of one dimension; parts may overlap."""
-    if any(piece.box != pieces[0].box for piece in pieces):
+    if any(world.values.pieces_of(piece) != world.values.pieces_of(pieces[0]) for piece in pieces):
         raise Mismatch("mismatched-shards", "takes the maximum of different slices of a value", refutes=True)
     if any(piece.term != pieces[0].term for piece in pieces):
         raise Mismatch("max-of-different-values", "takes the maximum of what are not parts of one value", refutes=False)
@@ -130,16 +131,21 @@ def chunk(world: World, value: Value, dim: int, position: int, count: int) -> Va
 
 
 def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequence[int], reorder: bool) -> Value:
-    first = pieces[0]
-    if any(piece.term != first.term for piece in pieces):
+    first, terms = pieces[0], world.terms
+    if any(terms.whole(piece.term) != terms.whole(first.term) for piece in pieces):
         raise Mismatch("gathers-different-values", "gathers pieces of different values", refutes=False)
     if any(piece.fold != first.fold for piece in pieces):
         raise Mismatch("gathers-parts", "gathers results over different parts of a dimension", refutes=False)
     if any((piece.leaves, piece.coefficient) != (first.leaves, first.coefficient) for piece in pieces):
         raise Mismatch("gather-of-partial", "gathers partial sums, which have to be added", refutes=True)
-    outside = (*first.box[:dim], *first.box[dim + 1 :])
-    if any((*piece.box[:dim], *piece.box[dim + 1 :]) != outside for piece in pieces):
+    ways = [world.values.pieces_of(piece) for piece in pieces]
+    outside = (*ways[0][:dim], *ways[0][dim + 1 :])
+    if any((*own[:dim], *own[dim + 1 :]) != outside for own in ways):
         raise Mismatch("wrong-gather-dim", f"gathers along dimension {dim} pieces that differ in another", refutes=True)
+    if terms.slot[terms.whole(first.term)] != dim and (terms.normal or any(len(own[dim]) > 1 for own in ways)):
+        together = joined(bounds for own in ways for bounds in own[dim])
+        if len(together) <= MOST_PIECES:
+            return world.values.with_pieces(first, (*ways[0][:dim], together, *ways[0][dim + 1 :]))
     bounds = [piece.box[dim] for piece in pieces]
     ordered = sorted(bounds)
     adjacent = all(a[1] == b[0] for a, b in pairwise(ordered))

@@ -46,9 +46,10 @@ class World:
     """Shapes of local tensors by extent."""
 
     def logical_shape(self, value: Value, total_slots: int) -> tuple[int, ...]:
-        """The shape of the whole value, of which the local tensor is a box."""
-        slot = self.terms.slot[value.term]
-        return tuple(size * (total_slots if i == slot else 1) for i, size in enumerate(self.terms.shape[value.term]))
+        """The shape of the whole value, of which the local tensor holds pieces."""
+        whole = self.terms.whole(value.term)
+        slot = self.terms.slot[whole]
+        return tuple(size * (total_slots if i == slot else 1) for i, size in enumerate(self.terms.shape[whole]))
 
     def local_shape(self, value: Value) -> tuple[int, ...]:
         """The shape of the local tensor that `value` describes."""

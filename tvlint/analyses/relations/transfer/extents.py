@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from tvlint.analyses.relations.transfer.context import Index, Mismatch, World, canonical, indices_of, numbered
+from tvlint.analyses.relations.transfer.index_maps import Pieces
 from tvlint.analyses.relations.transfer.operator_uses import Use
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending
 from tvlint.analyses.relations.transfer.relation import Fold
@@ -179,6 +180,14 @@ def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
             raise Mismatch("needs-whole-batch", "needs a whole batch that replicas or micro-batches split", refutes=False)
         operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
         raise _split(index, operand, refutes=not _rearranges(str(use.head[0])))
+
+
+def not_whole(use: Use, held: tuple[Pieces, int], operand: int) -> Mismatch:
+    """What is said of an operator that needs a whole dimension and gets pieces that are not all of it."""
+    pieces, size = held
+    text = ", ".join(f"{low}:{high}" for low, high in pieces)
+    message = f"needs a whole dimension of {size} and gets indices {text} of it"
+    return Mismatch("split-dimension", message, refutes=not _rearranges(str(use.head[0])), operand=operand)
 
 
 def _split(index: Index, operand: int, refutes: bool = True) -> Mismatch:

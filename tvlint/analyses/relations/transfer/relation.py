@@ -12,14 +12,15 @@ What is put together in another way than by adding, a maximum or attention over 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import normal_sum
 from tvlint.analyses.relations.terms.loss_identities import multiplied, scaled_term, summed
 from tvlint.analyses.relations.terms.product_normal_form import rational, times
-from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Telling, Terms
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, PIECES, Telling, Terms
+from tvlint.analyses.relations.transfer.index_maps import Pieces, in_pieces, in_place, pieces_of
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending, Ranges, tiled
 from tvlint.ir.plan import Box
 
@@ -81,7 +82,7 @@ class Values:
         self.terms = terms
         self._table: dict[tuple[Any, ...], Value] = {}
         self._joint: dict[int, frozenset[int]] = {}
-        self._extents: dict[tuple[Box, tuple[int, ...], int], int] = {}
+        self._extents: dict[tuple[Any, ...], int] = {}
 
     def clean(self, term: int, box: Box) -> Value:
         """Exactly the box of the term."""
@@ -98,6 +99,8 @@ class Values:
     def _intern(
         self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None = None
     ) -> Value:
+        if self.terms.keys[term][0] == PIECES:
+            return self._in_pieces(term, box, coefficient, leaves, fold)
         if self.terms.normal and coefficient not in (0, 1) and not leaves and fold is None:
             term, coefficient = times(self.terms, term, rational(coefficient)), 1
         if coefficient not in (0, 1) and not leaves and self.terms.foreign(term):
@@ -110,6 +113,48 @@ class Values:
             extent = self._extents.setdefault((box, self.terms.shape[term], self.terms.slot[term]), len(self._extents))
             found = self._table[key] = Value(term, box, coefficient, leaves, fold, extent)
         return found
+
+    def _in_pieces(self, term: int, box: Box, coefficient: Coefficient, leaves: tuple[Leaf, ...], fold: Fold | None) -> Value:
+        """Return the same relation to the pieces that the box has, once the whole term has taken what multiplies it."""
+        pieces = pieces_of(self.terms, term, box)
+        inner = self._intern(self.terms.whole(term), in_place(box, pieces), coefficient, leaves, fold)
+        if all(len(own) == 1 for own in pieces):
+            return self._intern(inner.term, tuple(own for (own,) in pieces), inner.coefficient, leaves, fold)
+        term, box = in_pieces(self.terms, inner.term, pieces)
+        key = (term, box, inner.coefficient, leaves, fold)
+        found = self._table.get(key)
+        if found is None:
+            held = (box, self.terms.keys[term], self.terms.shape[inner.term], self.terms.slot[term])
+            extent = self._extents.setdefault(held, len(self._extents))
+            found = self._table[key] = Value(term, box, inner.coefficient, leaves, fold, extent)
+        return found
+
+    def pieces_of(self, value: Value) -> tuple[Pieces, ...]:
+        """Return the pieces of each dimension of its whole term that the tensor holds."""
+        return pieces_of(self.terms, value.term, value.box)
+
+    def out_of_pieces(self, value: Value) -> Value:
+        """Return the relation as it is where dimensions with several pieces are numbered from zero on.
+
+        What an operator does to each index alike it does so in any numbering.
+        """
+        term, pieces = self.terms.whole(value.term), self.pieces_of(value)
+        if term == value.term:
+            return value
+        return self._intern(term, in_place(value.box, pieces), value.coefficient, value.leaves, value.fold)
+
+    def with_pieces(self, value: Value, pieces: Sequence[Pieces]) -> Value:
+        """Return the same relation to these pieces of the whole term."""
+        term, box = in_pieces(self.terms, self.terms.whole(value.term), pieces)
+        return self._intern(term, box, value.coefficient, value.leaves, value.fold)
+
+    def of_whole_terms(self, values: Sequence[Value], make: Callable[[Sequence[Value]], Value | None]) -> Value | None:
+        """Return what is made element by element of values that hold the same pieces; None where they do not."""
+        pieces = self.pieces_of(values[0])
+        if any(self.pieces_of(value) != pieces for value in values):
+            return None
+        made = make([self.out_of_pieces(value) for value in values])
+        return None if made is None else self.with_pieces(made, pieces)
 
     def of_leaves(self, term: int, box: Box, leaves: Iterable[Leaf]) -> Value:
         """The sum of the leaves in normal form, complete if all of them are, alike.
@@ -158,7 +203,8 @@ class Values:
             raise AmbiguousSumError
         if value.leaves:
             return value.leaves
-        terms = self.terms.operands[value.term] if self.terms.keys[value.term][0] == GRADIENT_SUM else (value.term,)
+        term = self.terms.whole(value.term)
+        terms = self.terms.operands[term] if self.terms.keys[term][0] == GRADIENT_SUM else (term,)
         whole = self.joint(self.terms.token(("whole", term)) for term in terms)
         return (Leaf(whole, value.coefficient, frozenset()),)
 
@@ -183,7 +229,10 @@ class Values:
         return self._intern(value.term, box, value.coefficient, value.leaves, value.fold)
 
     def retermed(self, value: Value, term: int) -> Value:
-        """The same relation to another term of the same shape."""
+        """The same relation to another term, whose shape is that of the whole one."""
+        if self.terms.keys[value.term][0] == PIECES:
+            plain = self.out_of_pieces(value)
+            return self.with_pieces(self.retermed(plain, term), self.pieces_of(value))
         return self._intern(term, value.box, value.coefficient, value.leaves, value.fold)
 
     def scaled(self, value: Value, factor: Coefficient) -> Value:
@@ -217,6 +266,9 @@ class Values:
         """The sum of gradients of the same forward value; None when they are not the same box."""
         if len(values) == 1:
             return values[0]
+        of = self.terms.whole(of)
+        if any(self.terms.keys[value.term][0] == PIECES for value in values):
+            return self.of_whole_terms(values, lambda own: self.gradient_sum(of, own))
         total = self._gradient_sum(of, values)
         if total is not None and self.terms.normal:
             tell = arithmetic.sum_of_gradients if self.terms.telling is Telling.ARITHMETIC else normal_sum
@@ -273,6 +325,8 @@ class Values:
 
         None when the boxes differ.
         """
+        if any(self.terms.keys[value.term][0] == PIECES for value in values):
+            return self.of_whole_terms(values, lambda own: self.sum_over(of, own))
         groups: dict[int, list[Value]] = {}
         for value in values:
             if value.box != values[0].box:

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from tvlint.analyses.relations.terms import layouts
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.index_maps import Pieces, joined_dimensions, length, split_dimension
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.plan import Box
 
 Groups: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
@@ -44,8 +44,8 @@ def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[
     return groups
 
 
-Reading: TypeAlias = tuple[tuple[Any, ...], tuple[int, ...], int, Box]
-"""What a view may be of a term: the head, shape and slot of the result, and its box."""
+Reading: TypeAlias = tuple[tuple[Any, ...], tuple[int, ...], int, tuple[Pieces, ...]]
+"""What a view may be of a term: the head, shape and slot of the result, and the pieces of each of its dimensions."""
 
 
 def reshape(world: World, value: Value, after: tuple[int, ...]) -> Value:
@@ -56,9 +56,8 @@ def reshape(world: World, value: Value, after: tuple[int, ...]) -> Value:
 def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Reading, ...]:
     """Return what a view of the local tensor as local shape `after` may be, which depends on the extent of the value alone.
 
-    A run of dimensions is one dimension split into parts with the outermost part derived, or several joined: every
-    dimension but the outermost of a run must be whole, otherwise the part held is not a box of the result. Where a size of 1
-    leaves it open which dimension was split, there are several.
+    A run of dimensions is one dimension split into parts, or several joined. Where a size of 1 leaves it open which dimension
+    was split, or pieces at equal distances are rows and columns, there are several.
     """
     before = world.local_shape(value)
     groups = _groups(before, after)
@@ -72,23 +71,25 @@ def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Readin
     found: list[Reading] = []
     for combination in product(*choices) if prod(map(len, choices)) <= 64 else (tuple(c[0] for c in choices),):
         shape = tuple(size for part in combination for _, size, _ in part)
-        box: Box = tuple(bounds for part in combination for bounds, _, _ in part)
+        pieces = tuple(own for part in combination for own, _, _ in part)
         slotted = [k for k, flag in enumerate(flag for part in combination for _, _, flag in part) if flag]
         inner = tuple(
             (len(ins), tuple(size for _, size, _ in part[1:])) for (ins, _), part in zip(groups, combination, strict=True)
         )
-        found.append((("view", inner), shape, slotted[0] if slotted else -1, box))
+        found.append((("view", inner), shape, slotted[0] if slotted else -1, pieces))
     return tuple(found)
 
 
 def viewed(world: World, value: Value, choices: Sequence[Reading]) -> Value:
     """The relation of a view: the first of its readings that the table of terms has, else the first."""
-    known = (own for own in choices if world.terms.find(own[0], (value.term,), *own[1:3]) is not None)
-    head, shape, slot, box = next(known, choices[0])
-    term = _in_arithmetic(world, value.term, [(given, 1 + len(rest)) for given, rest in head[1]], shape, slot)
+    plain = world.values.out_of_pieces(value)
+    known = (own for own in choices if world.terms.find(own[0], (plain.term,), *own[1:3]) is not None)
+    head, shape, slot, pieces = next(known, choices[0])
+    term = _in_arithmetic(world, plain.term, [(given, 1 + len(rest)) for given, rest in head[1]], shape, slot)
     if term is None:
-        term = world.terms.term(head, (value.term,), shape, slot)
-    return world.values.through(value, term, 0, box, 1, frozenset())
+        term = world.terms.term(head, (plain.term,), shape, slot)
+    box = tuple((0, length(own)) for own in pieces)
+    return world.values.with_pieces(world.values.through(plain, term, 0, box, 1, frozenset()), pieces)
 
 
 def _in_arithmetic(world: World, term: int, runs: Sequence[tuple[int, int]], shape: tuple[int, ...], slot: int) -> int | None:
@@ -96,37 +97,34 @@ def _in_arithmetic(world: World, term: int, runs: Sequence[tuple[int, int]], sha
     return layouts.viewed(world.terms, term, runs, shape, slot) if world.terms.telling is Telling.ARITHMETIC else None
 
 
-Part: TypeAlias = tuple[tuple[tuple[int, int], int, bool], ...]
-"""Bounds, logical size and whether it is the slot, per output dimension of a run."""
+Part: TypeAlias = tuple[tuple[Pieces, int, bool], ...]
+"""Pieces, logical size and whether it is the slot, per output dimension of a run."""
 
 
 def _readings(world: World, value: Value, ins: list[int], after: tuple[int, ...]) -> Iterator[Part]:
-    shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
+    whole, pieces = world.terms.whole(value.term), world.values.pieces_of(value)
+    shape, slot = world.terms.shape[whole], world.terms.slot[whole]
     real = [i for i in ins if shape[i] != 1 or i == slot] or ins[:1]
-    outer, inner = real[0], real[1:]
-    if any(value.box[i] != (0, shape[i]) or i == slot for i in inner):
+    apart = any(pieces[i] != ((0, shape[i]),) for i in real[1:])
+    if slot in real and (slot != real[0] or apart):
         return
-    step = prod(shape[i] for i in inner)
-    low, high, size = value.box[outer][0] * step, value.box[outer][1] * step, shape[outer] * step
-    for lead in range(len(after)):
-        if any(after[k] != 1 for k in range(lead)):
-            return
-        below = prod(after[lead + 1 :])
-        if low % below or high % below or size % below:
-            continue
-        ones: Part = tuple(((0, 1), 1, False) for _ in range(lead))
-        rest: Part = tuple(((0, own), own, False) for own in after[lead + 1 :])
-        yield (*ones, ((low // below, high // below), size // below, outer == slot), *rest)
+    joined = joined_dimensions([(pieces[i], shape[i]) for i in real])
+    if joined is None:
+        return
+    for lead, dims in split_dimension(joined, prod(shape[i] for i in real), after):
+        yield tuple((own, size, slot in real and place == lead) for place, (own, size) in enumerate(dims))
 
 
 def reshape_gradient(world: World, operand: Value, result: Value, gradient: Value) -> Value:
     """The gradient of the operand of a view whose result was `result`."""
-    if gradient.box != result.box:
+    terms, values = world.terms, world.values
+    if values.pieces_of(gradient) != values.pieces_of(result):
         raise Mismatch("mismatched-shards", "gets the gradient of another slice than its own", refutes=True)
-    terms = world.terms
     runs = [(len(made), len(given)) for given, made in _groups(world.local_shape(operand), world.local_shape(result))]
+    pieces = values.pieces_of(operand)
+    operand, result, gradient = (values.out_of_pieces(own) for own in (operand, result, gradient))
     term = _in_arithmetic(world, gradient.term, runs, terms.shape[operand.term], terms.slot[operand.term])
     if term is None:
         head = ("view gradient", terms.keys[result.term], terms.shape[operand.term])
         term = terms.term(head, (gradient.term,), terms.shape[operand.term], terms.slot[operand.term])
-    return world.values.through(gradient, term, 0, operand.box, 1, frozenset())
+    return values.with_pieces(values.through(gradient, term, 0, operand.box, 1, frozenset()), pieces)

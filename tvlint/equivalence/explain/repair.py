@@ -9,6 +9,7 @@ from itertools import combinations, product
 from tvlint.analyses.relations.defect import Constant, Declare, Defect, Exchange, Substitute, Sum
 from tvlint.analyses.relations.derivation.localise import name_of
 from tvlint.analyses.relations.derivation.trusted_inputs import region
+from tvlint.analyses.relations.grounds import REFUTING
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.findings import Reason, Related, Verdict
 from tvlint.ir.location import Location
@@ -117,7 +118,7 @@ def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:
     if mended is None:
         return found.besides
     rest = [reason for reason in own if reason.refutes and reason is not mended]
-    return (replace(mended, refutes=True, repair=found.words), *rest, *found.besides)
+    return (replace(mended, refutes=mended.name in REFUTING, repair=found.words), *rest, *found.besides)
 
 
 def _at(reason: Reason, place: Location | None) -> Reason:

@@ -157,20 +157,33 @@ def incomplete_output(world: World, plan: Plan, name: str, rank: int, value: Val
     lacks = scope_of(partly._replace(one_micro_batch=False))
     tensor = plan.tensors.get(name)
     declared = tensor is not None and (tensor.placements is not None or tensor.region is not None or tensor.part != (0, 1))
-    if not declared and all(_is_own_mean(world, plan, leaf) for leaf in value.leaves):
+    if not declared and _is_own_mean(world, plan, value):
         text = f"`{name}`, returned on {{ranks}}, is the mean of their own part of the batch, and is not declared to be one"
         return Defect("own-mean-returned", False, text, rank, fix=Declare(name))
     text = f"`{name}`, returned on {{ranks}}, is a partial sum, {lacks}"
     return Defect("incomplete-output", True, text, rank, fix=Declare(name))
 
 
-def _is_own_mean(world: World, plan: Plan, leaf: Leaf) -> bool:
-    """Return whether the addend is a mean over the indices that the rank has of it."""
+def _is_own_mean(world: World, plan: Plan, value: Value) -> bool:
+    """Return whether each addend is a mean over the indices that the rank has of it, in however many pieces."""
+    shares: dict[int, Fraction] = {}
+    for leaf in value.leaves:
+        share = _share_of_own_mean(world, plan, leaf)
+        if share is None:
+            return False
+        shares[leaf.token] = shares.get(leaf.token, Fraction(0)) + share
+    return all(share == 1 for share in shares.values())
+
+
+def _share_of_own_mean(world: World, plan: Plan, leaf: Leaf) -> Fraction | None:
+    """Return how much of a mean over what the rank has the addend is; None where it is no mean."""
+    if not all(world.terms.averages(entry.origin, entry.number) for entry in leaf.pending):
+        return None
     share = Fraction(leaf.coefficient)
     for entry in leaf.pending:
         share *= Fraction(entry.high - entry.low, entry.size)
         share /= (plan.replication.count if entry.one_replica else 1) * (plan.micro_batches if entry.one_micro_batch else 1)
-    return share == 1 and all(world.terms.averages(entry.origin, entry.number) for entry in leaf.pending)
+    return share
 
 
 def _whole(entry: Pending) -> bool:

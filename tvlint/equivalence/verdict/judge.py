@@ -90,7 +90,8 @@ def explain(attempt: Attempt, progress: Progress, most_causes: int) -> Verdict:
     if change is None:
         return verdict
     repaired = with_repair(verdict.reasons, change)
-    return replace(verdict, reasons=repaired, stages=count_stages(attempt.case, derivation, repaired))
+    outcome = Outcome.REFUTED if any(reason.refutes for reason in repaired) else verdict.outcome
+    return replace(verdict, outcome=outcome, reasons=repaired, stages=count_stages(attempt.case, derivation, repaired))
 
 
 def find_repair(case: Case, defects: list[Defect], progress: Progress, most_causes: int) -> Repair | None:

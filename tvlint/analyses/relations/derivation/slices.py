@@ -35,10 +35,10 @@ def sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value], 
     if terms.sealed < 0:
         _note_cuts(machine, spec, form, values[0])
         return ordinary()
-    saved, mismatch = _attempt(ordinary)
+    saved, error = _attempt(ordinary)
     if saved is not None and (_is_known(machine, saved) or is_joined(terms, values[0].term)):
         return saved
-    return _parts(machine, spec, form, values[0]) or _as_attempted(saved, mismatch)
+    return _parts(machine, spec, form, values[0]) or _as_attempted(saved, error)
 
 
 def sliced_locally(machine: Machine, spec: OpSpec, form: Form, call: Call, value: Value) -> Saved | None:
@@ -60,17 +60,17 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     dim = next((dim for dim, names in enumerate(zip(*bound.operands, strict=True)) if len(set(names)) > 1), None)
     if terms.telling is not Telling.ARITHMETIC or terms.sealed < 0 or dim is None:
         return ordinary()
-    saved, mismatch = _attempt(ordinary)
+    saved, error = _attempt(ordinary)
     if saved is not None and _is_known(machine, saved):
         return saved
     ways = [machine.world.values.pieces_of(value) for value in values]
     outside = {(*own[:dim], *own[dim + 1 :]) for own in ways}
     slotted = any(terms.slot[terms.whole(value.term)] == dim for value in values)
     if len(outside) > 1 or slotted or any(value.fold is not None for value in values):
-        return _as_attempted(saved, mismatch)
+        return _as_attempted(saved, error)
     found = _of_one(machine.world, values, ways, dim) or _of_several(machine.world, values, ways, dim)
     if found is None:
-        return _as_attempted(saved, mismatch)
+        return _as_attempted(saved, error)
     made, indices = found
     ends = [0, *accumulate(length(own[dim]) for own in ways)]
     moved = Moved(dim, True, tuple(pairwise(ends)), indices)
@@ -112,16 +112,16 @@ def _of_several(
     return world.values.with_pieces(made, (*ways[0][:dim], pieces, *ways[0][dim + 1 :])), indices
 
 
-def _attempt(ordinary: Callable[[], Saved]) -> tuple[Saved | None, Mismatch | None]:
+def _attempt(ordinary: Callable[[], Saved]) -> tuple[Saved | None, Exception | None]:
     try:
         return ordinary(), None
-    except Mismatch as mismatch:
-        return None, mismatch
+    except (Mismatch, UnsupportedError) as error:
+        return None, error
 
 
-def _as_attempted(saved: Saved | None, mismatch: Mismatch | None) -> Saved:
-    if mismatch is not None:
-        raise mismatch
+def _as_attempted(saved: Saved | None, error: Exception | None) -> Saved:
+    if error is not None:
+        raise error
     assert saved is not None
     return saved
 

@@ -338,6 +338,10 @@ class Algebra:
 
     def _total(self, addend: Addend, over: frozenset[int]) -> Expression:
         constant, factors = addend
+        for place, (term, pattern, power) in enumerate(factors):
+            among = self.terms.keys[term][0] == PAD and power == ONE
+            if among and pattern[self.terms.keys[term][1]] in over and pattern.count(pattern[self.terms.keys[term][1]]) == 1:
+                return self._total_among_zeros((constant, (*factors[:place], *factors[place + 1 :])), term, pattern, over)
         inner = [factor for factor in factors if over.intersection(factor[1])]
         outer = tuple(factor for factor in factors if not over.intersection(factor[1]))
         found = over.intersection(index for _, pattern, _ in inner for index in pattern)
@@ -356,6 +360,16 @@ class Algebra:
             inner, found = self._unfolded(term, [(index,) for index in pattern], found)
         made, places = self._summed(inner, found)
         return ((constant, self._powers((*outer, (made, places, ONE)))),)
+
+    def _total_among_zeros(self, rest: Addend, term: int, pattern: Pattern, over: frozenset[int]) -> Expression:
+        """Return the sum of what a value among zeros is multiplied with: that over the indices at which the value stands."""
+        _, dim, start, _ = self.terms.keys[term]
+        (inner,), index, part = self.terms.operands[term], pattern[dim], max([*self.sizes, -1]) + 1
+        self.sizes[part] = (self.terms.shape[inner][dim], False)
+        self._split_as(part, parts_of(self.terms, inner)[dim])
+        cut = self.sliced((rest,), index, start, start + self.terms.shape[inner][dim], part)
+        own = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
+        return self.total(self.multiplied(cut, own), (over - {index}).union(self.expanded(part)))
 
     def _unfolded(self, term: int, places: Sequence[Pattern], over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
         """Return the factors of a sum whose dimensions have so many indices, and all indices that it and `over` sum."""
@@ -419,16 +433,40 @@ class Algebra:
         self.sizes[part] = (stop - start, False)
         found: list[Expression] = []
         for constant, factors in one:
-            own: list[Factor] | None = []
+            own: Expression = ((constant, self._powers(factor for factor in factors if index not in factor[1])),)
             for term, pattern, power in factors:
-                cut = self._slice(term, pattern, index, start, stop, part) if index in pattern else (term, pattern)
-                own = None if own is None or cut is None else [*own, (*cut, power)]
-            if own is not None:
-                found.append(((constant, self._powers(own)),))
-        return self.added(*found)
+                if index in pattern:
+                    own = self.multiplied(own, self._raised(self._slice(term, pattern, index, start, stop, part), power))
+            found.append(own)
+        return self._placed_again(self.added(*found), part)
 
-    def _slice(self, term: int, pattern: Pattern, index: int, start: int, stop: int, part: int) -> tuple[int, Pattern] | None:
-        """Return some of the values of one index of a factor; None where it is zero there."""
+    def _placed_again(self, one: Expression, part: int) -> Expression:
+        """Return the expression with the indices that stand for an index, if it was split when some factors had it already."""
+        if part not in self.parts or not any(part in pattern for _, factors in one for _, pattern, _ in factors):
+            return one
+        return tuple(
+            (
+                constant,
+                tuple(sorted(self._factor(term, [self.expanded(index) for index in at], power) for term, at, power in factors)),
+            )
+            for constant, factors in one
+        )
+
+    def _split_as(self, part: int, sizes: Sequence[int]) -> None:
+        """Split an index into parts of these sizes. Raises TooLargeError where it is split in another way."""
+        if len(sizes) > 1 and part not in self.parts:
+            fresh = max([*self.sizes, -1]) + 1
+            self.parts[part] = tuple(range(fresh, fresh + len(sizes)))
+            self.sizes.update((fresh + place, (size, False)) for place, size in enumerate(sizes))
+        if len(sizes) > 1 and [self.sizes[index][0] for index in self.parts[part]] != list(sizes):
+            raise TooLargeError
+
+    def _raised(self, one: Expression, power: Fraction) -> Expression:
+        """Return a power of what takes the place of a factor."""
+        return one if power == ONE or not one else self.power(one, power)
+
+    def _slice(self, term: int, pattern: Pattern, index: int, start: int, stop: int, part: int) -> Expression:
+        """Return some of the values of one index of a factor."""
         terms = self.terms
         head, operands, dim = terms.keys[term], terms.operands[term], pattern.index(index)
         if pattern.count(index) > 1 or self.sizes[index][1]:
@@ -436,32 +474,27 @@ class Algebra:
         moved = tuple(part if own == index else own for own in pattern)
         if head[0] == TOTAL:
             inner, gone = self._unfolded(term, [(own,) for own in pattern], frozenset())
-            cut = [
-                (self._slice(own, at, index, start, stop, part) if index in at else (own, at), power)
-                for own, at, power in inner
-            ]
-            known = [(*own, power) for own, power in cut if own is not None]
-            return self._summed(known, gone) if len(known) == len(inner) else None
+            return self.total(self.sliced(((NONE, tuple(inner)),), index, start, stop, part), gone)
         if head[0] == FUNCTION:
             below, constant = bare(terms, operands[0])
             made = self.sliced(self.scaled(self.placed(below, [(own,) for own in pattern]), constant), index, start, stop, part)
             if not made:
                 raise TooLargeError
-            ((_, ((found, at, _),)),) = self._applied(head[1], made)
-            return found, at
+            return self._applied(head[1], made)
         if head[0] == PAD and head[1] == dim:
             low, high = head[2], head[2] + terms.shape[operands[0]][dim]
             if (start, stop) != (low, high):
                 if stop <= low or high <= start:
-                    return None
+                    return ()
                 raise TooLargeError
-            return operands[0], moved
+            self._split_as(part, parts_of(terms, operands[0])[dim])
+            return self.of_term(operands[0], moved)
         if head[0] == SLICE and head[1] == dim:
             (term,), start, stop = operands, start + head[2], stop + head[2]
         shape = (*terms.shape[term][:dim], stop - start, *terms.shape[term][dim + 1 :])
         if stop - start == terms.shape[term][dim]:
-            return term, moved
-        return terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), moved
+            return self.of_term(term, moved)
+        return ((NONE, ((terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), moved, ONE),)),)
 
     def _pad(self, term: int, pattern: Pattern, part: int, start: int, size: int, index: int) -> tuple[int, Pattern]:
         """Return a factor among zeros; of a sum, its one operand that has the index is."""
@@ -481,16 +514,15 @@ class Algebra:
 
     def padded(self, one: Expression, part: int, start: int, size: int, index: int) -> Expression:
         """Return the expression among zeros: its values of index `part` are those of `index` from `start` on."""
-        found: list[Expression] = []
         self.sizes[index] = (size, False)
-        for constant, factors in one:
-            inner = [own for own in factors if part in own[1]]
-            outer = tuple(own for own in factors if part not in own[1])
-            term, pattern, factor = self.as_factor(((constant, tuple(inner)),)) if inner else (-1, (), NONE)
-            if pattern.count(part) != 1:
-                raise TooLargeError
-            found.append(((factor, self._powers((*outer, (*self._pad(term, pattern, part, start, size, index), ONE)))),))
-        return self.added(*found)
+        outer = tuple(own for own in one[0][1] if part not in own[1]) if len(one) == 1 else ()
+        inner = tuple((constant, tuple(own for own in factors if own not in outer)) for constant, factors in one)
+        if not all(factors for _, factors in inner):
+            raise TooLargeError
+        term, pattern, constant = self.as_factor(inner)
+        if pattern.count(part) != 1:
+            raise TooLargeError
+        return ((constant, self._powers((*outer, (*self._pad(term, pattern, part, start, size, index), ONE)))),)
 
     def laid_out(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
         """Return the expression as a constant times a term whose dimensions are these indices, joined where they are split."""

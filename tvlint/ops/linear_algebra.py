@@ -157,8 +157,7 @@ def _addmm(call: Call) -> Bound:
     """Operand 0 plus the product of the others; as one operator, its contraction is not additive."""
     call.reject_unknown("alpha", "beta")
     call.expect(3)
-    if any(call.attributes.get(name, 1) != 1 for name in ("alpha", "beta")):
-        raise UnsupportedError(f"`{call.op}` with factors")
+    factors = _factors(call)
     product = _matmul(replace(call, inputs=call.inputs[1:], attributes={}))
     added, (output,) = call.shape(0), product.outputs
     sizes = (*call.shape(1)[:-1], call.shape(2)[-1])
@@ -166,17 +165,39 @@ def _addmm(call: Call) -> Bound:
         raise UnsupportedError(f"`{call.op}` of shapes {call.shape(0)}, {call.shape(1)} and {call.shape(2)}")
     tail = zip(added, output[len(output) - len(added) :], sizes[len(sizes) - len(added) :], strict=True)
     names = tuple(ONE if size == 1 != wide else name for size, name, wide in tail)
-    return Bound((names, *product.operands), (output,), whole=frozenset({"k"}))
+    attributes = () if factors == (1, 1) else factors
+    return Bound((names, *product.operands), (output,), whole=frozenset({"k"}), attributes=attributes)
+
+
+def _factors(call: Call) -> tuple[int | float, int | float]:
+    """What operand 0 and what the product is multiplied with."""
+    beta, alpha = call.attributes.get("beta", 1), call.attributes.get("alpha", 1)
+    if (
+        isinstance(beta, bool)
+        or isinstance(alpha, bool)
+        or not isinstance(beta, int | float)
+        or not isinstance(alpha, int | float)
+    ):
+        raise UnsupportedError(f"`{call.op}` with the factors {beta} and {alpha}")
+    return beta, alpha
 
 
 def _added_product(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     (result,) = contract(replace(bound, operands=bound.operands[1:]), operands[1:], field)
-    return (result + align(operands[0], bound.operands[0], bound.outputs[0]),)
+    added = align(operands[0], bound.operands[0], bound.outputs[0])
+    beta, alpha = (number if isinstance(number, int | float) else 1 for number in bound.attributes or (1, 1))
+    if alpha != 1:
+        result = result * field.number(alpha)
+    return (result if beta == 0 else result + (added if beta == 1 else added * field.number(beta)),)
 
 
 def _added(call: Call) -> Steps:
     _addmm(call)
-    return (("matmul", (1, 2)), ("add", (PREVIOUS, 0)))
+    beta, alpha = _factors(call)
+    scaled: Steps = (("mul", (0, Literal(beta))),) if beta not in (0, 1) else ()
+    product: Steps = (("matmul", (1, 2)), ("mul", (PREVIOUS, Literal(alpha)))) if alpha != 1 else (("matmul", (1, 2)),)
+    steps = (*scaled, *product)
+    return (*steps, ("add", (PREVIOUS, -len(steps) if scaled else 0))) if beta != 0 else steps
 
 
 def _einsum(call: Call) -> Bound:

@@ -272,7 +272,7 @@ Evaluate: TypeAlias = Callable[[Bound, Sequence[Array], Field], tuple[Array, ...
 """The outputs of an operator from its tensor operands, over any field; what the bound does not say does not enter."""
 
 
-Steps: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+Steps: TypeAlias = tuple[tuple[str, tuple[int | Literal, ...]], ...]
 """Operators in sequence, each with the positions of its tensor operands; PREVIOUS is the result of the one before."""
 
 PREVIOUS = -1

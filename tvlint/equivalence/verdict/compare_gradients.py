@@ -12,6 +12,8 @@ from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held, whole_shape
+from tvlint.analyses.relations.terms.arithmetic import some_of
+from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.context import Mismatch, World
@@ -121,7 +123,7 @@ def _judged(
         lacks = any(not any(low <= own[0] and own[1] <= high for low, high in made) for own, made in pairs)
         yield Defect("gradient-of-another-slice", lacks, f"{subject} is that of another slice than the weight's", rank)
         return
-    value = world.values.out_of_pieces(value)
+    value = _of_the_reference(world, world.values.out_of_pieces(value), right, pieces)
     if value.term != right.term:
         value, right = world.values.bare(value), world.values.bare(right)
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
@@ -146,6 +148,22 @@ def _judged(
             expected="1",
             actual=str(factor),
         )
+
+
+def _of_the_reference(world: World, value: Value, right: Value, pieces: tuple[Pieces, ...]) -> Value:
+    """Return a piece of a value as that of the reference's, where both are the same on the piece."""
+    terms = world.terms
+    if value.term == right.term or terms.telling is not Telling.ARITHMETIC or any(len(own) > 1 for own in pieces):
+        return value
+    own, other = value.term, right.term
+    for dim, ((start, stop),) in enumerate(pieces):
+        if (start, stop) == (0, terms.shape[right.term][dim]):
+            continue
+        parts = some_of(terms, own, dim, start, stop), some_of(terms, other, dim, start, stop)
+        if parts[0] is None or parts[1] is None:
+            return value
+        own, other = parts[0], parts[1]
+    return world.values.retermed(value, right.term) if own == other else value
 
 
 def _made_under_another_name(plan: Plan, name: str, rank: int) -> str:

@@ -14,6 +14,7 @@ from tvlint.analyses.relations.transfer.operator_uses import Use, forward_use
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.analyses.relations.transfer.reshape import reshape
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION
+from tvlint.ir.operators import Literal
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
 from tvlint.ops.table import spec_of
 
@@ -135,12 +136,13 @@ def in_sequence(
         spec = spec_of(op)
         if spec is None:
             raise AssertionError(f"the operator table has no `{op}`")
-        previous = done[-1][0].outputs[0] if done else None
-        operands = tuple(previous if i == PREVIOUS else values[i] for i in positions)
+        places = tuple(place for place in positions if isinstance(place, int))
+        operands = tuple(done[place][0].outputs[0] if place < 0 else values[place] for place in places)
         known = tuple(value for value in operands if value is not None)
-        shapes = tuple(machine.world.logical_shape(value, machine.total_slots) for value in known)
-        call = Call(op, shapes, {}, outputs if len(done) == len(steps) - 1 else ())
-        done.append((evaluated_once(machine, Case(op, call, spec.bind(call)), known), positions))
+        shapes = iter([machine.world.logical_shape(value, machine.total_slots) for value in known])
+        given = tuple(place if isinstance(place, Literal) else next(shapes) for place in positions)
+        call = Call(op, given, {}, outputs if len(done) == len(steps) - 1 else ())
+        done.append((evaluated_once(machine, Case(op, call, spec.bind(call)), known), places))
     last = done[-1][0]
     return Saved(name, bound, Family.INDEXED, values, last.outputs, tuple(done))
 

@@ -16,7 +16,7 @@ from tvlint.analyses.relations.derivation.composite_operators import (
 )
 from tvlint.analyses.relations.derivation.environment import parts_of_one
 from tvlint.analyses.relations.derivation.implicit_causal_mask import below_the_diagonal
-from tvlint.analyses.relations.derivation.slices import side_by_side_pieces, sliced, sliced_locally
+from tvlint.analyses.relations.derivation.slices import counted, cut_out, side_by_side_pieces, sliced_locally
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -73,8 +73,10 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
         return Saved(name, bound, Family.MERGE, values, merge(machine.world, values)[: max(1, count)])
     if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
-    if Trait.RANGES in spec.traits and len(values) == 1:
-        return sliced(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
+    if len(values) == 1 and not spec.traits.isdisjoint((Trait.RANGES, Trait.SELECTION)):
+        return cut_out(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
+    if spec.name in ("arange", "add", "sub") and len(values) < 2:
+        return counted(machine, case, values, evaluated_once(machine, case, values))
     if Trait.JOIN in spec.traits and len(values) > 1 and len(bound.operands) == len(values):
         return side_by_side_pieces(machine, bound, values, lambda: evaluated_once(machine, case, values))
     saved = evaluated_once(machine, case, values)

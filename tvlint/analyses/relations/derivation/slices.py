@@ -10,22 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import Any
 
 from tvlint.analyses.relations.derivation.state import Machine, Moved, Saved
 from tvlint.analyses.relations.terms.arithmetic import among_zeros, side_by_side, some_of
 from tvlint.analyses.relations.terms.sums_of_products import is_joined
-from tvlint.analyses.relations.terms.terms import Telling
+from tvlint.analyses.relations.terms.terms import Telling, Terms
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, joined, length
-from tvlint.analyses.relations.transfer.memo import Form
+from tvlint.analyses.relations.transfer.memo import Case, Form
 from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.analyses.relations.transfer.reshape import reshape
+from tvlint.ir.plan import Box
 from tvlint.ops.slicing import ranges_taken
-from tvlint.ops.spec import Bound, Call, Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Trait, UnsupportedError
 
 _Range = tuple[int, int]
 
 
-def sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value], ordinary: Callable[[], Saved]) -> Saved:
+def cut_out(machine: Machine, spec: OpSpec, form: Form, values: tuple[Value, ...], ordinary: Callable[[], Saved]) -> Saved:
+    """Return what takes some indices of a tensor, as slices or as one index of a dimension."""
+    if Trait.RANGES in spec.traits:
+        return _picked(machine, spec, form, values, lambda: _sliced(machine, spec, form, values, ordinary))
+    return _picked(machine, spec, form, values, ordinary)
+
+
+def _sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value], ordinary: Callable[[], Saved]) -> Saved:
     """Return what a slice makes: the slice that the reference takes too, which is what `ordinary` gives, or a part of its
     operand.
     """
@@ -52,6 +62,36 @@ def sliced_locally(machine: Machine, spec: OpSpec, form: Form, call: Call, value
     return None
 
 
+def _picked(machine: Machine, spec: OpSpec, form: Form, values: tuple[Value, ...], ordinary: Callable[[], Saved]) -> Saved:
+    """Return what takes one index of a dimension: a slice one long, without that dimension."""
+    world, terms, (value,) = machine.world, machine.world.terms, values
+    shape, ways = world.local_shape(value), world.values.pieces_of(value)
+    if terms.telling is not Telling.ARITHMETIC:
+        return ordinary()
+    try:
+        bound = spec.bind(replace(form.call([shape]), outputs=()))
+    except UnsupportedError:
+        return ordinary()
+    dims = [dim for dim, entry in enumerate(bound.attributes) if entry is not None]
+    if len(dims) != 1 or len(bound.outputs) != 1 or len(bound.outputs[0]) != len(shape) - 1 or ONE in bound.outputs[0]:
+        return ordinary()
+    (dim,) = dims
+    place = bound.attributes[dim]
+    if not isinstance(place, int) or isinstance(place, bool) or dim == terms.slot[value.term]:
+        return ordinary()
+    own = cut(ways[dim], place, place + 1)
+    if terms.sealed < 0:
+        terms.cuts.setdefault(shape[dim], set()).add((place, place + 1))
+    part, indices = _within(world, world.values.with_pieces(value, (*ways[:dim], own, *ways[dim + 1 :])), dim)
+    if indices != own[0]:
+        return ordinary()
+    moved = Moved(dim, False, ((place, place + 1),), (indices,))
+    first = Saved(spec.name, bound, Family.INDEXED, values, (part,), moved=moved)
+    rest = reshape(world, part, (*shape[:dim], *shape[dim + 1 :]))
+    second = Saved("view", None, Family.RESHAPE, (part,), (rest,))
+    return Saved(spec.name, bound, Family.INDEXED, values, (rest,), ((first, (0,)), (second, (PREVIOUS,))))
+
+
 def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...], ordinary: Callable[[], Saved]) -> Saved:
     """Return what joins tensors: as the reference joins them, which is what `ordinary` gives, or the pieces that all hold of
     one value, or of their values side by side.
@@ -75,6 +115,40 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     ends = [0, *accumulate(length(own[dim]) for own in ways)]
     moved = Moved(dim, True, tuple(pairwise(ends)), indices)
     return Saved("cat", bound, Family.INDEXED, values, (made,), moved=moved)
+
+
+def counted(machine: Machine, case: Case, values: tuple[Value, ...], saved: Saved) -> Saved:
+    """Return positions that the reference counts further as some of these: `arange(4, 8)`, or `arange(4) + 4`."""
+    terms, (made,) = machine.world.terms, saved.outputs
+    if made is None or not terms.normal:
+        return saved
+    attributes = case.bound.attributes
+    if not values and terms.sealed < 0 and isinstance(attributes[0], int) and isinstance(attributes[1], int):
+        terms.counted[made.term] = (attributes[0], attributes[1], attributes[2])
+    if not terms.foreign(made.term):
+        return saved
+    found = _positions(terms, made.term, attributes) if not values else _moved_on(terms, case.name, attributes, values[0])
+    return saved if found is None else replace(saved, outputs=(machine.world.values.clean(*found),))
+
+
+def _positions(terms: Terms, own: int, attributes: tuple[Any, ...]) -> tuple[int, Box] | None:
+    """Return counted positions as some of those that the reference counts."""
+    start, step, kind, _ = attributes
+    for term, (first, steps, dtype) in terms.counted.items():
+        place, rest = divmod(start - first, step) if (steps, dtype) == (step, kind) else (0, 1)
+        if not rest and 0 <= place <= place + terms.shape[own][0] <= terms.shape[term][0]:
+            return term, ((place, place + terms.shape[own][0]),)
+    return None
+
+
+def _moved_on(terms: Terms, op: str, attributes: tuple[Any, ...], value: Value) -> tuple[int, Box] | None:
+    """Return positions to which a number is added as others of those that the reference counts."""
+    if value.term not in terms.counted or not value.clean or attributes[:2] != (1, 1) or type(attributes[2]) is not int:
+        return None
+    (low, high), (_, step, _) = value.box[0], terms.counted[value.term]
+    places, rest = divmod(-attributes[2] if op == "sub" else attributes[2], step)
+    fits = not rest and 0 <= low + places <= high + places <= terms.shape[value.term][0]
+    return (value.term, ((low + places, high + places),)) if fits else None
 
 
 def _of_one(

@@ -483,10 +483,10 @@ class Algebra:
             return self._applied(head[1], made)
         if head[0] == PAD and head[1] == dim:
             low, high = head[2], head[2] + terms.shape[operands[0]][dim]
+            if stop <= low or high <= start:
+                return ()
             if (start, stop) != (low, high):
-                if stop <= low or high <= start:
-                    return ()
-                raise TooLargeError
+                return self._slice_among_zeros(operands[0], pattern, dim, (start - low, stop - low), part)
             self._split_as(part, parts_of(terms, operands[0])[dim])
             return self.of_term(operands[0], moved)
         if head[0] == SLICE and head[1] == dim:
@@ -494,13 +494,29 @@ class Algebra:
         shape = (*terms.shape[term][:dim], stop - start, *terms.shape[term][dim + 1 :])
         if stop - start == terms.shape[term][dim]:
             return self.of_term(term, moved)
-        return ((NONE, ((terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), moved, ONE),)),)
+        places = tuple(-1 if own == part else own for own in moved) if stop - start == 1 else moved
+        return ((NONE, ((terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), places, ONE),)),)
+
+    def _slice_among_zeros(
+        self, inner: int, pattern: Pattern, dim: int, ends: tuple[int, int], part: int
+    ) -> Expression:
+        """Return some of the values of a value among zeros; `ends` are counted from its first that is none of them."""
+        size, (start, stop) = self.terms.shape[inner][dim], ends
+        first, last = max(start, 0), min(stop, size)
+        own = max([*self.sizes, part, -1]) + 1
+        self.sizes[own] = (size, False)
+        value = self.of_term(inner, [*pattern[:dim], own, *pattern[dim + 1 :]])
+        if (first, last) != (0, size):
+            value, own = self.sliced(value, own, first, last, own + 1), own + 1
+        return self.padded(value, own, first - start, stop - start, part) if value else ()
 
     def _pad(self, term: int, pattern: Pattern, part: int, start: int, size: int, index: int) -> tuple[int, Pattern]:
         """Return a factor among zeros; of a sum, its one operand that has the index is."""
         terms, dim = self.terms, pattern.index(part)
         if size == terms.shape[term][dim]:
             return term, tuple(index if own == part else own for own in pattern)
+        if terms.keys[term][0] == PAD and terms.keys[term][1] == dim:
+            (term,), start = terms.operands[term], start + terms.keys[term][2]
         if terms.keys[term][0] == TOTAL:
             inner, gone = self._unfolded(term, [(own,) for own in pattern], frozenset())
             having = [place for place, (_, at, power) in enumerate(inner) if part in at]
@@ -515,6 +531,11 @@ class Algebra:
     def padded(self, one: Expression, part: int, start: int, size: int, index: int) -> Expression:
         """Return the expression among zeros: its values of index `part` are those of `index` from `start` on."""
         self.sizes[index] = (size, False)
+        known = {index for _, factors in one for _, pattern, _ in factors for index in pattern}
+        if self.sizes.get(part, (1, False)) == (1, False) and part not in known:
+            alone, _ = self.as_term(self.number(NONE), [-1])
+            here = self.terms.term((PAD, 0, start, size), (alone,), (size,), -1)
+            return self.multiplied(one, ((NONE, ((here, (index,), ONE),)),))
         outer = tuple(own for own in one[0][1] if part not in own[1]) if len(one) == 1 else ()
         inner = tuple((constant, tuple(own for own in factors if own not in outer)) for constant, factors in one)
         if not all(factors for _, factors in inner):

@@ -48,6 +48,8 @@ class Terms:
         """The signs of the elements of sums of products, by term."""
         self.cuts: dict[int, set[tuple[int, int]]] = {}
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
+        self.counted: dict[int, tuple[int, int, Any]] = {}
+        """Positions that the reference counts, by their term: from where, in which steps, and as which type."""
         self.assumptions: set[str] = set()
         """What identities between terms take on trust."""
         self._tokens: dict[Any, int] = {}

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
+from tvlint.analyses.relations.terms.arithmetic import side_by_side, some_of
+from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, joined
@@ -91,7 +93,7 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
     if any(world.values.pieces_of(piece) != world.values.pieces_of(pieces[0]) for piece in pieces):
         raise Mismatch("mismatched-shards", "sums different slices of a value", refutes=True)
     terms = {piece.term for piece in pieces}
-    if len(terms) > 1 and of < 0:
+    if len(terms) > 1 and of < 0 and world.terms.telling is not Telling.ARITHMETIC:
         raise Mismatch("sum-of-different-values", "sums values that are not parts of the same value", refutes=False)
     try:
         total = world.values.sum_over(of, pieces)
@@ -133,6 +135,9 @@ def chunk(world: World, value: Value, dim: int, position: int, count: int) -> Va
 def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequence[int], reorder: bool) -> Value:
     first, terms = pieces[0], world.terms
     if any(terms.whole(piece.term) != terms.whole(first.term) for piece in pieces):
+        beside = _side_by_side(world, pieces, dim)
+        if beside is not None:
+            return beside
         raise Mismatch("gathers-different-values", "gathers pieces of different values", refutes=False)
     if any(piece.fold != first.fold for piece in pieces):
         raise Mismatch("gathers-parts", "gathers results over different parts of a dimension", refutes=False)
@@ -161,18 +166,36 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
     return world.values.with_box(first, box)
 
 
+def _side_by_side(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
+    """Return what slices of different values are that make up a dimension in rank order; None where that has no form."""
+    terms, bounds = world.terms, [piece.box[dim] for piece in pieces]
+    size = terms.shape[pieces[0].term][dim]
+    alike = all(
+        piece.clean and piece.box[:dim] + piece.box[dim + 1 :] == pieces[0].box[:dim] + pieces[0].box[dim + 1 :]
+        for piece in pieces
+    )
+    if terms.telling is not Telling.ARITHMETIC or not alike or joined(bounds) != ((0, size),):
+        return None
+    if any(terms.whole(piece.term) != piece.term or terms.slot[piece.term] == dim for piece in pieces):
+        return None
+    own = [some_of(terms, piece.term, dim, *piece.box[dim]) for piece in pieces]
+    found = [(term, low) for term, (low, _) in zip(own, bounds, strict=True) if term is not None]
+    term = side_by_side(terms, found, dim, size) if len(found) == len(own) else None
+    return None if term is None else world.values.clean(term, (*pieces[0].box[:dim], (0, size), *pieces[0].box[dim + 1 :]))
+
+
 def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], members: Sequence[int]) -> dict[int, Value]:
     split = _dim(operator, pieces[0])
-    joined = operator.concat_dim
-    if joined is None or not -len(pieces[0].box) <= joined < len(pieces[0].box):
-        raise Mismatch("wrong-dimension", f"concatenates along dimension {joined}", refutes=True)
-    joined %= len(pieces[0].box)
+    concat = operator.concat_dim
+    if concat is None or not -len(pieces[0].box) <= concat < len(pieces[0].box):
+        raise Mismatch("wrong-dimension", f"concatenates along dimension {concat}", refutes=True)
+    concat %= len(pieces[0].box)
     count = len(members)
     try:
-        if split == joined:
+        if split == concat:
             received = ([chunk(world, piece, split, i, count) for piece in pieces] for i in range(count))
-            return {rank: _concatenate(world, own, joined, members, False) for rank, own in zip(members, received, strict=True)}
-        whole = _concatenate(world, pieces, joined, members, reorder=False)
+            return {rank: _concatenate(world, own, concat, members, False) for rank, own in zip(members, received, strict=True)}
+        whole = _concatenate(world, pieces, concat, members, reorder=False)
         return {rank: chunk(world, whole, split, i, count) for i, rank in enumerate(members)}
     except Mismatch as mismatch:
         raise Mismatch(mismatch.name, mismatch.message, refutes=False) from mismatch

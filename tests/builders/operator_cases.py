@@ -189,6 +189,8 @@ CASES: tuple[Case, ...] = (
     Case("addmm", "torch.addmm", ((4,), (2, 2), (2, 4)), lambda a, x, y: a + x @ y, lambda t, a, x, y: t.addmm(a, x, y)),
     Case("baddbmm", "torch.baddbmm", ((2, 2, 1), (2, 2, 2), (2, 2, 4)), lambda a, x, y: a + x @ y,
          lambda t, a, x, y: t.baddbmm(a, x, y)),
+    Case("addmm with factors", "torch.addmm", ((4,), (2, 2), (2, 4)), lambda a, x, y: a / 2 + 3 * (x @ y),
+         lambda t, a, x, y: t.addmm(a, x, y, beta=0.5, alpha=3), {"beta": 0.5, "alpha": 3}),
     Case("einsum", "torch.einsum", ((2, 2, 4), (4, 2)), lambda x, y: np.einsum("bik,kj->jbi", x, y),
          lambda t, x, y: t.einsum("bik,kj->jbi", x, y), {"equation": "bik,kj->jbi"}),
     Case("einsum sum", "torch.einsum", ((2, 4),), lambda x: x.sum(1), lambda t, x: t.einsum("ij->i", x), {"equation": "ij->i"}),

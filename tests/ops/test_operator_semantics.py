@@ -130,7 +130,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("torch.nn.functional.scaled_dot_product_attention", ((4, 4, 2), (2, 4, 2), (2, 4, 2)), {"enable_gqa": True}, "enable_gqa"),
     ("torch.nn.functional.cross_entropy", ((4, 4), (4,)), {"reduction": "mean", "ignore_index": 0}, "ignored"),
     ("torch.nn.functional.cross_entropy", ((4, 4), (4,), (4,)), {"reduction": "sum"}, "3 operands"),
-    ("torch.addmm", ((4,), (2, 2), (2, 4)), {"beta": 0.5}, "factors"),
+    ("torch.addmm", ((4,), (2, 2), (2, 4)), {"beta": None}, "factors"),
     ("torch.max", ((4, 2), (4, 2)), {}, "2 operands"),
     ("torch.einsum", ((4, 2), (4, 2, 2)), {"equation": "ij,jk->ik"}, "equation"),
     ("torch.topk", ((4, 2),), {"k": 3}, "topk"),

@@ -75,7 +75,7 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
     if len(values) == 1 and not spec.traits.isdisjoint((Trait.RANGES, Trait.SELECTION)):
         return cut_out(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
-    if spec.name in ("arange", "add", "sub") and len(values) < 2:
+    if (not values and spec.name == "arange") or (len(values) == 1 and Trait.SUM in spec.traits):
         return counted(machine, case, values, evaluated_once(machine, case, values))
     if Trait.JOIN in spec.traits and len(values) > 1 and len(bound.operands) == len(values):
         return side_by_side_pieces(machine, bound, values, lambda: evaluated_once(machine, case, values))

@@ -339,9 +339,16 @@ class Algebra:
     def _total(self, addend: Addend, over: frozenset[int]) -> Expression:
         constant, factors = addend
         for place, (term, pattern, power) in enumerate(factors):
-            among = self.terms.keys[term][0] == PAD and power == ONE
-            if among and pattern[self.terms.keys[term][1]] in over and pattern.count(pattern[self.terms.keys[term][1]]) == 1:
-                return self._total_among_zeros((constant, (*factors[:place], *factors[place + 1 :])), term, pattern, over)
+            head = self.terms.keys[term]
+            if head[0] != PAD or power != ONE or pattern.count(pattern[head[1]]) != 1:
+                continue
+            rest = (constant, (*factors[:place], *factors[place + 1 :]))
+            if pattern[head[1]] in over:
+                return self._total_among_zeros(rest, term, pattern, over)
+            alone = not any(pattern[head[1]] in other for _, other, _ in rest[1])
+            whole = len(parts_of(self.terms, self.terms.operands[term][0])[head[1]]) == 1
+            if alone and whole and over.intersection(pattern) and self.terms.shape[self.terms.operands[term][0]][head[1]] > 1:
+                return self._total_of_padded(rest, term, pattern, over)
         inner = [factor for factor in factors if over.intersection(factor[1])]
         outer = tuple(factor for factor in factors if not over.intersection(factor[1]))
         found = over.intersection(index for _, pattern, _ in inner for index in pattern)
@@ -370,6 +377,13 @@ class Algebra:
         cut = self.sliced((rest,), index, start, start + self.terms.shape[inner][dim], part)
         own = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
         return self.total(self.multiplied(cut, own), (over - {index}).union(self.expanded(part)))
+
+    def _total_of_padded(self, rest: Addend, term: int, pattern: Pattern, over: frozenset[int]) -> Expression:
+        """Return the sum of what a value among zeros is multiplied with, along other dimensions: the sum among zeros."""
+        _, dim, start, size = self.terms.keys[term]
+        (inner,), index, part = self.terms.operands[term], pattern[dim], max([*self.sizes, -1]) + 1
+        own = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
+        return self.padded(self.total(self.multiplied((rest,), own), over), part, start, size, index)
 
     def _unfolded(self, term: int, places: Sequence[Pattern], over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
         """Return the factors of a sum whose dimensions have so many indices, and all indices that it and `over` sum."""
@@ -511,19 +525,12 @@ class Algebra:
         return self.padded(value, own, first - start, stop - start, part) if value else ()
 
     def _pad(self, term: int, pattern: Pattern, part: int, start: int, size: int, index: int) -> tuple[int, Pattern]:
-        """Return a factor among zeros; of a sum, its one operand that has the index is."""
+        """Return a factor among zeros."""
         terms, dim = self.terms, pattern.index(part)
         if size == terms.shape[term][dim]:
             return term, tuple(index if own == part else own for own in pattern)
         if terms.keys[term][0] == PAD and terms.keys[term][1] == dim:
             (term,), start = terms.operands[term], start + terms.keys[term][2]
-        if terms.keys[term][0] == TOTAL:
-            inner, gone = self._unfolded(term, [(own,) for own in pattern], frozenset())
-            having = [place for place, (_, at, power) in enumerate(inner) if part in at]
-            if len(having) == 1 and inner[having[0]][1].count(part) == 1 and inner[having[0]][2] > 0:
-                own, at, power = inner[having[0]]
-                inner[having[0]] = (*self._pad(own, at, part, start, size, index), power)
-                return self._summed(inner, gone)
         shape = (*terms.shape[term][:dim], size, *terms.shape[term][dim + 1 :])
         made = terms.term((PAD, dim, start, size), (term,), shape, terms.slot[term])
         return made, tuple(index if own == part else own for own in pattern)

@@ -55,12 +55,11 @@ def _packed(half: int, placed: str = "", down: str = "", ends: str = "identity(p
     return with_backward(text)
 
 
-def test_packed_weights_in_several_pieces_are_left_open_however_they_are_declared() -> None:
+def test_packed_weights_in_several_pieces_are_proved_as_one_tensor_of_parts_and_not_as_two_of_one_name() -> None:
     reference = _packed(4)
     tensor_parallel = "mesh tp=2\n" + _packed(2, " tp:S(0, parts=[4,4])", " tp:S(1)", "all-reduce(p) over tp")
     verdict = verdict_on(tensor_parallel, reference)
-    assert verdict.outcome is Outcome.UNKNOWN
-    assert any("give each part" in reason.message for reason in verdict.reasons)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
     head = "mesh tp=2\nweight d f32[4,4] tp:S(1)\ninput x f32[4,4]\nloss l\n"
     body = "a = linear(x, ga)\nb = linear(x, gb)\n" + _PACKED[_PACKED.index("m = mul") :].format(ends="all-reduce(p) over tp")
     ranks = []

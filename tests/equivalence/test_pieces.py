@@ -1,4 +1,5 @@
-"""Plans whose ranks hold several pieces of one dimension: packed weights, zig-zag sequences, what is cut, joined and gathered."""
+"""Plans whose ranks hold several pieces of one dimension: packed weights, zig-zag sequences, what is cut, joined and gathered.
+"""
 
 from __future__ import annotations
 

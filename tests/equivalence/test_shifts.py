@@ -32,7 +32,7 @@ def test_a_shift_of_another_statistic_is_not_refuted(statistic: str, way: str) -
     reference = plan(REFERENCE.replace("amax", statistic))
     assert compare(reference, own).outcome == "equal"
     verdict = prove(own, reference)
-    right = WAYS[statistic] == way
+    right = WAYS[statistic] == way or {statistic, way} in ({"mean", "all-reduce"}, {"sum", "all-reduce avg"})
     assert verdict.outcome is (Outcome.PROVED if right else Outcome.UNKNOWN), [own.message for own in verdict.reasons]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ops.field import Array, Floats
-from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Steps, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
 _STEP = 1e-40
@@ -128,39 +128,43 @@ def _gradient(spec: OpSpec, call: Call, operands: Sequence[Array], incoming: Map
     return _by_steps(spec, call, bound, operands, incoming, position)
 
 
-def _through(
-    steps: Sequence[tuple[str, tuple[int, ...]]], call: Call, operands: Sequence[Array], incoming: Array, position: int
-) -> Array:
+def _through(steps: Steps, call: Call, operands: Sequence[Array], incoming: Array, position: int) -> Array:
     """Return the gradient through operators in sequence."""
     import numpy as np
 
     made: list[Array] = []
     for name, places in steps:
-        own = [made[-1] if place == PREVIOUS else operands[place] for place in places]
         results: Sequence[Shape] = call.outputs if len(made) + 1 == len(steps) else ()
-        spec, inner = _step(name, own, results)
-        made.append(np.asarray(_evaluate(spec, inner, own)[0]))
-    gradient = incoming.reshape(made[-1].shape)
+        own = _operands(places, operands, made)
+        made.append(np.asarray(_evaluate(*_step(name, places, own, results), own)[0]))
+    known = {len(steps) - 1: incoming.reshape(made[-1].shape)}
     total = np.zeros(operands[position].shape)
-    for index in range(len(steps) - 1, -1, -1):
-        name, places = steps[index]
-        own = [made[index - 1] if place == PREVIOUS else operands[place] for place in places]
-        spec, inner = _step(name, own, (made[index].shape,))
-        for at, place in enumerate(places):
-            if place == position:
-                total = total + _gradient(spec, inner, own, {0: gradient}, at)
-        if PREVIOUS in places:
-            gradient = _gradient(spec, inner, own, {0: gradient}, places.index(PREVIOUS))
-        else:
-            break
+    for index, (name, places) in reversed([*enumerate(steps)]):
+        own = _operands(places, operands, made[:index])
+        spec, inner = _step(name, places, own, (made[index].shape,))
+        for at, place in enumerate(place for place in places if isinstance(place, int)):
+            if index in known and (place < 0 or place == position):
+                gradient = _gradient(spec, inner, own, {0: known[index]}, at)
+                if place < 0:
+                    known[index + place] = known.get(index + place, 0) + gradient
+                else:
+                    total = total + gradient
     return total
 
 
-def _step(name: str, operands: Sequence[Array], results: Sequence[Shape]) -> tuple[OpSpec, Call]:
-    spec = spec_of(name)
+def _operands(places: Sequence[int | Literal], operands: Sequence[Array], made: Sequence[Array]) -> list[Array]:
+    """Return the tensors that a step reads: operands of the whole, or results of the steps that many before."""
+    return [made[place] if place < 0 else operands[place] for place in places if isinstance(place, int)]
+
+
+def _step(
+    name: str, places: Sequence[int | Literal], operands: Sequence[Array], results: Sequence[Shape]
+) -> tuple[OpSpec, Call]:
+    spec, shapes = spec_of(name), iter([own.shape for own in operands])
     if spec is None:
         raise NotReplayedError(f"`{name}` is not in the operator table")
-    return spec, Call(name, tuple(own.shape for own in operands), {}, tuple(results))
+    inputs = tuple(place if isinstance(place, Literal) else next(shapes) for place in places)
+    return spec, Call(name, inputs, {}, tuple(results))
 
 
 def _looked_up(bound: Bound, operands: Sequence[Array], incoming: Mapping[int, Array], position: int) -> Array | None:

@@ -204,13 +204,14 @@ def _one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> 
 
 
 def _is_mean(terms: Terms, term: int, slots: int) -> bool:
-    """Return whether the term is a mean as a normal form tells it: a sum, divided by the number of its addends."""
+    """Return whether the term is a mean over the batch as a normal form tells it: a sum, divided by the number of addends."""
     inner, (sign, square) = bare(terms, term)
     if terms.keys[inner][0] != "sum":
         return False
     (operand,) = terms.operands[inner]
-    batches = slots if terms.slot[operand] >= 0 and terms.slot[inner] < 0 else 1
-    count = prod(terms.shape[operand]) * batches // prod(terms.shape[inner])
+    if terms.slot[operand] < 0 or terms.slot[inner] >= 0:
+        return False
+    count = prod(terms.shape[operand]) * slots // prod(terms.shape[inner])
     return (sign, square) == (1, Fraction(1, count**2))
 
 

@@ -191,12 +191,12 @@ def _check(commands: Any) -> None:
         help="files or folders (default: the project's paths, this folder); `-` is the standard input",
     )  # fmt: skip
     parser.add_argument(
-        "--stdin-filename", default="", metavar="FILE", help="the file whose text `-` is; its folder holds what it names"
+        "--stdin-filename", default="", metavar="FILE", help="the file whose text `-` is, in its folder"
     )
     parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
     parser.add_argument(
         "--capture", action="store_true",
-        help="run the programs that `[[proof]]` launches, which are this checkout's own, and prove them; nothing else runs any",
+        help="run what `[[proof]]` launches, of this checkout, to prove it",
     )  # fmt: skip
     parser.add_argument(
         "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--capture`: so long at most (default: 600)"
@@ -210,9 +210,9 @@ def _check(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--baseline", default="", metavar="FILE", help="tell only what it lacks (default: the project's)")
     parser.add_argument(
-        "--new-from", default="", metavar="REV", help="tell only what was not there where this change leaves REV (origin/main)"
+        "--new-from", default="", metavar="REV", help="tell only what is new since this change left REV (origin/main)"
     )
-    parser.add_argument("--statistics", action="store_true", help="count findings by rule and file in text, do not list them")
+    parser.add_argument("--statistics", action="store_true", help="count findings by rule and file, in text")
     fixing(parser)
     remembering(parser)
     reporting(parser)
@@ -309,8 +309,8 @@ def _capture(commands: Any) -> None:
 
 def _sizes(parser: Any) -> None:
     """Add the options that say with which sizes a training script of Megatron is captured."""
-    for name, what in (("layers", "layers"), ("hidden", "numbers of a hidden state"), ("sequence", "tokens of a sample")):
-        text = f"capture a training script of Megatron with N {what} (default: as few as show its parallelism)"
+    for name, what in (("layers", "layers"), ("hidden", "hidden numbers"), ("sequence", "tokens")):
+        text = f"capture Megatron with N {what} (default: few)"
         parser.add_argument(f"--{name}", type=positive, default=0, metavar="N", help=text)
 
 

@@ -42,7 +42,7 @@ def project_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
     parser.add_argument(
         "--policy", default="", metavar="REV[:PATH]",
-        help="the project file of a git revision, such as the base branch of a pull request, with the paths of the checkout",
+        help="the project file of a git revision (base branch), with paths of the checkout",
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def fixing(parser: argparse.ArgumentParser) -> None:
     """`--fix`, what it does, and what it would do."""
     parser.add_argument("--fix", action="store_true", help="repair what leaves no choice (misspelt options, lost lines)")
     parser.add_argument(
-        "--unsafe-fixes", action="store_true", help="with `--fix`: also make the first of several repairs a person may choose"
+        "--unsafe-fixes", action="store_true", help="with `--fix`: also the first of several repairs to choose from"
     )
     parser.add_argument("--diff", action="store_true", help="show what `--fix` would change, and change nothing")
     parser.add_argument(

@@ -32,6 +32,10 @@ _MOVE = re.compile(r"adapter\.move\((?P<tensor>\w+|\(\)), .*src=(?P<src>\d+), ds
 _RUN = re.compile(r"executor\.(?P<how>fexecute|aexecute|backward)\((?:'\w+', )?(?:model\.)?(?P<what>'?\w+'?)")
 _ALONG = ("allgather_split", "allgather_reducescatter", "split_allgather", "reducescatter_allgather")
 _WHOLE = ("allreduce_identity", "identity_allreduce")
+_BEGIN = re.compile(r"\b\w+=(?!=)|\(")
+_END = re.compile(r", \w+=|\)")
+_LONGEST = 100
+"""The longest line of code that a message shows whole."""
 _MOST_DIMENSIONS = 4
 _SIZES = frozenset({"size", "shape", "start", "stop", "sizes"})
 """Keywords that each rank may have its own numbers for."""
@@ -196,7 +200,26 @@ def _stem(name: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text.strip().replace("nnscaler.runtime.", "")[:110]
+    line = text.strip()
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST].rpartition(' ')[0]} ..."
+
+
+def _alike(one: str, other: str) -> int:
+    """Return with how many same characters two texts begin."""
+    differ = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differ, min(len(one), len(other)))
+
+
+def _instead(old: str, new: str) -> str:
+    """Return what to write: a short line as it is, of a long one the arguments that change."""
+    old, new = old.strip(), new.strip()
+    first, last = _alike(old, new), _alike(old[::-1], new[::-1])
+    begins = [own.end() if own[0] == "(" else own.start() for own in _BEGIN.finditer(new[: first + 1])]
+    end = _END.search(new, max(first, len(new) - min(last, len(old) - first, len(new) - first)))
+    if len(new) <= _LONGEST or not begins or end is None or begins[-1] >= len(old) - (len(new) - end.start()):
+        return f"write `{_short(new)}`"
+    before = old[begins[-1] : len(old) - (len(new) - end.start())]
+    return f"write `{_short(new[begins[-1] : end.start()])}` instead of `{_short(before)}`"
 
 
 def _rewritten(code: Code, line: _Line, change: Callable[[_Line], str | None]) -> Iterator[Proposal]:
@@ -204,10 +227,11 @@ def _rewritten(code: Code, line: _Line, change: Callable[[_Line], str | None]) -
     changed = ((own, change(own)) for own in code.alike[line.form, line.turn])
     edits = {own: (new,) for own, new in changed if new is not None and new != own.text}
     if edits:
-        (new,) = edits.get(line) or next(iter(edits.values()))
-        yield code.proposal(f"write `{_short(new)}`", edits)
+        shown, (new,) = (line, edits[line]) if line in edits else next(iter(edits.items()))
+        message = _instead(shown.text, new)
+        yield code.proposal(message, edits)
         if len(edits) > 1 and line in edits:
-            yield code.proposal(f"write `{_short(new)}`", {line: edits[line]})
+            yield code.proposal(message, {line: edits[line]})
 
 
 # ---- the traced graph ----
@@ -225,8 +249,8 @@ def _like_the_graph(code: Code) -> Iterator[Proposal]:
             if new is not None and new.strip() != line.text.strip():
                 found.setdefault(_stem(made[0]), {})[line] = (new,)
     for edits in found.values():
-        new = _short(next(iter(edits.values()))[0])
-        yield code.proposal(f"write `{new}`", edits)
+        shown, replaced = next(iter(edits.items()))
+        yield code.proposal(_instead(shown.text, replaced[0]), edits)
     if len(found) > 1:
         every = {line: new for edits in found.values() for line, new in edits.items()}
         names = ", ".join(f"`{name}`" for name in list(found)[:4])
@@ -334,7 +358,8 @@ def _meeting(code: Code) -> Iterator[Proposal]:
                 continue
             edits[line] = (re.sub(rf"\b{word}=\d+", f"{word}={others[0]}", line.text),)
         if edits:
-            yield code.proposal(f"write `{_short(next(iter(edits.values()))[0])}`", edits)
+            shown, replaced = next(iter(edits.items()))
+            yield code.proposal(_instead(shown.text, replaced[0]), edits)
 
 
 # ---- siblings ----
@@ -563,7 +588,7 @@ def _of_run(code: Code, line: _Line, step: list[_Line]) -> Iterator[Proposal]:
 def _renamed(code: Code, line: _Line, name: str, other: str) -> Iterator[Proposal]:
     word = re.compile(rf"\b{name}\b")
     edits = {own: (word.sub(other, own.text),) for own in code.alike[line.form, line.turn] if name in own.text}
-    yield code.proposal(f"write `{_short(word.sub(other, line.text))}`", edits)
+    yield code.proposal(_instead(line.text, word.sub(other, line.text)), edits)
 
 
 # ---- collectives ----

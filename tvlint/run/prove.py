@@ -106,14 +106,22 @@ def _both(one: Verdict, other: Verdict) -> Verdict:
 
 
 def _with_errors(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
-    """Return the verdict, refuted where the reader has found that the code fails, or returns or trains something else."""
-    sure = [own for own in findings if own.severity is Severity.ERROR and own.rule in FOUND_BY_READERS]
-    if verdict.outcome is Outcome.REFUTED or not sure:
+    """Return the verdict, refuted where the reader has found that the code fails, or returns or trains something else.
+
+    Beside any other error of the code nothing is proved: what it does is not what was derived of it.
+    """
+    errors = [own for own in findings if own.severity is Severity.ERROR]
+    sure = [own for own in errors if own.rule in FOUND_BY_READERS]
+    if not errors or verdict.outcome is Outcome.REFUTED or (verdict.outcome is Outcome.UNKNOWN and not sure):
         return verdict
-    found = (Reason(own.rule, True, own.message, own.location, own.ranks, related=own.related) for own in sure)
-    count = verdict.stages
-    stages = replace(count, refuted=1, proved=max(0, count.proved - 1)) if count.total > count.unknown else count
-    return replace(verdict, outcome=Outcome.REFUTED, reasons=(*found, *verdict.reasons), stages=stages)
+    found = (Reason(own.rule, bool(sure), own.message, own.location, own.ranks, related=own.related) for own in sure or errors)
+    count, proved = verdict.stages, max(0, verdict.stages.proved - 1)
+    if sure:
+        stages = replace(count, refuted=1, proved=proved) if count.total > count.unknown else count
+    else:
+        stages = replace(count, unknown=count.unknown + count.proved - proved, proved=proved)
+    outcome = Outcome.REFUTED if sure else Outcome.UNKNOWN
+    return replace(verdict, outcome=outcome, reasons=(*found, *verdict.reasons), stages=stages)
 
 
 def _named(verdict: Verdict, plan: Plan) -> Verdict:

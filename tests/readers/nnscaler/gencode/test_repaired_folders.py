@@ -110,3 +110,16 @@ def test_crossed_messages_are_told_where_they_are_sent_and_straightened() -> Non
     assert (Path(first.location.path).name, first.location.line) == ("gencode1.py", 62)
     shows = first.related[0].location
     assert (Path(shows.path).name, shows.line) == ("gencode4.py", 38)
+
+
+def test_nothing_is_proved_beside_an_error_of_the_code(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    shutil.copytree(FOLDERS / "moe--hybrid_pp2_tp2", folder)
+    path = folder / "gencode3.py"
+    assert "ranks=[2, 3], reduce_op" in path.read_text()
+    path.write_text(path.read_text().replace("ranks=[2, 3], reduce_op", "ranks=[2, 3, 4], reduce_op"))
+    (verdict,) = prove_pair(Pair(str(folder), "")).verdicts
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert verdict.stages.unknown == 1
+    assert {"undeclared-group", "wrong-reducer-group"} == {reason.name for reason in verdict.reasons}
+    assert verdict.reasons[0].repair == "write `ranks=[2, 3]` instead of `ranks=[2, 3, 4]` at gencode3.py:46"

@@ -42,7 +42,7 @@ def project_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
     parser.add_argument(
         "--policy", default="", metavar="REV[:PATH]",
-        help="the project file of a git revision (base branch), with paths of the checkout",
+        help="the project file of a git revision (base branch)",
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ statement of an operator serves as numbers, as a polynomial identity test and as
 
 from __future__ import annotations
 
-from math import erf, exp, pi, sqrt
+from math import erf, pi, sqrt
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Floats:
             real = np.vectorize(erf, otypes=[float])(operand.real)
             if not np.iscomplexobj(operand):
                 return np.asarray(real)
-            return np.asarray(real + 1j * operand.imag * np.vectorize(_erf_slope, otypes=[float])(operand.real))
+            return np.asarray(real + 1j * operand.imag * 2 / sqrt(pi) * np.exp(-np.square(operand.real)))
         return np.asarray(
             {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh}[name](operand)
         )
@@ -86,7 +86,3 @@ class Floats:
         import numpy as np
 
         return np.where(mask, left, right)
-
-
-def _erf_slope(value: float) -> float:
-    return 2 / sqrt(pi) * exp(-value * value)

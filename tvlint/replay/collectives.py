@@ -39,18 +39,18 @@ def exchange(members: Sequence[Communicate], values: Sequence[Array | None], ran
         case Collective.BARRIER:
             return [None for _ in ranks]
         case Collective.CHUNK:
-            return [_parts(value, first.dim, len(ranks), ())[at] for at, value in enumerate(_all(values))]
+            return [part_of(value, first.dim, at, len(ranks)) for at, value in enumerate(_all(values))]
     given = _all(values)
     at_root = None if first.root is None else list(ranks).index(first.root)
     match first.kind:
         case Collective.ALL_REDUCE:
-            return [combine(given, first.reduce) for _ in ranks]
+            return [combine(given, first.reduce)] * len(ranks)
         case Collective.REDUCE:
             return [combine(given, first.reduce) if at == at_root else given[at] for at in range(len(ranks))]
         case Collective.REDUCE_SCATTER:
             return list(_parts(combine(given, first.reduce), first.dim, len(ranks), first.splits))
         case Collective.ALL_GATHER:
-            return [_joined(given, first.dim) for _ in ranks]
+            return [_joined(given, first.dim)] * len(ranks)
         case Collective.GATHER:
             return [_joined(given, first.dim) if at == at_root else None for at in range(len(ranks))]
         case Collective.BROADCAST:
@@ -77,6 +77,14 @@ def _parts(value: Array, dim: int | None, count: int, splits: Sequence[int]) -> 
         raise NotReplayedError(f"a cut of shape {value.shape} into {count} parts")
     places = list(np.cumsum(splits)[:-1]) if splits else count
     return list(np.split(value, places, axis=dim))
+
+
+def part_of(value: Array, dim: int | None, at: int, count: int) -> Array:
+    """Return one of `count` equal parts of a value along a dimension. Raises NotReplayedError where there is none."""
+    if dim is None or value.shape[dim] % count:
+        raise NotReplayedError(f"a cut of shape {value.shape} into {count} parts")
+    length = value.shape[dim] // count
+    return value[(slice(None),) * (dim % value.ndim) + (slice(at * length, (at + 1) * length),)]
 
 
 def _joined(values: Sequence[Array], dim: int | None) -> Array:

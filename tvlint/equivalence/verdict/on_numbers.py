@@ -33,6 +33,8 @@ from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array
 from tvlint.ops.spec import Call, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
+from tvlint.replay.collectives import part_of
+from tvlint.replay.operators import NotReplayedError
 from tvlint.replay.run import Result, UnreplayableError, replay
 
 SEEDS = 3
@@ -327,7 +329,7 @@ def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: _Whole) -> _
         value = whole("input", str(number), case.reference_inputs.shapes[number], tensor.dtype)
         if count > 1:
             dim, slot = case.slots[number], replica * micro_batches_of(plan) + micro_batch
-            value = np.split(value, count, axis=dim)[slot]
+            value = part_of(value, dim, slot, count)
         return np.asarray(value[held])
 
     run = _Run()
@@ -336,7 +338,7 @@ def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: _Whole) -> _
             run.found = replay(plan, given, lambda *each: run.given.append(each))
     except UnreplayableError as error:
         return NotRun(str(error))
-    except (Mismatch, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
+    except (Mismatch, NotReplayedError, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
         return NotRun(f"`{plan.path}` does not run to its end on numbers")
     values = (*run.found.gradients.values(), *run.found.returned.values())
     is_defined = not any(np.any(np.isnan(value)) for _, _, _, value in run.given)

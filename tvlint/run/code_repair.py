@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from tvlint.checkout.opening import instead
 from tvlint.edits.generated_code import Code, Proposal, proposals
@@ -12,6 +13,7 @@ from tvlint.findings import Finding, Outcome, Reason, Related, Severity, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.readers.document import ReadError
+from tvlint.readers.sources.python_syntax import parsing_once
 from tvlint.run.pair import Pair, Plans, read_pair
 
 _MOST_LINES = 100_000
@@ -36,12 +38,10 @@ def with_code_repair(pair: Pair, plans: Plans, verdict: Verdict) -> Verdict:
     if code is None or code.size > _LARGEST:
         return verdict
     trials = max(min(pair.trials, _MOST_LINES // max(code.size, 1)), min(_FEWEST, pair.trials))
-    for number, own in enumerate(proposals(code, list(_places(verdict, plans.findings)))):
-        if number >= trials:
-            break
-        if _proves(pair, own):
-            return _repaired(verdict, own)
-    return verdict
+    proposed = islice(proposals(code, list(_places(verdict, plans.findings))), trials)
+    with parsing_once():
+        change = next((own for own in proposed if _proves(pair, own)), None)
+    return verdict if change is None else _repaired(verdict, change)
 
 
 def _opened(pair: Pair) -> Code | None:

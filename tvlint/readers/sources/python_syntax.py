@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from tvlint.checkout.following import content_listed
@@ -18,6 +21,9 @@ _MEMORY = 2 << 30
 _DEEPEST = 16
 _MOST_PARTS = 1 << 16
 _LONGEST_INTEGER = 128
+_MOST_KEPT = 4 << 20
+"""Bytes of all files together whose trees are kept in a block of `parsing_once`."""
+_KEPT: ContextVar[dict[tuple[str, bytes], Source] | None] = ContextVar("kept", default=None)
 
 NUMPY_SCALARS = frozenset(
     f"{module}.{name}" for module in ("np", "numpy") for name in ("int32", "int64", "float32", "float64", "bool_")
@@ -35,6 +41,8 @@ class Source:
 
     path: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]
+    """All nodes of the tree."""
     lines: tuple[str, ...]
 
     def at(self, node: ast.AST) -> Location:
@@ -59,8 +67,30 @@ def _column(line: str, offset: int) -> int:
     return (offset if line.isascii() else len(line.encode()[:offset].decode(errors="ignore"))) + 1
 
 
+@contextmanager
+def parsing_once() -> Iterator[None]:
+    """Let `parse` give one tree for all readings of the same file in the block: for a folder that is read again and again."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
 def parse(path: str, data: bytes) -> Source:
-    """The tree of the generated file. Raises ReadError for what is no Python, and for what is too large or too deep."""
+    """Return the tree of the file, never to be changed. Raises ReadError for what is no Python, too large or too deep."""
+    kept = _KEPT.get()
+    if kept is None:
+        return _parsed(path, data)
+    found = kept.get((path, data))
+    if found is None:
+        found = _parsed(path, data)
+        if sum(len(own) for _, own in kept) + len(data) <= _MOST_KEPT:
+            kept[path, data] = found
+    return found
+
+
+def _parsed(path: str, data: bytes) -> Source:
     if len(data) > LARGEST:
         raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are parsed", Location(path))
     try:
@@ -81,7 +111,8 @@ def parse(path: str, data: bytes) -> Source:
         raise ReadError("the file is nested too deeply or too large to be read", Location(path)) from None
     except ValueError as error:
         raise ReadError(f"not Python: {' '.join(str(error).split())[:200]}", Location(path)) from None
-    return Source(path, tree, tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n")))
+    lines = tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    return Source(path, tree, tuple(ast.walk(tree)), lines)
 
 
 def read_bytes(path: Path) -> bytes:

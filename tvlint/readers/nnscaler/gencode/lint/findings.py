@@ -177,7 +177,7 @@ def _imports(file: RankFile) -> Iterator[Finding]:
     """Names of modules that are used and never imported."""
     known = _BUILT_IN | file.modules
     told: dict[str, ast.Name] = {}
-    for node in ast.walk(file.source.tree):
+    for node in file.source.nodes:
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
             continue
         root = node.value.id

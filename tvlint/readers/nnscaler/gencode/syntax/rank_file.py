@@ -73,7 +73,7 @@ class _Reader:
                     self._opaque(node, "the file")
         if model is None:
             raise ReadError(f"no class in this file is a `{MODULE}`", Location(self.source.path))
-        for inner in ast.walk(self.source.tree):
+        for inner in self.source.nodes:
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                 self.found.names.add(inner.id)
             elif isinstance(inner, ast.arg):

@@ -23,7 +23,7 @@ _FIRST = frozenset({"self", "model"})
 def only_own_names(nodes: Nodes) -> None:
     """Raises ReadError where a file gives a name to something else than what generated code means by it."""
     classes = {node.name for node in nodes.source.tree.body if isinstance(node, ast.ClassDef)}
-    for node in ast.walk(nodes.source.tree):
+    for node in nodes.source.nodes:
         match node:
             case ast.Import(names=names):
                 given = [("", one.name, one.asname) for one in names]

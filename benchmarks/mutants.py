@@ -37,7 +37,7 @@ def main() -> int:
             chosen = number % arguments.every == seed % arguments.every
             if not (chosen if arguments.number is None else number == arguments.number):
                 continue
-            found = truth(pair, mutant)
+            found = truth(pair.reference, mutant)
             try:
                 verdict = prove(mutant.plan, pair.reference)
                 said, why = verdict.outcome.value, "; ".join(f"{r.name}: {r.message}" for r in verdict.reasons[:2])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from oracle.compare import compare
+from oracle.judge import proved_and_not_equal
 from oracle.mutate import mutants
 
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tests.kinds import exchanged, layers, masks, micro_batches, pipelines, sharded_data, tables
 from tests.kinds.kind import Kind
-from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 
 KINDS = [kind for room in (sharded_data, layers, exchanged, masks, tables, pipelines, micro_batches) for kind in room.KINDS]
@@ -39,7 +39,4 @@ def test_a_plan_with_a_mistake_is_not_proved(kind: Kind, mistake: tuple[str, str
 def test_no_mutant_that_computes_something_else_is_proved(kind: Kind) -> None:
     reference, parallel = plans(kind.reference, kind.plan)
     every = list(mutants(parallel))
-    for mutant in every[3 :: max(7, len(every) // 12)]:
-        if prove(mutant.plan, reference).outcome is Outcome.PROVED:
-            found = compare(reference, mutant.plan)
-            assert found.outcome == "equal", mutant.description
+    assert not list(proved_and_not_equal(reference, every[3 :: max(7, len(every) // 12)]))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 from oracle.generate import Pair, Way, pair, random_pair
-from oracle.judge import truth
+from oracle.judge import equal_and_refuted, proved_and_not_equal
+from oracle.mutant import Mutant
 from oracle.mutate import mutants
-
-from tvlint.equivalence.verdict.prove import prove
-from tvlint.findings import Outcome
 
 PAIRS = (
     (pair("mlp", Way(dp=2, tp=2, nm=2), seed=1), 23),
@@ -23,36 +21,28 @@ ALLOWED = 0.05
 """The share of the equal mutants that may be Refuted."""
 
 
-def _judge(made: Pair, every: int) -> tuple[list[str], list[str], int]:
-    """Wrong mutants that are Proved, equal ones that are Refuted, and how many are equal."""
-    unsound, refuted, equal = [], [], 0
-    for number, mutant in enumerate(mutants(made.parallel)):
-        if number % every:
-            continue
-        found = truth(made, mutant)
-        outcome = prove(mutant.plan, made.reference).outcome
-        where = f"{made.name}, mutant {number}: {mutant.kind}: {mutant.description}: {found.reason}"
-        if found.label == "wrong" and outcome is Outcome.PROVED:
-            unsound.append(where)
-        if found.label == "equal":
-            equal += 1
-            refuted += [where] if outcome is Outcome.REFUTED else []
-    return unsound, refuted, equal
+def _taken(made: Pair, every: int) -> list[Mutant]:
+    return list(mutants(made.parallel))[::every]
 
 
 @pytest.mark.parametrize(("made", "every"), PAIRS, ids=[made.name for made, _ in PAIRS])
 def test_no_wrong_mutant_is_proved(made: Pair, every: int) -> None:
-    unsound, _, _ = _judge(made, every)
-    assert not unsound, "\n".join(unsound)
+    assert not list(proved_and_not_equal(made.reference, _taken(made, every)))
 
 
 @pytest.mark.heavy
-def test_no_wrong_mutant_of_many_pairs_is_proved_and_few_equal_ones_are_refuted() -> None:
-    unsound, refuted, equal = [], [], 0
+@pytest.mark.parametrize("seed", range(16))
+def test_no_wrong_mutant_of_many_pairs_is_proved(seed: int) -> None:
+    made = random_pair(seed)
+    assert not list(proved_and_not_equal(made.reference, _taken(made, 149)))
+
+
+@pytest.mark.heavy
+def test_few_equal_mutants_of_many_pairs_are_refuted() -> None:
+    equal, refuted = 0, []
     for seed in range(16):
-        more = _judge(random_pair(seed), 149)
-        unsound += more[0]
-        refuted += more[1]
-        equal += more[2]
-    assert not unsound, "\n".join(unsound)
+        made = random_pair(seed)
+        count, found = equal_and_refuted(made.reference, _taken(made, 149))
+        equal += count
+        refuted += [f"{made.name}: {own.kind}: {own.description}" for own in found]
     assert len(refuted) <= ALLOWED * equal, "\n".join(refuted)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from oracle.compare import compare
+from oracle.judge import proved_and_not_equal
 from oracle.mutate import mutants
 from oracle.mutate_calls import of_calls
 
@@ -35,15 +36,10 @@ def wrongly_proved(name: str, every: int) -> list[str]:
     """Mutants that are proved and compute something else, of every N-th; a sum of losses over replicas is no mistake."""
     parallel, reference = plans(name)
     found = []
-    for number, mutant in enumerate([*of_calls(parallel), *mutants(parallel)]):
-        if number % every or prove(mutant.plan, reference).outcome is not Outcome.PROVED:
-            continue
-        judged = compare(reference, mutant.plan)
-        if judged.outcome == "deadlocks":
-            judged = compare(reference, mutant.plan, buffered=True)
+    for mutant, judged in proved_and_not_equal(reference, [*of_calls(parallel), *mutants(parallel)][::every]):
         whole = parallel.replication.count > 1 and judged.difference.startswith("loss ")
-        if judged.outcome not in ("equal", "undefined") and not whole:
-            found.append(f"{name}, mutant {number}: {mutant.kind}: {mutant.description}: {judged.outcome} {judged.difference}")
+        if judged.outcome != "undefined" and not whole:
+            found.append(f"{name}: {mutant.kind}: {mutant.description}: {judged.outcome} {judged.difference}")
     return found
 
 

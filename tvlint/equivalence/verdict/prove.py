@@ -95,13 +95,16 @@ def prove(
             gc.enable()
 
 
-def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str]) -> bool:
-    """Return whether the pair is proved as it is written; nothing is explained or repaired."""
+def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) -> bool:
+    """Return whether the pair is proved, from expressions or from normal forms; nothing is explained or repaired.
+
+    All that `prove` proves is; what it finds a reason against before it asks for normal forms may be, too.
+    """
     case = pair(parallel, reference, assume)
     if isinstance(case, Defect):
         return False
     once = _once(case)
-    found = find_proof(once, lambda text, share: None) is not None
+    found = any(find_proof(replace(once, telling=own), lambda text, share: None) is not None for own in Telling)
     return found and (once.parallel is parallel or not check_order(parallel))
 
 

@@ -125,6 +125,7 @@ def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:
             yield f"a difference {at}", [{**own, "op": "aten.sub.Tensor"} if i == at else own for i, own in enumerate(lines)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["megatron_gpt_tp2_sp"])
 def test_no_mutant_of_a_step_of_megatron_is_proved(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prover_alone(monkeypatch)

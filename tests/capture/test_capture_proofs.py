@@ -171,6 +171,7 @@ def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tvlint.run.prove.judged", lambda verdict, parallel, reference: verdict)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("guard", [lambda monkeypatch: None, prover_alone], ids=["with the numbers", "by the proof alone"])
 def test_no_mutant_of_a_capture_is_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: Callable[[pytest.MonkeyPatch], None]

@@ -386,6 +386,7 @@ def counted(folder: Path, files: dict[str, str | bytes], arguments: tuple[str, .
     return count
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("capfdbinary")
 @pytest.mark.parametrize("what", COMMANDS)
 def test_twice_as_much_takes_twice_the_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:

@@ -159,6 +159,7 @@ def test_context_parallelism_is_proved_and_computes_the_same(name: str) -> None:
 MUTATED = [("ring of 2", 11), ("ring of 2 causal", 11), ("ring of 4 causal", 61), ("gathered causal", 7)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("name", "every"), MUTATED)
 def test_no_mutant_that_computes_something_else_is_proved(name: str, every: int) -> None:
     text, causal = RIGHT[name]

@@ -77,6 +77,7 @@ def test_all_kinds_of_plans_are_derived_the_same(kind: Kind, monkeypatch: pytest
     assert same(monkeypatch, parallel, reference)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("kind", "mistake"), MISTAKES, ids=[f"{kind.name}: {new or old}" for kind, (old, new) in MISTAKES])
 def test_plans_with_a_mistake_are_derived_the_same(
     kind: Kind, mistake: tuple[str, str], monkeypatch: pytest.MonkeyPatch

@@ -82,6 +82,7 @@ def with_numbers(text: str) -> str:
     return text.replace("gradient gl f32[]", "gradient gl f32[1]")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["copies", "scaled", "rooted"])
 def test_no_mutant_that_computes_something_else_is_proved(name: str) -> None:
     text = {

@@ -112,6 +112,7 @@ def test_ways_to_write_one_loss_are_equal_without_assumptions(one: str, other: s
     assert CLASSES not in verdict.assumptions
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("name", "every"), [("written out", 7), ("one operator", 7), ("a mean", 11)])
 def test_no_mutant_that_computes_something_else_is_proved(name: str, every: int) -> None:
     text, loss = RIGHT[name]

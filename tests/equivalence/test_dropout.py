@@ -107,6 +107,7 @@ def test_a_draw_for_a_partial_sum_is_refuted() -> None:
     assert [reason.name for reason in verdict.reasons if reason.refutes] == ["missing-allreduce"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
 def test_no_wrong_mutant_is_proved_and_no_equal_one_refuted(text: str) -> None:
     reference = plan(REFERENCE)

@@ -92,6 +92,7 @@ def test_experts_on_two_ranks_are_proved_and_compute_the_same() -> None:
     assert (found.outcome, found.claims) == ("equal", ()), found.difference
 
 
+@pytest.mark.heavy
 def test_no_mutant_that_computes_something_else_is_proved() -> None:
     made, other = plans(PARALLEL, REFERENCE)
     assert not list(proved_and_not_equal(other, list(mutants(made))[::9]))

@@ -79,6 +79,7 @@ def test_heads_with_the_keys_of_others_are_not_proved(text: str, name: str) -> N
     assert compare(*plans(ALONE, text)).outcome != "equal"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("text", [HALVES, SHARED], ids=["halves", "shared"])
 def test_no_wrong_mutant_is_proved_and_no_equal_one_refuted(text: str) -> None:
     reference, parallel = plans(ALONE, text)

@@ -35,6 +35,7 @@ def test_a_plan_with_a_mistake_is_not_proved(kind: Kind, mistake: tuple[str, str
     assert compare(*plans(kind.reference, text)).outcome != "equal"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_no_mutant_that_computes_something_else_is_proved(kind: Kind) -> None:
     reference, parallel = plans(kind.reference, kind.plan)

@@ -147,6 +147,7 @@ MUTATED = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("text", "other", "every"), MUTATED, ids=range(len(MUTATED)))
 def test_no_mutant_that_computes_something_else_is_proved(text: str, other: str, every: int) -> None:
     parallel, reference = plans(text, other)

@@ -113,6 +113,7 @@ WRONG = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", list(WRONG))
 def test_declared_operators_are_not_proved_where_they_are_used_otherwise(name: str, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(CORPUS / "folders" / "swin_drop--tp2", tmp_path / "code"))

@@ -1,8 +1,8 @@
 """Repairs of generated code, as edits of its lines in the files of all ranks that run the same.
 
-What is made here are proposals, the likeliest first: what differs from the traced graph, ends of messages that do not meet,
-what stands otherwise on one rank than on its siblings, and small changes near the places that a verdict names. Whoever applies
-one reads the folder again and proves it.
+What is made here are proposals, the likeliest first: what differs from the traced graph, what stands otherwise on one rank than
+on its siblings, and small changes near the places that a verdict names. Whoever applies one reads the folder again and proves
+it. Changes that can be made of every plan are made in `equivalence/explain/repair.py`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _NUMBERS = re.compile(
     r"|(?<=^rank = )\d+|(?<=src=)\d+|(?<=dst=)\d+|(?<=start=)\d+|(?<=stop=)\d+|(?<=slice\()[^)]*"
 )
 _COLLECTIVE = re.compile(
-    r"(?P<head>.* = nnscaler\.runtime\.adapter\.)(?P<kind>(?:nn\.)?[a-z_]+)\((?P<operand>\w+), (?P<words>.*)\)$"
+    r"nnscaler\.runtime\.adapter\.(?P<kind>(?:nn\.)?(?!move)[a-z_]+)"
+    r"\((?P<operand>\w+), (?P<words>.*)(?P<ranks>ranks=\[[\d, ]*\])\)$"
 )
 _SPAN = re.compile(r"slice\((\d+), (\d+)")
-_MOVE = re.compile(r"adapter\.move\((?P<tensor>\w+|\(\)), .*src=(?P<src>\d+), dst=(?P<dst>\d+)\)")
 _RUN = re.compile(r"executor\.(?P<how>fexecute|aexecute|backward)\((?:'\w+', )?(?:model\.)?(?P<what>'?\w+'?)")
 _ALONG = ("allgather_split", "allgather_reducescatter", "split_allgather", "reducescatter_allgather")
 _WHOLE = ("allreduce_identity", "identity_allreduce")
+_ON_ITSELF = re.compile(r"\s*(\w+) = \1")
 _BEGIN = re.compile(r"\b\w+=(?!=)|\(")
 _END = re.compile(r", \w+=|\)")
 _LONGEST = 100
@@ -135,15 +136,12 @@ def proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposa
 def _proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposal]:
     near = list(_near(code, places))
     yield from _like_the_graph(code)
-    yield from _meeting(code)
     yield from _like_siblings(code)
     yield from _of_initialisation(code, near)
     for line in near[:3]:
         yield from _of_communication(code, line)
     yield from _of_the_step(code, near)
     yield from _of_gradients(code, near)
-    for line in near[:6]:
-        yield from _with_collective(code, line)
     for line in near[3:]:
         yield from _of_communication(code, line)
 
@@ -223,15 +221,19 @@ def _instead(old: str, new: str) -> str:
 
 
 def _rewritten(code: Code, line: _Line, change: Callable[[_Line], str | None]) -> Iterator[Proposal]:
-    """The change of a line on all ranks that have it, and on its own rank alone."""
+    """The change of a line on all ranks that have it, and on its own rank alone; what would only name itself is removed."""
     changed = ((own, change(own)) for own in code.alike[line.form, line.turn])
-    edits = {own: (new,) for own, new in changed if new is not None and new != own.text}
+    edits = {own: () if _ON_ITSELF.fullmatch(new) else (new,) for own, new in changed if new is not None and new != own.text}
     if edits:
-        shown, (new,) = (line, edits[line]) if line in edits else next(iter(edits.items()))
-        message = _instead(shown.text, new)
+        shown, new = (line, edits[line]) if line in edits else next(iter(edits.items()))
+        message = _instead(shown.text, new[0]) if new else f"remove `{_short(shown.text)}`"
         yield code.proposal(message, edits)
         if len(edits) > 1 and line in edits:
             yield code.proposal(message, {line: edits[line]})
+
+
+def _replaced(code: Code, line: _Line, pattern: str, new: str) -> Iterator[Proposal]:
+    yield from _rewritten(code, line, lambda own: re.sub(pattern, new, own.text))
 
 
 # ---- the traced graph ----
@@ -332,36 +334,6 @@ def _literal(value: Value) -> str:
     return repr(value)
 
 
-# ---- messages ----
-
-
-def _meeting(code: Code) -> Iterator[Proposal]:
-    """The ends of messages whose other end is not there: the senders as the receivers have it, and the other way round."""
-    sent: dict[_Line, re.Match[str]] = {}
-    received: dict[_Line, re.Match[str]] = {}
-    for lines in code.lines.values():
-        for line in lines:
-            match = _MOVE.search(line.text)
-            if match is not None:
-                (received if match["tensor"] == "()" else sent)[line] = match
-    ends = {True: sent, False: received}
-    for sends in (True, False):
-        edits: dict[_Line, Sequence[str]] = {}
-        for line, match in ends[sends].items():
-            rank, (word, back) = code.ranks[line.path], ("dst", "src") if sends else ("src", "dst")
-            others = [
-                code.ranks[own.path]
-                for own, end in ends[not sends].items()
-                if own.method == line.method and int(end[back]) == rank
-            ]
-            if int(match[word]) in others or len(set(others)) != 1:
-                continue
-            edits[line] = (re.sub(rf"\b{word}=\d+", f"{word}={others[0]}", line.text),)
-        if edits:
-            shown, replaced = next(iter(edits.items()))
-            yield code.proposal(_instead(shown.text, replaced[0]), edits)
-
-
 # ---- siblings ----
 
 
@@ -418,11 +390,14 @@ def _of_initialisation(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
     yield from _all_reduced(code, near)
     named = any(line.method == "__init__" for line in near)
     for line in [line for lines in code.lines.values() for line in lines if named and "adapter.Reducer(" in line.text]:
-        if "reduce_op='sum'" not in line.text:
-            yield from _rewritten(code, line, lambda own: re.sub(r"reduce_op='\w+'", "reduce_op='sum'", own.text))
-        for key in code.groups(line.path):
-            yield from _rewritten(code, line, lambda own, key=key: _in_group(code, own, key))  # type: ignore[misc]
+        yield from _in_groups(code, line)
     yield from _covering(code)
+
+
+def _in_groups(code: Code, line: _Line) -> Iterator[Proposal]:
+    """The line with the ranks of another group that its file makes."""
+    for key in code.groups(line.path):
+        yield from _rewritten(code, line, lambda own, key=key: _in_group(code, own, key))  # type: ignore[misc]
 
 
 def _in_group(code: Code, line: _Line, key: tuple[int, int]) -> str | None:
@@ -493,79 +468,47 @@ def _covering(code: Code) -> Iterator[Proposal]:
 
 
 def _of_the_step(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
-    for line in near:
-        if re.search(r"with torch\.\w*no_grad\(\)", line.text):
-            yield from _without_context(code, line)
     if not any(line.method == "_train_step" for line in near):
         return
     flags = (line for lines in code.lines.values() for line in lines if "skip_reducer" in line.text)
     for line in flags:
-        yield from _rewritten(code, line, lambda own: re.sub(r"True|False", lambda word: _FLIPPED[word[0]], own.text))
-    for lines in code.lines.values():
-        step = [line for line in lines if line.method == "_train_step"]
-        yield from _complete_step(code, step)
+        yield from _replaced(code, line, "True$", "False")
+        yield from _replaced(code, line, "False$", "True")
+    steps = [[line for line in lines if line.method == "_train_step"] for lines in code.lines.values()]
+    yield from _with_cleared_gradients(code, steps)
+    for step in steps:
+        yield from _of_repeated_runs(code, step)
         close = [line for line in step if line in set(near)] or step
         for line in close:
             if "executor." in line.text:
                 yield from _of_run(code, line, step)
 
 
-_FLIPPED = {"True": "False", "False": "True"}
+def _with_cleared_gradients(code: Code, steps: Sequence[Sequence[_Line]]) -> Iterator[Proposal]:
+    firsts = [step[0] for step in steps if step and not any("zero_grad()" in line.text for line in step)]
+    if firsts:
+        yield code.proposal("insert `model.zero_grad()`", {line: ("    model.zero_grad()", line.text) for line in firsts})
 
 
-def _without_context(code: Code, line: _Line) -> Iterator[Proposal]:
-    """The block without its context."""
-    edits: dict[_Line, Sequence[str]] = {}
-    for own in code.alike[line.form, line.turn]:
-        edits[own] = ()
-        depth = len(own.text) - len(own.text.lstrip())
-        for other in code.lines[own.path]:
-            if other.number > own.number:
-                if len(other.text) - len(other.text.lstrip()) <= depth:
-                    break
-                edits[other] = (other.text[4:],)
-    yield code.proposal(f"remove `{line.text.strip()}`", edits)
-
-
-def _complete_step(code: Code, step: Sequence[_Line]) -> Iterator[Proposal]:
-    """Runs that are there for fewer micro-batches than others, and gradients that nothing clears."""
-    if step and not any("zero_grad()" in line.text for line in step):
-        yield from _inserted(code, step[0], "    model.zero_grad()")
-    runs: dict[str, list[_Line]] = {}
-    for line in step:
-        match = _RUN.search(line.text)
-        if match is not None and "reducer" not in match["what"]:
-            runs.setdefault(match["how"] + match["what"], []).append(line)
-    most = max(map(len, runs.values()), default=0)
+def _of_repeated_runs(code: Code, step: Sequence[_Line]) -> Iterator[Proposal]:
+    """Runs with the values of one micro-batch, of which there are several, with those of another one."""
     names: dict[str, list[str]] = {}
     for line in step:
         for name in _made(line):
             if name not in names.setdefault(_stem(name), []):
                 names[_stem(name)].append(name)
-    for own in runs.values():
-        calls = [line.text.partition("(model.")[2] or line.text for line in own]
-        for line, text in reversed(list(zip(own, calls, strict=True))):
-            for at in range(most) if calls.count(text) > 1 and "()" not in text else ():
-                changes = {name: _of_batch(name, names, at) for name in re.findall(r"\w+_\d+", text.partition(",")[2])}
-                yield from _rewritten(code, line, lambda each, changes=changes: _renamed_as(each.text, changes))  # type: ignore[misc]
-    for own in runs.values():
-        for line in own if len(own) < most else ():
-            for at in range(most):
-                new = _TOKEN.sub(lambda word: _of_batch(word[0], names, at), line.text)  # noqa: B023
-                if any(new == other.text for other in step):
-                    continue
-                after = [other for other in step if set(_made(other)) & set(re.findall(r"\w+", new.partition(" = ")[2]))]
-                for place in dict.fromkeys((*own, *(after[-1:]))):
-                    yield from _inserted(code, place, new, behind=place in after[-1:] or place.number < line.number)
+    runs = [(line, line.text.partition("(model.")[2] or line.text) for line in step if _RUN.search(line.text)]
+    counts = Counter(call for _, call in runs)
+    most = max(map(len, names.values()), default=0)
+    for line, call in reversed(runs):
+        for at in range(most) if counts[call] > 1 and "()" not in call else ():
+            changes = {name: _of_batch(name, names, at) for name in re.findall(r"\w+_\d+", call.partition(",")[2])}
+            yield from _rewritten(code, line, lambda each, changes=changes: _renamed_as(each.text, changes))  # type: ignore[misc]
 
 
 def _of_batch(name: str, names: Mapping[str, Sequence[str]], batch: int) -> str:
     known = names.get(_stem(name), ())
     return known[batch] if name in known and batch < len(known) else name
-
-
-def _inserted(code: Code, line: _Line, new: str, *, behind: bool = False) -> Iterator[Proposal]:
-    yield code.proposal(f"insert `{_short(new)}`", {line: (line.text, new) if behind else (new, line.text)})
 
 
 def _of_run(code: Code, line: _Line, step: list[_Line]) -> Iterator[Proposal]:
@@ -574,8 +517,8 @@ def _of_run(code: Code, line: _Line, step: list[_Line]) -> Iterator[Proposal]:
     for name in dict.fromkeys(re.findall(r"\w+_\d+", line.text.partition(" = ")[2])):
         for other in dict.fromkeys(own for own in made if _stem(own) == _stem(name) and own != name):
             yield from _renamed(code, line, name, other)
-    if "requires_grad=False" in line.text and "reducer" not in line.text:
-        yield from _rewritten(code, line, lambda own: own.text.replace("requires_grad=False", "requires_grad=True"))
+    if "reducer" not in line.text:
+        yield from _replaced(code, line, "requires_grad=False", "requires_grad=True")
     at = step.index(line)
     for neighbour in (step[at + 1 : at + 4] + step[max(0, at - 3) : at])[::-1]:
         first, second = sorted((line, neighbour), key=lambda own: own.number)
@@ -596,24 +539,16 @@ def _renamed(code: Code, line: _Line, name: str, other: str) -> Iterator[Proposa
 
 def _of_communication(code: Code, line: _Line) -> Iterator[Proposal]:
     """A collective of another group, dimension or kind, or none."""
-    match = _COLLECTIVE.match(line.text)
-    if match is None or match["kind"] == "move":
+    match = _COLLECTIVE.search(line.text)
+    if match is None:
         return
-    for key in code.groups(line.path):
-        yield from _rewritten(code, line, lambda own, key=key: _in_group(code, own, key))  # type: ignore[misc]
-    exchanged = re.sub(r"idim=(\d), odim=(\d)", r"idim=\2, odim=\1", line.text)
-    if exchanged != line.text:
-        yield from _rewritten(code, line, lambda own: re.sub(r"idim=(\d), odim=(\d)", r"idim=\2, odim=\1", own.text))
-    for dim in range(_MOST_DIMENSIONS) if " dim=" in line.text else ():
-        yield from _rewritten(code, line, lambda own, dim=dim: re.sub(r"(?<= dim=)\d", str(dim), own.text))  # type: ignore[misc]
-    for new in _kinds(match["kind"], match["words"]):
-        yield from _rewritten(code, line, lambda own, new=new: _of_kind(own, *new))  # type: ignore[misc]
-    gone = {
-        own: () if found["operand"] in _made(own) else (f"{found['head'].partition(' = ')[0]} = {found['operand']}",)
-        for own in code.alike[line.form, line.turn]
-        if (found := _COLLECTIVE.match(own.text)) is not None
-    }
-    yield code.proposal(f"remove `{_short(line.text)}`", gone)
+    yield from _in_groups(code, line)
+    yield from _replaced(code, line, r"idim=(\d), odim=(\d)", r"idim=\2, odim=\1")
+    for dim in range(_MOST_DIMENSIONS):
+        yield from _replaced(code, line, r"(?<= dim=)\d", str(dim))
+    for kind, words in _kinds(match["kind"], match["words"]):
+        yield from _of_kind(code, line, kind, words)
+    yield from _replaced(code, line, _COLLECTIVE.pattern, r"\g<operand>")
 
 
 def _kinds(kind: str, words: str) -> Iterator[tuple[str, str]]:
@@ -628,10 +563,8 @@ def _kinds(kind: str, words: str) -> Iterator[tuple[str, str]]:
             yield own
 
 
-def _of_kind(line: _Line, kind: str, words: str) -> str | None:
-    match = _COLLECTIVE.match(line.text)
-    ranks = re.search(r"ranks=\[[\d, ]*\]", line.text)
-    return None if match is None or ranks is None else f"{match['head']}{kind}({match['operand']}, {words}{ranks[0]})"
+def _of_kind(code: Code, line: _Line, kind: str, words: str) -> Iterator[Proposal]:
+    yield from _replaced(code, line, _COLLECTIVE.pattern, rf"nnscaler.runtime.adapter.{kind}(\g<operand>, {words}\g<ranks>)")
 
 
 _PARTNERS = {
@@ -650,36 +583,9 @@ _PARTNERS = {
 
 def _of_gradients(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
     """The collectives of the files that are named with another direction, from the loss on."""
-    seen = set()
     for path in dict.fromkeys(line.path for line in near):
         for line in reversed(code.lines[path]):
-            match = _COLLECTIVE.match(line.text)
-            if match is None or (line.form, line.turn) in seen:
-                continue
-            seen.add((line.form, line.turn))
-            along = re.search(r"(?<!o)(?<!i)dim=\d, ", match["words"])
-            for kind in _PARTNERS.get(match["kind"], ()):
-                words = along[0] if along else ""
-                yield from _rewritten(code, line, lambda own, new=(kind, words): _of_kind(own, *new))  # type: ignore[misc]
-
-
-def _with_collective(code: Code, line: _Line) -> Iterator[Proposal]:
-    """A sum over ranks before a statement that takes a tensor, or behind one that makes it, in one of the directions."""
-    if line.method in ("__init__", "_train_step") or " = " not in line.text or "move(" in line.text:
-        return
-    indent = line.text[: len(line.text) - len(line.text.lstrip())]
-    taken = [name for name in line.names if name not in _made(line)]
-    places = [(False, at) for at in range(len(taken))] + [(True, at) for at in range(len(_made(line)))]
-    for key in code.groups(line.path):
-        for behind, at in places:
-            for kind in ("allreduce_identity", "identity_allreduce"):
-                edits: dict[_Line, Sequence[str]] = {}
-                for own in code.alike[line.form, line.turn]:
-                    held = _made(own) if behind else [name for name in own.names if name not in _made(own)]
-                    group = code.groups(own.path).get(key)
-                    if group is not None and at < len(held):
-                        new = f"{indent}{held[at]} = nnscaler.runtime.adapter.nn.{kind}({held[at]}, ranks={group})"
-                        edits[own] = (own.text, new) if behind else (new, own.text)
-                if edits:
-                    text = next(row for row in next(iter(edits.values())) if f"nn.{kind}(" in row)
-                    yield code.proposal(f"insert `{_short(text)}` {'behind' if behind else 'before'} the line", edits)
+            match = _COLLECTIVE.search(line.text)
+            for kind in _PARTNERS.get(match["kind"], ()) if match is not None else ():
+                along = re.search(r"(?<!o)(?<!i)dim=\d, ", line.text)
+                yield from _of_kind(code, line, kind, along[0] if along else "")

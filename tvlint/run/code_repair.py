@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 from tvlint.checkout.opening import instead
 from tvlint.edits.generated_code import Code, Proposal, proposals
-from tvlint.equivalence.explain.repair import SHOWS
-from tvlint.findings import Finding, Outcome, Reason, Related, Severity, Verdict
+from tvlint.equivalence.explain.repair import SHOWS, Candidate, first_proved, with_repair
+from tvlint.findings import Finding, Outcome, Reason, Severity, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.readers.document import ReadError
@@ -38,10 +39,18 @@ def with_code_repair(pair: Pair, plans: Plans, verdict: Verdict) -> Verdict:
     if code is None or code.size > _LARGEST:
         return verdict
     trials = max(min(pair.trials, _MOST_LINES // max(code.size, 1)), min(_FEWEST, pair.trials))
-    proposed = islice(proposals(code, list(_places(verdict, plans.findings))), trials)
+    found = islice(proposals(code, list(_places(verdict, plans.findings))), trials)
     with parsing_once():
-        change = next((own for own in proposed if _proves(pair, own)), None)
-    return verdict if change is None else _repaired(verdict, change)
+        change = first_proved((_candidate(own) for own in found), partial(_proves, pair))
+    return verdict if change is None else replace(verdict, reasons=with_repair(verdict.reasons, change))
+
+
+def _candidate(own: Proposal) -> Candidate[Mapping[str, str]]:
+    """Return the change with the first place of each file."""
+    rows: dict[str, int] = {}
+    for path, number in own.places:
+        rows.setdefault(path, number)
+    return Candidate(own.message, own.contents, tuple(Location(*each) for each in rows.items()))
 
 
 def _opened(pair: Pair) -> Code | None:
@@ -67,27 +76,13 @@ def _places(verdict: Verdict, findings: tuple[Finding, ...]) -> Iterator[tuple[s
                 yield location.path, location.line
 
 
-def _proves(pair: Pair, change: Proposal) -> bool:
-    """Return whether the code is proved after the change, in all kinds of replicas, and has no error."""
+def _proves(pair: Pair, contents: Mapping[str, str]) -> bool:
+    """Return whether the code is proved with these files, in all kinds of replicas, and has no error."""
     from tvlint.equivalence.verdict.prove import is_proved
 
-    with instead({path: text.encode() for path, text in change.contents.items()}):
+    with instead({path: text.encode() for path, text in contents.items()}):
         plans = read_pair(pair)
     if not isinstance(plans, Plans) or any(own.severity is Severity.ERROR for own in plans.findings):
         return False
     kinds: tuple[Plan, ...] = plans.kinds
     return all(is_proved(own, plans.reference, pair.assume) for own in kinds)
-
-
-def _repaired(verdict: Verdict, change: Proposal) -> Verdict:
-    """Return the verdict with the change as the repair of its first reason, at the line that changes."""
-    first, *others = verdict.reasons
-    rows: dict[str, int] = {}
-    for path, number in change.places:
-        rows.setdefault(path, number)
-    (path, line), *rest = rows.items()
-    place = Location(path, line)
-    related = [] if first.location == place else [Related(SHOWS, first.location)]
-    related += [Related("and here", Location(*each)) for each in rest[:3]]
-    found = replace(first, location=place, repair=change.message, related=(*related, *first.related))
-    return replace(verdict, reasons=(found, *(replace(own, repair="") for own in others)))

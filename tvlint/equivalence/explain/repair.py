@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
+from typing import Generic, TypeVar
 
 from tvlint.analyses.relations.defect import Constant, Declare, Defect, Exchange, Substitute, Sum
 from tvlint.analyses.relations.derivation.localise import name_of
@@ -34,6 +36,10 @@ from tvlint.ir.ranks import describe
 SHOWS = "where it shows"
 """What is said of the place where a mistake shows, in a reason that stands where it is made."""
 
+_ALSO = "and here"
+_MOST_PLACES = 4
+"""So many places of one change are named."""
+
 _LARGEST = 20_000
 """Plans with more operators are not derived again and again."""
 _LARGEST_OF_SEVERAL = 5_000
@@ -47,6 +53,9 @@ _MISFITS = ("mismatched-shards", "wrong-shape-claim", "missing-allreduce")
 
 _CROSSED = ("pieces-not-in-rank-order",)
 """What is wrong at a collective that gets pieces from other ranks than those that have them."""
+
+_UNMET = ("unmatched-receive", "unmatched-send")
+"""What is wrong where a message goes to another rank than the one that waits for it."""
 
 _UNREDUCED = (
     "gradient-added-twice",
@@ -66,8 +75,26 @@ class Repair:
 
     words: str
     besides: tuple[Reason, ...] = ()
-    place: Location | None = None
+    places: tuple[Location, ...] = ()
     """Where the change is made, if that is where the mistake is."""
+
+
+Changed = TypeVar("Changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(Generic[Changed]):
+    """A change to try, in words, with what is there after it: a plan, or the files that a plan is read from."""
+
+    words: str
+    changed: Changed
+    places: tuple[Location, ...] = ()
+
+
+def first_proved(candidates: Iterable[Candidate[Changed]], proves: Callable[[Changed], bool]) -> Repair | None:
+    """Return the first of the changes that makes the plan prove; None where none does."""
+    found = next((own for own in candidates if proves(own.changed)), None)
+    return None if found is None else Repair(found.words, places=found.places)
 
 
 def repair(
@@ -83,18 +110,15 @@ def repair(
     """
     if sum(len(segment.operators) for segment in plan.segments.values()) > _LARGEST:
         return None
-    candidates = list(_candidates(plan, defects))
-    for words, changed in candidates:
-        if proves(changed):
-            return Repair(words, place=_place(plan, changed))
-    if judged is None or _run(plan) > _LARGEST_OF_SEVERAL:
-        return None
-    best: Repair | None = None
-    for words, changed in candidates[:_JUDGED]:
-        verdict = judged(changed)
+    candidates = [Candidate(words, changed, _places(plan, changed)) for words, changed in _candidates(plan, defects)]
+    best = first_proved(candidates, proves)
+    if best is not None or judged is None or _run(plan) > _LARGEST_OF_SEVERAL:
+        return best
+    for own in candidates[:_JUDGED]:
+        verdict = judged(own.changed)
         besides = tuple(reason for reason in verdict.reasons if reason.refutes) if verdict is not None else ()
         if besides and besides[0].repair and (best is None or len(besides) < len(best.besides)):
-            best = Repair(words, besides)
+            best = Repair(own.words, besides)
     return best
 
 
@@ -112,7 +136,7 @@ def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:
     Where several repairs make the plan prove, each reason that has one is a cause, and what was left open follows from them.
     """
     if not found.besides:
-        return (_at(replace(reasons[0], repair=found.words), found.place), *reasons[1:])
+        return (_at(replace(reasons[0], repair=found.words), found.places), *(replace(own, repair="") for own in reasons[1:]))
     own = [reason for reason in reasons if not any(_same(reason, other) for other in found.besides)]
     mended = next((reason for reason in own if reason.refutes), own[0] if own else None)
     if mended is None:
@@ -121,20 +145,22 @@ def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:
     return (replace(mended, refutes=mended.name in REFUTING, repair=found.words), *rest, *found.besides)
 
 
-def _at(reason: Reason, place: Location | None) -> Reason:
+def _at(reason: Reason, places: Sequence[Location]) -> Reason:
     """Return the reason at the place of the mistake, related to where it shows."""
-    if place is None or place == reason.location:
+    if not places:
         return reason
-    return replace(reason, location=place, related=(Related(SHOWS, reason.location), *reason.related))
+    shown = [] if places[0] == reason.location else [Related(SHOWS, reason.location)]
+    also = [Related(_ALSO, place) for place in places[1:_MOST_PLACES]]
+    return replace(reason, location=places[0], related=(*shown, *also, *reason.related))
 
 
-def _place(plan: Plan, changed: Plan) -> Location | None:
+def _places(plan: Plan, changed: Plan) -> tuple[Location, ...]:
     """Return the place of the first message or reducer that a change alters; nothing else is wrong where it shows."""
     for name, segment in plan.segments.items():
         for before, after in zip(segment.operators, changed.segments[name].operators, strict=False):
-            if before is not after and isinstance(before, Send | ReduceGradients):
-                return before.source
-    return None
+            if before is not after and isinstance(before, Send | Receive | ReduceGradients):
+                return () if before.source is None else (before.source,)
+    return ()
 
 
 def _same(one: Reason, other: Reason) -> bool:
@@ -157,6 +183,7 @@ def _candidates(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pl
         yield from _summed(plan, sums)
     yield from _collected(plan, defects)
     yield from _redirected(plan, defects)
+    yield from _met(plan, defects)
     yield from _reduced(plan, defects)
     declared = {defect.fix.tensor for defect in defects if isinstance(defect.fix, Declare)}
     if len(declared) == 1:
@@ -200,15 +227,9 @@ def _collected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pla
 def _redirected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
     """The messages whose pieces a collective puts together, from senders in the order of its ranks, and those back to these."""
     gather = {own.rank: own.place for own in defects if own.name in _CROSSED and isinstance(own.place, Communicate)}
-    if not gather or any(len(program.ranks) > 1 for program in plan.programs):
+    messages = [(rank, own, peer) for rank, own, peer, _ in _messages(plan)] if gather else []
+    if not messages:
         return
-    messages = [
-        (program.ranks[0], own, own.peer.rank)
-        for program in plan.programs
-        for segment in {step.segment: None for step in program.steps}
-        for own in plan.segments[segment].operators
-        if isinstance(own, Send | Receive) and own.peer.rank is not None
-    ]
     wanted = {rank: set(place.inputs) for rank, place in gather.items()}
     given = {rank: peer for rank, own, peer in messages if isinstance(own, Receive) and own.tensor in wanted.get(rank, ())}
     if given.keys() != gather.keys() or len(set(given.values())) < len(given) or set(given) & set(given.values()):
@@ -222,6 +243,46 @@ def _redirected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pl
     changed = [f"{sender} -> {receiver}" for receiver, sender in right.items() if given[receiver] != sender]
     if changed:
         yield f"send {' and '.join(changed)}", _edited(plan, edits)
+
+
+def _messages(plan: Plan) -> Iterator[tuple[int, Send | Receive, int, int]]:
+    """Yield the messages of a plan of which each rank has its own program: rank, operator, other end and number of runs."""
+    if any(len(program.ranks) > 1 for program in plan.programs):
+        return
+    for program in plan.programs:
+        for segment, runs in Counter(step.segment for step in program.steps).items():
+            for own in plan.segments[segment].operators:
+                if isinstance(own, Send | Receive) and own.peer.rank is not None:
+                    yield program.ranks[0], own, own.peer.rank, runs
+
+
+def _met(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
+    """The messages whose other end is not there, to the rank that has that end: those sent, those received, and each alone."""
+    if not any(own.name in _UNMET for own in defects):
+        return
+    surplus: Counter[tuple[int, int, tuple[int, ...]]] = Counter()
+    ends = []
+    for rank, own, peer, runs in _messages(plan):
+        shape = plan.tensors[own.tensor].shape if own.tensor in plan.tensors else ()
+        sends = isinstance(own, Send)
+        surplus[(rank, peer, shape) if sends else (peer, rank, shape)] += runs if sends else -runs
+        ends.append((rank, own, peer, shape, sends))
+    found: dict[bool, list[tuple[str, Send | Receive, int]]] = {True: [], False: []}
+    for rank, own, peer, shape, sends in ends:
+        others = [
+            receiver if sends else sender
+            for (sender, receiver, size), count in surplus.items()
+            if size == shape and (sender if sends else receiver) == rank and (count < 0 if sends else count > 0)
+        ]
+        count = surplus[(rank, peer, shape) if sends else (peer, rank, shape)]
+        if len(others) == 1 and (count > 0 if sends else count < 0):
+            what = f"send `{own.tensor}` to" if sends else f"receive `{own.tensor}` from"
+            found[sends].append((f"{what} rank {others[0]} instead of rank {peer}", own, others[0]))
+    for moved in found.values():
+        for chosen in (moved, *([each] for each in moved if len(moved) > 1)):
+            if chosen:
+                words = " and ".join(dict.fromkeys(words for words, _, _ in chosen))
+                yield words, _edited(plan, {id(own): [replace(own, peer=Peer(rank=peer))] for _, own, peer in chosen})
 
 
 def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
@@ -246,7 +307,7 @@ def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]
         yield _regrouped(plan, reducers, edits), _edited(plan, edits)
     for how in ("sum", "avg"):
         other = {
-            id(own): [replace(own, reduce=how)] for _, own in reducers if own.reduce in ("sum", "avg") and own.reduce != how
+            id(own): [replace(own, reduce=how)] for _, own in reducers if own.reduce != how
         }
         if other:
             yield f"reduce gradients by `{how}`", _edited(plan, other)

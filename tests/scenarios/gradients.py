@@ -1468,6 +1468,41 @@ program
         ("averaged and divided", "wrong-gradient-scale", [("all-reduce(b)", "all-reduce avg(b)")]),
         ("not divided", "wrong-gradient-scale", [("div(r, 4.0)", "mul(r, 1.0)")]),
         ("not reduced", "missing-gradient-reduction", [("all-reduce(b) over dp", "mul(b, 1.0)")]),
+        ("pieces in the places of each other", "gradient-of-another-tensor", [
+            ("u1 = narrow(s, 0, 0, 64)\n  u2 = narrow(s, 0, 64, 64)", "u2 = narrow(s, 0, 0, 64)\n  u1 = narrow(s, 0, 64, 64)"),
+        ]),
+        ("pieces of a split in the places of each other", "gradient-of-another-tensor", [
+            ("u1 = narrow(s, 0, 0, 64)\n  u2 = narrow(s, 0, 64, 64)", "u2, u1 = split(s, 64, dim=0)"),
+        ]),
+    ),
+    *variants(
+        "gradients of weights that are split along different dimensions, in one bucket",
+        """
+mesh dp=2 tp=2
+weight w1 f32[8,8] tp:S(0)
+weight w2 f32[8,8] tp:S(1)
+input x f32[8,8] dp:S(0)
+loss l f32[] dp:P
+program
+  h = linear(x, w1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+  l = sum(y)
+  dy = backward l (grad(l))
+  da, g2 = backward p (dy)
+  dh = backward a (da)
+  _, g1 = backward h (dh)
+  f1 = reshape(g1, [32])
+  f2 = reshape(g2, [32])
+  b = cat([f1, f2], dim=0)
+  r = all-reduce(b) over dp
+  r1, r2 = split(r, 32, dim=0)
+  grad(w1) = reshape(r1, [4,8])
+  grad(w2) = reshape(r2, [8,4])
+  update w1, w2
+""",
+        ("over the other axis", "missing-gradient-reduction", [("all-reduce(b) over dp", "all-reduce(b) over tp")]),
     ),
     *variants(
         "one loss, reductions of each gradient",

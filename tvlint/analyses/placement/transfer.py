@@ -152,6 +152,11 @@ def _shuffled(form: Form, operands: Sequence[On]) -> tuple[On | Wrong] | None:
     return (Shuffled(form.output.index(name), first.order) if name in form.output else Replicate(),)
 
 
+def _stays(form: Form, name: str) -> bool:
+    """Return whether a dimension is one of the result's or goes in a sum; one that is joined with others does neither."""
+    return name in form.output or name in form.reduced | form.averaged | form.greatest
+
+
 def _split(form: Form, operands: Sequence[On]) -> tuple[dict[str, tuple[Shard, int]], Wrong | None]:
     """The names that are split over this axis, and what does not fit: one name split differently, or two names."""
     split: dict[str, tuple[Shard, int]] = {}
@@ -169,7 +174,7 @@ def _split(form: Form, operands: Sequence[On]) -> tuple[dict[str, tuple[Shard, i
             return split, Wrong("mismatched", first[1], position)
         split.setdefault(name, (placement, position))
     real = {name: held for name, held in split.items() if held[1] not in form.shape_only}
-    if len(real) > 1:
+    if len(real) > 1 and any(_stays(form, name) for name in real):
         first_held, second_held = list(real.values())[:2]
         return split, Wrong("mismatched", first_held[1], second_held[1])
     for name, (_, holder) in split.items():

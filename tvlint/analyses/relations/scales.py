@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import accumulate, combinations
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import collectives, writes
@@ -23,7 +23,7 @@ from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradie
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Operator, ReduceGradients
+from tvlint.ir.operators import Backward, Operator, ReduceGradients
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -82,14 +82,40 @@ def place_of(facts: Facts, operator: Operator) -> Location:
 def mistaken_steps(facts: Facts) -> Iterator[tuple[Stepped, str]]:
     """Yield the steps of weights, each once, with what is made of gradients of others that are stepped too, and one of them."""
     alone = relations(facts)
-    steps = alone.derived.steps if alone is not None else []
-    weights = {step.weight for step in steps}
-    found: dict[tuple[str, str], tuple[Stepped, str]] = {}
+    if alone is None:
+        return
+    steps, tensors = alone.derived.steps, facts.plan.tensors
+    weights, found = {step.weight for step in steps}, dict[tuple[str, str], tuple[Stepped, str]]()
+    owners = _owners(alone)
     for step in steps:
-        others = weights & step.made_of
-        if others and step.weight not in step.made_of and facts.plan.tensors[step.weight].role is Role.WEIGHT:
+        others = set() if step.weight in step.made_of else weights & step.made_of
+        if step.gradient is not None and not step.made_of:
+            given = owners.get(_unchanged(alone.world.terms, step.gradient.term), {step.weight})
+            others |= weights & given - {step.weight} if len(given) == 1 else set()
+        if others and tensors[step.weight].role is Role.WEIGHT:
             found.setdefault((step.weight, step.name), (step, min(others)))
     yield from found.values()
+
+
+def _owners(alone: Alone) -> dict[int, set[str]]:
+    """Return the weights that each term is the gradient of, as backward operators give it to them."""
+    owners: dict[int, set[str]] = {}
+    for held in alone.derived.environments.values():
+        for name, weight in _gradients(alone.plan):
+            if (value := held.get(name)) is not None:
+                owners.setdefault(_unchanged(alone.world.terms, value.term), set()).add(weight)
+    return owners
+
+
+def _gradients(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the gradients that backward operators give to weights."""
+    for segment in plan.segments.values():
+        for own in segment.operators:
+            if isinstance(own, Backward):
+                operands = [name for name in own.forward.inputs if isinstance(name, str)]
+                for gradient, name in zip(own.outputs, operands, strict=False):
+                    if gradient and name in plan.tensors and plan.tensors[name].role is Role.WEIGHT:
+                        yield gradient, name
 
 
 def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, Fraction, str]]:
@@ -155,15 +181,47 @@ def _below(terms: Terms, term: int) -> tuple[Fraction, int] | None:
 
     Constants on the way of a gradient back from where it starts count too.
     """
+    below, operands = _kept(terms, term), terms.operands[term]
+    if below is not None or not is_gradient(terms, term):
+        return below
+    found = next((own for own in operands if is_gradient(terms, bare_term(terms, own))), None)
+    return None if found is None else (Fraction(1), found)
+
+
+def _kept(terms: Terms, term: int) -> tuple[Fraction, int] | None:
+    """Return which multiple of which value the term's own operator gives, in whatever shape or part; None for another function.
+    """
     name, operands = str(terms.keys[term][0]), terms.operands[term]
     below = None if name.endswith(" gradient") else multiplied(terms, term)
-    if below is not None:
-        return below
-    if len(operands) == 1 and has_trait(name, *_KEEPS):
-        return Fraction(1), operands[0]
-    gradients = (own for own in operands if is_gradient(terms, term) and is_gradient(terms, bare_term(terms, own)))
-    found = next(gradients, None)
-    return None if found is None else (Fraction(1), found)
+    if below is None and len(operands) == 1 and has_trait(name, *_KEEPS):
+        return _piece(terms, term, operands[0])
+    return below
+
+
+def _unchanged(terms: Terms, term: int) -> int:
+    """Return the value that the term is a multiple of, in whatever shape or part."""
+    while (below := _kept(terms, term)) is not None:
+        term = below[1]
+    return term
+
+
+def _piece(terms: Terms, term: int, whole: int) -> tuple[Fraction, int]:
+    """Return what a range of a flat bucket holds, and how many times: the tensor that was put there, or the whole bucket."""
+    head, factor, bucket = terms.keys[term], Fraction(1), whole
+    while (below := multiplied(terms, bucket)) is not None:
+        factor, bucket = factor * below[0], below[1]
+    if len(terms.shape[term]) != 1 or len(terms.shape[bucket]) != 1 or not has_trait(str(terms.keys[bucket][0]), Trait.JOIN):
+        return Fraction(1), whole
+    if has_trait(str(head[0]), Trait.APART):
+        low = sum(head[2][: head[1]])
+    elif has_trait(str(head[0]), Trait.RANGES) and isinstance(head[2][0], tuple) and head[2][0][2:] == (1,):
+        low = head[2][0][0]
+    else:
+        return Fraction(1), whole
+    starts = accumulate((terms.shape[own][0] for own in terms.operands[bucket]), initial=0)
+    held = zip(starts, terms.operands[bucket], strict=False)
+    found = next((own for start, own in held if start == low and terms.shape[own] == terms.shape[term]), None)
+    return (Fraction(1), whole) if found is None else (factor, found)
 
 
 def _elements(alone: Alone, term: int) -> tuple[list[int], int]:

@@ -23,6 +23,11 @@ BASES = {
     "dualpipev": families.dual_pipe_v(2, 6),
     "dualpipe": families.dual_pipe(4, 12),
     "repetend": families.repetend(2, 6),
+    "chimera": families.chimera(4, 8),
+    "bitpipe": families.bitpipe(2, 6),
+    "hanayo": families.hanayo(2, 2, 4),
+    "sequences": families.in_sequences(3, 6, 2),
+    "forward": families.forward_only(3, 1, 6),
 }
 RULES = {
     "drop": {"missing-forward", "missing-backward", "missing-wait", "unmatched-send", "unmatched-receive", "unmatched-wait",

@@ -245,6 +245,80 @@ def repetend(p: int, m: int) -> Rows:
     return rows
 
 
+def eager(p: int, m: int) -> Rows:
+    """1F1B with twice the warm-up, so that messages travel while something else is computed."""
+    return [_alternate(m, min(m, 2 * (p - rank - 1)), lambda i, rank=rank: f"{rank}F{i}", lambda i, rank=rank: f"{rank}B{i}")
+            for rank in range(p)]  # fmt: skip
+
+
+def in_sequences(p: int, m: int, parts: int) -> Rows:
+    """Seq1F1B: the micro-batches are parts of sequences, of which the last goes backward first; m is a multiple of them."""
+    order = [start + part for start in range(0, m, parts) for part in reversed(range(parts))]
+    return [
+        _alternate(
+            m,
+            min(m, p - rank - 1 + parts - 1),
+            lambda i, rank=rank: f"{rank}F{i}",
+            lambda i, rank=rank: f"{rank}B{order[i]}",
+        )
+        for rank in range(p)
+    ]
+
+
+def forward_only(p: int, v: int, m: int) -> Rows:
+    """Inference: each micro-batch through all chunks, no backward."""
+    return [[f"{c * p + rank}F{i}" for c in range(v) for i in range(m)] for rank in range(p)]
+
+
+def down_and_up(stage: int, p: int) -> int:
+    """The rank of a pipeline stage that goes down the ranks and up again."""
+    turn, place = divmod(stage, p)
+    return p - 1 - place if turn % 2 else place
+
+
+def hanayo(p: int, waves: int, m: int) -> Rows:
+    """As many times down the ranks and up again as there are waves."""
+    return _as_soon_as_possible(p, 2 * waves * p, m, lambda stage, _: down_and_up(stage, p), p)
+
+
+def chimera(p: int, m: int) -> Rows:
+    """Half of the micro-batches down the ranks, half of them up."""
+    return _as_soon_as_possible(p, p, m, lambda stage, way: p - 1 - stage if way else stage, p // 2 + 1, ways=2)
+
+
+def bitpipe(p: int, m: int) -> Rows:
+    """Two directions, each down the ranks and up again or the other way round."""
+
+    def home(stage: int, way: int) -> int:
+        return p - 1 - down_and_up(stage, p) if way else down_and_up(stage, p)
+
+    return _as_soon_as_possible(p, 2 * p, m, home, p // 2 + 1, ways=2)
+
+
+def _as_soon_as_possible(p: int, stages: int, m: int, home: Callable[[int, int], int], most: int, ways: int = 1) -> Rows:
+    """Each rank runs a backward when one can run, else a forward; at most `most` micro-batches are under way in a direction."""
+    rows: Rows = [[] for _ in range(p)]
+    ended: dict[tuple[int, str, int], int] = {}
+    free, under_way, time = [0] * p, [0] * ways, 0
+    left = {(stage, kind, i) for stage in range(stages) for kind in "FB" for i in range(m)}
+
+    def can(stage: int, kind: str, i: int) -> bool:
+        before = [(stage - 1, "F", i)] if kind == "F" else [(stage, "F", i), (stage + 1, "B", i)]
+        held = kind == "F" and stage == 0 and under_way[i * ways // m] >= most
+        return not held and all(ended.get(own, time + 1) <= time for own in before if 0 <= own[0] < stages)
+
+    while left:
+        for rank in (rank for rank in range(p) if free[rank] <= time):
+            ready = [(kind, i, -stage) for stage, kind, i in left if home(stage, i * ways // m) == rank and can(stage, kind, i)]
+            for kind, i, below in sorted(ready)[:1]:
+                left.discard((-below, kind, i))
+                rows[rank].append(f"{-below}{kind}{i}")
+                free[rank] = ended[-below, kind, i] = time + (1 if kind == "F" else 2)
+                under_way[i * ways // m] += (kind == "F") - (kind == "B") if below == 0 else 0
+        time += 1
+    return rows
+
+
 def examples(large: bool = False) -> Iterator[tuple[str, str, Rows]]:
     """Family, name and rows of schedules in many sizes."""
     for p in (2, 3, 4, 8) if not large else (2, 3, 4, 5, 8, 16):
@@ -267,3 +341,12 @@ def examples(large: bool = False) -> Iterator[tuple[str, str, Rows]]:
             if p % 2 == 0:
                 yield "DualPipe", f"dualpipe-{p}-{m}", dual_pipe(p, m)
         yield "repetend", f"repetend-{p}", repetend(p, 4 * p)
+        yield "eager 1F1B", f"eager-{p}", eager(p, 4 * p)
+        yield "Seq1F1B", f"sequences-{p}", in_sequences(p, 6 * p, 3)
+        for v in (1, 2):
+            yield "forward only", f"forward-{p}-{v}", forward_only(p, v, 2 * p)
+        for waves in (1, 2):
+            yield f"Hanayo with {waves} wave", f"hanayo-{p}-{waves}", hanayo(p, waves, 2 * p)
+        if p % 2 == 0:
+            yield "Chimera", f"chimera-{p}", chimera(p, 2 * p)
+            yield "BitPipe", f"bitpipe-{p}", bitpipe(p, 2 * p)

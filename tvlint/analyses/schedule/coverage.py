@@ -36,13 +36,14 @@ class Fault:
 
 
 def faults(computes: Mapping[tuple[ActionKind, int, int], Sequence[Step]]) -> Iterator[Fault]:
-    """The first faults over all pipeline stages and micro-batches that occur."""
+    """The first faults over all pipeline stages and micro-batches that occur; without any backward it is inference."""
     return islice(_all_faults(computes), MAXIMAL_FAULTS)
 
 
 def _all_faults(computes: Mapping[tuple[ActionKind, int, int], Sequence[Step]]) -> Iterator[Fault]:
     stages = sorted({stage for _, stage, _ in computes})
     micro_batches = sorted({micro_batch for _, _, micro_batch in computes})
+    trains = any(kind is not ActionKind.FORWARD for kind, _, _ in computes)
     nothing: tuple[Step, ...] = ()
     for stage in stages:
         for micro_batch in micro_batches:
@@ -56,7 +57,7 @@ def _all_faults(computes: Mapping[tuple[ActionKind, int, int], Sequence[Step]]) 
                 yield Fault(FaultKind.NO_FORWARD, stage, micro_batch, backward + inputs + weights)
             if len(forward) > 1:
                 yield Fault(FaultKind.REPEATED_FORWARD, stage, micro_batch, forward)
-            if forward and not backward and not inputs and not weights:
+            if trains and forward and not backward and not inputs and not weights:
                 yield Fault(FaultKind.NO_BACKWARD, stage, micro_batch, forward)
             elif not backward and inputs and not weights:
                 yield Fault(FaultKind.NO_WEIGHT_GRADIENT, stage, micro_batch, inputs)

@@ -38,9 +38,9 @@ def extent(steps: Iterable[Step]) -> Extent:
     real = {stage for stage, count in per_stage.items() if count * 2 > middle}
     stages = max(real, default=-1) + 1
     per_micro_batch = Counter(micro_batch for _, stage, micro_batch in done if stage < stages)
-    needed = len([stage for stage in per_stage if stage < stages])
-    micro_batches = max((number for number, count in per_micro_batch.items() if count > needed), default=-1) + 1
-    while per_micro_batch[micro_batches] >= max(1, needed):
+    whole = len([stage for stage in per_stage if stage < stages]) * len({backward for backward, _, _ in done})
+    micro_batches = max((number for number, count in per_micro_batch.items() if count * 2 > whole), default=-1) + 1
+    while per_micro_batch[micro_batches] * 2 >= max(1, whole):
         micro_batches += 1
     if not micro_batches:
         micro_batches = max(per_micro_batch, default=-1) + 1

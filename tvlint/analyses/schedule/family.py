@@ -23,9 +23,11 @@ def family(facts: ScheduleFacts) -> str:
     overlaps = any(action.members for row in facts.schedule.ranks for action in row.actions)
     splits = facts.kinds[ActionKind.INPUT_GRADIENT] > 0
     shape = facts.placement.shape
-    if shape is Shape.BIDIRECTIONAL:
-        return "DualPipe"
-    if shape is Shape.V:
+    if not any(facts.kinds[kind] for kind in BACKWARDS):
+        return "forward only"
+    if len(facts.placement.directions) > 1:
+        named = _in_both_directions(shape, overlaps or splits)
+    elif shape is Shape.V:
         named = _v(facts, overlaps, splits)
     elif shape is Shape.LOOP:
         named = _looped(facts, rows, overlaps, splits)
@@ -36,6 +38,12 @@ def family(facts: ScheduleFacts) -> str:
     return named or _repetend(rows) or UNKNOWN
 
 
+def _in_both_directions(shape: Shape, splits: bool) -> str:
+    if shape is Shape.SINGLE:
+        return "DualPipe" if splits else "Chimera"
+    return "BitPipe" if shape is Shape.V else ""
+
+
 def _single(facts: ScheduleFacts, rows: list[list[Step]], splits: bool) -> str:
     ranks, total = len(rows), facts.extent.micro_batches
     if not splits:
@@ -43,13 +51,27 @@ def _single(facts: ScheduleFacts, rows: list[list[Step]], splits: bool) -> str:
             return "GPipe"
         if all(_warm_up(row) == min(total, ranks - rank) and _one_by_one(row) for rank, row in enumerate(rows)):
             return "1F1B"
-        return ""
+        if all(_warm_up(row) == min(total, 2 * (ranks - rank) - 1) and _one_by_one(row) for rank, row in enumerate(rows)):
+            return "eager 1F1B"
+        return "Seq1F1B" if _in_sequences(rows, total) else ""
     if not all(_ascending(row) for row in rows):
         return ""
     most = max(peak.chunks for peak in facts.peaks.values())
     if most <= ranks and _warm_up(rows[0]) == min(total, ranks):
         return "ZB-H1"
     return "ZB-H2" if most <= 2 * ranks - 1 and _warm_up(rows[0]) == min(total, 2 * ranks - 1) else ""
+
+
+def _in_sequences(rows: list[list[Step]], total: int) -> bool:
+    """Return whether it is 1F1B on parts of sequences, which go backward last part first: the parts are its micro-batches."""
+    parts = 1 + next((step.micro_batch for step in rows[-1] if step.kind in BACKWARDS), 0)
+    last_first = [start + part for start in range(0, total, parts) for part in reversed(range(parts))]
+    return parts > 1 and all(
+        _warm_up(row) == min(total, len(rows) - rank + parts - 1)
+        and _one_by_one(row)
+        and [step.micro_batch for step in row if step.kind in BACKWARDS] == last_first
+        for rank, row in enumerate(rows)
+    )
 
 
 def _looped(facts: ScheduleFacts, rows: list[list[Step]], overlaps: bool, splits: bool) -> str:
@@ -67,11 +89,16 @@ def _looped(facts: ScheduleFacts, rows: list[list[Step]], overlaps: bool, splits
 
 
 def _v(facts: ScheduleFacts, overlaps: bool, splits: bool) -> str:
-    if facts.extent.stages != 2 * len(facts.schedule.ranks):
+    ranks = len(facts.schedule.ranks)
+    waves = facts.extent.stages // (2 * ranks)
+    if not overlaps and not splits:
+        return f"Hanayo with {waves} wave{'' if waves == 1 else 's'}" if waves else ""
+    if facts.extent.stages != 2 * ranks:
         return ""
     if overlaps:
         return "DualPipeV"
-    return "ZBV" if splits else ""
+    most = max(facts.placement.micro_batches(rank, peak.chunks) for rank, peak in facts.peaks.items())
+    return "V-Half" if most <= ranks / 2 + 1 < min(ranks, facts.extent.micro_batches) else "ZBV"
 
 
 def _warm_up(row: Sequence[Step]) -> int:

@@ -1,4 +1,4 @@
-"""Placement of pipeline stages on ranks."""
+"""Placement of pipeline stages on ranks: one direction through the ranks, or two opposite ones."""
 
 from __future__ import annotations
 
@@ -11,96 +11,113 @@ from tvlint.analyses.schedule.steps import Step
 
 
 class Shape(Enum):
-    """Named placements of pipeline stages on ranks, in the words of reports."""
+    """Named placements of the pipeline stages of one direction on ranks, in the words of reports."""
 
     SINGLE = "pipeline stage s on rank s"
     LOOP = "pipeline stage s on rank s modulo the ranks"
     V = "pipeline stages down the ranks and up again"
-    BIDIRECTIONAL = "every pipeline stage on two ranks, one for each direction"
     OTHER = "no known placement"
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The rank of each pipeline stage, and the steps that stand on another one.
+    """The rank of each pipeline stage in each direction, and the steps that stand on another one.
 
-    With two directions the rank depends on the micro-batch too, as `directions` says.
+    In the second direction, where there is one, each pipeline stage is on the rank as far from the last as it is from the
+    first in the first direction. Each micro-batch goes in one of them. `shape` is that of the first direction.
     """
 
     shape: Shape
-    ranks: Mapping[int, int]
-    directions: Mapping[tuple[int, int], int]
+    directions: tuple[Mapping[int, int], ...]
+    ways: Mapping[int, int]
+    """The direction of each micro-batch."""
     misplaced: tuple[Step, ...]
-    stages: Mapping[int, tuple[int, ...]]
-    """The pipeline stages of each rank, lowest first."""
+
+    def describe(self) -> str:
+        """Return the placement in the words of reports."""
+        if len(self.directions) == 1:
+            return self.shape.value
+        single = self.shape is Shape.SINGLE
+        return f"every pipeline stage on two ranks, one for each direction{'' if single else f'; {self.shape.value}'}"
 
     def rank(self, stage: int, micro_batch: int) -> int | None:
-        """Return where the pipeline stage runs the micro-batch; None where nothing runs it."""
-        found = self.directions.get((stage, micro_batch))
-        return self.ranks.get(stage) if found is None else found
+        """Return where the pipeline stage runs the micro-batch; None where nothing runs it, or both directions may."""
+        way = self.ways.get(micro_batch, 0 if len(self.directions) == 1 else -1)
+        return self.directions[way].get(stage) if way >= 0 else None
 
     def ranks_of(self, stage: int) -> tuple[int, ...]:
         """All ranks that run the pipeline stage."""
-        return tuple(sorted(rank for rank, stages in self.stages.items() if stage in stages))
+        return tuple(sorted({own[stage] for own in self.directions if stage in own}))
 
     def chunks(self, rank: int) -> tuple[int, ...]:
         """The pipeline stages on a rank, lowest first."""
-        return self.stages.get(rank, ())
+        return tuple(sorted({stage for own in self.directions for stage, home in own.items() if home == rank}))
 
     def micro_batches(self, rank: int, held: int) -> float:
         """As how many micro-batches `held` of them count, each in one pipeline stage of the rank.
 
-        A micro-batch in one of v chunks is one v-th. With two directions every rank has two whole pipeline stages.
+        A micro-batch in one of v chunks of its direction is one v-th.
         """
-        return float(held) if self.shape is Shape.BIDIRECTIONAL else held / max(1, len(self.chunks(rank)))
+        return held / max(1, sum(home == rank for home in self.directions[0].values()))
 
 
 def placement(steps: Iterable[Step], ranks: int) -> Placement:
-    """Return what most compute steps of each pipeline stage say."""
+    """Return what most compute steps say: of each pipeline stage or, where there are two directions, of each micro-batch."""
     chosen = tuple(steps)
     counts: dict[int, Counter[int]] = {}
     for step in chosen:
         if step.computes:
             counts.setdefault(step.stage, Counter())[step.rank] += 1
-    if _two_directions(counts, ranks):
-        return _bidirectional(chosen)
-    homes = {stage: min(count, key=lambda rank: (-count[rank], rank)) for stage, count in counts.items()}
-    misplaced = tuple(step for step in chosen if homes.get(step.stage, step.rank) != step.rank)
-    return Placement(_shape(homes, ranks), homes, {}, misplaced, _stages(homes.items()))
+    homes = {stage: _most(count) for stage, count in counts.items()}
+    directions: tuple[Mapping[int, int], ...] = (homes,)
+    ways: dict[int, int] = {}
+    if ranks % 2 == 0 and counts and all(_both_ways(count, ranks) for count in counts.values()):
+        one = _one_direction(chosen, counts, ranks)
+        directions = one, {stage: ranks - 1 - rank for stage, rank in one.items()}
+        ways = _ways(chosen, directions)
+    found = Placement(_shape(directions[0], ranks), directions, ways, ())
+    misplaced = tuple(step for step in chosen if _is_misplaced(step, found))
+    return Placement(found.shape, directions, ways, misplaced)
 
 
-def _two_directions(counts: Mapping[int, Counter[int]], ranks: int) -> bool:
-    """Return whether each pipeline stage runs a fair share on rank s and on its mirror image, as in DualPipe."""
-    if ranks < 2 or ranks % 2 or set(counts) != set(range(ranks)):
-        return False
-    return all(min(count[stage], count[ranks - 1 - stage]) * 4 >= count.total() for stage, count in counts.items())
+def _most(count: Counter[int]) -> int:
+    """Return the rank that is counted most often, the lowest of several."""
+    return min(count, key=lambda rank: (-count[rank], rank))
 
 
-def _bidirectional(steps: tuple[Step, ...]) -> Placement:
-    counts: dict[tuple[int, int], Counter[int]] = {}
+def _both_ways(count: Counter[int], ranks: int) -> bool:
+    """Return whether a rank and its mirror image both run a fair share of a pipeline stage."""
+    rank = _most(count)
+    return min(count[rank], count[ranks - 1 - rank]) * 4 >= count.total()
+
+
+def _one_direction(steps: tuple[Step, ...], counts: Mapping[int, Counter[int]], ranks: int) -> Mapping[int, int]:
+    """Return the direction that most micro-batches take on all pipeline stages; one whose shape is known before others."""
+    taken: dict[int, dict[int, int]] = {}
     for step in steps:
-        if step.computes:
-            counts.setdefault((step.stage, step.micro_batch), Counter())[step.rank] += 1
-    homes = {key: min(count, key=lambda rank: (-count[rank], rank)) for key, count in counts.items()}
-    either: dict[int, set[int]] = {}
-    for (stage, _), rank in homes.items():
-        either.setdefault(stage, set()).add(rank)
-
-    def away(step: Step) -> bool:
-        if step.micro_batch < 0:
-            return step.rank not in either.get(step.stage, {step.rank})
-        return homes.get((step.stage, step.micro_batch), step.rank) != step.rank
-
-    misplaced = tuple(step for step in steps if away(step))
-    stages = _stages((stage, rank) for (stage, _), rank in homes.items())
-    return Placement(Shape.BIDIRECTIONAL, {}, homes, misplaced, stages)
+        if step.computes and step.rank in (rank := _most(counts[step.stage]), ranks - 1 - rank):
+            taken.setdefault(step.micro_batch, {}).setdefault(step.stage, step.rank)
+    whole = Counter(tuple(own[stage] for stage in sorted(own)) for own in taken.values() if len(own) == len(counts))
+    found = [dict(zip(sorted(counts), way, strict=True)) for way, _ in whole.most_common()]
+    found += [{stage: _most(count) for stage, count in counts.items()}]
+    return next((way for way in found if _shape(way, ranks) is not Shape.OTHER), found[0])
 
 
-def _stages(pairs: Iterable[tuple[int, int]]) -> dict[int, tuple[int, ...]]:
-    found: dict[int, set[int]] = {}
-    for stage, rank in pairs:
-        found.setdefault(rank, set()).add(stage)
-    return {rank: tuple(sorted(stages)) for rank, stages in found.items()}
+def _ways(steps: tuple[Step, ...], directions: tuple[Mapping[int, int], ...]) -> dict[int, int]:
+    """Return the direction of each micro-batch that more of its steps stand in."""
+    votes: dict[int, Counter[int]] = {}
+    for step in steps:
+        for way, homes in enumerate(directions):
+            if step.computes and homes.get(step.stage) == step.rank:
+                votes.setdefault(step.micro_batch, Counter())[way] += 1
+    return {micro_batch: _most(count) for micro_batch, count in votes.items()}
+
+
+def _is_misplaced(step: Step, found: Placement) -> bool:
+    """Return whether the step stands on another rank than its pipeline stage does for its micro-batch, or for any of all."""
+    home = found.rank(step.stage, step.micro_batch)
+    homes = found.ranks_of(step.stage) if home is None else (home,)
+    return bool(homes) and step.rank not in homes
 
 
 def _shape(homes: Mapping[int, int], ranks: int) -> Shape:

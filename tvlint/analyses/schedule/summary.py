@@ -36,7 +36,7 @@ def summary(facts: ScheduleFacts) -> Summary:
     return Summary(
         facts.schedule.path,
         family(facts),
-        facts.placement.shape.value,
+        facts.placement.describe(),
         len(facts.schedule.ranks),
         facts.extent.stages,
         facts.extent.micro_batches,

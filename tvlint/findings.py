@@ -64,8 +64,8 @@ class Finding:
     `message` is one sentence: this thing, what is wrong with it, where; lower case, no full stop, names in backticks. `help`
     says what to do about it. `ranks` are the ranks concerned, when the finding is about a plan. `found_in` is the checked file
     that shows it, where it stands elsewhere (the model's source of a plan, a script that another one reads). `about` are the
-    names of what it is about, by which it is found again in another run; None: those in backticks in its message. `fixes` are
-    ways to repair it, the best first.
+    names of what it is about, by which it is found again in another run and repaired; None: those in backticks in its message.
+    `section` is that of the configuration that it is about. `fixes` are ways to repair it, the best first.
     """
 
     rule: str
@@ -77,6 +77,7 @@ class Finding:
     ranks: tuple[int, ...] = ()
     found_in: str = ""
     about: tuple[str, ...] | None = None
+    section: str | None = None
     fixes: tuple[Fix, ...] = ()
 
 

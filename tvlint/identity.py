@@ -55,12 +55,18 @@ _FIRST_NAMES = {rule: name for name, rule in reversed(tuple(FORMER_NAMES.items()
 
 def fingerprint(finding: Finding) -> str:
     """Return the print of the finding; equal findings of a file have the same."""
-    return _printed((finding.rule, *_about(finding.about, finding.message)))
+    return _printed((finding.rule, *names(finding)))
+
+
+def names(finding: Finding) -> tuple[str, ...]:
+    """Return the names of what the finding is about, without what another trace, or a line more, changes of them."""
+    section = () if finding.section is None or _LINE.fullmatch(finding.section) else (finding.section,)
+    return (*section, *_without_numbers(_quoted(finding.message) if finding.about is None else finding.about))
 
 
 def reason_fingerprint(reason: Reason) -> str:
     """Return the print of a reason of a verdict."""
-    return _printed((_FIRST_NAMES.get(reason.name, reason.name), reason.operator, *_about(None, reason.message)))
+    return _printed((_FIRST_NAMES.get(reason.name, reason.name), reason.operator, *_without_numbers(_quoted(reason.message))))
 
 
 def numbered(prints: Iterable[str]) -> Sequence[str]:
@@ -73,10 +79,12 @@ def numbered(prints: Iterable[str]) -> Sequence[str]:
     return found
 
 
-def _about(about: tuple[str, ...] | None, message: str) -> Iterable[str]:
-    if about is None:
-        return (_GENERATED.sub("", name) for name in _NAME.findall(message))
-    return (name for name in about if not _LINE.fullmatch(name))
+def _quoted(message: str) -> list[str]:
+    return _NAME.findall(message)
+
+
+def _without_numbers(names: Iterable[str]) -> Iterable[str]:
+    return (_GENERATED.sub("", name) for name in names)
 
 
 def _printed(parts: Iterable[str]) -> str:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.builders.plan_findings import findings_of_plan
+from tests.builders import reports
+from tests.builders.plan_findings import findings_of_plan, findings_of_text
 from tvlint.cli import main
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding, Report, Severity
 from tvlint.identity import fingerprint, numbered
 from tvlint.ir.location import Location
 from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.forge import junit
+from tvlint.rule import Rule, RuleKind
+from tvlint.rulebook.pages import load_rules, read_examples
+from tvlint.run.baseline import compare, entries_of
+from tvlint.run.check import check
+from tvlint.run.diff import FilePair, diff
+from tvlint.run.discovery import Candidates
+from tvlint.run.project import Project
+
+RULES = load_rules()
 
 SCRIPT = [
     "#!/bin/bash",
@@ -102,6 +115,63 @@ def test_operators_put_in_between_do_not_change_what_a_finding_is(at: list[int],
     assert plan_prints(text) >= before
 
 
+def kept(before: Path, after: Path) -> None:
+    """Hold what was found before, in the baseline and in JUnit, against what is found in another version of the file."""
+    old, new = (check(Candidates((str(path),)), RULES, RULES, Project(before.parent))[0] for path in (before, after))
+    entries = entries_of(old.findings, before.parent)
+    assert len(old.findings) > 1
+    before.unlink()
+    compared = compare(new, entries, before.parent)
+    assert (compared.new, compared.stale) == ((), ())
+    assert cases(new) == cases(old)
+
+
+def cases(report: Report) -> set[str | None]:
+    suites = ElementTree.fromstring(junit.write(report, reports.context(Path())).text)
+    return {case.get("name") for case in suites.iter("testcase") if case.get("name") != "rules not evaluated"}
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(2, len(SCRIPT) - 1), max_size=4), st.sampled_from(["new.sh", "sub/train.sh"]))
+def test_a_renamed_script_with_more_lines_keeps_its_baseline_cases_and_changes(folder: Path, at: list[int], name: str) -> None:
+    (folder / "sub").mkdir(exist_ok=True)
+    lines = [*SCRIPT]
+    for number in sorted(at, reverse=True):
+        lines.insert(number, "    # a note")
+    old, new = folder / "train.sh", folder / name
+    for path, text in ((old, SCRIPT), (new, lines)):
+        path.write_text("\n".join(text).replace("--num-layers", "--lr nine --num-layers") + "\n")
+    report, notes = diff((FilePair(str(old), str(new)),), RULES, RULES, Project(folder))
+    assert (report.findings, report.comparisons, report.problems, notes) == ((), (), (), ())
+    kept(old, new)
+    new.unlink()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(7, 11), max_size=4), st.integers(0, 500), st.sampled_from(["new.plan", "sub/example.plan"]))
+def test_a_renamed_plan_with_more_operators_keeps_its_baseline_and_cases(
+    folder: Path, at: list[int], shift: int, name: str
+) -> None:
+    (folder / "sub").mkdir(exist_ok=True)
+    lines = PLAN.replace("  wait h4\n", "  l = sum(t2)\n").split("\n")
+    (folder / "example.plan").write_text("\n".join(lines))
+    for number, place in enumerate(sorted(at, reverse=True)):
+        lines.insert(place, f"  unused{number} = relu(x)")
+    text = re.sub(r"\bt(\d)\b", lambda own: f"t{int(own[1]) + shift}", "\n".join(lines))
+    (folder / name).write_text(text)
+    kept(folder / "example.plan", folder / name)
+    (folder / name).unlink()
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind is RuleKind.PLAN], ids=lambda rule: rule.name)
+def test_what_a_plan_rule_finds_is_about_names_of_its_message(rule: Rule) -> None:
+    for example in read_examples(rule):
+        if not example.valid and example.language == "plan":
+            found = [finding for finding in findings_of_text(example.text) if finding.rule == rule.name]
+            assert [finding.message for finding in found if finding.about is None] == []
+            assert all(f"`{name}`" in finding.message for finding in found for name in finding.about or ())
+
+
 def test_another_rule_setting_or_tensor_is_another_finding() -> None:
     finding = Finding("a-rule", Severity.ERROR, "`w` is sharded over `tp`", Location("a.plan", 3))
     others = [
@@ -109,7 +179,7 @@ def test_another_rule_setting_or_tensor_is_another_finding() -> None:
         Finding("a-rule", Severity.ERROR, "`v` is sharded over `tp`", Location("a.plan", 3)),
         Finding("a-rule", Severity.ERROR, "`layers.1.w` is sharded over `tp`", Location("a.plan", 3)),
         Finding("a-rule", Severity.ERROR, "`layers.2.w` is sharded over `tp`", Location("a.plan", 3)),
-        Finding("a-rule", Severity.ERROR, "`w` is sharded over `tp`", Location("a.plan", 3), about=("large",)),
+        Finding("a-rule", Severity.ERROR, "`w` is sharded over `tp`", Location("a.plan", 3), about=(), section="large"),
     ]
     assert len({fingerprint(each) for each in (finding, *others)}) == len(others) + 1
     same = Finding("a-rule", Severity.NOTE, "`w` is not sharded over `tp`, 48 times", Location("b.plan", 4), "help")

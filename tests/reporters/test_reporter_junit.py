@@ -83,7 +83,7 @@ def test_outcomes_are_told_apart(tmp_path: Path) -> None:
     assert [case.get("time") for case in whole] == ["0.420", "0.031", "1.234"]
     by_name = {case.get("name"): [child.tag for child in case] for case in rules}
     assert by_name["layers-not-divisible-by-pp"] == ["failure"]
-    assert by_name["missing-allreduce"] == ["system-out"]
+    assert by_name["missing-allreduce: t, add"] == ["system-out"]
     assert by_name["rules not evaluated"] == ["skipped"]
     assert by_name["readable"] == ["error"]
 

@@ -55,7 +55,7 @@ def test_a_repaired_plan_is_proved(here: Path) -> None:
 
 def test_nothing_is_proposed_where_it_would_change_more() -> None:
     plan = "mesh tp=2\nprogram\n  y = linear(a, w)\n  z = add(y, x)\n"
-    finding = Finding("missing-allreduce", Severity.ERROR, "output `y` is a partial value over `tp`", Location("a.plan", 3, 3))
+    finding = Finding("missing-allreduce", Severity.ERROR, "a partial value", Location("a.plan", 3, 3), about=("y", "tp"))
     (fix,) = repairs(finding, Text(plan))
     assert Text(plan).edited(fix.edits) == plan.replace("y =", "y_partial =", 1).replace(
         "w)\n", "w)\n  y = all-reduce(y_partial) over tp\n"
@@ -65,9 +65,9 @@ def test_nothing_is_proposed_where_it_would_change_more() -> None:
 
 
 @pytest.mark.parametrize("rule", REPAIRS)
-def test_a_message_that_names_less_than_a_repair_needs_has_none(rule: str) -> None:
+def test_a_finding_of_less_names_than_a_repair_needs_has_none(rule: str) -> None:
     least, _ = REPAIRS[rule]
-    names = " ".join(f"`n{number}`" for number in range(least - 1))
-    finding = Finding(rule, Severity.ERROR, f"something is wrong with {names}", Location("a.plan", 3, 3))
+    names = tuple(f"n{number}" for number in range(least - 1))
+    finding = Finding(rule, Severity.ERROR, "something is wrong", Location("a.plan", 3, 3), about=names)
     proposed = list(repairs(finding, Text("mesh tp=2\nprogram\n  y = linear(a, w)\n")))
     assert least == 0 or proposed == []

@@ -12,7 +12,7 @@ from tvlint.edits.apply import Text
 from tvlint.findings import Edit, Finding, Fix
 
 _PLAN = re.compile(r"^mesh\s", re.MULTILINE)
-_QUOTED = re.compile(r"`([^`]+)`")
+_MOST_DIMS = 4
 _NAME = r"(?<![\w.\-/]){}(?![\w.\-/])"
 
 
@@ -50,13 +50,13 @@ def repairs(finding: Finding, text: Text) -> Iterator[Fix]:
     """Yield repairs of the finding, the best first; none where the text is no plan text."""
     line = finding.location.line or 0
     lines = _Lines(finding.location.path, text)
-    names = _QUOTED.findall(finding.message)
+    names = finding.about or ()
     least, repair = REPAIRS.get(finding.rule, (0, None))
     if repair is not None and len(names) >= least and _PLAN.search(text.text) and 0 < line < len(lines.all):
         yield from repair(finding, names, line, lines)
 
 
-def _wait_before(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+def _wait_before(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     """The wait, moved up where it stands later."""
     statement = f"wait {names[1]}"
     later = [number for number in range(line + 1, len(lines.all)) if lines.all[number].split("#")[0].strip() == statement]
@@ -65,15 +65,15 @@ def _wait_before(finding: Finding, names: list[str], line: int, lines: _Lines) -
     yield Fix(f"insert `{statement}`", (lines.before(line, statement),))
 
 
-def _wait_behind(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+def _wait_behind(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     yield Fix(f"insert `wait {names[0]}`", (lines.behind(line, f"wait {names[0]}"),))
 
 
-def _removed(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+def _removed(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     yield Fix(f"remove `{lines.all[line].strip()}`", (lines.without(line),))
 
 
-def _reduced(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+def _reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     """The all-reduce behind the operator that makes the partial value, which gets another name, also in its backward."""
     name, axis = names[:2]
     own = re.compile(_NAME.format(re.escape(name)))
@@ -92,12 +92,12 @@ def _reduced(finding: Finding, names: list[str], line: int, lines: _Lines) -> It
     yield Fix(f"insert `{statement}`", (lines.other(number, first, partial), lines.behind(number, statement), *renamed))
 
 
-def _gradient_reduced(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+def _gradient_reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     statement = f"reduce-gradients {names[0]} over {names[2]}"
     yield Fix(f"insert `{statement}`", (lines.before(line, statement),))
 
 
-def _updated_later(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+def _updated_later(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     """The update, moved behind what changes the gradient."""
     statement = lines.all[line].strip()
     for related in finding.related:
@@ -106,19 +106,20 @@ def _updated_later(finding: Finding, names: list[str], line: int, lines: _Lines)
             yield Fix(f"move `{statement}` behind line {later}", (lines.without(line), lines.behind(later, statement)))
 
 
-def _other_dim(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
-    split, written = re.search(r"it is S\((\d+)\)", finding.message), re.search(r"\bdim=\d+", lines.all[line])
-    if split is not None and written is not None:
-        yield Fix(f"write `dim={split[1]}`", (lines.other(line, written, f"dim={split[1]}"),))
+def _other_dim(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    written = re.search(r"\bdim=\d+", lines.all[line])
+    if written is not None:
+        for text in (f"dim={dim}" for dim in range(_MOST_DIMS)):
+            yield Fix(f"write `{text}`", (lines.other(line, written, text),))
 
 
-def _summed(finding: Finding, names: list[str], line: int, lines: _Lines) -> Iterator[Fix]:
+def _summed(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     operation = re.search(r"(?<=-reduce)[ \t]+\w+(?=\()", lines.all[line])
     if operation is not None:
         yield Fix("reduce with a sum", (lines.other(line, operation, ""),))
 
 
-REPAIRS: Mapping[str, tuple[int, Callable[[Finding, list[str], int, _Lines], Iterator[Fix]]]] = {
+REPAIRS: Mapping[str, tuple[int, Callable[[Finding, tuple[str, ...], int, _Lines], Iterator[Fix]]]] = {
     "double-wait": (0, _removed),
     "handle-never-waited": (1, _wait_behind),
     "missing-allreduce": (2, _reduced),
@@ -129,4 +130,4 @@ REPAIRS: Mapping[str, tuple[int, Callable[[Finding, list[str], int, _Lines], Ite
     "wrong-gather-dim": (0, _other_dim),
     "wrong-reduce-op": (0, _summed),
 }
-"""By rule: how many names its message has to quote, and what makes the repairs of these names, in order, and the line."""
+"""By rule: of how many names a finding has to be, and what makes the repairs of these names, in order, and the line."""

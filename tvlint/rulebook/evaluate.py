@@ -101,7 +101,7 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
     elif framework != MEGATRON and framework in FRAMEWORKS:
         judged = f"judged as {framework}"
         help = f"{help} ({judged})" if help else judged
-    return Finding(rule.name, severity, message, location, help, related, about=(values.configuration.section,))
+    return Finding(rule.name, severity, message, location, help, related, about=(), section=values.configuration.section)
 
 
 def _blamed(rule: Rule, values: Values) -> str:

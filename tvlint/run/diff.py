@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tvlint.checkout.following import content_listed
 from tvlint.findings import Comparison, Difference, Finding, NotEvaluated, Problem, Report, Severity, Silenced
+from tvlint.identity import fingerprint
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
 from tvlint.readers.document import NOTHING, Document, ReadError
@@ -27,7 +28,6 @@ from tvlint.run.worker import Steps
 from tvlint.run.world_size import Stated, stated
 
 LINE = re.compile(r"line \d+")
-NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +154,13 @@ def _refused(document: Document, rules: Mapping[str, Rule]) -> tuple[Finding, ..
 
 
 def _beyond(findings: tuple[Finding, ...], others: tuple[Finding, ...]) -> Iterator[Finding]:
-    """Yield the findings that are more than the others of the same words; numbers do not tell two apart."""
-    known = Counter(map(_print, others))
+    """Yield the findings that are more than the others that are the same."""
+    known = Counter(map(fingerprint, others))
     for finding in findings:
-        if known[_print(finding)] > 0:
-            known[_print(finding)] -= 1
+        if known[fingerprint(finding)] > 0:
+            known[fingerprint(finding)] -= 1
         else:
             yield finding
-
-
-def _print(finding: Finding) -> tuple[str, str]:
-    return finding.rule, NUMBER.sub("", finding.message)
 
 
 def _fixed(findings: Iterable[Finding]) -> tuple[Difference, ...]:

@@ -283,7 +283,7 @@ class File:
                 yield from (_Proposal(fix, None) for fix in repairs(finding, text))
             return
         for configuration in self._configurations:
-            if finding.about == (configuration.section,):
+            if finding.section == configuration.section:
                 own = (*self._repairs.get((rule.name, configuration.section), ()), *proposed(rule, Values(configuration)))
                 for changes in own:
                     if edits := together(self._edits(change, configuration, finding) for change in changes):

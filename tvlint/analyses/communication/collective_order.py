@@ -63,6 +63,14 @@ def called(facts: Facts, call: Call) -> str:
     return "a communication" + where
 
 
+def names_of(call: Call) -> tuple[str, ...]:
+    """Return the names by which `called` calls a collective: its kind and tensor."""
+    operator = call.operator
+    if isinstance(operator, Communicate):
+        return operator.kind.value, *operator.inputs[:1]
+    return ("reduce-gradients", *operator.weights[:1]) if isinstance(operator, ReduceGradients) else ()
+
+
 def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagreement | None:
     """The first meeting of a communicator that does not agree; what agrees once does so for every micro-batch."""
     agreed: set[frozenset[Site]] = set()

@@ -6,7 +6,7 @@ from tvlint.analyses.communication.calls import Call
 from tvlint.analyses.communication.deadlock import Standstill
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Wait
+from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients, Send, Wait
 
 
 def cycles_with_messages(found: Standstill) -> list[tuple[Call, ...]]:
@@ -40,20 +40,32 @@ def _is_message(call: Call) -> bool:
 
 def in_words(facts: Facts, call: Call) -> str:
     """Return what a call is, and where its text stands."""
-    operator = call.operator
     where = location_of(facts, call)
     line = f" (line {where.line})" if where.line is not None else ""
-    if isinstance(operator, Send):
-        return f"`send {operator.tensor}` to rank {call.peer}{line}"
-    if isinstance(operator, Receive):
-        return f"`recv {operator.tensor}` from rank {call.peer}{line}"
-    if isinstance(operator, Wait):
-        return f"`wait {operator.handle}`{line}"
-    if isinstance(operator, Communicate):
-        return f"`{operator.kind.value}`{line}"
-    if isinstance(operator, ReduceGradients):
-        return f"`reduce-gradients`{line}"
-    return f"an event{line}"
+    peer = {Send: f" to rank {call.peer}", Receive: f" from rank {call.peer}"}.get(type(call.operator), "")
+    name = _name(call.operator)
+    return (f"`{name}`" if name else "an event") + peer + line
+
+
+def names_of(*calls: Call) -> tuple[str, ...]:
+    """Return the calls by their names; an event has none."""
+    return tuple(name for call in calls if (name := _name(call.operator)))
+
+
+def _name(operator: Operator) -> str:
+    match operator:
+        case Send():
+            return f"send {operator.tensor}"
+        case Receive():
+            return f"recv {operator.tensor}"
+        case Wait():
+            return f"wait {operator.handle}"
+        case Communicate():
+            return operator.kind.value
+        case ReduceGradients():
+            return "reduce-gradients"
+        case _:
+            return ""
 
 
 def location_of(facts: Facts, call: Call) -> Location:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
@@ -12,7 +13,8 @@ from tvlint.findings import Finding, Related
 from tvlint.rule import Rule
 
 SHOWN = ("name", "axis", "has", "operator", "other", "wants")
-"""The fields of a defect that the messages of pages show."""
+"""The fields of a defect that messages show."""
+_NAMED = re.compile(r"`{(\w+)}`")
 
 
 def of_rule(facts: Facts, rule: str) -> list[Defect]:
@@ -21,21 +23,31 @@ def of_rule(facts: Facts, rule: str) -> list[Defect]:
 
 
 def report(facts: Facts, rule: Rule, message: Callable[[Defect], str], help: Callable[[Defect], str]) -> Iterator[Finding]:
-    """Yield the defects of `rule` as findings."""
+    """Yield the defects of `rule` as findings, in sentences whose `{...}` are fields of the defect.
+
+    A finding is about those in backticks; an axis that is ranks in words is no name.
+    """
     for defect in of_rule(facts, rule.name):
         related: tuple[Related, ...] = ()
         if defect.made is not None and defect.made != defect.where:
             related = (Related(f"`{defect.name}` gets its placement here", facts.place(*defect.made)),)
         ranks = facts.fold.everywhere(defect.ranks) if defect.ranks else facts.ranks_running(defect.where[0])
-        text = message(defect).replace(f"`{defect.axis}`", defect.axis) if defect.ranks else message(defect)
-        advice = help(defect).replace(f"`{defect.axis}`", defect.axis) if defect.ranks else help(defect)
-        yield Finding(rule.name, rule.severity, text, facts.place(*defect.where), advice, related, ranks)
+        text, advice = (
+            each.replace("`{axis}`", "{axis}") if defect.ranks else each for each in (message(defect), help(defect))
+        )
+        shown = {name: getattr(defect, name) for name in SHOWN}
+        yield Finding(
+            rule.name,
+            rule.severity,
+            text.format_map(shown),
+            facts.place(*defect.where),
+            advice.format_map(shown),
+            related,
+            ranks,
+            about=tuple(shown[name] for name in _NAMED.findall(text)),
+        )
 
 
 def report_as_page_says(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Yield the defects of `rule` in the words of its page, whose `{...}` are fields of the defect."""
-
-    def words(template: str) -> Callable[[Defect], str]:
-        return lambda defect: template.format_map({name: getattr(defect, name) for name in SHOWN})
-
-    return report(facts, rule, words(rule.message), words(rule.help))
+    """Yield the defects of `rule` in the words of its page."""
+    return report(facts, rule, lambda _: rule.message, lambda _: rule.help)

@@ -58,10 +58,18 @@ def in_words(facts: Facts, misfit: Misfit) -> str:
     if not isinstance(operator, Compute | Communicate):
         return str(misfit.why)
     tensors = facts.plan.tensors
-    names = [name for name in dict.fromkeys(uses(operator)) if name in tensors]
+    _, *names = names_of(facts, misfit)
     if isinstance(misfit.why, DtypeError):
         said = [f"`{name}` of type {tensors[name].dtype}" for name in names]
     else:
         said = [f"`{name}` of shape {list(tensors[name].shape)}" for name in names]
     listed = ", ".join(said[:-1]) + " and " + said[-1] if len(said) > 1 else "".join(said)
     return f"`{called(operator)}` does not take {listed}: {misfit.why.expected}"
+
+
+def names_of(facts: Facts, misfit: Misfit) -> tuple[str, ...]:
+    """Return the operator in a word and its tensor operands."""
+    operator = facts.plan.segments[misfit.segment].operators[misfit.index]
+    if not isinstance(operator, Compute | Communicate):
+        return ()
+    return called(operator), *(name for name in dict.fromkeys(uses(operator)) if name in facts.plan.tensors)

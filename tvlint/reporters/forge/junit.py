@@ -1,8 +1,9 @@
 """`junit`: JUnit XML that Jenkins, GitLab and the strict xUnit schema accept.
 
-Suite `tvlint.rules` has a case for every rule that says something about a file, one for every file about which none does,
-and one for the rules of a file that could not be judged, which is skipped. What fails the run fails its case, other findings
-are its output. Suite `tvlint.proof` has a case for every proof, and one for each of its proof stages.
+Suite `tvlint.rules` has a case for everything that a rule says something about in a file, named after the two, one for every
+file about which no rule does, and one for the rules of a file that could not be judged, which is skipped. What fails the run
+fails its case, other findings are its output. Suite `tvlint.proof` has a case for every proof, and one for each of its proof
+stages.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 from junit_xml import TestCase, TestSuite, to_xml_report_string
 
 from tvlint.findings import Finding, Outcome, Reason, Report, Severity, Verdict
+from tvlint.identity import names
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import visible
@@ -60,14 +62,15 @@ def _problems(report: Report, context: Context) -> Iterator[TestCase]:
 def _rules(report: Report, context: Context) -> Iterator[TestCase]:
     grouped: dict[tuple[str, str], list[Finding]] = {}
     for finding in by_place(report.findings):
-        grouped.setdefault((finding.location.path, finding.rule), []).append(finding)
-    for (path, rule), findings in grouped.items():
+        about = ", ".join(filter(None, names(finding)))
+        grouped.setdefault((finding.location.path, f"{finding.rule}: {about}" if about else finding.rule), []).append(finding)
+    for (path, name), findings in grouped.items():
         body = _text([line for finding in findings for line in _finding(finding, report, context)])
         errors = [finding for finding in findings if published(finding.severity, context.fail_on) is Severity.ERROR]
         if not errors:
-            yield _case(relative(path, context.root), rule, output=body)
+            yield _case(relative(path, context.root), name, output=body)
             continue
-        case = _case(relative(path, context.root), rule)
+        case = _case(relative(path, context.root), name)
         more = f" (and {len(errors) - 1:,} more)" if len(errors) > 1 else ""
         case.add_failure_info(visible(f"{errors[0].message}{more}"), body, errors[0].severity.value)
         yield case
@@ -112,7 +115,7 @@ def _clean(report: Report, context: Context) -> Iterator[TestCase]:
     named = {finding.location.path for finding in report.findings} | {problem.location.path for problem in report.problems}
     for path in dict.fromkeys(report.checked):
         if path not in named:
-            yield _case(relative(path, context.root), "no findings")
+            yield _case(relative(path, context.root), "no new findings" if report.known else "no findings")
 
 
 def _proofs(report: Report, context: Context) -> Iterator[TestCase]:

@@ -18,8 +18,8 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 def _message(defect: Defect) -> str:
     if defect.operator == "mates":
-        return f"`{defect.name}` is computed otherwise than on {defect.other} of `{defect.axis}`: with {defect.has}"
-    return f"`{defect.name}` is claimed to be the same on {defect.axis} and {defect.other}, which compute it with {defect.has}"
+        return "`{name}` is computed otherwise than on {other} of `{axis}`: with {has}"
+    return "`{name}` is claimed to be the same on {axis} and {other}, which compute it with {has}"
 
 
 def _help(_: Defect) -> str:

@@ -27,4 +27,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"use a length of {nearest} or {nearest + what.pieces}, or say each rank's own piece where they are unequal",
             (),
             facts.fold.everywhere(facts.ranks_running(found.segment)),
+            about=(tensor.name, what.axis),
         )

@@ -21,4 +21,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "state the shape that a rank holds, or add the exchange that is missing between the two",
             (),
             facts.fold.everywhere(facts.ranks_running(found.segment)),
+            about=(found.name,),
         )

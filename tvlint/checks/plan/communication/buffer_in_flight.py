@@ -29,4 +29,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"wait for `{handle}` first, or use another buffer",
             (Related(f"`{handle}` is issued here", facts.place(*hazard.other)),),
             facts.fold.everywhere(hazard.ranks),
+            about=(hazard.name, handle),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.collective_order import called, disagreements
+from tvlint.analyses.communication.collective_order import called, disagreements, names_of
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
 from tvlint.ir.ranks import describe
@@ -34,4 +34,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "let every member of the group run the same collectives in the same order",
             (Related(f"rank {ours.rank} runs {called(facts, ours)} at the same turn", facts.call(ours)),),
             facts.fold.everywhere(ranks),
+            about=(*names_of(ours), *names_of(theirs)),
         )

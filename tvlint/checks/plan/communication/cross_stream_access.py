@@ -27,4 +27,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"record an event on `{origin}` after its operator and await it on `{own}` before this one",
             (Related(f"the access on `{origin}`", facts.place(*found.other)),),
             facts.fold.everywhere(found.ranks),
+            about=(found.name, own, origin),
         )

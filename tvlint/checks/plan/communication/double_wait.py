@@ -21,4 +21,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 "wait for the handle that is still under way, or remove the second wait",
                 (Related(f"`{hazard.name}` is issued here", facts.place(*hazard.other)),),
                 facts.fold.everywhere(hazard.ranks),
+                about=(hazard.name,),
             )

@@ -22,4 +22,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 f"wait for `{hazard.name}` before its buffers are used again, at the latest before the step ends",
                 (),
                 facts.fold.everywhere(hazard.ranks),
+                about=(hazard.name,),
             )

@@ -23,4 +23,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"wait for `{hazard.name}` first, or give this collective a handle of its own",
             related,
             facts.fold.everywhere(hazard.ranks),
+            about=(hazard.name,),
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.communication.communicator_order import crossed_issues
-from tvlint.analyses.communication.wait_cycles import cycles_of_collectives, in_words
+from tvlint.analyses.communication.wait_cycles import cycles_of_collectives, in_words, names_of
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
 from tvlint.ir.ranks import describe
@@ -30,4 +30,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "let all ranks enter the groups in one order",
             tuple(Related(f"rank {call.rank} stands here", facts.call(call)) for call in cycle[1:8]),
             facts.fold.everywhere(tuple(sorted({call.rank for call in cycle}))),
+            about=names_of(*cycle[:8]),
         )

@@ -26,4 +26,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "run micro-batches that exist, or state how many there are",
             (),
             facts.fold.everywhere(found.ranks),
+            about=(found.segment,),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.communication.calls import Call, Meeting
-from tvlint.analyses.communication.collective_order import called, signature
+from tvlint.analyses.communication.collective_order import called, names_of, signature
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Collective, Communicate
@@ -33,6 +33,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                     rule.name, rule.severity, f"rank {wrong.rank} {difference} {called(facts, wrong)}",
                     facts.call(wrong), "let `splits` say the size that each member has", (),
                     facts.fold.everywhere((wrong.rank,)),
+                    about=names_of(wrong),
                 )  # fmt: skip
             if len({call.site for call in calls}) < 2:
                 continue
@@ -51,6 +52,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                     "let all members give tensors of one shape and dtype",
                     (Related(f"rank {calls[0].rank} runs it here", facts.call(calls[0])),),
                     facts.fold.everywhere((calls[0].rank, other.rank)),
+                    about=(*names_of(other), *names_of(calls[0])),
                 )
 
 

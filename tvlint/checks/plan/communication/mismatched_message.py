@@ -43,6 +43,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 "let both ends name the same value",
                 (Related("it is sent here", facts.call(send)),),
                 facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
+                about=(receive.operator.tensor, send.operator.tensor),
             )
             break
 

@@ -39,4 +39,5 @@ def _finding(facts: Facts, receive: Call, rule: Rule) -> Finding:
         "receive in the order of sending: NCCL ignores tags",
         (Related("it is sent here", facts.call(send)),),
         facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
+        about=(receive.operator.tensor,),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.collective_order import called, disagreements
+from tvlint.analyses.communication.collective_order import called, disagreements, names_of
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.run_counts import uneven_backwards
 from tvlint.findings import Finding
@@ -32,4 +32,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "run the collective on every member of its group, equally often",
             (),
             facts.fold.everywhere(tuple(sorted({*found.absent, *(c.rank for c in found.ours)}))),
+            about=names_of(call),
         )

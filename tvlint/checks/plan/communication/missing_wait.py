@@ -24,4 +24,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"wait for `{handle}` before this operator",
             (Related(f"`{handle}` is issued here", facts.place(*hazard.other)),),
             facts.fold.everywhere(hazard.ranks),
+            about=(hazard.name, handle),
         )

@@ -25,4 +25,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "run every forward once for every micro-batch; mark it `checkpointed` if it is recomputed",
             (),
             facts.fold.everywhere(found.ranks),
+            about=(found.segment,),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.communication.calls import Call
-from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, location_of
+from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, location_of, names_of
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
 from tvlint.rule import Rule
@@ -23,6 +23,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "reorder the operations, or issue them together (`batch_isend_irecv`)",
             tuple(Related(f"rank {call.rank} stands here", location_of(facts, call)) for call in cycle[1:8]),
             facts.fold.everywhere(tuple(sorted({call.rank for call in cycle}))),
+            about=names_of(*cycle[:8]),
         )
 
 

@@ -21,4 +21,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 "wait for the handle of the operator that is meant, after it is issued",
                 (),
                 facts.fold.everywhere(hazard.ranks),
+                about=(hazard.name,),
             )

@@ -24,4 +24,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "add the send on the other rank, or remove the receive" + loose.hint,
             loose.related,
             facts.fold.everywhere(loose.ranks),
+            about=(loose.operator.tensor,),
         )

@@ -33,4 +33,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"did you mean `{similar}`?" if similar else "produce or receive the value on this rank before it is read",
             related,
             facts.fold.everywhere(concerned),
+            about=(found.name,),
         )

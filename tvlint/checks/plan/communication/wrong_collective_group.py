@@ -39,15 +39,16 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "let every member name the same ranks",
             (Related(f"rank {ours.rank} runs it here", facts.call(ours)),),
             facts.fold.everywhere(tuple(sorted({ours.rank, theirs.rank}))),
+            about=(_name(theirs),),
         )
 
 
-def _other_axis(defect: Defect) -> str:
-    return f"{defect.operator} reduces `{defect.name}` over `{defect.other}`, but it is partial over `{defect.axis}`"
+def _other_axis(_: Defect) -> str:
+    return "{operator} reduces `{name}` over `{other}`, but it is partial over `{axis}`"
 
 
-def _over_other_axis(defect: Defect) -> str:
-    return f"run it over `{defect.axis}`"
+def _over_other_axis(_: Defect) -> str:
+    return "run it over `{axis}`"
 
 
 def _outside(facts: Facts, rule: Rule) -> Iterator[Finding]:
@@ -66,6 +67,7 @@ def _outside(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "name the group that the rank belongs to",
             (),
             facts.fold.everywhere(ranks),
+            about=(_name(calls[0]),),
         )
 
 
@@ -87,6 +89,7 @@ def _rootless(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 "name a root of the group",
                 (),
                 facts.fold.everywhere((call.rank,)),
+                about=(_name(call),),
             )
 
 
@@ -109,6 +112,7 @@ def _strangers(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 "name ranks of the mesh",
                 (),
                 facts.fold.everywhere((call.rank,)),
+                about=(_name(call),),
             )
 
 

@@ -25,4 +25,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 Related("the weight is updated here", facts.place(*found.stepped)),
             ),
             facts.fold.everywhere(found.ranks),
+            about=(found.name, found.weight),
         )

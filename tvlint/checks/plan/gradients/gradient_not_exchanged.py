@@ -21,4 +21,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"exchange the gradient the other way round before, as the forward pass exchanges `{found.value}`",
             (Related(f"`{found.value}` goes to other ranks here", facts.place(*found.sent)),),
             facts.fold.everywhere(found.ranks),
+            about=(found.value, found.gradient),
         )

@@ -25,6 +25,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"use the gradient of `{found.tensor}` here, and look where `{found.gradient}` should go",
             (),
             facts.fold.everywhere(found.ranks),
+            about=(found.tensor, found.gradient, found.owner),
         )
     for step, owner in mistaken_steps(facts):
         yield Finding(
@@ -35,4 +36,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"update `{step.weight}` with its own gradient",
             (),
             facts.fold.everywhere((step.rank,)),
+            about=(step.weight, step.name, owner),
         )

@@ -30,19 +30,20 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"reduce it over `{axis}`, as the plan does with others",
             (),
             facts.fold.everywhere(found.ranks),
+            about=(found.weights[0], axis),
         )
 
 
 def _message(defect: Defect) -> str:
     if defect.has == "open":
-        return f"`{defect.name}`, the gradient of `{defect.other}`, is a partial value over `{defect.axis}` where the plan ends"
+        return "`{name}`, the gradient of `{other}`, is a partial value over `{axis}` where the plan ends"
     if defect.has == "left" or defect.operator == "invariant":
-        return f"`{defect.name}`, the gradient of `{defect.other}`, stays a partial value over `{defect.axis}`"
+        return "`{name}`, the gradient of `{other}`, stays a partial value over `{axis}`"
     what = "differs between the ranks of" if defect.has == "?" else "is a partial value over"
-    return f"`{defect.other}` is updated with `{defect.name}`, which {what} `{defect.axis}`"
+    return "`{other}` is updated with `{name}`, which " + what + " `{axis}`"
 
 
 def _help(defect: Defect) -> str:
     if defect.has == "open":
-        return f"let the loop that runs the plan reduce it over `{defect.axis}`, or write that reduction into the plan"
-    return f"reduce `{defect.name}` over `{defect.axis}` before the update"
+        return "let the loop that runs the plan reduce it over `{axis}`, or write that reduction into the plan"
+    return "reduce `{name}` over `{axis}` before the update"

@@ -29,4 +29,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "reduce after the last backward that produces the gradient",
             (Related("it is still produced here", facts.place(*first.later)),),
             facts.fold.everywhere(first.ranks),
+            about=(first.weight,),
         )

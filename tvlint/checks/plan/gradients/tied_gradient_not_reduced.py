@@ -26,4 +26,5 @@ def _finding(facts: Facts, found: Tied, rule: Rule) -> Finding:
         f"reduce the gradient of `{found.weight}` over the pipeline stages that share it",
         (Related("one of the gradients is produced here", facts.place(*found.produced)),),
         facts.fold.everywhere(tuple(sorted({*found.first, *found.second}))),
+        about=(found.weight,),
     )

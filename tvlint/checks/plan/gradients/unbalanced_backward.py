@@ -27,6 +27,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "run every backward exactly once for every micro-batch that ran forward",
             (),
             facts.fold.everywhere(found.ranks),
+            about=(found.forward, found.segment),
         )
     for gap in left_out(facts.plan):
         yield Finding(
@@ -38,6 +39,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "run the half of the backward that gives the gradients of weights for every micro-batch too",
             (),
             facts.fold.everywhere(gap.ranks),
+            about=(gap.weight,),
         )
 
 

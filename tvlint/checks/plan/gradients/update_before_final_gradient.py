@@ -28,4 +28,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "run the optimizer after the last backward and after the reduction of its gradients",
             (Related("the gradient is changed here", facts.place(*first.later)),),
             facts.fold.everywhere(first.ranks),
+            about=(first.weight,),
         )

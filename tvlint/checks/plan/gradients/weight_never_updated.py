@@ -21,4 +21,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"update `{found.weight}` as the plan does with `{found.other}`, or declare it `frozen`",
             (),
             facts.fold.everywhere(found.ranks),
+            about=(found.weight,),
         )

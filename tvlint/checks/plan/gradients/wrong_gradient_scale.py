@@ -35,6 +35,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "divide once by the ranks that share the batch and once by the micro-batches, in the loss or in the reduction",
             (),
             multiple.ranks,
+            about=(multiple.weight, multiple.other or multiple.name),
         )
     for found in expert_shares(facts):
         if found.weight in told or found.other in told:
@@ -48,5 +49,6 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"divide the gradients of experts by {found.right} too",
             (),
             facts.fold.everywhere(facts.ranks_running(found.segment)),
+            about=(found.weight, found.other, found.axis),
         )
 

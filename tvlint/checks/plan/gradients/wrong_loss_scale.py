@@ -22,4 +22,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 "divide a sum over all ranks by the elements of all ranks, or average means of equal shards over the ranks",
                 (),
                 found.ranks,
+                about=(found.name,),
             )

@@ -26,4 +26,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"bring the tokens back with an all-to-all over {found.given}",
             (Related("the tokens are dispatched here", facts.place(*found.dispatched)),),
             facts.fold.everywhere(found.ranks),
+            about=tuple(filter(None, (found.name, found.other))),
         )

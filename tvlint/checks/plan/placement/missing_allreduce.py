@@ -18,14 +18,14 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 def _message(defect: Defect) -> str:
     if defect.other == "claim":
-        return f"`{defect.name}` is a partial value over `{defect.axis}`, but the plan claims it complete"
+        return "`{name}` is a partial value over `{axis}`, but the plan claims it complete"
     if defect.other == "output":
-        return f"output `{defect.name}` is a partial value over `{defect.axis}`"
+        return "output `{name}` is a partial value over `{axis}`"
     if defect.operator == "identity":
-        return f"`{defect.name}` is one of several addends, but `{defect.other}` is claimed complete without a sum"
-    with_other = f" with `{defect.other}`" if defect.other and defect.other != defect.name else ""
-    return f"`{defect.name}` is a partial value over `{defect.axis}`, but {defect.operator} uses it{with_other} as complete"
+        return "`{name}` is one of several addends, but `{other}` is claimed complete without a sum"
+    with_other = " with `{other}`" if defect.other and defect.other != defect.name else ""
+    return "`{name}` is a partial value over `{axis}`, but {operator} uses it" + with_other + " as complete"
 
 
-def _help(defect: Defect) -> str:
-    return f"reduce `{defect.name}` over `{defect.axis}` first"
+def _help(_: Defect) -> str:
+    return "reduce `{name}` over `{axis}` first"

@@ -23,9 +23,9 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         yield finding if parts > 2 else replace(finding, severity=Severity.WARNING)
 
 
-def _message(defect: Defect) -> str:
+def _message(_: Defect) -> str:
     return (
-        f"{defect.operator} splits `{defect.name}` along the dimension that is sharded over `{defect.axis}`, "
+        "{operator} splits `{name}` along the dimension that is sharded over `{axis}`, "
         "as if each shard held all parts"
     )
 

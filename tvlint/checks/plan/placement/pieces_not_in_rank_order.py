@@ -18,12 +18,12 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 def _message(defect: Defect) -> str:
     if defect.operator == "output":
-        return f"output `{defect.name}` is {defect.has} over `{defect.axis}`"
+        return "output `{name}` is {has} over `{axis}`"
     if not defect.ranks:
-        return f"`{defect.name}` is {defect.has} over `{defect.axis}`, but is used or claimed as {defect.other}"
+        return "`{name}` is {has} over `{axis}`, but is used or claimed as {other}"
     return (
-        f"{defect.operator} over {defect.axis} goes by rank order: `{defect.name}` is {defect.has}, "
-        f"where the plan claims {defect.other}"
+        "{operator} over {axis} goes by rank order: `{name}` is {has}, "
+        "where the plan claims {other}"
     )
 
 

@@ -21,4 +21,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"cast to {found.declared} before the reduction, not after",
             (),
             facts.ranks_running(found.segment),
+            about=(found.name, found.output),
         )

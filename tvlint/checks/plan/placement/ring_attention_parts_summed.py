@@ -24,4 +24,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "weight each with the exponential of its log-sum-exp",
             (),
             facts.fold.everywhere(found.ranks),
+            about=(found.name, found.other),
         )

@@ -25,4 +25,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "rotate the keys and values once more for every rank but the own",
             (),
             facts.fold.everywhere(found.ranks),
+            about=(),
         )

@@ -24,4 +24,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "send and receive the values along with the keys",
             (),
             facts.fold.everywhere(found.ranks),
+            about=(found.other, found.name),
         )

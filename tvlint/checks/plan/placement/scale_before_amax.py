@@ -22,4 +22,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "compute the amax, reduce it over the ranks and update the scale first, or take the scale from a history of steps",
             (Related("the scale is made from the amax here", facts.place(*found.later)),),
             facts.fold.everywhere(found.ranks),
+            about=(found.name, found.scale),
         )

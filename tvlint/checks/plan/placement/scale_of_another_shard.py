@@ -22,4 +22,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "let the ranks agree on one amax (`all-reduce max`) before they quantise, or gather the scales too",
             (Related("the codes of other ranks come here", facts.place(*found.joined)),),
             facts.fold.everywhere(found.ranks),
+            about=(found.codes, found.scale),
         )

@@ -20,12 +20,12 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         yield replace(finding, severity=Severity.WARNING) if carries(facts, defect.axis) else finding
 
 
-def _message(defect: Defect) -> str:
+def _message(_: Defect) -> str:
     return (
-        f"{defect.operator} takes from neighbouring positions of `{defect.name}`, but that dimension is split over "
-        f"`{defect.axis}`: every rank starts anew at its shard"
+        "{operator} takes from neighbouring positions of `{name}`, but that dimension is split over "
+        "`{axis}`: every rank starts anew at its shard"
     )
 
 
-def _help(defect: Defect) -> str:
-    return f"gather `{defect.name}` over `{defect.axis}`, trade the split for one of channels, or hand on what the shards lack"
+def _help(_: Defect) -> str:
+    return "gather `{name}` over `{axis}`, trade the split for one of channels, or hand on what the shards lack"

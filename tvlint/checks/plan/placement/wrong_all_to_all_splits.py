@@ -33,6 +33,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 "let every rank receive from each what that rank sends to it",
                 (),
                 facts.fold.everywhere(meeting.members),
+                about=call.operator.outputs[:1] if isinstance(call.operator, Communicate) else (),
             )
 
 
@@ -84,8 +85,8 @@ def _overfilled(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:
     return None, ""
 
 
-def _message(defect: Defect) -> str:
-    return f"{defect.operator} of `{defect.name}`: {defect.other}"
+def _message(_: Defect) -> str:
+    return "{operator} of `{name}`: {other}"
 
 
 def _help(_: Defect) -> str:

@@ -25,11 +25,12 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "sum them: the gradient of a weight that is used twice is the sum of both",
             (),
             facts.fold.everywhere(tuple(sorted({*found.first, *found.second}))),
+            about=(found.weight,),
         )
 
 
-def _message(defect: Defect) -> str:
-    return f"{defect.operator} takes the {defect.other} of `{defect.name}` over `{defect.axis}`, but it is {defect.has} there"
+def _message(_: Defect) -> str:
+    return "{operator} takes the {other} of `{name}` over `{axis}`, but it is {has} there"
 
 
 def _help(_: Defect) -> str:

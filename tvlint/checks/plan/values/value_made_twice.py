@@ -21,4 +21,5 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "give the second value a name of its own",
             (Related("it is made here before", facts.place(found.segment, found.first)),),
             facts.fold.everywhere(facts.ranks_running(found.segment)),
+            about=(found.name,),
         )

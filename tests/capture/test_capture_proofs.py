@@ -297,14 +297,33 @@ def test_ranks_must_agree_on_the_members_of_a_communicator(group: list[int], tmp
         assert problem.help is not None
 
 
-@pytest.mark.parametrize("changed", [{"communicator": "another"}, {"communication": "broadcast", "root": 0}, {"reduce": "avg"}])
-def test_ranks_must_agree_on_what_they_run_in_a_communicator(changed: Line, tmp_path: Path) -> None:
+def with_another_all_reduce(changed: Line) -> list[Line]:
     lines = lines_of("megatron_gpt_tp2_sp")
     at = next(at for at, line in enumerate(lines) if line.get("communication") == "all-reduce")
-    report = prove_pair(Pair(written(tmp_path, with_another_end(lines, at, **changed)), path_of("megatron_gpt_reference")))
-    (problem,) = report.problems
+    return with_another_end(lines, at, **changed)
+
+
+def test_ranks_must_use_several_communicators_of_a_group_in_the_same_order(tmp_path: Path) -> None:
+    changed = with_another_all_reduce({"communicator": "another"})
+    (problem,) = prove_pair(Pair(written(tmp_path, changed), path_of("megatron_gpt_reference"))).problems
     assert problem.message.startswith("rank 0 runs "), problem
-    assert not report.verdicts
+
+
+@pytest.mark.parametrize("changed", [{"communication": "broadcast", "root": 0}, {"reduce": "avg"}])
+def test_ranks_that_run_different_collectives_together_are_refuted_where_they_do(changed: Line, tmp_path: Path) -> None:
+    verdict = proof(written(tmp_path, with_another_all_reduce(changed)), "megatron_gpt_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    first = verdict.reasons[0]
+    assert (first.name, first.ranks, first.location.line is not None) == ("mismatched-collective", (0, 1), True), first
+
+
+def test_a_result_of_another_size_than_was_recorded_is_unknown(tmp_path: Path) -> None:
+    lines = lines_of("megatron_gpt_tp2_sp")
+    at = next(at for at, line in enumerate(lines) if line.get("op") == "aten.cat.default" and at > 700)
+    joined = {**lines[at], "arguments": {**lines[at]["arguments"], "dim": 2 * lines[at]["arguments"]["dim"]}}
+    verdict = proof(written(tmp_path, [joined if i == at else line for i, line in enumerate(lines)]), "megatron_gpt_reference")
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "is declared" in verdict.reasons[0].message
 
 
 def test_waits_that_nothing_shows_are_assumed() -> None:

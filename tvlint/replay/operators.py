@@ -27,7 +27,7 @@ def forward(compute: Compute, operands: Sequence[Array], results: Sequence[Shape
     """Return the results of a computation on its tensor operands, in the shapes that the plan declares."""
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
     found = _evaluate(spec, call, operands)
-    return tuple(_in_shape(value, shape) for value, shape in zip(found, results, strict=False))
+    return tuple(in_shape(value, shape) for value, shape in zip(found, results, strict=False))
 
 
 def gradients(
@@ -63,7 +63,7 @@ def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array]) -> tuple[Arra
     import numpy as np
 
     if spec.family is Family.RESHAPE:
-        return (operands[0].reshape(call.outputs[0]),)
+        return (in_shape(operands[0], call.outputs[0]),)
     bound = _bind(spec, call)
     if spec.evaluate is None:
         raise NotReplayedError(f"the operator table has no numbers for `{call.op}`")
@@ -94,20 +94,21 @@ def _check_indices(bound: Bound, call: Call, operands: Sequence[Array]) -> None:
             raise NotReplayedError(f"an index of `{call.op}` is beyond the {sizes[name]} that it looks up in")
 
 
-def _in_shape(value: Array, shape: Shape) -> Array:
+def in_shape(value: Array, shape: Shape) -> Array:
+    """Return a value in the shape that is declared for it. Raises NotReplayedError where it has another number of elements."""
     import numpy as np
 
     array = np.asarray(value)
     if array.shape == shape:
         return array
     if array.size != prod(shape):
-        raise NotReplayedError(f"a result of shape {array.shape} is declared {shape}")
+        raise NotReplayedError(f"a value of shape {array.shape} is declared {shape}")
     return array.reshape(shape)
 
 
 def _gradient(spec: OpSpec, call: Call, operands: Sequence[Array], incoming: Mapping[int, Array], position: int) -> Array:
     if spec.family is Family.RESHAPE:
-        return incoming[0].reshape(operands[0].shape)
+        return in_shape(incoming[0], operands[0].shape)
     steps = spec.steps(call) if spec.steps is not None else ()
     if steps:
         return _through(steps, call, operands, incoming[0], position)

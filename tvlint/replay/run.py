@@ -32,7 +32,7 @@ from tvlint.ir.operators import (
 from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 from tvlint.ops.field import Array
 from tvlint.replay.collectives import combine, exchange
-from tvlint.replay.operators import NotReplayedError, forward, gradients
+from tvlint.replay.operators import NotReplayedError, forward, gradients, in_shape
 
 Given: TypeAlias = Callable[[int, str, int], "Array | None"]
 """The numbers that a rank is given for a tensor in a micro-batch; None where there are none."""
@@ -347,12 +347,12 @@ class _Rank:
         for at, name in enumerate(operator.inputs):
             if name:
                 value = yield from self.read(name)
-                incoming[at] = value.reshape(self.shape(operator.forward.outputs[at]))
+                incoming[at] = in_shape(value, self.shape(operator.forward.outputs[at]))
         wanted = [at for at, name in enumerate(operator.outputs) if name]
         found = gradients(operator.forward, operands, [self.shape(name) for name in operator.forward.outputs], incoming, wanted)
         for at in wanted:
             self.world.watch(self.rank, operator, operator.outputs[at], found[at])
-            yield from self.write(operator.outputs[at], found[at].reshape(self.shape(operator.outputs[at])), ())
+            yield from self.write(operator.outputs[at], in_shape(found[at], self.shape(operator.outputs[at])), ())
 
     def _members(self, group: Group, everywhere: bool = False) -> tuple[int, ...]:
         if group.name and not group.ranks and not group.axes:

@@ -144,8 +144,12 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
     """Return the verdict on the plans with what the recorded numbers say of it.
 
     A plan whose replay does not give what its program computed is unknown. Where recorded gradients differ nothing is proved,
-    and what was unknown is refuted.
+    and what was unknown is refuted. So is a program of which two ranks run different collectives together.
     """
+    if parallel.different is not None:
+        message, location = parallel.different.message, parallel.different.location
+        reason = replace(_reason("mismatched-collective", True, message, location), ranks=parallel.different.ranks)
+        return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *verdict.reasons))
     facts = list(verdict.facts)
     for recorded, name in ((parallel, "parallel plan"), (reference, "reference plan")):
         own = replayed(recorded)

@@ -1,13 +1,14 @@
-"""Communicators: the ranks that run something in one agree on who its members are and on what they run in it.
+"""Communicators: the ranks that run something in one agree on who its members are.
 
 A plan names groups by their ranks. A program may have several communicators of the same ranks, and what one rank runs in one of
-them never meets what another runs in another.
+them never meets what another runs in another: such ranks use them in the same order. Whether they run the same collectives is
+asked of the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TypeAlias
 
@@ -15,8 +16,18 @@ from tvlint.ir.location import Location
 from tvlint.readers.capture.tape import Capture, Communication, Event, Tape
 from tvlint.readers.document import ReadError
 
-Collective: TypeAlias = tuple[str, str, str, int | None]
-"""The communicator, the kind, the reduction and the root of a collective."""
+Beside: TypeAlias = "tuple[Communication | None, Communication | None]"
+"""What two members of a group run in the same place (None: nothing)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Different:
+    """Two members of a communicator that run different collectives in it, and where."""
+
+    message: str
+    location: Location
+    ranks: tuple[int, ...]
+
 
 _HELP = "capture the program again: what is written here, no run of a program does"
 
@@ -27,7 +38,7 @@ def with_communicators(capture: Capture) -> Capture:
     Raises ReadError where ranks do not agree on a communicator.
     """
     _check_members(capture)
-    _check_collectives(capture)
+    _check_order(capture)
     keys = sorted({(own.communicator, own.tag) for tape in capture.tapes for own in _talk(tape) if own.peer is not None})
     if len({communicator for communicator, _ in keys}) < 2:
         return capture
@@ -64,8 +75,29 @@ def _check_members(capture: Capture) -> None:
                 raise ReadError(text, _at(event, capture), _HELP)
 
 
-def _check_collectives(capture: Capture) -> None:
-    """Let the members of a group run the same collectives in the same communicators, in the same order."""
+def _check_order(capture: Capture) -> None:
+    """Let the members of a group that several communicators have use them in the same order."""
+    for ranks, pairs in _side_by_side(capture):
+        if len({own.communicator for pair in pairs for own in pair if own is not None}) < 2:
+            continue
+        for here, there in pairs:
+            if here is None or there is None or here.communicator != there.communicator:
+                text = f"rank {ranks[0]} runs {_said(here)} where rank {ranks[1]} runs {_said(there)} in the same group"
+                raise ReadError(text, _at(here or there, capture), _HELP)
+
+
+def different_collectives(capture: Capture) -> Different | None:
+    """Return the first place where two members of a communicator run different collectives, or reduce otherwise."""
+    for ranks, pairs in _side_by_side(capture):
+        for here, there in pairs:
+            if here is not None and there is not None and _collective(here) != _collective(there):
+                one, other = (f"rank {rank} runs {_collective(own)}" for rank, own in zip(ranks, (here, there), strict=True))
+                return Different(f"{one} where {other} in the same group", _at(here, capture), ranks)
+    return None
+
+
+def _side_by_side(capture: Capture) -> Iterator[tuple[tuple[int, int], list[Beside]]]:
+    """Yield what the first and each other member of a group run in it, one beside the other."""
     by_group: dict[tuple[int, ...], dict[int, list[Communication]]] = {}
     for tape in capture.tapes:
         for event in _talk(tape):
@@ -73,19 +105,12 @@ def _check_collectives(capture: Capture) -> None:
                 by_group.setdefault(tuple(sorted(event.group)), {}).setdefault(tape.rank, []).append(event)
     for group, by_rank in by_group.items():
         for rank in group[1:]:
-            _compare(by_rank.get(group[0], []), by_rank.get(rank, []), (group[0], rank), capture)
+            yield (group[0], rank), list(zip_longest(by_rank.get(group[0], []), by_rank.get(rank, [])))
 
 
-def _compare(one: Sequence[Communication], other: Sequence[Communication], ranks: tuple[int, int], capture: Capture) -> None:
-    for here, there in zip_longest(one, other):
-        if here is None or there is None or _collective(here) != _collective(there):
-            found = here or there
-            text = f"rank {ranks[0]} runs {_said(here)} where rank {ranks[1]} runs {_said(there)} in the same group"
-            raise ReadError(text, _at(found, capture), _HELP)
-
-
-def _collective(event: Communication) -> Collective:
-    return event.communicator, event.kind, event.reduce, event.root
+def _collective(event: Communication) -> str:
+    reduced = f" by {event.reduce}" if event.reduce else ""
+    return f"{event.kind}{reduced}" if event.root is None else f"{event.kind}{reduced} of root {event.root}"
 
 
 def _said(event: Communication | None) -> str:
@@ -96,5 +121,5 @@ def _ranks(group: Sequence[int]) -> str:
     return ", ".join(map(str, group))
 
 
-def _at(event: Communication, capture: Capture) -> Location:
-    return event.mark.place or Location(capture.path)
+def _at(event: Communication | None, capture: Capture) -> Location:
+    return (event and event.mark.place) or Location(capture.path)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Box, Plan, Role
 from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference, with_constants
+from tvlint.readers.capture.communicators import Different, different_collectives
 from tvlint.readers.capture.lines import read_capture
 from tvlint.readers.capture.pairing import uses_of
 from tvlint.readers.capture.program import Array
@@ -24,7 +25,8 @@ class Recorded:
 
     `given` are those of weights, buffers and inputs, by rank, name and micro-batch (-1: all); `gradients` those that the
     optimizer found, by rank and weight; `losses` those of the loss, by rank, in order. `pieces` are the boxes of weights that
-    ranks hold, where the gradients are comparable with a reference's. `random` says that the program draws random numbers.
+    ranks hold, where the gradients are comparable with a reference's. `random` says that the program draws random numbers,
+    `different` where ranks run different collectives together.
     """
 
     plan: Plan
@@ -33,6 +35,7 @@ class Recorded:
     losses: Mapping[int, tuple[Array | None, ...]]
     pieces: Mapping[tuple[int, str], Box]
     random: bool
+    different: Different | None
 
 
 def read(path: str, data: bytes) -> Document:
@@ -78,7 +81,8 @@ def _recorded(lifting: Lifting) -> Recorded:
         for held in by.values()
         if held.sure
     }
-    return Recorded(lifting.plan, given, _completed(lifting, gradients), losses, pieces, _draws(lifting.capture))
+    completed, different = _completed(lifting, gradients), different_collectives(lifting.capture)
+    return Recorded(lifting.plan, given, completed, losses, pieces, _draws(lifting.capture), different)
 
 
 def _completed(lifting: Lifting, gradients: Mapping[tuple[int, str], Array | None]) -> dict[tuple[int, str], Array | None]:

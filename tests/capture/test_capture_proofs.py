@@ -60,6 +60,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("fully_sharded", "fully_sharded_reference", "dp 2", "1"),
         ("accumulation_ddp", "accumulation_reference", "dp 2", "2"),
         ("accumulation_fsdp", "accumulation_reference", "dp 2", "2"),
+        ("two_axes", "two_axes_reference", "dp 2 x tp 2", "1"),
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
     ],

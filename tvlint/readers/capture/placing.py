@@ -80,15 +80,27 @@ def placements_of(mesh: Mesh, boxes: Mapping[int, Box], whole: Sequence[int]) ->
         axes = _cutting(mesh, own, size)
         if axes is None or found.keys() & set(axes):
             return None
-        found.update((name, Shard(dim)) for name in axes)
+        found.update(_shards(mesh, dim, axes))
+    return found
+
+
+def _shards(mesh: Mesh, dim: int, axes: tuple[str, ...]) -> dict[str, Placement]:
+    """Return the placements of axes that cut a dimension one after the other, which a mesh cuts in the order of its axes."""
+    found: dict[str, Placement] = {name: Shard(dim) for name in axes}
+    names = [axis.name for axis in mesh.axes]
+    if len(axes) == 2 and names.index(axes[0]) > names.index(axes[1]):
+        outer, inner = (mesh.axis_size(name) for name in axes)
+        found[axes[1]] = Shard(dim, tuple(tuple(place * inner + own for place in range(outer)) for own in range(inner)))
     return found
 
 
 def _cutting(mesh: Mesh, parts: Mapping[int, tuple[int, int]], size: int) -> tuple[str, ...] | None:
-    """Return the axes that cut a dimension into these parts, one after the other."""
+    """Return the axes that cut a dimension into these parts, one after the other: of two also the later one first."""
     names = [axis.name for axis in mesh.axes if axis.size > 1]
+    reversed_pairs: list[tuple[str, ...]] = [pair[::-1] for pair in combinations(names, 2)]
     for count in range(1, len(names) + 1):
-        for chosen in combinations(names, count):
+        in_order: list[tuple[str, ...]] = list(combinations(names, count))
+        for chosen in in_order + (reversed_pairs if count == 2 else []):
             if all(_part(mesh, chosen, rank, size) == part for rank, part in parts.items()):
                 return chosen
     return None

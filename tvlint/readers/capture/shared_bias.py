@@ -64,10 +64,18 @@ def _shared(
         if not isinstance(one, Ref) or not isinstance(share, Call) or share.op != "torch.div":
             continue
         bias, count = share.inputs
-        given = lifted.program.given.get(bias.name) if isinstance(bias, Ref) else None
-        if not isinstance(bias, Ref) or given is None or given.named is None or count != Literal(len(node.group)):
+        if not isinstance(bias, Ref) or not _is_weight(bias.name, lifted, makers) or count != Literal(len(node.group)):
             continue
         along = len(lifted.program.shape(node.inputs[0])) - len(lifted.program.shape(bias.name))
         if spared < along:
             return one.name, bias.name, added.mark
     return None
+
+
+def _is_weight(value: str, lifted: Lifted, makers: dict[str, LiftedNode]) -> bool:
+    """Return whether a value is one that the program names, or gathered of such parts."""
+    own = makers.get(value)
+    if isinstance(own, Exchange) and own.kind == "all-gather":
+        return _is_weight(own.inputs[0], lifted, makers)
+    given = lifted.program.given.get(value)
+    return given is not None and given.named is not None

@@ -31,10 +31,11 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Another place that a finding is about, and what stands there."""
+    """Another place that a finding is about, and what stands there; `leads`: the wrong value comes by way of it."""
 
     message: str
     location: Location
+    leads: bool = False
 
 
 @dataclass(frozen=True, slots=True)

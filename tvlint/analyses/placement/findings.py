@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.flow import way
 from tvlint.analyses.placement.declared_regions import claim_defects
-from tvlint.analyses.placement.domain import Defect
+from tvlint.analyses.placement.domain import Defect, Where
 from tvlint.analyses.placement.interpreter import defects
 from tvlint.findings import Finding, Related
 from tvlint.rule import Rule
@@ -30,8 +32,8 @@ def report(facts: Facts, rule: Rule, message: Callable[[Defect], str], help: Cal
     for defect in of_rule(facts, rule.name):
         related: tuple[Related, ...] = ()
         if defect.made is not None and defect.made != defect.where:
-            related = (Related(f"`{defect.name}` gets its placement here", facts.place(*defect.made)),)
-        ranks = facts.fold.everywhere(defect.ranks) if defect.ranks else facts.ranks_running(defect.where[0])
+            related = way(facts, defect.made, defect.where, defect.name, _made(facts, defect, defect.made))
+        ranks = facts.fold.everywhere(defect.ranks or facts.ranks_running(defect.where[0]))
         text, advice = (
             each.replace("`{axis}`", "{axis}") if defect.ranks else each for each in (message(defect), help(defect))
         )
@@ -46,6 +48,11 @@ def report(facts: Facts, rule: Rule, message: Callable[[Defect], str], help: Cal
             ranks,
             about=tuple(shown[name] for name in _NAMED.findall(text)),
         )
+
+
+def _made(facts: Facts, defect: Defect, made: Where) -> str:
+    names = writes(facts.plan.segments[made[0]].operators[made[1]])
+    return f"`{defect.name if defect.name in names else next(iter(names), defect.name)}` gets its placement here"
 
 
 def report_as_page_says(facts: Facts, rule: Rule) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -123,9 +123,28 @@ def reasons(plan: Plan, defects: Iterable[Defect], draw: Draw | None = None) -> 
     ordered = sorted(groups.values(), key=lambda members: not members[0].refutes)
     told = [_reason(plan, members) for members in ordered]
     if draw is not None:
-        drawn = [replace(told[i], scenes=draw(ordered[i])) for i in range(min(len(told), _MOST_DRAWN))]
-        told[: len(drawn)] = drawn
+        told[:_MOST_DRAWN] = [drawn(*each) for each in zip(told[:_MOST_DRAWN], map(draw, ordered), strict=False)]
     return tuple(told)
+
+
+def drawn(reason: Reason, scenes: tuple[Scene, ...]) -> Reason:
+    """Return the reason with the scenes of its defect, and the way by which the wrong value comes to it in the first one."""
+    way = [led for scene in scenes[:1] for led in _way(scene) if led.location != reason.location]
+    return replace(reason, scenes=scenes, related=(*way, *reason.related))
+
+
+def _way(scene: Scene) -> Iterator[Related]:
+    """Yield the operators by way of which the wrong value comes to the one to blame, from its cause on."""
+    wrong: set[str] = set()
+    led = []
+    for step in reversed(scene.steps):
+        made = [piece for piece in step.gives if piece.tensor in wrong]
+        if step.blamed or made:
+            wrong.update(piece.tensor for piece in step.reads if piece.lacks)
+        if made and step.location is not None:
+            said = ", ".join(f"`{piece.tensor}` ({piece.lacks})" for piece in made)
+            led.append(Related(f"`{step.operator}` gives {said}", step.location, leads=True))
+    yield from reversed(led)
 
 
 def _reason(plan: Plan, defects: Sequence[Defect]) -> Reason:

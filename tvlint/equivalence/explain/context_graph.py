@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.relations.defect import Defect, everywhere
@@ -18,6 +18,7 @@ from tvlint.ir.operators import Operator
 from tvlint.ir.plan import Plan, Role
 
 _STEPS_BEFORE = 3
+_MOST_STEPS = 12
 _MOST_SCENES = 4
 _MOST_MATES = 16
 
@@ -52,20 +53,9 @@ def _mates(plan: Plan, defect: Defect) -> tuple[int, ...]:
 
 
 def _steps(plan: Plan, terms: Terms, derived: Derived, rank: int, segment: str, place: Operator) -> tuple[SceneStep, ...]:
-    """The operator, and the nearest ones before it in its segment that made what it reads."""
+    """The operator, the nearest ones before it in its segment that made what it reads, and all that made what lacks in it."""
     local = derived.locals.get((rank, segment))
     if local is None:
-        return ()
-    chain: list[Operator] = [place]
-    wanted = set(reads(place))
-    reached = False
-    for operator in reversed(plan.segments[segment].operators):
-        if operator is place:
-            reached = True
-        elif reached and len(chain) <= _STEPS_BEFORE and wanted & set(writes(operator)):
-            chain.append(operator)
-            wanted.update(reads(operator))
-    if not reached:
         return ()
 
     def piece(name: str) -> Piece | None:
@@ -75,6 +65,23 @@ def _steps(plan: Plan, terms: Terms, derived: Derived, rank: int, segment: str, 
             return _declared(plan, rank, name, name in local or name in environment)
         return _piece(terms, name, value)
 
+    def lacking(names: Iterable[str]) -> set[str]:
+        return {name for name in names if (found := piece(name)) is not None and found.lacks}
+
+    chain: list[Operator] = [place]
+    wanted = set(reads(place))
+    wrong = lacking(wanted)
+    reached = False
+    for operator in reversed(plan.segments[segment].operators):
+        made = set(writes(operator))
+        if operator is place:
+            reached = True
+        elif reached and (made & wrong or (len(chain) <= _STEPS_BEFORE and made & wanted)) and len(chain) < _MOST_STEPS:
+            chain.append(operator)
+            wanted.update(reads(operator))
+            wrong |= lacking(reads(operator)) if made & wrong else set()
+    if not reached:
+        return ()
     return tuple(
         SceneStep(
             name_of(operator).replace("`", ""),

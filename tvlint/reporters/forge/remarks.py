@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tvlint.findings import Finding, Fix, Outcome, Problem, Reason, Related, Report, SceneStep, Severity, Verdict
+from tvlint.findings import Finding, Fix, Outcome, Problem, Reason, Related, Report, Severity, Verdict
 from tvlint.identity import fingerprint, numbered, reason_fingerprint
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
@@ -89,7 +89,8 @@ def _of_finding(finding: Finding, report: Report, context: Context) -> Remark:
         (("help", finding.help),) if finding.help else (),
         finding.related,
         finding.ranks,
-        fixes=finding.fixes,
+        _flow(finding),
+        finding.fixes,
     )
 
 
@@ -125,7 +126,7 @@ def _of_verdict(verdict: Verdict, report: Report, context: Context) -> Iterator[
             tuple((name, value) for name, value in facts if value),
             reason.related,
             reason.ranks,
-            tuple(_flow(reason)),
+            _flow(reason),
         )
 
 
@@ -140,15 +141,7 @@ def _severities(refuted: bool) -> tuple[Severity, Severity]:
     return severity, severity
 
 
-def _flow(reason: Reason) -> Iterator[Related]:
-    """The operators that lead to the wrong value and the one that uses it, on the first kind of rank concerned."""
-    for scene in reason.scenes[:1]:
-        for step in scene.steps:
-            if step.location is not None:
-                yield Related(_step_words(step), step.location)
-
-
-def _step_words(step: SceneStep) -> str:
-    reads = ", ".join(f"`{piece.tensor}`{f' ({piece.lacks})' if piece.lacks else ''}" for piece in step.reads)
-    gives = ", ".join(f"`{piece.tensor}`{f' ({piece.lacks})' if piece.lacks else ''}" for piece in step.gives)
-    return f"`{step.operator}` reads {reads or 'nothing'} and gives {gives or 'nothing'}"
+def _flow(item: Finding | Reason) -> tuple[Related, ...]:
+    """Return the places by way of which the wrong value comes, and then that of the finding; nothing where none is known."""
+    led = tuple(each for each in item.related if each.leads)
+    return (*led, Related(item.message, item.location)) if led else ()

@@ -25,7 +25,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"`{found.name}` {done} on {facts.who(found.ranks)}",
             facts.place(found.segment, found.index),
             f"record an event on `{origin}` after its operator and await it on `{own}` before this one",
-            (Related(f"the access on `{origin}`", facts.place(*found.other)),),
+            (Related(f"the access on `{origin}`", facts.place(*found.other), leads=True),),
             facts.fold.everywhere(found.ranks),
             about=(found.name, own, origin),
         )

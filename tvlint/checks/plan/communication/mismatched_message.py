@@ -41,7 +41,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 facts.call(receive),
                 "messages between two ranks pair up in the order in which they are sent and received; "
                 "let both ends name the same value",
-                (Related("it is sent here", facts.call(send)),),
+                (Related("it is sent here", facts.call(send), leads=True),),
                 facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
                 about=(receive.operator.tensor, send.operator.tensor),
             )

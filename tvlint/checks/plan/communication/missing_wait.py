@@ -22,7 +22,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"`{hazard.name}` is read before `{handle}` is waited for on {facts.who(hazard.ranks)}",
             facts.place(hazard.segment, hazard.index),
             f"wait for `{handle}` before this operator",
-            (Related(f"`{handle}` is issued here", facts.place(*hazard.other)),),
+            (Related(f"`{handle}` is issued here", facts.place(*hazard.other), leads=True),),
             facts.fold.everywhere(hazard.ranks),
             about=(hazard.name, handle),
         )

@@ -19,7 +19,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"the backward of `{found.value}` starts with `{found.gradient}`, which no all-to-all has brought back",
             facts.place(*found.where),
             f"exchange the gradient the other way round before, as the forward pass exchanges `{found.value}`",
-            (Related(f"`{found.value}` goes to other ranks here", facts.place(*found.sent)),),
+            (Related(f"`{found.value}` goes to other ranks here", facts.place(*found.sent), leads=True),),
             facts.fold.everywhere(found.ranks),
             about=(found.value, found.gradient),
         )

@@ -24,7 +24,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"`{found.name}` holds tokens that were dispatched over {found.given}, but {what}",
             facts.place(found.segment, found.index),
             f"bring the tokens back with an all-to-all over {found.given}",
-            (Related("the tokens are dispatched here", facts.place(*found.dispatched)),),
+            (Related("the tokens are dispatched here", facts.place(*found.dispatched), leads=True),),
             facts.fold.everywhere(found.ranks),
             about=tuple(filter(None, (found.name, found.other))),
         )

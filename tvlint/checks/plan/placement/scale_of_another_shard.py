@@ -20,7 +20,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"`{found.scale}`, the scale of this rank",
             facts.place(*found.where),
             "let the ranks agree on one amax (`all-reduce max`) before they quantise, or gather the scales too",
-            (Related("the codes of other ranks come here", facts.place(*found.joined)),),
+            (Related("the codes of other ranks come here", facts.place(*found.joined), leads=True),),
             facts.fold.everywhere(found.ranks),
             about=(found.codes, found.scale),
         )

@@ -17,7 +17,8 @@ class RuleKind(Enum):
     CHANGE = "change"
     """From the page's `require:` over the settings before and after a change (`tvlint diff`)."""
     PLAN = "plan"
-    """From the function `check` in `tvlint/checks/<topic>/<rule_name>.py`."""
+    """From the analysis that a page with a `message:` is about (`tvlint/checks/pages.py`), else from the function `check` in
+    `tvlint/checks/<topic>/<rule_name>.py`."""
     SCHEDULE = "schedule"
     """From the function `check` in `tvlint/checks/<topic>/<rule_name>.py`, over a pipeline schedule."""
     PROOF = "proof"
@@ -55,6 +56,8 @@ class Rule:
     require: str = ""
     message: str = ""
     help: str = ""
+    related: Mapping[str, str] = field(default_factory=dict)
+    """By a field of a defect that is a place in the plan: what is there (plan rules only)."""
     unknown: str = ""
     """Template: what can be said all the same where the rule is not evaluated; left out where it holds an unknown value."""
     location: tuple[str, ...] = ()

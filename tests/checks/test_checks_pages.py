@@ -14,7 +14,7 @@ RULES = [rule for rule in load_rules().values() if rule.kind in (RuleKind.PLAN, 
 
 def test_every_page_has_a_check_or_words_and_every_check_a_page() -> None:
     modules = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.py") if path.stem != "__init__"}
-    assert modules == {f"{rule.topic}/{rule.name}".replace("-", "_") for rule in RULES if not rule.message}
+    assert modules - {"pages"} == {f"{rule.topic}/{rule.name}".replace("-", "_") for rule in RULES if not rule.message}
 
 
 def test_words_come_with_help_and_are_of_plan_rules() -> None:

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from tests.builders.checkout import commit_all
-from tvlint.analyses.placement.findings import SHOWN
 from tvlint.analyses.relations.grounds import REFUTING
 from tvlint.checks import load_check
+from tvlint.checks.pages import SOURCES, shown
 from tvlint.data import data_path
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Finding, Outcome, Severity
@@ -101,7 +101,9 @@ def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind in CHECKED], ids=lambda rule: rule.name)
 def test_a_plan_or_schedule_rule_has_a_check(rule: Rule) -> None:
     assert callable(load_check(rule))
-    assert set(re.findall(r"{(\w*)}", rule.message + rule.help)) <= set(SHOWN)
+    templates = [rule.message, rule.help, *rule.related.values()]
+    assert set(re.findall(r"{(\w*)}", "".join(templates))) | rule.related.keys() <= set(shown(rule))
+    assert rule.message or rule.name not in SOURCES
     assert rule.name.startswith("schedule-") == (rule.kind is RuleKind.SCHEDULE)
 
 

@@ -32,11 +32,11 @@ def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Findin
 def load_check(rule: Rule) -> Callable[[Any], Iterator[Finding]]:
     """Return the function that checks a plan rule or a schedule rule; it takes the facts of a plan or of a schedule.
 
-    A page with a message of its own says how the defect of its name is told that the placement analysis finds.
+    A page with a message of its own says how the defects of its name are reported that an analysis finds.
     """
     if rule.message:
-        from tvlint.analyses.placement.findings import report_as_page_says
+        from tvlint.checks.pages import findings_as_page_says
 
-        return partial(report_as_page_says, rule=rule)
+        return partial(findings_as_page_says, rule=rule)
     module = ".".join((__name__, *rule.topic.split("/"), rule.name)).replace("-", "_")
     return partial(import_module(module).check, rule=rule)

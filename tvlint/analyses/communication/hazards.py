@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvlint.analyses.dataflow.def_use import handle_of, of_kinds, overwritten, uses, writes
 from tvlint.analyses.dataflow.run_scope import Outside
@@ -15,7 +15,10 @@ _ASYNCHRONOUS = frozenset({Communicate, Send, Receive, ReduceGradients, Wait})
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """One thing in the wrong order, at (`segment`, `index`); `name` is the tensor or handle, `other` the earlier operator."""
+    """One thing in the wrong order, at (`segment`, `index`); `name` is the tensor or handle, `other` the earlier operator.
+
+    That has the `handle`.
+    """
 
     kind: str
     segment: str
@@ -23,6 +26,7 @@ class Hazard:
     name: str
     ranks: tuple[int, ...]
     other: tuple[str, int] | None = None
+    handle: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +45,7 @@ class _Issue:
 
 def hazards(plan: Plan) -> Iterator[Hazard]:
     """The hazards of all programs; the same place is named once, with the ranks of every program that has it."""
-    merged: dict[tuple[str, str, int, str, tuple[str, int] | None], set[int]] = {}
+    merged: dict[Hazard, set[int]] = {}
     asynchronous = frozenset(
         name
         for name, segment in plan.segments.items()
@@ -50,10 +54,9 @@ def hazards(plan: Plan) -> Iterator[Hazard]:
     for program in plan.programs if asynchronous else ():
         walk = _Walk(plan, program, asynchronous)
         for hazard in walk.run():
-            key = (hazard.kind, hazard.segment, hazard.index, hazard.name, hazard.other)
-            merged.setdefault(key, set()).update(program.ranks)
-    for (kind, segment, index, name, other), ranks in merged.items():
-        yield Hazard(kind, segment, index, name, tuple(sorted(ranks)), other)
+            merged.setdefault(replace(hazard, ranks=()), set()).update(program.ranks)
+    for hazard, ranks in merged.items():
+        yield replace(hazard, ranks=tuple(sorted(ranks)))
 
 
 class _Walk:
@@ -191,4 +194,4 @@ class _Walk:
 
     def _hazard(self, kind: str, segment: str, index: int, name: str, issue: _Issue | None = None) -> Hazard:
         other = None if issue is None else (issue.segment, issue.index)
-        return Hazard(kind, segment, index, name, self.program.ranks, other)
+        return Hazard(kind, segment, index, name, self.program.ranks, other, "" if issue is None else issue.handle)

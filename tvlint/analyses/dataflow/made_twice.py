@@ -12,12 +12,11 @@ from tvlint.ir.plan import Phase, Plan, Role
 
 @dataclass(frozen=True, slots=True)
 class MadeTwice:
-    """Operators `first` and `second` of `segment` both make `name`, whose first value nothing reads."""
+    """The operators at `first` and at `where` both make `name`, whose first value nothing reads."""
 
-    segment: str
-    first: int
-    second: int
     name: str
+    where: tuple[str, int]
+    first: tuple[str, int]
 
 
 def made_twice(plan: Plan) -> Iterator[MadeTwice]:
@@ -37,7 +36,7 @@ def made_twice(plan: Plan) -> Iterator[MadeTwice]:
                 tensor = plan.tensors.get(name)
                 is_lost = name in unread and not _is_again(segment.operators[unread[name]], operator)
                 if is_lost and isinstance(operator, Compute) and (tensor is None or tensor.role is not Role.GRADIENT):
-                    yield MadeTwice(segment.name, unread[name], index, name)
+                    yield MadeTwice(name, (segment.name, index), (segment.name, unread[name]))
                 unread.pop(name, None)
             if len(writes(operator)) == 1:
                 unread[writes(operator)[0]] = index

@@ -11,7 +11,7 @@ from tvlint.ir.plan import Phase, Plan
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """On `ranks`, `segment` runs `times` times for `micro_batch`, its forward segment `expected` times."""
+    """On `ranks`, `segment` runs `times` times for `micro_batch`; right were `expected` times, or so many micro-batches."""
 
     segment: str
     forward: str
@@ -45,17 +45,21 @@ def uneven_backwards(plan: Plan) -> Iterator[Count]:
 
 
 def repeated(plan: Plan) -> Iterator[Count]:
-    """Forward segments that run more than once for a micro-batch, without being recomputed."""
+    """Forward segments that run more than once for a micro-batch, without being recomputed; once for the same ranks."""
+    found: dict[tuple[str, tuple[int, ...]], Count] = {}
     for program in plan.programs:
         for (name, batch), times in Counter((step.segment, step.micro_batch) for step in program.steps).items():
             segment = plan.segments.get(name)
             if times > 1 and batch >= 0 and segment is not None and segment.phase is Phase.FORWARD and not segment.checkpointed:
-                yield Count(name, name, batch, times, 1, program.ranks)
+                found.setdefault((name, program.ranks), Count(name, name, batch, times, 1, program.ranks))
+    yield from found.values()
 
 
 def out_of_range(plan: Plan) -> Iterator[Count]:
-    """Runs for micro-batches that the plan does not have."""
+    """Runs for micro-batches that the plan does not have; once for each segment."""
+    found: dict[str, Count] = {}
     for program in plan.programs:
         for name, batch in dict.fromkeys((step.segment, step.micro_batch) for step in program.steps):
             if batch >= plan.micro_batches:
-                yield Count(name, name, batch, 1, 0, program.ranks)
+                found.setdefault(name, Count(name, name, batch, 1, plan.micro_batches, program.ranks))
+    yield from found.values()

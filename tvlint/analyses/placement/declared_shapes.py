@@ -23,8 +23,8 @@ class Stated:
     index: int
     name: str
     called: str
-    stated: tuple[int, ...]
-    given: tuple[int, ...]
+    stated: list[int]
+    given: list[int]
 
 
 def misstated_shapes(facts: Facts) -> Iterator[Stated]:
@@ -44,7 +44,7 @@ def misstated_shapes(facts: Facts) -> Iterator[Stated]:
             stated = plan.tensors[name].shape if name in plan.tensors else shape
             if stated != shape and prod((*stated, *shape)) != 1 and name not in seen:
                 seen.add(name)
-                yield Stated(segment, index, name, called(operator), stated, shape)
+                yield Stated(segment, index, name, called(operator), list(stated), list(shape))
 
 
 def called(operator: Compute | Communicate) -> str:

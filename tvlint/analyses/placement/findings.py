@@ -16,7 +16,7 @@ from tvlint.rule import Rule
 
 SHOWN = ("name", "axis", "has", "operator", "other", "wants")
 """The fields of a defect that messages show."""
-_NAMED = re.compile(r"`{(\w+)}`")
+NAMED = re.compile(r"`{(\w+)}`")
 
 
 def of_rule(facts: Facts, rule: str) -> list[Defect]:
@@ -46,7 +46,7 @@ def report(facts: Facts, rule: Rule, message: Callable[[Defect], str], help: Cal
             advice.format_map(shown),
             related,
             ranks,
-            about=tuple(shown[name] for name in _NAMED.findall(text)),
+            about=tuple(shown[name] for name in NAMED.findall(text)),
         )
 
 

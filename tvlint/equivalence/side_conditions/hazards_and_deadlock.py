@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tvlint.analyses.communication.hazards import Hazard
 from tvlint.analyses.communication.streams import crossings
-from tvlint.analyses.dataflow.def_use import handle_of, streams_named
+from tvlint.analyses.dataflow.def_use import streams_named
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.defect import Defect, at, source_of
 from tvlint.equivalence.side_conditions.handles import reused_handles
@@ -38,7 +38,7 @@ def check_order(plan: Plan) -> Iterator[Defect]:
     for hazard in facts.hazards:
         operator = plan.segments[hazard.segment].operators[hazard.index]
         rule, words = TOLD[hazard.kind]
-        text = f"`{hazard.name}` on {{ranks}} {_filled(words, plan, hazard)}"
+        text = f"`{hazard.name}` on {{ranks}} {_filled(words, hazard)}"
         for rank in hazard.ranks:
             yield Defect(
                 rule,
@@ -89,11 +89,10 @@ def check_order(plan: Plan) -> Iterator[Defect]:
         )
 
 
-def _filled(words: str, plan: Plan, hazard: Hazard) -> str:
-    where, index = hazard.other or (hazard.segment, hazard.index)
+def _filled(words: str, hazard: Hazard) -> str:
+    where = hazard.other[0] if hazard.other is not None else hazard.segment
     by = f" (issued in `{where}`)" if where != hazard.segment else ""
-    handle = handle_of(plan.segments[where].operators[index])
-    return words.format(name=hazard.name, handle=handle, by=by)
+    return words.format(name=hazard.name, handle=hazard.handle, by=by)
 
 
 def _unordered(operator: Operator) -> bool:

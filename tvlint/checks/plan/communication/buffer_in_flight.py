@@ -20,14 +20,13 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     for hazard in facts.hazards:
         if hazard.kind not in _WHAT or hazard.other is None:
             continue
-        handle = getattr(facts.plan.segments[hazard.other[0]].operators[hazard.other[1]], "handle", "")
         yield Finding(
             rule.name,
             rule.severity,
-            f"`{hazard.name}` {_WHAT[hazard.kind].format(handle)} on {facts.who(hazard.ranks)}",
+            f"`{hazard.name}` {_WHAT[hazard.kind].format(hazard.handle)} on {facts.who(hazard.ranks)}",
             facts.place(hazard.segment, hazard.index),
-            f"wait for `{handle}` first, or use another buffer",
-            (Related(f"`{handle}` is issued here", facts.place(*hazard.other)),),
+            f"wait for `{hazard.handle}` first, or use another buffer",
+            (Related(f"`{hazard.handle}` is issued here", facts.place(*hazard.other)),),
             facts.fold.everywhere(hazard.ranks),
-            about=(hazard.name, handle),
+            about=(hazard.name, hazard.handle),
         )

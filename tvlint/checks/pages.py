@@ -1,0 +1,97 @@
+"""Plan rules whose pages say all: which analysis finds their defects, and the findings in the words of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tvlint.analyses.communication.all_to_all_gradients import Astray, astray
+from tvlint.analyses.communication.hazards import Hazard
+from tvlint.analyses.communication.ring_attention import RingDefect, ring_defects
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.made_twice import MadeTwice, made_twice
+from tvlint.analyses.dataflow.run_counts import Count, out_of_range, repeated
+from tvlint.analyses.gradients.optimizer_updates import Forgotten, forgotten, updated_weights
+from tvlint.analyses.gradients.precision import Lowered, Stale, lowered, stale_scales
+from tvlint.analyses.gradients.quantisation_scales import Foreign, foreign_scales
+from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gathers
+from tvlint.analyses.placement.declared_shapes import Stated, unexplained
+from tvlint.analyses.placement.findings import NAMED, SHOWN, report_as_page_says
+from tvlint.findings import Finding, Related
+from tvlint.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The defects of one rule, all of one type: each with its place, and mostly with its ranks."""
+
+    type: type
+    find: Callable[[Facts], Iterable[Any]]
+    leads: bool = False
+    """Whether the wrong value comes from the places that belong to the defect."""
+
+
+def _hazards(kind: str, leads: bool = False) -> Source:
+    return Source(Hazard, lambda facts: (own for own in facts.hazards if own.kind == kind), leads)
+
+
+def _never_waited(facts: Facts) -> Iterator[Hazard]:
+    """Yield handles that are never waited for; a value that is read without the wait is `missing-wait`."""
+    unread = {own.other for own in facts.hazards if own.kind.endswith("in-flight")}
+    yield from (own for own in facts.hazards if own.kind == "never-waited" and (own.segment, own.index) not in unread)
+
+
+def _forgotten(facts: Facts) -> Iterable[Forgotten]:
+    return forgotten(facts.plan, facts.derived("updated weights", lambda: updated_weights(facts.plan)))
+
+
+SOURCES: Mapping[str, Source] = {
+    "double-wait": _hazards("waited-twice"),
+    "gathered-before-update": Source(StaleGather, lambda facts: stale_gathers(facts.plan)),
+    "gradient-not-exchanged": Source(Astray, astray, leads=True),
+    "handle-never-waited": Source(Hazard, _never_waited),
+    "handle-reissued": _hazards("reissued"),
+    "micro-batch-out-of-range": Source(Count, lambda facts: out_of_range(facts.plan)),
+    "missing-wait": _hazards("read-in-flight", leads=True),
+    "reduction-in-lower-precision": Source(Lowered, lambda facts: lowered(facts.plan)),
+    "ring-attention-parts-summed": Source(
+        RingDefect, lambda facts: (own for own in ring_defects(facts) if own.kind == "sum")
+    ),
+    "repeated-forward": Source(Count, lambda facts: repeated(facts.plan)),
+    "scale-before-amax": Source(Stale, lambda facts: stale_scales(facts.plan)),
+    "scale-of-another-shard": Source(Foreign, lambda facts: foreign_scales(facts.plan), leads=True),
+    "unknown-handle": _hazards("unknown-handle"),
+    "value-made-twice": Source(MadeTwice, lambda facts: made_twice(facts.plan)),
+    "weight-never-updated": Source(Forgotten, _forgotten),
+    "wrong-shape-claim": Source(Stated, unexplained),
+}
+"""By rule; the defects of other rules whose pages have a message are those that the placement analysis names after them."""
+
+
+def shown(rule: Rule) -> tuple[str, ...]:
+    """Return the fields of a defect that a page may name."""
+    source = SOURCES.get(rule.name)
+    return SHOWN if source is None else (*(own.name for own in fields(source.type)), "ranks")
+
+
+def findings_as_page_says(facts: Facts, rule: Rule) -> Iterator[Finding]:
+    """Yield the defects of `rule` in the words of its page, whose `{...}` are fields of the defect."""
+    source = SOURCES.get(rule.name)
+    if source is None:
+        yield from report_as_page_says(facts, rule)
+        return
+    for defect in source.find(facts):
+        given = {own.name: getattr(defect, own.name) for own in fields(defect)}
+        segment, index = given.get("where") or (given["segment"], given.get("index"))
+        place = facts.start(segment) if index is None else facts.place(segment, index)
+        ranks = given.get("ranks") or facts.ranks_running(segment)
+        words = {**given, "ranks": facts.who(ranks)}
+        related = tuple(
+            Related(text.format_map(words), facts.place(*given[name]), leads=source.leads)
+            for name, text in rule.related.items()
+            if given[name]
+        )
+        message, help = rule.message.format_map(words), rule.help.format_map(words)
+        about = tuple(given[name] for name in NAMED.findall(rule.message))
+        yield Finding(rule.name, rule.severity, message, place, help, related, facts.fold.everywhere(ranks), about=about)

@@ -23,7 +23,7 @@ from tvlint.findings import Finding, Outcome, Severity
 from tvlint.frameworks.deepspeed import DEEPSPEED, NEOX
 from tvlint.frameworks.megatron import names as option_names
 from tvlint.frameworks.nnscaler import DEFAULTS as NNSCALER
-from tvlint.frameworks.torchtitan import TORCHTITAN
+from tvlint.frameworks.torchtitan import SECTIONS
 from tvlint.readers.plan_text.statements import read_plan
 from tvlint.rule import Example, Rule, RuleKind
 from tvlint.rulebook.language.derived import DERIVED
@@ -45,6 +45,7 @@ EXAMPLES = [
     for rule in RULES.values()
     for example in read_examples(rule)
 ]
+TORCHTITAN = frozenset[str]().union(*SECTIONS.values())
 SETTINGS = {"nnscaler": NNSCALER, "deepspeed": DEEPSPEED | NEOX, "gpt-neox": NEOX, "torchtitan": TORCHTITAN}
 """What the settings of frameworks are called that do not use Megatron's options."""
 WITHOUT_EXAMPLE = frozenset(

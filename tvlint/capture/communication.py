@@ -55,7 +55,6 @@ _FUNCTIONAL = {
 }
 """Operators of `_c10d_functional`, each with its kind."""
 
-_IN_PLACE = frozenset({"all-reduce", "broadcast", "reduce"})
 _WRITES_NOTHING = frozenset({"send", "barrier"})
 
 

@@ -16,5 +16,3 @@ SECTIONS = {
     ),
     "training": frozenset({"local_batch_size", "global_batch_size", "seq_len"}),
 }
-TORCHTITAN = frozenset(name for names in SECTIONS.values() for name in names)
-"""Every setting by its canonical name, which is the key's."""

@@ -202,7 +202,7 @@ def _binding(annotation: Annotation, linear: tuple[frozenset[int], ...], random:
 
     def bind(call: Call) -> Bound:
         given = operands_of(annotation, call)
-        stars = _stars(annotation, given, call)
+        stars = _stars(given, call)
         operands, outputs, sizes = [], [], dict[str, int]()
         whole = {name for name in annotation.whole | unsplit if name != STAR}
         for position, (tensor, shape) in enumerate(given):
@@ -265,7 +265,7 @@ def operands_of(annotation: Annotation, call: Call) -> list[tuple[Sizes | None, 
     return found
 
 
-def _stars(annotation: Annotation, given: Sequence[tuple[Sizes | None, Shape]], call: Call) -> Names:
+def _stars(given: Sequence[tuple[Sizes | None, Shape]], call: Call) -> Names:
     """Return the names of the dimensions that `*` stands for; raises UnsupportedError where shapes do not fit."""
     count: int | None = None
     for position, (tensor, shape) in enumerate(given):

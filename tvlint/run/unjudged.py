@@ -8,6 +8,6 @@ from tvlint.ir.location import Location
 RULE = "unjudged-file"
 
 
-def unjudged(path: str, reason: str, help: str = "") -> Finding:
+def unjudged(path: str, reason: str) -> Finding:
     """Return the finding that the file was not judged, for a reason."""
-    return Finding(RULE, Severity.NOTE, f"not judged: {reason}", Location(path), help)
+    return Finding(RULE, Severity.NOTE, f"not judged: {reason}", Location(path))

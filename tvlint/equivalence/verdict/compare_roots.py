@@ -39,10 +39,10 @@ def judge_roots(terms: Terms, plan: Plan, reference: Derived, derived: Derived) 
                 text = f"gradients start at `{root.of}` on {{ranks}}, and in the reference none start there"
                 yield at(root.operator, root.segment, Defect("surplus-root", certain, text, root.rank))
     if not surplus and not missing and not derived.foreign:
-        yield from _unequal(terms, plan, reference, derived, certain)
+        yield from _unequal(terms, reference, derived, certain)
 
 
-def _unequal(terms: Terms, plan: Plan, reference: Derived, derived: Derived, certain: bool) -> Iterator[Defect]:
+def _unequal(terms: Terms, reference: Derived, derived: Derived, certain: bool) -> Iterator[Defect]:
     """Yield the values that gradients start from with another share than from others; a common factor is none.
 
     Only of complete values: what a part, or one micro-batch, has a share of shows in the gradients.

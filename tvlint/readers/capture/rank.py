@@ -45,7 +45,6 @@ class RankProgram:
     declared: Declared
     reducers: tuple[ReduceGradients, ...]
     updated: tuple[str, ...]
-    has_loss: bool
 
 
 def prepare(tape: Tape, program: Program) -> Prepared:
@@ -133,7 +132,7 @@ def write_rank(prepared: Prepared, named: Mapping[str, str], data: frozenset[str
             emitter.finish_run(value, f"grad({weight})", lifted.program.shape(lifted.gradients[weight][0]), mark)
     reducers = _reducers(prepared)
     updated = tuple(name for name in lifted.program.updated if name in lifted.gradients) or tuple(lifted.gradients)
-    return RankProgram(tuple(emitter.runs), emitter.declared, reducers, updated, bool(starts))
+    return RankProgram(tuple(emitter.runs), emitter.declared, reducers, updated)
 
 
 def _mark_of(value: str, lifted: Lifted) -> Mark:

@@ -44,14 +44,14 @@ def form(name: str = "plan") -> Check:
     return _Compiler(schema.get("$defs", {})).compile(schema)
 
 
-def further_errors(document: Any, first: FormError, most: int, name: str = "plan") -> list[tuple[str | int, ...]]:
-    """Return the paths of up to `most` other places that the schema `name` does not allow; none in a document of deep nesting.
+def further_errors(document: Any, first: FormError, most: int) -> list[tuple[str | int, ...]]:
+    """Return the paths of up to `most` other places that the schema of plans forbids; none in a document of deep nesting.
 
     The compiled check is fast and ends at the first place; whoever writes an exporter wants to see all of them.
     """
     from jsonschema import Draft202012Validator
 
-    schema = json.loads((data_path("schemas") / f"{name}.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((data_path("schemas") / "plan.schema.json").read_text(encoding="utf-8"))
     found: dict[tuple[str | int, ...], None] = {}
     try:
         for error in Draft202012Validator(schema).iter_errors(document):

@@ -358,7 +358,7 @@ def sum_of_products(terms: Terms, head: Head, operands: Sequence[int], shape: tu
     except TooLargeError:
         found = None
     if found is None and len(head) == 5:
-        found = _in_any_layout(terms, head, operands, shape, slot)
+        found = _in_any_layout(terms, head, operands)
     if found is not None and (terms.shape[found], terms.slot[found]) == (shape, slot):
         return found
     return _in_normal_form(terms, head, tuple(operands), shape, slot)
@@ -372,10 +372,10 @@ def _in_normal_form(terms: Terms, head: Head, operands: tuple[int, ...], shape: 
     return made
 
 
-def _in_any_layout(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int | None:
+def _in_any_layout(terms: Terms, head: Head, operands: Sequence[int]) -> int | None:
     """Return an operator that is no arithmetic, on operands in one layout; None where it takes them already."""
     try:
-        found = in_any_layout(terms, head, operands, shape, slot)
+        found = in_any_layout(terms, head, operands)
     except TooLargeError:
         return None
     if found is None:

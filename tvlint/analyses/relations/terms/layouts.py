@@ -85,11 +85,11 @@ def _cut(algebra: Algebra, indices: Sequence[int], lengths: Sequence[int]) -> It
 
 
 def in_any_layout(
-    terms: Terms, head: tuple[Any, ...], operands: Sequence[int], shape: tuple[int, ...], slot: int
+    terms: Terms, head: tuple[Any, ...], operands: Sequence[int]
 ) -> tuple[tuple[Any, ...], tuple[int, ...], tuple[int, ...], int, Callable[[int], int | None]] | None:
     """Return the operator on operands whose dimensions are neither joined nor permuted, and what makes its result of that.
 
-    The operator is a head, operands, a shape and a slot. None where it is that already, or where the layout counts.
+    None where it is that already, or where the layout counts.
     """
     op, which, attributes, pattern, extra = head
     name = str(op).removesuffix(" gradient")

@@ -71,15 +71,15 @@ def _added(lifting: Lifting, node: Apply) -> bool:
     numbers = [lifting.number(each) for each in _two(node)]
     if numbers[0] is not None and numbers[1] is not None and isinstance(_two(node)[1], int | float):
         lifting.numbers[node.outputs[0]] = numbers[0] + _alpha(node) * numbers[1]
-    return lifting.call(node, "torch.add", _two(node), **_unless(1, alpha=_alpha(node)))
+    return lifting.call(node, "torch.add", _two(node), **_scaled_by(_alpha(node)))
 
 
-def _unless(usual: float, **attributes: float) -> dict[str, float]:
-    return {name: value for name, value in attributes.items() if value != usual}
+def _scaled_by(alpha: float) -> dict[str, float]:
+    return {} if alpha == 1 else {"alpha": alpha}
 
 
 def _subtracted(lifting: Lifting, node: Apply) -> bool:
-    return lifting.call(node, "torch.sub", _two(node), **_unless(1, alpha=_alpha(node)))
+    return lifting.call(node, "torch.sub", _two(node), **_scaled_by(_alpha(node)))
 
 
 def _subtracted_from(lifting: Lifting, node: Apply) -> bool:

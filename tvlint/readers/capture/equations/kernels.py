@@ -41,11 +41,11 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     return lifting.gradient(forward, (given(node, "grad_out"),), tuple(wanted[:tensors]), node.mark)
 
 
-def _of_operand(kernel: str, argument: str = "self") -> Callable[[Lifting, Apply], bool]:
+def _of_operand(kernel: str) -> Callable[[Lifting, Apply], bool]:
     """Lift the gradient of a function of one operand, which is given."""
 
     def lift(lifting: Lifting, node: Apply) -> bool:
-        name = lifting.value(given(node, argument))
+        name = lifting.value(given(node, "self"))
         calls = [call for call in lifting.uses.get(str(name), ()) if call.op == kernel and call.inputs[0] == Ref(str(name))]
         forward = _nearest(lifting, node, calls)
         return forward is not None and lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)

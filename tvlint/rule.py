@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from tvlint.findings import Severity
+from tvlint.findings import Finding, Related, Severity
+from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, field
 
 
@@ -70,3 +71,15 @@ class Rule:
     path: str = ""
     topic: str = ""
     """The folder of the page below `rules/`."""
+
+    def finding(
+        self,
+        message: str,
+        location: Location,
+        help: str = "",
+        related: tuple[Related, ...] = (),
+        ranks: tuple[int, ...] = (),
+        about: tuple[str, ...] | None = None,
+    ) -> Finding:
+        """Return a finding of this rule."""
+        return Finding(self.name, self.severity, message, location, help, related, ranks, about=about)

@@ -55,9 +55,7 @@ SOURCES: Mapping[str, Source] = {
     "micro-batch-out-of-range": Source(Count, lambda facts: out_of_range(facts.plan)),
     "missing-wait": _hazards("read-in-flight", leads=True),
     "reduction-in-lower-precision": Source(Lowered, lambda facts: lowered(facts.plan)),
-    "ring-attention-parts-summed": Source(
-        RingDefect, lambda facts: (own for own in ring_defects(facts) if own.kind == "sum")
-    ),
+    "ring-attention-parts-summed": Source(RingDefect, lambda facts: (own for own in ring_defects(facts) if own.kind == "sum")),
     "repeated-forward": Source(Count, lambda facts: repeated(facts.plan)),
     "scale-before-amax": Source(Stale, lambda facts: stale_scales(facts.plan)),
     "scale-of-another-shard": Source(Foreign, lambda facts: foreign_scales(facts.plan), leads=True),
@@ -94,4 +92,4 @@ def findings_as_page_says(facts: Facts, rule: Rule) -> Iterator[Finding]:
         )
         message, help = rule.message.format_map(words), rule.help.format_map(words)
         about = tuple(given[name] for name in NAMED.findall(rule.message))
-        yield Finding(rule.name, rule.severity, message, place, help, related, facts.fold.everywhere(ranks), about=about)
+        yield rule.finding(message, place, help, related, facts.fold.everywhere(ranks), about=about)

@@ -93,7 +93,7 @@ def _finding(rule: Rule, before: Configuration, after: Configuration, both: Both
     message = fill(rule.message, both.evaluate)
     if removed and not places:
         message = f"{message}: {', '.join(f'`{name}`' for name in removed)} is gone"
-    return Finding(rule.name, rule.severity, message, location, fill_known(rule.help, both.evaluate), related)
+    return rule.finding(message, location, fill_known(rule.help, both.evaluate), related)
 
 
 def _became(pair: tuple[Setting | None, Setting | None]) -> str:

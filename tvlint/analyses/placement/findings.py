@@ -38,9 +38,7 @@ def report(facts: Facts, rule: Rule, message: Callable[[Defect], str], help: Cal
             each.replace("`{axis}`", "{axis}") if defect.ranks else each for each in (message(defect), help(defect))
         )
         shown = {name: getattr(defect, name) for name in SHOWN}
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             text.format_map(shown),
             facts.place(*defect.where),
             advice.format_map(shown),

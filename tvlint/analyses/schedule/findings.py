@@ -46,7 +46,7 @@ def coverage(facts: ScheduleFacts, rule: Rule, sentences: dict[FaultKind, str], 
         at = [place for group in groups for place in places(facts, group[0])]
         ranks = sorted({rank for group in groups if (rank := _rank(facts, group[0])) is not None})
         related = tuple(Related("the same stands here", place) for place in at[1 : MAXIMAL_RELATED + 1])
-        yield Finding(rule.name, rule.severity, sentence, at[0], help, related, tuple(ranks))
+        yield rule.finding(sentence, at[0], help, related, tuple(ranks))
 
 
 def _explained(facts: ScheduleFacts, faults: list[Fault]) -> bool:
@@ -83,4 +83,4 @@ def each(rule: Rule, steps: Iterable[Step], say: Callable[[Step, str], str], hel
         others = len(group) - 1 + (left if number == MAXIMAL_FINDINGS else 0)
         more = f" (and {others:,} more like it)" if others else ""
         related = tuple(Related(f"{step} is another one", step.location) for step in group[1 : MAXIMAL_RELATED + 1])
-        yield Finding(rule.name, rule.severity, say(group[0], more), group[0].location, help, related, (group[0].rank,))
+        yield rule.finding(say(group[0], more), group[0].location, help, related, (group[0].rank,))

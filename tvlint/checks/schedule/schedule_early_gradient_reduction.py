@@ -12,9 +12,7 @@ from tvlint.rule import Rule
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Reductions that a backward of the same pipeline stage follows."""
     for step, last in facts.reductions.early:
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"rank {step.rank} runs {step} before {last}, whose gradients it misses",
             step.location,
             "put it after the last `B` or `W` of the pipeline stage",

@@ -15,9 +15,7 @@ def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     for rank in empty[:20]:
         row = facts.schedule.ranks[rank]
         holds = "holds nothing that is computed" if row.actions else "is blank"
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"the row of rank {rank} {holds}",
             row.location,
             "delete the row, or give the rank its pipeline stages; each row is a rank, the first one rank 0",

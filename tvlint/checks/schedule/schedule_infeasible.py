@@ -19,9 +19,7 @@ def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     waits = found.waits[:MAXIMAL_SHOWN]
     said = "; ".join(f"rank {step.rank} in {step} waits for {need} of rank {need.rank}" for step, need in waits)
     first = waits[0][0]
-    yield Finding(
-        rule.name,
-        rule.severity,
+    yield rule.finding(
         f"the schedule stands still: {said}",
         first.location,
         "reorder the row of one of these ranks, so that what the others wait for comes first",

@@ -12,9 +12,7 @@ from tvlint.rule import Rule
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Pipeline stages without a reduction, in schedules that reduce others."""
     for step in facts.reductions.missing:
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"the gradients of pipeline stage {step.stage} are never reduced on rank {step.rank}",
             step.location,
             f"add `{step.stage}REDUCE_GRAD` after {step}",

@@ -24,9 +24,7 @@ def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
         message = messages[0]
         giver, taker = found.needed[message]
         what = "output" if forward else "gradient"
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"{taker} of rank {taker.rank} needs the {what} of {giver} of rank {giver.rank}, which is never sent "
             f"({numbered('micro-batch', (other.micro_batch for other in messages))})",
             taker.location,

@@ -23,9 +23,7 @@ def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
             after = next(step for step in facts.steps if step.computes and getattr(step, name) == last + 1)
             plural = noun + ("es" if noun.endswith("ch") else "s")
             what = f"{noun} {first}" if first == last else f"{plural} {first}-{last}"
-            yield Finding(
-                rule.name,
-                rule.severity,
+            yield rule.finding(
                 f"no rank runs {what}, although {after} counts {count} {plural}",
                 after.location,
                 f"number the {plural} from 0 without gaps",

@@ -21,9 +21,7 @@ def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
         return
     waits = found.waits[:MAXIMAL_SHOWN]
     said = "; ".join(f"rank {step.rank} in {step} waits for {need} of rank {need.rank}" for step, need in waits)
-    yield Finding(
-        rule.name,
-        rule.severity,
+    yield rule.finding(
         f"the messages get through only when sends are buffered: {said}",
         waits[0][0].location,
         "give sends and receives the same order on both ranks",

@@ -21,9 +21,7 @@ def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
         seen.add(key)
         when = "at the same time as" if early.position == late.position else "before"
         owner = "its" if early.stage == late.stage else f"pipeline stage {late.stage}'s"
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"pipeline rank {early.rank} runs {early} {when} {late}, {owner} {words(late.kind)}",
             early.location,
             f"put {early} after {late}",

@@ -24,9 +24,7 @@ def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     worst = max(over, key=lambda rank: (over[rank], -rank))
     step = facts.peaks[worst].step
     others = f" (over budget: {describe(over)})" if len(over) > 1 else ""
-    yield Finding(
-        rule.name,
-        rule.severity,
+    yield rule.finding(
         f"pipeline rank {worst} holds the activations of {over[worst]:g} micro-batches at {step}, more than the budget of "
         f"{facts.budget}{others}",
         step.location,

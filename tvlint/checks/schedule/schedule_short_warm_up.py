@@ -24,9 +24,7 @@ def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
         if own > following or own == forwards:
             continue
         step = rows[rank][own]
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"pipeline rank {rank} runs {own} forwards before its first backward {step}, and rank {rank + 1} as many: it has "
             "nothing to run while the gradient travels",
             step.location,

@@ -18,14 +18,11 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         role = "" if tensor.role is Role.ACTIVATION else f"{tensor.role.value} "
         part = "a packed part of " if what.packed else ""
         nearest = max(what.length // what.pieces, 1) * what.pieces
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"{part}dimension {what.dim} of {role}`{tensor.name}` has length {what.length}, which does not divide into "
             f"{what.pieces} pieces over `{what.axis}`",
             facts.place(found.segment, found.index),
             f"use a length of {nearest} or {nearest + what.pieces}, or say each rank's own piece where they are unequal",
-            (),
-            facts.fold.everywhere(facts.ranks_running(found.segment)),
+            ranks=facts.fold.everywhere(facts.ranks_running(found.segment)),
             about=(tensor.name, what.axis),
         )

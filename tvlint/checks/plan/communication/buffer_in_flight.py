@@ -20,9 +20,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     for hazard in facts.hazards:
         if hazard.kind not in _WHAT or hazard.other is None:
             continue
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{hazard.name}` {_WHAT[hazard.kind].format(hazard.handle)} on {facts.who(hazard.ranks)}",
             facts.place(hazard.segment, hazard.index),
             f"wait for `{hazard.handle}` first, or use another buffer",

@@ -24,9 +24,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         seen.add(key)
         what = "in another order" if found.kind == "order" else "differently"
         ranks = tuple(sorted(call.rank for call in (*found.ours, *found.theirs)))
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"the members of {describe(ours.members)} run their collectives {what}: "
             f"{describe(call.rank for call in found.ours)} in {called(facts, ours)}, "
             f"{describe(call.rank for call in found.theirs)} in {called(facts, theirs)}",

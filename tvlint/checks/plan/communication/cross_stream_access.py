@@ -19,9 +19,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             if found.overwrites
             else (f"is read on stream `{own}`, but stream `{origin}` may still be producing it")
         )
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{found.name}` {done} on {facts.who(found.ranks)}",
             facts.place(found.segment, found.index),
             f"record an event on `{origin}` after its operator and await it on `{own}` before this one",

@@ -22,9 +22,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         cycles = crossed_issues(facts.traffic)
     for cycle in cycles:
         stands = "; ".join(f"rank {call.rank} in {in_words(facts, call)} over {describe(call.members)}" for call in cycle[:8])
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"ranks enter collectives of different groups in opposite orders: {stands}",
             facts.call(cycle[0]),
             "let all ranks enter the groups in one order",

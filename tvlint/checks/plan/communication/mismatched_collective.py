@@ -29,8 +29,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             wrong, difference = _of_another_size(facts, meeting)
             if wrong is not None and (wrong.site, wrong.site) not in seen:
                 seen.add((wrong.site, wrong.site))
-                yield Finding(
-                    rule.name, rule.severity, f"rank {wrong.rank} {difference} {called(facts, wrong)}",
+                yield rule.finding(f"rank {wrong.rank} {difference} {called(facts, wrong)}",
                     facts.call(wrong), "let `splits` say the size that each member has", (),
                     facts.fold.everywhere((wrong.rank,)),
                     about=names_of(wrong),
@@ -43,9 +42,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 if not difference:
                     continue
                 seen.add(key)
-                yield Finding(
-                    rule.name,
-                    rule.severity,
+                yield rule.finding(
                     f"rank {other.rank} brings another tensor to {called(facts, other)} than rank {calls[0].rank} to "
                     f"{called(facts, calls[0])}: {difference}",
                     facts.call(other),

@@ -33,9 +33,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             values.add(logical)
             assert isinstance(send.operator, Send)
             assert isinstance(receive.operator, Receive)
-            yield Finding(
-                rule.name,
-                rule.severity,
+            yield rule.finding(
                 f"rank {receive.rank} receives `{receive.operator.tensor}` where rank {send.rank} sends "
                 f"`{send.operator.tensor}`: {difference}",
                 facts.call(receive),

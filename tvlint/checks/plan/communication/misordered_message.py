@@ -30,9 +30,7 @@ def _finding(facts: Facts, receive: Call, rule: Rule) -> Finding:
     assert send is not None
     assert isinstance(receive.operator, Receive)
     assert isinstance(send.operator, Send)
-    return Finding(
-        rule.name,
-        rule.severity,
+    return rule.finding(
         f"rank {receive.rank} receives `{receive.operator.tensor}` (tag {receive.operator.tag}) after a message that rank "
         f"{send.rank} sends later",
         facts.call(receive),

@@ -23,14 +23,11 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         if call.site in seen or unbalanced.intersection(found.absent):
             continue
         seen.add(call.site)
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"{called(facts, call)} over {describe(call.members)} is run by {describe(c.rank for c in found.ours)}, "
             f"but not by {describe(found.absent)}",
             facts.call(call),
             "run the collective on every member of its group, equally often",
-            (),
-            facts.fold.everywhere(tuple(sorted({*found.absent, *(c.rank for c in found.ours)}))),
+            ranks=facts.fold.everywhere(tuple(sorted({*found.absent, *(c.rank for c in found.ours)}))),
             about=names_of(call),
         )

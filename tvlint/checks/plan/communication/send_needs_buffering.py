@@ -16,9 +16,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         return
     for cycle in cycles_with_messages(facts.rendezvous):
         stands = "; ".join(f"rank {call.rank} in {in_words(facts, call)}" for call in cycle[:8])
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"ranks wait for each other unless sends are buffered: {stands}",
             location_of(facts, cycle[0]),
             "let one side receive first, or issue send and receive together (`batch_isend_irecv`); NCCL does not buffer sends",

@@ -14,9 +14,7 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Cycles that stand even when sends complete at once."""
     for cycle in cycles_with_messages(facts.buffered):
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             "ranks wait for each other: "
             + "; ".join(_waits(facts, call, cycle[(at + 1) % len(cycle)]) for at, call in enumerate(cycle[:8])),
             location_of(facts, cycle[0]),

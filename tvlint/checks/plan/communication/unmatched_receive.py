@@ -15,9 +15,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Receives without a send, one finding per operator."""
     for loose in unmatched(facts, Receive):
         assert isinstance(loose.operator, Receive)
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{loose.operator.tensor}` is received from {loose.peers} by {facts.who(loose.ranks)}{loose.times}, "
             "but not sent there",
             loose.location,

@@ -15,9 +15,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Sends without a receive, one finding per operator."""
     for loose in unmatched(facts, Send):
         assert isinstance(loose.operator, Send)
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{loose.operator.tensor}` is sent to {loose.peers} by {facts.who(loose.ranks)}{loose.times}, "
             "but not received there",
             loose.location,

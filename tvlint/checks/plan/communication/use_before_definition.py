@@ -25,9 +25,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         what = "is produced only later" if found.later else "is produced by nothing before"
         related = (Related("it is produced here", facts.place(*found.later)),) if found.later else ()
         similar = "" if found.later or found.name in facts.plan.tensors else near(facts.plan, found.name)
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{found.name}` is read on {facts.who(concerned)}{run}, but {what}",
             key[0],
             f"did you mean `{similar}`?" if similar else "produce or receive the value on this rank before it is read",

@@ -30,9 +30,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             continue
         seen.add((sites,))
         theirs, ours = sorted((theirs, ours), key=lambda call: (len(call.meeting.calls) if call.meeting else 0, -call.rank))
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{_name(theirs)}` on rank {theirs.rank} runs over {describe(theirs.members)}, but rank {ours.rank} runs it over "
             f"{describe(ours.members)}",
             facts.call(theirs),
@@ -59,14 +57,11 @@ def _outside(facts: Facts, rule: Rule) -> Iterator[Finding]:
     yield from _rootless(facts, rule)
     for site, calls in found.items():
         ranks = tuple(sorted({call.rank for call in calls}))
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{_name(calls[0])}` runs over {describe(calls[0].members)}, but {facts.who(ranks)}, which runs it, is not in it",
             facts.site(site),
             "name the group that the rank belongs to",
-            (),
-            facts.fold.everywhere(ranks),
+            ranks=facts.fold.everywhere(ranks),
             about=(_name(calls[0]),),
         )
 
@@ -81,14 +76,11 @@ def _rootless(facts: Facts, rule: Rule) -> Iterator[Finding]:
             if operator.root in call.members or operator.group.axes:
                 continue
             seen.add(call.site)
-            yield Finding(
-                rule.name,
-                rule.severity,
+            yield rule.finding(
                 f"the root of `{_name(call)}` is rank {operator.root}, but it runs over {describe(call.members)}",
                 facts.site(call.site),
                 "name a root of the group",
-                (),
-                facts.fold.everywhere((call.rank,)),
+                ranks=facts.fold.everywhere((call.rank,)),
                 about=(_name(call),),
             )
 
@@ -104,14 +96,11 @@ def _strangers(facts: Facts, rule: Rule) -> Iterator[Finding]:
             if call.site in seen:
                 continue
             seen.add(call.site)
-            yield Finding(
-                rule.name,
-                rule.severity,
+            yield rule.finding(
                 f"`{_name(call)}` names {describe(strangers)}, but the mesh has {facts.plan.mesh.size} ranks",
                 facts.call(call),
                 "name ranks of the mesh",
-                (),
-                facts.fold.everywhere((call.rank,)),
+                ranks=facts.fold.everywhere((call.rank,)),
                 about=(_name(call),),
             )
 

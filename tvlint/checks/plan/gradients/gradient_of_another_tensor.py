@@ -17,24 +17,18 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         what = f"backward gives the gradient of `{found.tensor}` as `{found.gradient}`, which is that of `{found.owner}`"
         if not found.stored:
             what = f"the backward of `{found.tensor}` starts with `{found.gradient}`, the gradient of `{found.owner}`"
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             what,
             facts.place(found.segment, found.index),
             f"use the gradient of `{found.tensor}` here, and look where `{found.gradient}` should go",
-            (),
-            facts.fold.everywhere(found.ranks),
+            ranks=facts.fold.everywhere(found.ranks),
             about=(found.tensor, found.gradient, found.owner),
         )
     for step, owner in mistaken_steps(facts):
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{step.weight}` is updated with `{step.name}`, which is made of the gradient of `{owner}`",
             place_of(facts, step.operator),
             f"update `{step.weight}` with its own gradient",
-            (),
-            facts.fold.everywhere((step.rank,)),
+            ranks=facts.fold.everywhere((step.rank,)),
             about=(step.weight, step.name, owner),
         )

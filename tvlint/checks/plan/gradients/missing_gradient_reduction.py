@@ -22,14 +22,11 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     for found in unreduced(facts.plan):
         more = f" (and {len(found.weights) - 1} more)" if len(found.weights) > 1 else ""
         axis = facts.plan.replication.axis
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"the gradient of `{found.weights[0]}`{more} is not reduced over `{axis}` on {facts.who(found.ranks)}",
             facts.place(*found.produced),
             f"reduce it over `{axis}`, as the plan does with others",
-            (),
-            facts.fold.everywhere(found.ranks),
+            ranks=facts.fold.everywhere(found.ranks),
             about=(found.weights[0], axis),
         )
 

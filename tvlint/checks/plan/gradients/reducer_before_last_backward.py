@@ -20,9 +20,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         first = weights[0]
         more = f" (and {len(weights) - 1} more)" if len(weights) > 1 else ""
         run = f" of micro-batch {first.micro_batch}" if first.micro_batch >= 0 and facts.plan.micro_batches > 1 else ""
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"the gradient of `{first.weight}`{more} is reduced on {facts.who(first.ranks)} "
             f"before the backward{run} adds to it",
             facts.place(segment, index),

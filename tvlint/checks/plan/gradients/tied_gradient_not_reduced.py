@@ -17,9 +17,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 
 def _finding(facts: Facts, found: Tied, rule: Rule) -> Finding:
-    return Finding(
-        rule.name,
-        rule.severity,
+    return rule.finding(
         f"`{found.weight}` is shared by {facts.who(found.first)} and {facts.who(found.second)}, which update it with different "
         "gradients",
         facts.place(*found.update),

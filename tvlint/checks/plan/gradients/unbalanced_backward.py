@@ -18,27 +18,21 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         if (found.segment, found.ranks) in seen:
             continue
         seen.add((found.segment, found.ranks))
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{found.forward}` runs {_times(found.expected)} for micro-batch {found.micro_batch} on {facts.who(found.ranks)}, "
             f"but its backward `{found.segment}` {_times(found.times)}",
             facts.start(found.segment),
             "run every backward exactly once for every micro-batch that ran forward",
-            (),
-            facts.fold.everywhere(found.ranks),
+            ranks=facts.fold.everywhere(found.ranks),
             about=(found.forward, found.segment),
         )
     for gap in left_out(facts.plan):
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"no backward for micro-batch {gap.micro_batch} gives the gradient of `{gap.weight}` on {facts.who(gap.ranks)}, "
             "though those for other micro-batches do",
             facts.place(gap.segment, gap.index),
             "run the half of the backward that gives the gradients of weights for every micro-batch too",
-            (),
-            facts.fold.everywhere(gap.ranks),
+            ranks=facts.fold.everywhere(gap.ranks),
             about=(gap.weight,),
         )
 

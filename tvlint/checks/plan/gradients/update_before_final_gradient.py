@@ -20,9 +20,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         first = weights[0]
         more = f" (and {len(weights) - 1} more)" if len(weights) > 1 else ""
         what = "reduced" if first.kind == "update-reduce" else "complete"
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{first.weight}`{more} is updated on {facts.who(first.ranks)} before its gradient is {what}",
             facts.place(segment, index),
             "run the optimizer after the last backward and after the reduction of its gradients",

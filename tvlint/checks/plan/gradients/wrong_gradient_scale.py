@@ -27,9 +27,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             what = (
                 f"the gradient of the loss, if `{multiple.other}` is updated with that: their gradients are divided differently"
             )
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{multiple.weight}` is updated with {multiple.times} {what}",
             multiple.place,
             "divide once by the ranks that share the batch and once by the micro-batches, in the loss or in the reduction",
@@ -40,15 +38,11 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     for found in expert_shares(facts):
         if found.weight in told or found.other in told:
             continue
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"the gradient of expert `{found.weight}` is divided by {found.divisor}, that of "
             f"`{found.other}` by {found.right}: experts have seen the tokens of all ranks of `{found.axis}`",
             facts.place(found.segment, found.index),
             f"divide the gradients of experts by {found.right} too",
-            (),
-            facts.fold.everywhere(facts.ranks_running(found.segment)),
+            ranks=facts.fold.everywhere(facts.ranks_running(found.segment)),
             about=(found.weight, found.other, found.axis),
         )
-

@@ -14,13 +14,10 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Losses that are complete on every rank and a multiple of the mean by sizes of axes."""
     for found in multiples(facts):
         if not found.weight:
-            yield Finding(
-                rule.name,
-                rule.severity,
+            yield rule.finding(
                 f"loss `{found.name}` is {found.times} the mean: its denominators do not count every element once",
                 found.place,
                 "divide a sum over all ranks by the elements of all ranks, or average means of equal shards over the ranks",
-                (),
-                found.ranks,
+                ranks=found.ranks,
                 about=(found.name,),
             )

@@ -18,9 +18,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             what = f"is combined with {found.rows[1]} rows in place of {found.rows[0]}, so that others go back than came"
         if found.other:
             what = f"is added to `{found.other}`, whose tokens stayed"
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"`{found.name}` holds tokens that were dispatched over {found.given}, but {what}",
             facts.place(found.segment, found.index),
             f"bring the tokens back with an all-to-all over {found.given}",

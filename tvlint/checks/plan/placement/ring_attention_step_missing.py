@@ -16,14 +16,11 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     for found in ring_defects(facts):
         if found.kind != "step":
             continue
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"the queries of {facts.who(found.ranks)} meet the keys of {found.other} ranks of the ring; "
             f"rank {found.ranks[0]} never sees those of {describe(found.missing)}",
             facts.place(*found.where),
             "rotate the keys and values once more for every rank but the own",
-            (),
-            facts.fold.everywhere(found.ranks),
+            ranks=facts.fold.everywhere(found.ranks),
             about=(),
         )

@@ -15,14 +15,11 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     for found in ring_defects(facts):
         if found.kind != "values":
             continue
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"attention pairs the keys `{found.other}` of rank {found.missing[0]} with the values `{found.name}` of rank "
             f"{found.missing[1]} on {facts.who(found.ranks[:1])}" + (" and others" if len(found.ranks) > 1 else ""),
             facts.place(*found.where),
             "send and receive the values along with the keys",
-            (),
-            facts.fold.everywhere(found.ranks),
+            ranks=facts.fold.everywhere(found.ranks),
             about=(found.other, found.name),
         )

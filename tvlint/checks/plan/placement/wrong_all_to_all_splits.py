@@ -25,14 +25,11 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             if call is None or call.site in seen:
                 continue
             seen.add(call.site)
-            yield Finding(
-                rule.name,
-                rule.severity,
+            yield rule.finding(
                 text,
                 facts.call(call),
                 "let every rank receive from each what that rank sends to it",
-                (),
-                facts.fold.everywhere(meeting.members),
+                ranks=facts.fold.everywhere(meeting.members),
                 about=call.operator.outputs[:1] if isinstance(call.operator, Communicate) else (),
             )
 

@@ -16,15 +16,12 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Reductions with an operation that does not complete the value."""
     yield from report(facts, rule, _message, _help)
     for found in averaged(facts):
-        yield Finding(
-            rule.name,
-            rule.severity,
+        yield rule.finding(
             f"the gradients of `{found.weight}` are averaged over {facts.who(found.first)} and {facts.who(found.second)}, "
             "which use it in different functions",
             facts.place(*found.update),
             "sum them: the gradient of a weight that is used twice is the sum of both",
-            (),
-            facts.fold.everywhere(tuple(sorted({*found.first, *found.second}))),
+            ranks=facts.fold.everywhere(tuple(sorted({*found.first, *found.second}))),
             about=(found.weight,),
         )
 

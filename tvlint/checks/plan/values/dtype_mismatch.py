@@ -15,13 +15,10 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Operators that no framework runs on operands of these types."""
     for misfit in first_misfits(facts):
         if isinstance(misfit.why, DtypeError):
-            yield Finding(
-                rule.name,
-                rule.severity,
+            yield rule.finding(
                 in_words(facts, misfit),
                 facts.place(misfit.segment, misfit.index),
                 "cast one of the operands before",
-                (),
-                facts.fold.everywhere(facts.ranks_running(misfit.segment)),
+                ranks=facts.fold.everywhere(facts.ranks_running(misfit.segment)),
                 about=names_of(facts, misfit),
             )

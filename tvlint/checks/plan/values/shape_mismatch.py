@@ -17,13 +17,10 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         return
     for misfit in first_misfits(facts):
         if not isinstance(misfit.why, DtypeError):
-            yield Finding(
-                rule.name,
-                rule.severity,
+            yield rule.finding(
                 in_words(facts, misfit),
                 facts.place(misfit.segment, misfit.index),
                 "give operands of sizes that fit, or add the exchange or view that is missing before",
-                (),
-                facts.fold.everywhere(facts.ranks_running(misfit.segment)),
+                ranks=facts.fold.everywhere(facts.ranks_running(misfit.segment)),
                 about=names_of(facts, misfit),
             )

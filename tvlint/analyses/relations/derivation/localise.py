@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.relations.defect import STOPS, Defect, Fix, Sum, at, source_of
 from tvlint.analyses.relations.derivation.runnable import may_run
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Scaling, Slot
@@ -131,7 +132,7 @@ def _tell_use_of_partial(
 
 def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatch: Mismatch, pending: Pending) -> None:
     carrier, producer = maker.carriers[pending.origin]
-    _, consumer = maker.consumers.get(carrier, ("", noticed))
+    _, consumer = ("", noticed) if carrier in reads(noticed) else maker.consumers.get(carrier, ("", noticed))
     partial, scope = partial_sum(machine.plan, maker.number, pending), scope_of(pending)
     what = machine.world.terms.keys[pending.origin][0]
     told = Defect(

@@ -134,6 +134,12 @@ def _scattered(x: Any, i: Any, v: Any) -> Any:
     return found
 
 
+def _added(x: Any, i: Any, v: Any) -> Any:
+    found = x.copy()
+    np.add.at(found, (i, np.arange(v.shape[1])) if i.ndim > 1 else i, v)
+    return found
+
+
 CASES: tuple[Case, ...] = (
     *(
         Case(name, f"torch.{name}", ((4, 2),), function, lambda t, x, name=name: getattr(t, name)(x),
@@ -283,6 +289,13 @@ CASES: tuple[Case, ...] = (
          lambda t, x, i, v: x.scatter(1, i, v), {"dim": 1}),
     Case("scatter by place", "torch.scatter", ((4, 2), Literal(0), (1, 2), (1, 2)), lambda x, i, v: _scattered(x.T, i.T, v.T).T,
          lambda t, x, i, v: x.scatter(0, i, v)),
+    Case("index-sum", "index-sum", ((2,), (2, 2), Literal(0), Literal(4)), lambda i, v: _added(np.zeros((4, 2)), i, v),
+         lambda t, i, v: t.zeros((4, 2), dtype=v.dtype).index_add(0, i, v)),
+    Case("index-add", "torch.index_add", ((4, 2), Literal(0), (2,), (2, 2)), _added, lambda t, x, i, v: x.index_add(0, i, v)),
+    Case("index-add times", "torch.index_add", ((4, 2), (2,), (2, 2)), lambda x, i, v: _added(x, i, 0.5 * v),
+         lambda t, x, i, v: x.index_add(0, i, v, alpha=0.5), {"dim": 0, "alpha": 0.5}),
+    Case("scatter-add", "torch.scatter_add", ((4, 2), Literal(0), (2, 2), (2, 2)), _added,
+         lambda t, x, i, v: x.scatter_add(0, i, v)),
     Case("gather", "torch.gather", ((2, 4), (2, 2)), lambda x, i: np.take_along_axis(x, i, 1),
          lambda t, x, i: x.gather(1, i), {"dim": 1}),
     *(

@@ -11,7 +11,20 @@ from typing import Any
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, spread
-from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Shape, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import (
+    ONE,
+    PREVIOUS,
+    Bound,
+    Call,
+    MisfitError,
+    OpSpec,
+    Shape,
+    Steps,
+    Trait,
+    UnsupportedError,
+    having,
+    stars,
+)
 
 _FIRST = (frozenset({0}),)
 
@@ -279,6 +292,87 @@ def _put(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, 
     return (np.moveaxis(np.stack(rows), 0, axis),)
 
 
+def _index_sum(call: Call) -> Bound:
+    """Along `dim`, for each of `size` places, the sum of the elements of operand 1 whose index in operand 0 is that place.
+
+    The indices are one for every position along `dim`, or one for every element.
+    """
+    call = call.with_arguments("dim", "size")
+    call.reject_unknown("dim", "size")
+    call.expect(2)
+    index, given = call.shape(0), call.shape(1)
+    dim, names = dimension(call, "dim", len(given)), stars(len(given))
+    if index not in (given, given[dim : dim + 1]):
+        raise UnsupportedError(f"`{call.op}` with indices of shape {index} and values of shape {given}")
+    place, source = ((*names[:dim], own, *names[dim + 1 :]) for own in ("place", "source"))
+    return Bound(
+        (place if index == given and len(given) > 1 else ("place",), place),
+        (source,),
+        reduced=frozenset({"place"}),
+        whole=frozenset({"source"}),
+        linear=(frozenset({1}),),
+        zero_gradient=frozenset({0}),
+        indices={0: "source"},
+        sizes={"source": whole_number(call, "size", call.attributes.get("size"))},
+    )
+
+
+def _add_at(call: Call) -> Bound:
+    """Operand 0 and, along `dim`, the elements of `source` added at the places that `index` has for them."""
+    dim, alpha, call = _added_at(call)
+    shape, index, given = (call.shape(i) for i in range(3))
+    inner = _index_sum(Call(call.op, (index, given), {"dim": dim, "size": shape[dim]}))
+    if len(shape) != len(given) or any(a != b for i, (a, b) in enumerate(zip(shape, given, strict=True)) if i != dim):
+        raise UnsupportedError(f"`{call.op}` of shape {shape} with values of shape {given}")
+    return Bound(
+        (inner.outputs[0], *inner.operands),
+        inner.outputs,
+        whole=frozenset({"source", "place"}),
+        linear=(frozenset({0, 2}),),
+        attributes=("add", alpha),
+        zero_gradient=frozenset({1}),
+        indices={1: "source"},
+    )
+
+
+def _added_at(call: Call) -> tuple[int, Value, Call]:
+    """`dim`, which may stand after the first operand, what the added elements are multiplied with, and the three tensors."""
+    inputs, attributes = call.inputs, dict(call.attributes)
+    if len(inputs) == 4 and isinstance(inputs[1], Literal) and "dim" not in attributes:
+        attributes["dim"] = inputs[1].value
+        inputs = (inputs[0], *inputs[2:])
+    call = Call(call.op, inputs, attributes, call.outputs)
+    call.reject_unknown("dim", "alpha")
+    call.expect(3)
+    alpha = attributes.get("alpha", 1)
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        raise UnsupportedError(f"`{call.op}` with `alpha` {alpha}")
+    return dimension(call, "dim", len(call.shape(0))), alpha, call
+
+
+def _in_two_steps(call: Call) -> Steps:
+    dim, alpha, call = _added_at(call)
+    steps: Steps = (("index-sum", (1, 2, Literal(dim), Literal(call.shape(0)[dim]))),)
+    scaled: Steps = (("mul", (PREVIOUS, Literal(alpha))),) if alpha != 1 else ()
+    return (*steps, *scaled, ("add", (0, PREVIOUS)))
+
+
+def _sum_at(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    axis = bound.operands[1].index("place")
+    index = align(operands[0], bound.operands[0], bound.operands[1])
+    rows = [field.where(field.equal(index, row), operands[1], field.number(0)) for row in range(bound.sizes["source"])]
+    return (np.stack([own.sum(axis=axis) for own in rows], axis=axis),)
+
+
+def _sum_added(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    size = operands[0].shape[bound.operands[0].index("source")]
+    (total,) = _sum_at(Bound(bound.operands[1:], bound.outputs, sizes={"source": size}), operands[1:], field)
+    alpha = bound.attributes[1]
+    return (operands[0] + (total if alpha == 1 or not isinstance(alpha, int | float) else total * field.number(alpha)),)
+
+
 def _choose(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     source, result = bound.operands[0], bound.outputs[0]
     axis = source.index("source") if "source" in source else next(i for i, n in enumerate(source) if n in bound.whole)
@@ -306,4 +400,6 @@ SPECS = (
     OpSpec("index-select", _torch("index_select"), _index_select, evaluate=_choose),
     OpSpec("gather", _torch("gather"), _gather, evaluate=_choose),
     OpSpec("scatter", _torch("scatter"), _scatter, evaluate=_put),
+    OpSpec("index-sum", (), _index_sum, evaluate=_sum_at),
+    OpSpec("index-add", _torch("index_add", "scatter_add"), _add_at, steps=_in_two_steps, evaluate=_sum_added),
 )

@@ -15,8 +15,8 @@ from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.analyses.relations.transfer.reshape import reshape
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION
 from tvlint.ir.operators import Literal
-from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, spec_of
 
 
 def evaluated_once(machine: Machine, case: Case, values: tuple[Value, ...]) -> Saved:
@@ -24,11 +24,26 @@ def evaluated_once(machine: Machine, case: Case, values: tuple[Value, ...]) -> S
     call, bound = case.call, case.bound
     if len(bound.outputs) != max(1, len(call.outputs)):
         raise UnsupportedError(f"`{call.op}` with {len(call.outputs)} outputs")
+    rest = besides_zeros(machine, case, values)
+    if rest is not None:
+        return Saved(case.name, bound, Family.IDENTITY, values, (rest,))
     machine.derived.uses.append((call, bound, values))
     results = tuple([_output(machine, case, i, values) for i in range(len(bound.outputs))])
     if case.name == ATTENTION and len(results) == 2 and not machine.world.terms.foreign(results[0].term):
         machine.world.terms.auxiliary.add(results[1].term)
     return Saved(case.name, bound, Family.INDEXED, values, results, uses=case.uses)
+
+
+def besides_zeros(machine: Machine, case: Case, values: tuple[Value, ...]) -> Value | None:
+    """Return the addend that zeros of its shape are added to, which is the sum; None for everything else."""
+    if case.name != "add" or len(values) != 2 or case.bound.attributes != (1,):
+        return None
+    terms, shapes = machine.world.terms, {machine.world.local_shape(value) for value in values}
+    for zeros, other in (values, values[::-1]):
+        head = terms.keys[terms.whole(zeros.term)]
+        if has_trait(str(head[0]), Trait.FILLED) and head[2][0] == 0 and zeros.clean and len(shapes) == 1:
+            return other
+    return None
 
 
 def _output(machine: Machine, case: Case, output: int, values: tuple[Value, ...]) -> Value:

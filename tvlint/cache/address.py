@@ -35,7 +35,7 @@ class Content:
 
 
 def content(path: str) -> Content | None:
-    """The file as it is now; None where it is no regular file that can be read."""
+    """Return the file as it is now; None where it is no regular file that can be read."""
     try:
         if why_not_followed(path) or not stat.S_ISREG(os.stat(path).st_mode):
             return None
@@ -57,7 +57,7 @@ def _stamp(information: os.stat_result) -> tuple[int, ...]:
 
 
 def address(kind: str, program: str, asked: object, contents: Iterable[Content]) -> str:
-    """The address of a result of that kind. Raises TypeError where `asked` holds what has no canonical form."""
+    """Return the address of a result of that kind. Raises TypeError where `asked` holds what has no canonical form."""
     read = [[content.path, content.digest] for content in contents]
     text = json.dumps([kind, program, _canonical(asked), read], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -92,7 +92,7 @@ def program() -> str | None:
 
 
 def installed() -> str | None:
-    """The digest that `program` gives, as it is now: another one where tvlint was edited or upgraded since."""
+    """Return the digest that `program` gives, as it is now: another one where tvlint was edited or upgraded since."""
     digest = hashlib.sha256()
     try:
         package = os.path.dirname(tvlint.__file__)
@@ -117,7 +117,7 @@ def _files(folder: str, ending: str) -> list[str]:
 
 
 def _version(module: str) -> list[str]:
-    """The names of the installed distributions that lie beside a module and are called like it: they carry the version.
+    """Return the names of the installed distributions that lie beside a module and are called like it: they carry the version.
 
     The metadata of Python say the same, and take longer to ask than a small proof.
     """

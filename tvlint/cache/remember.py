@@ -37,7 +37,7 @@ class Cache:
     _contents: dict[str, Content | None] = field(default_factory=dict)
 
     def question(self, kind: str, asked: object, plans: tuple[str, ...]) -> Question | None:
-        """The question as an address; None where nothing can be remembered here, or a file cannot be read.
+        """Return the question as an address; None where nothing can be remembered here, or a file cannot be read.
 
         `asked` is everything that the result depends on beside this program and the content of the plans.
         """
@@ -58,7 +58,7 @@ class Cache:
                 self._content(path)
 
     def recall(self, question: Question | None, type: type[T]) -> T | None:
-        """The result that was kept for the question."""
+        """Return the result that was kept for the question."""
         if question is None:
             return None
         from tvlint.cache.values import decode
@@ -112,7 +112,7 @@ class Cache:
 
 
 def _files(plans: tuple[str, ...]) -> tuple[str, ...]:
-    """Every file that the plans are read from; none where a folder cannot be listed."""
+    """Return every file that the plans are read from; none where a folder cannot be listed."""
     from tvlint.readers.plan_files import files_of
 
     try:

@@ -18,7 +18,7 @@ _NAME = "cache-key"
 
 
 def secret(guarded: tuple[Path, ...]) -> bytes | None:
-    """The key of this user or of this build; None where there is none and none can be made.
+    """Return the key of this user or of this build; None where there is none and none can be made.
 
     `$TVLINT_CACHE_KEY` where it is set, else the key file in the user's state folder, which is made at first use. `guarded`
     are folders that may hold what somebody else wrote: a key that lies in one of them, or in the repository around it, could
@@ -55,7 +55,7 @@ def _state_folder() -> Path | None:
 
 
 def _repository(folder: Path) -> Path:
-    """The top of the repository that holds the folder; the folder itself outside of one."""
+    """Return the top of the repository that holds the folder; the folder itself outside of one."""
     return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
 
 
@@ -74,7 +74,7 @@ def _make(path: Path) -> None:
 
 
 def _read(path: Path) -> bytes | None:
-    """The key in the file; None where the file is not this user's alone, or no key."""
+    """Return the key in the file; None where the file is not this user's alone, or no key."""
     information = os.lstat(path)
     if sys.platform != "win32" and (information.st_uid != os.geteuid() or information.st_mode & 0o077):
         return None

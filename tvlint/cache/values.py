@@ -38,7 +38,7 @@ def _plain(value: object) -> Any:
 
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any]:
-    """The function from data to a value of that type."""
+    """Return the function from data to a value of that type."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return _one_of(tuple(_reader(part) for part in parts if part is not NoneType), NoneType in parts)
@@ -82,7 +82,7 @@ def _some(part: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _row(build: Callable[[list[Any]], Any], kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
-    """Values of these types in order; their readers are found at first use, as a type may contain itself."""
+    """Return values of these types in order; their readers are found at first use, as a type may contain itself."""
     readers: list[Callable[[Any], Any]] = []
 
     def read(data: Any) -> Any:
@@ -96,7 +96,7 @@ def _row(build: Callable[[list[Any]], Any], kinds: tuple[Any, ...]) -> Callable[
 
 
 def _one_of(readers: tuple[Callable[[Any], Any], ...], optional: bool) -> Callable[[Any], Any]:
-    """The value of an optional type, or of the first type of a union that the data fit."""
+    """Return the value of an optional type, or of the first type of a union that the data fit."""
 
     def read(data: Any) -> Any:
         if data is None and optional:

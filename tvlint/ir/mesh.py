@@ -25,30 +25,30 @@ class Mesh:
         return prod(axis.size for axis in self.axes)
 
     def axis_size(self, name: str) -> int:
-        """The size of axis `name`; 1 where the mesh has no such axis."""
+        """Return the size of axis `name`; 1 where the mesh has no such axis."""
         return next((axis.size for axis in self.axes if axis.name == name), 1)
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """The coordinate of `rank` on every axis."""
+        """Return the coordinate of `rank` on every axis."""
         found: dict[str, int] = {}
         for axis in reversed(self.axes):
             rank, found[axis.name] = divmod(rank, axis.size)
         return found
 
     def rank(self, coordinates: dict[str, int]) -> int:
-        """The rank at `coordinates`; an axis that is left out counts as 0."""
+        """Return the rank at `coordinates`; an axis that is left out counts as 0."""
         rank = 0
         for axis in self.axes:
             rank = rank * axis.size + coordinates.get(axis.name, 0)
         return rank
 
     def first(self, rank: int, names: tuple[str, ...]) -> int:
-        """The lowest of the ranks that differ from `rank` only on the axes `names`."""
+        """Return the lowest of the ranks that differ from `rank` only on the axes `names`."""
         own = self.coordinates(rank)
         return self.rank({name: at for name, at in own.items() if name not in names})
 
     def along(self, rank: int, names: tuple[str, ...]) -> tuple[int, ...]:
-        """The ranks that differ from `rank` only on the axes `names`, ascending."""
+        """Return the ranks that differ from `rank` only on the axes `names`, ascending."""
         own = self.coordinates(rank)
         ranks = [0]
         for axis in self.axes:

@@ -54,7 +54,7 @@ Judged: TypeAlias = Mapping[str, tuple[str, frozenset[int]]]
 
 
 def outline(plan: Plan, judged: Judged = MappingProxyType({}), coverage: Coverage | None = None) -> Outline:
-    """The outline of `plan`; steps that name no segment of the plan are left out."""
+    """Return the outline of `plan`; steps that name no segment of the plan are left out."""
     kinds: dict[_Kind, _Cells] = {}
     looks = {name: kinds.setdefault(kind := _kind(segment), _Cells(kind)) for name, segment in plan.segments.items()}
     lanes = []

@@ -115,7 +115,7 @@ class Step:
     """Where the plan says that the segment is run, in plans that a person can open."""
 
     def outside(self, segment: Segment) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names outside of the segment that is run for its inputs, and for its outputs."""
+        """Return the names outside of the segment that is run for its inputs, and for its outputs."""
         return (
             segment.inputs if self.inputs is None else self.inputs,
             segment.outputs if self.outputs is None else self.outputs,

@@ -8,7 +8,7 @@ from tvlint.ir.mesh import Mesh
 
 
 def compact(ranks: Iterable[int]) -> str:
-    """The ranks as ascending runs: `0-7,16-23`."""
+    """Return the ranks as ascending runs: `0-7,16-23`."""
     runs: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if runs and rank == runs[-1][1] + 1:
@@ -19,7 +19,7 @@ def compact(ranks: Iterable[int]) -> str:
 
 
 def describe(ranks: Iterable[int], mesh: Mesh | None = None) -> str:
-    """A phrase for the ranks: `rank 3`, `ranks 0-7,16-23`, `every tp=1 rank`, `every rank`."""
+    """Return a phrase for the ranks: `rank 3`, `ranks 0-7,16-23`, `every tp=1 rank`, `every rank`."""
     chosen = sorted(set(ranks))
     if not chosen:
         return "no rank"

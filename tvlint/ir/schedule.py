@@ -52,7 +52,7 @@ class Action:
     members: tuple[Action, ...] = ()
 
     def __str__(self) -> str:
-        """The action as the CSV spells it: `2F0`, `1UNSHARD`, `(0F7;7B3)OVERLAP_F_B`."""
+        """Return the action as the CSV spells it: `2F0`, `1UNSHARD`, `(0F7;7B3)OVERLAP_F_B`."""
         if self.members:
             return f"({';'.join(map(str, self.members))}){self.kind.value}"
         return f"{self.stage}{self.kind.value}{self.micro_batch if self.micro_batch >= 0 else ''}"

@@ -92,7 +92,7 @@ def _attention(call: Call) -> Bound:
 
 
 def _stated(call: Call) -> dict[str, tuple[int, int]]:
-    """The positions of queries and keys, as far as the call states them."""
+    """Return the positions of queries and keys, as far as the call states them."""
     found = {}
     for name, attributes in _POSITIONS.items():
         start, stop = (call.attributes.get(own) for own in attributes)

@@ -18,7 +18,7 @@ _FIRST = (frozenset({0}),)
 
 
 def _each(call: Call, name: str, given: Value, count: int) -> tuple[int, ...]:
-    """A whole number for each of `count` dimensions; one stands for all."""
+    """Return a whole number for each of `count` dimensions; one stands for all."""
     values = given if isinstance(given, tuple) else (given,)
     numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
     if len(numbers) != len(values) or len(numbers) not in (1, count) or min(numbers, default=-1) < 0:

@@ -63,7 +63,7 @@ class Annotation:
 
 
 def parse(text: str) -> Annotation:
-    """The parts of an annotation. Raises AnnotationError."""
+    """Return the parts of an annotation. Raises AnnotationError."""
     left, arrow, right = text.partition("->")
     if not arrow or "->" in right:
         raise AnnotationError("an annotation has one `->` between operands and results")
@@ -136,7 +136,7 @@ def _mark(name: str, annotation: Annotation) -> str:
 
 
 def declared_name(op: str, declared: Declared) -> str:
-    """The name of the function `op` that carries its declaration."""
+    """Return the name of the function `op` that carries its declaration."""
     linear = ";".join(",".join(map(str, positions)) for positions in declared.linear)
     drawn = f"|{_RANDOM}" if declared.random else ""
     said = f"={declared.same_as}" if declared.same_as else f"{declared.annotation}|{linear}{drawn}"
@@ -151,7 +151,7 @@ def redeclared(op: str, annotation: str) -> str:
 
 
 def spec_of_declared(op: str, known: Callable[[str], OpSpec | None]) -> OpSpec | None:
-    """The meaning that the name of a declared operator carries; `known` is the operator table."""
+    """Return the meaning that the name of a declared operator carries; `known` is the operator table."""
     said, name = apart(op)
     if not name or op == said:
         return None
@@ -377,7 +377,7 @@ def size_of(own: Names, known: Mapping[str, int], call: Call) -> int:
 
 
 def _exact(value: Value) -> Value:
-    """A constant that equals no other: code that is not known may tell 1 from 1.0, from True, and 0.0 from -0.0."""
+    """Return a constant that equals no other: code that is not known may tell 1 from 1.0, from True, and 0.0 from -0.0."""
     if isinstance(value, tuple):
         return tuple(map(_exact, value))
     return (type(value).__name__, repr(value)) if isinstance(value, bool | float) else value

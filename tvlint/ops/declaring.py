@@ -12,7 +12,7 @@ from tvlint.ops.table import meant
 
 
 def claims_declarations(plan: Plan) -> Compute | None:
-    """An operator of a file with the name of a declared one, which only a configuration may give; None without one."""
+    """Return an operator of a file with the name of a declared one, which only a configuration may give; None without one."""
     for segment in plan.segments.values():
         for operator in segment.operators:
             own = operator.forward if isinstance(operator, Backward) else operator

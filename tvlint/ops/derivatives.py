@@ -13,7 +13,7 @@ _STEP = 1e-40
 def gradient(
     evaluate: Evaluate, bound: Bound, operands: Sequence[Array], position: int, gradients: Mapping[int, Array]
 ) -> Array:
-    """The vector-Jacobian product with respect to operand `position`, exact but for rounding.
+    """Return the vector-Jacobian product with respect to operand `position`, exact but for rounding.
 
     `gradients` are the gradients of the outputs, by position. Each element is moved by a tiny imaginary step, so the cost is
     one evaluation an element.

@@ -27,7 +27,7 @@ from tvlint.ops.spec import (
 
 
 def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
-    """Names of the tensor operands and the output, and the literals with their positions."""
+    """Return names of the tensor operands and the output, and the literals with their positions."""
     shapes: list[Shape] = []
     literals: list[Value] = []
     for position, operand in enumerate(call.inputs):
@@ -176,7 +176,7 @@ _WHOLE = re.compile(r"q?u?int|[iu]\d|long|short|char|byte|bool", re.IGNORECASE)
 
 
 def pair(bound: Bound, operands: Sequence[Array], field: Field, literals: Sequence[Value]) -> tuple[list[str], list[Array]]:
-    """The names of the result without those of size 1, and all operands with constants in their places."""
+    """Return the names of the result without those of size 1, and all operands with constants in their places."""
     names = every_name(bound)
     found = aligned(bound, operands, names)
     for position, value in zip(literals[::2], literals[1::2], strict=True):
@@ -187,7 +187,7 @@ def pair(bound: Bound, operands: Sequence[Array], field: Field, literals: Sequen
 
 
 def placed(bound: Bound, names: list[str], result: Array) -> tuple[Array, ...]:
-    """The one result, from an array with the axes `names`."""
+    """Return the one result, from an array with the axes `names`."""
     return (spread(result, names, bound.outputs[0]),)
 
 

@@ -21,13 +21,13 @@ class Field(Protocol):
     """Operations of semantic functions beyond `+`, `-` and `*`; all work element by element and broadcast."""
 
     def number(self, value: int | float) -> Any:
-        """The element that stands for a literal."""
+        """Return the element that stands for a literal."""
 
     def function(self, name: str, operand: Array) -> Array:
-        """A function of one number by name: `exp`, `log`, `sqrt`, `sin`, `cos`, `tanh`, `erf`."""
+        """Return a function of one number by name: `exp`, `log`, `sqrt`, `sin`, `cos`, `tanh`, `erf`."""
 
     def divide(self, left: Array, right: Array) -> Array:
-        """The quotient."""
+        """Return the quotient."""
 
     def power(self, left: Array, right: Array) -> Array:
         """`left` to the power of `right`."""

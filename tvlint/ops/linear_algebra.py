@@ -43,7 +43,7 @@ def _biased(call: Call) -> Steps:
 
 
 def _product(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    """The contraction of the first two operands; a third is added to it."""
+    """Return the contraction of the first two operands; a third is added to it."""
     product = replace(bound, operands=bound.operands[:2])
     (result,) = contract(product, operands[:2], field)
     return (result + operands[2] if len(operands) == 3 else result,)
@@ -129,7 +129,7 @@ def _embedding(call: Call) -> Bound:
 
 
 def _padding(call: Call, first: int) -> int | None:
-    """The row of the whole table that gets no gradient, for a local one that begins at row `first`."""
+    """Return the row of the whole table that gets no gradient, for a local one that begins at row `first`."""
     inner, outer = (call.attributes.get(name) for name in ("padding_idx", "padding_row"))
     given = inner if outer is None else outer
     if given is None:
@@ -140,7 +140,7 @@ def _padding(call: Call, first: int) -> int | None:
 
 
 def _lookup(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    """The row of each index that the table holds, and zero for the others."""
+    """Return the row of each index that the table holds, and zero for the others."""
     import numpy as np
 
     ids, table = operands

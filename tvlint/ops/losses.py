@@ -81,7 +81,7 @@ def _linear_rows(call: Call) -> Bound:
 
 
 def _in_rows(rows: str) -> Callable[[Call], Steps]:
-    """The loss of every row, and their sum or mean; nothing where the call says more than that."""
+    """Return the loss of every row, and their sum or mean; nothing where the call says more than that."""
 
     def steps(call: Call) -> Steps:
         reduction = call.attributes.get("reduction", "mean")

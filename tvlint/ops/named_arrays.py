@@ -31,17 +31,17 @@ def spread(array: Array, onto: Sequence[str], result: Names) -> Array:
 
 
 def every_name(bound: Bound) -> list[str]:
-    """The names of the operands, in order of appearance."""
+    """Return the names of the operands, in order of appearance."""
     return list(dict.fromkeys(name for names in bound.operands for name in names if name != ONE))
 
 
 def aligned(bound: Bound, operands: Sequence[Array], onto: Sequence[str]) -> list[Array]:
-    """Every operand, aligned."""
+    """Return every operand, aligned."""
     return [align(operand, names, onto) for operand, names in zip(operands, bound.operands, strict=False)]
 
 
 def contract(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    """The product of the operands, summed over the names that the output lacks; averaged over `averaged` ones."""
+    """Return the product of the operands, summed over the names that the output lacks; averaged over `averaged` ones."""
     names = every_name(bound)
     product = reduce(lambda left, right: left * right, aligned(bound, operands, names))
     (result,) = bound.outputs

@@ -15,7 +15,7 @@ from tvlint.ops.spec import ONE, Bound, Call, MisfitError, Names, OpSpec, Trait,
 
 
 def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
-    """The dimensions that the attribute `dim` lists, in order; all of them without it. Raises UnsupportedError."""
+    """Return the dimensions that the attribute `dim` lists, in order; all of them without it. Raises UnsupportedError."""
     dim = call.attributes.get("dim")
     if dim is None or dim == ():
         return tuple(range(rank))
@@ -131,7 +131,7 @@ def _greatest(call: Call) -> Bound:
 
 
 def greatest_of_rows(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    """The greatest element along the whole dimensions and, where there are two results, its place."""
+    """Return the greatest element along the whole dimensions and, where there are two results, its place."""
     import numpy as np
 
     names, x = bound.operands[0], operands[0]
@@ -180,7 +180,7 @@ def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bou
 
 
 def _by_name(call: Call) -> Call:
-    """The call with a normalised shape that follows its tensor, and an epsilon that comes last, as attributes."""
+    """Return the call with a normalised shape that follows its tensor, and an epsilon that comes last, as attributes."""
     inputs, attributes = list(call.inputs), dict(call.attributes)
     shape = inputs[1].value if len(inputs) > 1 and isinstance(inputs[1], Literal) else None
     if shape is not None and "normalized_shape" not in attributes:
@@ -193,7 +193,7 @@ def _by_name(call: Call) -> Call:
 
 
 def without_absent(call: Call) -> Call:
-    """The call without operands that are `None` at its end."""
+    """Return the call without operands that are `None` at its end."""
     inputs = list(call.inputs)
     while inputs and inputs[-1] == Literal(None):
         inputs.pop()

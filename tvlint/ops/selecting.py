@@ -26,14 +26,14 @@ def _bind_dropout(call: Call) -> Bound:
 
 
 def share_of(call: Call, share: Value) -> float:
-    """The share that is dropped; raises UnsupportedError for what is none, or drops everything."""
+    """Return the share that is dropped; raises UnsupportedError for what is none, or drops everything."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
         raise UnsupportedError(f"`{call.op}` drops a share of {share}")
     return float(share)
 
 
 def kept(values: Array, drawn: Array, share: float, field: Field) -> Array:
-    """The values of which a number not below `share` was drawn, scaled up for those that are dropped."""
+    """Return the values of which a number not below `share` was drawn, scaled up for those that are dropped."""
     scaled = field.divide(values, field.number(1) - field.number(share))
     return field.where(field.less(drawn, field.number(share)), field.number(0), scaled)
 

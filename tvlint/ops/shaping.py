@@ -67,7 +67,7 @@ def _flattens(call: Call) -> bool:
 
 
 def view_sizes(call: Call, before: Shape) -> Value:
-    """The sizes that a view of a tensor of shape `before` asks for, one of which may be -1, as the call gives them."""
+    """Return the sizes that a view of a tensor of shape `before` asks for, one of which may be -1, as the call gives them."""
     if _flattens(call):
         call = call.with_arguments("start_dim", "end_dim")
         first = dimension(call, "start_dim", len(before), 0)
@@ -83,7 +83,7 @@ def view_sizes(call: Call, before: Shape) -> Value:
 
 
 def _sizes_as_one(call: Call, name: str) -> Call:
-    """The call with whole numbers that follow its tensor as the attribute `name`, one tuple."""
+    """Return the call with whole numbers that follow its tensor as the attribute `name`, one tuple."""
     if name in call.attributes or len(call.inputs) < 2:
         return call
     values = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]

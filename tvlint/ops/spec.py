@@ -147,7 +147,7 @@ class Call:
     outputs: tuple[Shape, ...] = ()
 
     def shape(self, position: int) -> Shape:
-        """The shape of operand `position`; raises UnsupportedError when it is missing or a literal."""
+        """Return the shape of operand `position`; raises UnsupportedError when it is missing or a literal."""
         if position >= len(self.inputs):
             raise UnsupportedError(f"`{self.op}` has no operand {position}")
         operand = self.inputs[position]
@@ -331,7 +331,7 @@ def named(annotation: str) -> tuple[tuple[Names, ...], tuple[Names, ...], frozen
 
 
 def stars(rank: int) -> Names:
-    """Names for `rank` leading dimensions."""
+    """Return names for `rank` leading dimensions."""
     return tuple(f"s{position}" for position in range(rank))
 
 

@@ -40,7 +40,7 @@ HALF_TO_FLOAT = frozenset({"_softmax", "_log_softmax"})
 
 
 def without_overload(op: str) -> str:
-    """The function without the overload of `aten` that is meant, which says only which arguments are given.
+    """Return the function without the overload of `aten` that is meant, which says only which arguments are given.
 
     `aten::add.Tensor` is `aten.add`; what the table has a function for of its own (`torch.Tensor.float`) stays.
     """
@@ -52,7 +52,7 @@ def without_overload(op: str) -> str:
 
 @cache
 def spellings(op: str) -> tuple[str, ...]:
-    """The whole names that `op` may stand for, with the module as the table has it."""
+    """Return the whole names that `op` may stand for, with the module as the table has it."""
     *modules, name = without_overload(op).split(".")
     module = ".".join(modules)
     module = _MODULES.get(module, module)

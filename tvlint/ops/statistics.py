@@ -31,7 +31,7 @@ def _axes(bound: Bound) -> tuple[int, ...]:
 
 
 def _shaped(bound: Bound, result: Array) -> tuple[Array, ...]:
-    """A result that keeps the summed axes with size 1, without those that the call does not keep."""
+    """Return a result that keeps the summed axes with size 1, without those that the call does not keep."""
     if len(bound.outputs[0]) == len(bound.operands[0]):
         return (result,)
     kept = [n for n, name in zip(result.shape, bound.operands[0], strict=True) if name not in bound.whole | bound.reduced]

@@ -75,7 +75,7 @@ _NONLINEAR = (
 
 @cache
 def spec_of(op: str) -> OpSpec | None:
-    """The meaning of the function `op`, by signature or canonical name; None when the table does not have it.
+    """Return the meaning of the function `op`, by signature or canonical name; None when the table does not have it.
 
     A name without a module (`layer_norm`) is the function of that name, and `F.linear` is `torch.nn.functional.linear`.
     Operators that a model's author registered are found by the last part of their path; those that a project declares carry
@@ -122,7 +122,7 @@ def is_nonlinear(op: str) -> bool:
 
 
 def _named(spec: OpSpec, whole: str, op: str) -> OpSpec:
-    """The operator, told of calls of `op` as calls of the function `whole` that `op` stands for."""
+    """Return the operator, told of calls of `op` as calls of the function `whole` that `op` stands for."""
 
     def usual(call: Call) -> Call:
         widens = HALF_TO_FLOAT.intersection(op.replace("::", ".").split("."))
@@ -138,7 +138,7 @@ def _named(spec: OpSpec, whole: str, op: str) -> OpSpec:
 
 
 def meant(op: str, declared: Sequence[Declared]) -> str:
-    """The name under which the table finds the function `op` in a project that declares operators.
+    """Return the name under which the table finds the function `op` in a project that declares operators.
 
     A declaration is about the function of that name in any module, or in the one it names. It says more than what tvlint
     knows of functions by their own name alone, and never overrides what tvlint knows of a framework's function.
@@ -150,6 +150,6 @@ def meant(op: str, declared: Sequence[Declared]) -> str:
 
 
 def interpreted(op: str) -> str:
-    """The canonical name of the operator of a framework that `op` is by its whole name; empty for every other."""
+    """Return the canonical name of the operator of a framework that `op` is by its whole name; empty for every other."""
     spec = _BY_NAME.get(op)
     return spec.name if spec is not None and spec.name not in _REGISTERED else ""

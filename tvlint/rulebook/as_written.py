@@ -30,7 +30,7 @@ def as_written(configuration: Configuration, rules: Iterable[Rule]) -> Iterator[
 
 
 def _options(rule: Rule, plain: Values, supposed: Values) -> str:
-    """The options by which the rule could hold all the same."""
+    """Return the options by which the rule could hold all the same."""
     decisive = [
         known.flags[0]
         for name in sorted(read_by(rule))

@@ -30,7 +30,7 @@ class Both:
         self.before, self.after = Values(before), Values(after)
 
     def evaluate(self, expression: Expression) -> Result:
-        """The value of `expression` over both."""
+        """Return the value of `expression` over both."""
         return evaluate_expression(expression, self._value, self._is_set)
 
     def _value(self, name: str) -> Result:
@@ -66,7 +66,7 @@ def changes(before: Configuration, after: Configuration, rules: Mapping[str, Rul
 
 
 def written(before: Configuration, after: Configuration) -> tuple[tuple[str, Setting | None, Setting | None], ...]:
-    """The settings that one configuration gives otherwise than the other, in the order of the new one."""
+    """Return the settings that one configuration gives otherwise than the other, in the order of the new one."""
     found = []
     for name in dict.fromkeys((*after.settings, *before.settings)):
         old, new = before.settings.get(name), after.settings.get(name)

@@ -105,7 +105,7 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
 
 
 def _blamed(rule: Rule, values: Values) -> str:
-    """The setting that breaks a page of several demands, each on its own setting; empty where the page's order stands.
+    """Return the setting that breaks a page of several demands, each on its own setting; empty where the page's order stands.
 
     It is the only place that the broken demand asks about, where the page's first place belongs to another demand and is no
     condition of the page that this one is not.

@@ -15,7 +15,7 @@ _LABELS = {"invalid": "wrong", "valid": "right"}
 
 
 def explain(rule: Rule, width: int) -> str:
-    """The page of `rule`, wrapped to `width` columns: what it says, why it matters, examples, where it comes from."""
+    """Return the page of `rule`, wrapped to `width` columns: what it says, why it matters, examples, where it comes from."""
     width = max(width, 20)
     lines = [f"{rule.name} ({rule.severity.value}, {rule.kind.value} rule)", *_wrapped(rule.summary, width), ""]
     lines += _body(rule.body, width)

@@ -34,7 +34,7 @@ class PageError(ValueError):
 
 @cache
 def load_rules() -> Mapping[str, Rule]:
-    """Every rule that tvlint ships, by name."""
+    """Return every rule that tvlint ships, by name."""
     folder = data_path("rules")
     compiled = folder / COMPILED
     return from_data(compiled.read_text(encoding="utf-8"), folder) if compiled.is_file() else read_rules(folder)
@@ -83,7 +83,7 @@ def read_examples(rule: Rule) -> tuple[Example, ...]:
 
 
 def read_page(name: str, text: str, path: str = "", topic: str = "") -> Rule:
-    """The rule of one page."""
+    """Return the rule of one page."""
     if not text.startswith("---\n"):
         raise PageError(f"{path or name}:1: the page does not start with front matter")
     head, separator, rest = text[4:].partition("\n---\n")
@@ -100,7 +100,7 @@ def read_page(name: str, text: str, path: str = "", topic: str = "") -> Rule:
 
 
 def read_front_matter(text: str, where: str) -> dict[str, Any]:
-    """The entries of a front matter (without its `---` lines)."""
+    """Return the entries of a front matter (without its `---` lines)."""
     found: dict[str, str] = {}
     key = ""
     for number, line in enumerate(text.split("\n"), start=2):

@@ -72,7 +72,7 @@ def _exchanges_tokens(operator: object) -> bool:
 
 
 def _way(operator: Communicate) -> tuple[int | None, int | None]:
-    """The dimensions along which it splits and joins."""
+    """Return the dimensions along which it splits and joins."""
     return operator.dim, operator.dim if operator.concat_dim is None else operator.concat_dim
 
 

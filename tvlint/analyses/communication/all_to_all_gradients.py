@@ -74,7 +74,7 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Astray]:
 
 
 def _only_exchanged(facts: Facts, uses: _Uses, value: str) -> tuple[Where, Communicate] | None:
-    """The all-to-all that alone takes `value` further on the way to the result."""
+    """Return the all-to-all that alone takes `value` further on the way to the result."""
     if value in facts.plan.outputs:
         return None
     takers = [(where, taker) for where, taker in uses.read.get(value, ()) if not _is_stored_for_backward(facts, taker)]

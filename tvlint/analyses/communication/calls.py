@@ -46,12 +46,12 @@ class Call:
 
     @property
     def operator(self) -> Operator:
-        """The operator that is run."""
+        """Return the operator that is run."""
         return self.site.operator
 
     @property
     def handle(self) -> str:
-        """The handle that it completes through; empty when it completes in place."""
+        """Return the handle that it completes through; empty when it completes in place."""
         return self.site.handle
 
 
@@ -77,7 +77,7 @@ class Traffic:
 
 
 def sites_of(plan: Plan) -> dict[str, tuple[Site, ...]]:
-    """The communications, waits and events of every segment."""
+    """Return the communications, waits and events of every segment."""
     return {
         name: tuple(
             Site(name, index, operator, handle_of(operator))
@@ -144,7 +144,7 @@ def _unroll(
 
 
 def _resolve(issued: list[Call], micro_batch: int) -> tuple[Call, ...]:
-    """The outstanding calls that a wait completes: those of its micro-batch, else the oldest."""
+    """Return the outstanding calls that a wait completes: those of its micro-batch, else the oldest."""
     if not issued:
         return ()
     chosen = [call for call in issued if call.micro_batch == micro_batch]

@@ -30,7 +30,7 @@ class Disagreement:
 
 
 def disagreements(facts: Facts) -> tuple[Disagreement, ...]:
-    """The first disagreement of every communicator; computed once."""
+    """Return the first disagreement of every communicator; computed once."""
     return facts.derived("disagreements", lambda: tuple(_disagreements(facts)))
 
 
@@ -52,7 +52,7 @@ def _disagreements(facts: Facts) -> Iterator[Disagreement]:
 
 
 def called(facts: Facts, call: Call) -> str:
-    """A collective in words: kind, tensor and line."""
+    """Return a collective in words: kind, tensor and line."""
     operator = call.operator
     line = facts.call(call).line
     where = "" if line is None else f" (line {line})"
@@ -72,7 +72,7 @@ def names_of(call: Call) -> tuple[str, ...]:
 
 
 def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagreement | None:
-    """The first meeting of a communicator that does not agree; what agrees once does so for every micro-batch."""
+    """Return the first meeting of a communicator that does not agree; what agrees once does so for every micro-batch."""
     agreed: set[frozenset[Site]] = set()
     for turn, meeting in enumerate(meetings):
         sites = frozenset([call.site for call in meeting.calls.values()])
@@ -97,7 +97,7 @@ def _first(meetings: list[Meeting], incomplete: dict[int, list[Call]]) -> Disagr
 
 
 def _reordered(meetings: list[Meeting]) -> Disagreement | None:
-    """The first place at which a member brings a tensor that another member brings at another place."""
+    """Return the first place at which a member brings a tensor that another member brings at another place."""
     if len(meetings) < 2 or all(len({call.site for call in meeting.calls.values()}) < 2 for meeting in meetings):
         return None
     first, *others = meetings[0].members

@@ -9,7 +9,7 @@ from tvlint.analyses.dataflow.def_use import handle_of
 
 
 def crossed_issues(traffic: Traffic) -> list[tuple[Call, ...]]:
-    """A cycle of ranks of which each issues a collective that the next has not reached; empty where the orders fit.
+    """Return a cycle of ranks of which each issues a collective that the next has not reached; empty where the orders fit.
 
     Asynchronous collectives do not block who issues them, but their kernels wait on the device for those of the other members,
     and may keep the other group's kernels from starting. Collectives that not all members run are left out.

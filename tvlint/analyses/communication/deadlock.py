@@ -207,7 +207,7 @@ def _before(standing: Call, needed: Call) -> bool:
 
 
 def _together(queue: list[Call], start: int) -> list[Call]:
-    """The call at `start` and those that are issued in one batch with it."""
+    """Return the call at `start` and those that are issued in one batch with it."""
     first = queue[start]
     operator = first.site.operator
     if not isinstance(operator, (Send, Receive)) or not operator.batch:

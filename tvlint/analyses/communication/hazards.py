@@ -44,7 +44,7 @@ class _Issue:
 
 
 def hazards(plan: Plan) -> Iterator[Hazard]:
-    """The hazards of all programs; the same place is named once, with the ranks of every program that has it."""
+    """Yield the hazards of all programs; the same place is named once, with the ranks of every program that has it."""
     merged: dict[Hazard, set[int]] = {}
     asynchronous = frozenset(
         name

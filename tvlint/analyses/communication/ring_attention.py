@@ -111,7 +111,7 @@ def _run(facts: Facts) -> dict[int, _Rank]:
 
 
 def _steps(facts: Facts, rank: int) -> list[tuple[Where, object, Call | None]]:
-    """The operators of the first run of every segment, with the calls of messages."""
+    """Return the operators of the first run of every segment, with the calls of messages."""
     number = facts.fold.program_of(rank)
     calls = {(call.step, call.site.index): call for call in facts.traffic.calls.get(rank, ())}
     found: list[tuple[Where, object, Call | None]] = []
@@ -218,7 +218,7 @@ def _missing(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
 
 
 def _axis(facts: Facts, rank: int, others: set[int]) -> str:
-    """The axis along which keys come from `others`; empty where there is no one axis, or where it is no ring."""
+    """Return the axis along which keys come from `others`; empty where there is no one axis, or where it is no ring."""
     mesh = facts.plan.mesh
     if not others or max(others) >= mesh.size or rank >= mesh.size:
         return ""
@@ -236,7 +236,7 @@ def _name(step: _Attention, position: int) -> str:
 
 
 def _summed(state: _Rank) -> Iterator[RingDefect]:
-    """Results over different keys that are added as they are."""
+    """Yield results over different keys that are added as they are."""
     results = {step.operator.outputs[0]: step for step in state.attended if step.operator.outputs and step.normalised}
     if len({step.key for step in results.values()}) < 2:
         return

@@ -26,7 +26,7 @@ class Crossing:
 
 
 def crossings(plan: Plan, strict: bool = False) -> Iterator[Crossing]:
-    """The accesses of every program that no event orders after the access of another stream they depend on.
+    """Yield the accesses of every program that no event orders after the access of another stream they depend on.
 
     What is issued asynchronously on a stream is taken to start after the work of all streams so far, as a communicator's own
     stream does, and a wait to hold up all streams. With `strict`, only the stream that it is issued on counts for both.

@@ -27,7 +27,7 @@ class Loose:
 
 
 def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Loose]:
-    """The sends (or receives) that are left over, one per operator."""
+    """Yield the sends (or receives) that are left over, one per operator."""
     loose: dict[Site, list[Call]] = {}
     calls = [call for pair in facts.traffic.channels.values() for call in pair[0 if kind is Send else 1]]
     calls += [call for call in facts.traffic.outside if isinstance(call.operator, kind)]

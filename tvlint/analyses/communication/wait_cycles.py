@@ -10,12 +10,12 @@ from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients,
 
 
 def cycles_with_messages(found: Standstill) -> list[tuple[Call, ...]]:
-    """The cycles in which a send or receive takes part; cycles at the same operators on other ranks count as one."""
+    """Return the cycles in which a send or receive takes part; cycles at the same operators on other ranks count as one."""
     return [cycle for cycle in _distinct(found) if any(_is_message(call) for call in cycle)]
 
 
 def cycles_of_collectives(found: Standstill) -> list[tuple[Call, ...]]:
-    """The cycles in which only collectives take part."""
+    """Return the cycles in which only collectives take part."""
     return [cycle for cycle in _distinct(found) if not any(_is_message(call) for call in cycle)]
 
 

@@ -27,7 +27,7 @@ _NORMS = ("layer_norm", "rms_norm")
 
 
 def usual(operator: Compute) -> Compute:
-    """The operator as the table knows it; itself where it is that already, or where the table knows none like it."""
+    """Return the operator as the table knows it; itself where it is that already, or where the table knows none like it."""
     op = usual_name(operator.op)
     last = "" if op.startswith(PREFIX) else op.rsplit(".", 1)[-1]
     inputs, attributes = operator.inputs, operator.attributes
@@ -48,7 +48,7 @@ def usual(operator: Compute) -> Compute:
 
 @cache
 def usual_name(op: str) -> str:
-    """The name under which the table has the function, or `op` where it has none."""
+    """Return the name under which the table has the function, or `op` where it has none."""
     plain = without_overload(op)
     parts = plain.split(".")
     if spec_of(plain) is not None and parts[-1] not in _ALIASES:
@@ -71,7 +71,7 @@ def _norm(inputs: tuple[Operand, ...], attributes: dict[str, Value]) -> tuple[tu
 
 
 def biased(operator: Compute) -> tuple[Compute, int] | None:
-    """The product and the position of the bias, for a product of two tensors to which a third is added."""
+    """Return the product and the position of the bias, for a product of two tensors to which a third is added."""
     if len(operator.inputs) != 3 or any(isinstance(operand, Literal) for operand in operator.inputs):
         return None
     name = canonical_name(operator.op)
@@ -109,7 +109,7 @@ def target_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] |
 
 
 def flat_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape that `flatten` gives."""
+    """Return the shape that `flatten` gives."""
     given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
     start, end = (
         operator.attributes.get(key, given[at] if len(given) > at else usual_value)

@@ -18,14 +18,14 @@ def has(operators: tuple[Operator, ...], kinds: AbstractSet[type]) -> bool:
 
 
 def of_kinds(operators: tuple[Operator, ...], kinds: AbstractSet[type]) -> list[tuple[int, Operator]]:
-    """The operators of the kinds, with their positions."""
+    """Return the operators of the kinds, with their positions."""
     if not has(operators, kinds):
         return []
     return [(index, operator) for index, operator in enumerate(operators) if type(operator) in kinds]
 
 
 def reads(operator: Operator) -> tuple[str, ...]:
-    """The tensors whose values the operator reads, weights of reducers and optimizer steps left out."""
+    """Return the tensors whose values the operator reads, weights of reducers and optimizer steps left out."""
     if isinstance(operator, Compute):
         return tuple(name for name in operator.inputs if not isinstance(name, Literal))
     if isinstance(operator, Communicate):
@@ -47,7 +47,7 @@ def uses(operator: Operator) -> tuple[str, ...]:
 
 
 def writes(operator: Operator) -> tuple[str, ...]:
-    """The tensors that the operator produces."""
+    """Return the tensors that the operator produces."""
     if isinstance(operator, (Compute, Communicate, Backward)):
         outputs = operator.outputs
         return outputs if "" not in outputs else tuple(name for name in outputs if name)
@@ -84,7 +84,7 @@ def names_in(plan: Plan) -> set[str]:
 
 
 def overwritten(operator: Operator) -> tuple[str, ...]:
-    """The inputs that the operator changes in place."""
+    """Return the inputs that the operator changes in place."""
     if not isinstance(operator, Compute):
         return ()
     inputs = operator.inputs
@@ -93,7 +93,7 @@ def overwritten(operator: Operator) -> tuple[str, ...]:
 
 
 def collectives(plan: Plan) -> Iterator[Communicate]:
-    """The collectives that stand in the segments of the plan."""
+    """Yield the collectives that stand in the segments of the plan."""
     for segment in plan.segments.values():
         for _, operator in of_kinds(segment.operators, {Communicate}):
             assert isinstance(operator, Communicate)
@@ -101,7 +101,7 @@ def collectives(plan: Plan) -> Iterator[Communicate]:
 
 
 def streams_named(operators: tuple[Operator, ...]) -> set[str]:
-    """The streams that the operators name, `main` among them where it is named."""
+    """Return the streams that the operators name, `main` among them where it is named."""
     named = set(map(_STREAM, operators))
     named.discard("")
     return named
@@ -113,7 +113,7 @@ def stream_of(operator: Operator) -> str:
 
 
 def handle_of(operator: Operator) -> str:
-    """The handle that the operator completes through; empty when it completes in place."""
+    """Return the handle that the operator completes through; empty when it completes in place."""
     if isinstance(operator, (Communicate, Send, Receive, ReduceGradients)):
         return operator.handle
     return ""

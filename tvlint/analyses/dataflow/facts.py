@@ -27,7 +27,7 @@ class Facts:
         self._described: dict[tuple[int, ...], str] = {}
 
     def derived(self, name: str, compute: Callable[[], Derived]) -> Derived:
-        """The value of `compute`, kept under `name` for whoever asks next."""
+        """Return the value of `compute`, kept under `name` for whoever asks next."""
         if name not in self._derived:
             self._derived[name] = compute()
         found: Derived = self._derived[name]
@@ -40,7 +40,7 @@ class Facts:
 
     @cached_property
     def traffic(self) -> Traffic:
-        """All communications, paired."""
+        """Return all communications, paired."""
         return traffic(self.plan, self.fold)
 
     @cached_property
@@ -78,13 +78,13 @@ class Facts:
         return self.site(call.site)
 
     def who(self, ranks: tuple[int, ...]) -> str:
-        """The ranks that the walked `ranks` stand for, in words."""
+        """Return the ranks that the walked `ranks` stand for, in words."""
         if ranks not in self._described:
             self._described[ranks] = describe(self.fold.everywhere(ranks), self.plan.mesh)
         return self._described[ranks]
 
     def ranks_running(self, segment: str) -> tuple[int, ...]:
-        """The walked ranks that run `segment`, ascending."""
+        """Return the walked ranks that run `segment`, ascending."""
         return self._running.get(segment, ())
 
     @cached_property

@@ -19,7 +19,7 @@ class Owners:
 
 
 def owners(plan: Plan) -> Owners:
-    """The gradients of the plan by what they are the gradients of."""
+    """Return the gradients of the plan by what they are the gradients of."""
     operators = [operator for segment in plan.segments.values() for operator in segment.operators]
     weights = _made_of_weights(plan, operators)
     of_weights: set[str] = set()
@@ -42,7 +42,7 @@ def owners(plan: Plan) -> Owners:
 
 
 def _made_of_weights(plan: Plan, operators: list[Operator]) -> set[str]:
-    """The weights, and what is made from them alone: gathered, cast or seen in another shape."""
+    """Return the weights, and what is made from them alone: gathered, cast or seen in another shape."""
     found = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
     for operator in operators:
         given = reads(operator)

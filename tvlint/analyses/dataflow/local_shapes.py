@@ -21,7 +21,7 @@ class Undivided:
 
 
 def local_shape(mesh: Mesh, whole: tuple[int, ...], placements: Mapping[str, Placement]) -> tuple[int, ...]:
-    """The shape that every rank holds of a value of shape `whole`; raises ValueError, saying why, when there is none."""
+    """Return the shape that every rank holds of a value of shape `whole`; raises ValueError, saying why, when there is none."""
     shape, undivided = floored_shape(mesh, whole, placements)
     if undivided is not None:
         part = "a part of " if undivided.packed else ""
@@ -69,7 +69,7 @@ def floored_shape(
 
 
 def whole_shape(mesh: Mesh, local: tuple[int, ...], placements: Mapping[str, Placement]) -> tuple[int, ...] | None:
-    """The shape of the value of which every rank holds `local`; None where it does not follow."""
+    """Return the shape of the value of which every rank holds `local`; None where it does not follow."""
     shape = list(local)
     for axis, placement in placements.items():
         if not isinstance(placement, Shard):

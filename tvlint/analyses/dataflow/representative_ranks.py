@@ -45,15 +45,15 @@ class Fold:
 
     @property
     def uniform(self) -> frozenset[str]:
-        """The axes along which all ranks run one program, as far as that was asked."""
+        """Return the axes along which all ranks run one program, as far as that was asked."""
         return self.alike | self._shortened.keys()
 
     def program_of(self, rank: int) -> int | None:
-        """The index of the program that `rank` runs, if it has one."""
+        """Return the index of the program that `rank` runs, if it has one."""
         return self._program_of.get(rank)
 
     def representative(self, rank: int) -> int | None:
-        """The walked rank that does what `rank` does; None when no program covers it."""
+        """Return the walked rank that does what `rank` does; None when no program covers it."""
         replication = self.plan.replication
         if rank not in self._program_of and replication.count > 1 and replication.stride > 0:
             low = min(self._program_of, default=0)
@@ -70,7 +70,7 @@ class Fold:
         return self.mesh.rank({name: 0 if name in self.alike else at for name, at in own.items()})
 
     def everywhere(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
-        """All ranks that the representatives `ranks` stand for, ascending."""
+        """Return all ranks that the representatives `ranks` stand for, ascending."""
         if ranks not in self._everywhere:
             self._everywhere[ranks] = self._stood_for(ranks)
         return self._everywhere[ranks]
@@ -89,13 +89,13 @@ class Fold:
         return tuple(sorted(found))
 
     def declared(self, group: Group) -> Group:
-        """The group with its ranks or axes filled in from the plan's communicators, when it only has a name."""
+        """Return the group with its ranks or axes filled in from the plan's communicators, when it only has a name."""
         if group.axes or group.ranks or not group.name:
             return group
         return self._communicators.get(group.name, group)
 
     def members(self, group: Group, rank: int) -> tuple[int, ...]:
-        """The walked ranks of the group that `rank` has, ascending; as written when the group lists its ranks."""
+        """Return the walked ranks of the group that `rank` has, ascending; as written when the group lists its ranks."""
         group = self.declared(group)
         if group.ranks:
             return tuple(sorted(set(group.ranks)))
@@ -110,7 +110,7 @@ class Fold:
     def _line(
         self, rank: int, names: tuple[str, ...], along: Callable[[int, tuple[str, ...]], tuple[int, ...]]
     ) -> tuple[int, ...]:
-        """The ranks of `rank`'s line along `names`, found once for all of them."""
+        """Return the ranks of `rank`'s line along `names`, found once for all of them."""
         own = self.mesh.coordinates(rank)
         key = (names, self.mesh.rank({name: 0 if name in names else at for name, at in own.items()}))
         if key not in self._lines:
@@ -151,7 +151,7 @@ class Fold:
 
 
 def operators(plan: Plan) -> Iterator[Operator]:
-    """Every operator that stands in a segment of the plan."""
+    """Yield every operator that stands in a segment of the plan."""
     for segment in plan.segments.values():
         yield from segment.operators
 
@@ -161,7 +161,7 @@ def _has_long_axis(mesh: Mesh) -> bool:
 
 
 def _alike_axes(plan: Plan, program_of: dict[int, int], peers: bool) -> Iterator[str]:
-    """The axes along which all ranks do the same, but for whom they send to where `peers`."""
+    """Yield the axes along which all ranks do the same, but for whom they send to where `peers`."""
     mesh = plan.mesh
     told_apart: set[str] = {plan.replication.axis} if plan.replication.count > 1 else set()
     for operator in operators(plan):

@@ -21,7 +21,7 @@ class Outside:
         self._made.update(names)
 
     def of(self, name: str) -> str:
-        """The name outside of what `name` stands for now; empty for what stays inside."""
+        """Return the name outside of what `name` stands for now; empty for what stays inside."""
         if name in self._in and name not in self._made:
             return self._in[name]
         return self._out.get(name) or self._in.get(name, "")

@@ -37,12 +37,12 @@ def _says_nothing_new(known: Tensor | None, tensor: Tensor) -> bool:
 
 
 def shared_name(name: str) -> str:
-    """The name by which all programs call a tensor, for one of those that have another type on the ranks of one."""
+    """Return the name by which all programs call a tensor, for one of those that have another type on the ranks of one."""
     return name.partition("@")[0]
 
 
 def where(ranks: Iterable[int], mesh: Mesh) -> str:
-    """The ranks in a name: `tp=1`, `pp=0,tp=1`, `0,2-3`."""
+    """Return the ranks in a name: `tp=1`, `pp=0,tp=1`, `0,2-3`."""
     chosen = sorted(set(ranks))
     if chosen and chosen[-1] < mesh.size:
         lies = [mesh.coordinates(rank) for rank in (chosen[0], chosen[-1])]
@@ -90,7 +90,7 @@ def _marked(name: str, mark: str, taken: Mapping[str, Tensor]) -> str:
 
 
 def _typed(plan: Plan, own: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
-    """The tensors of `own` under their names on these ranks, with what is known of them on all ranks."""
+    """Return the tensors of `own` under their names on these ranks, with what is known of them on all ranks."""
     found: dict[str, Tensor] = {}
     for name, tensor in own.items():
         known = plan.tensors.get(name, tensor)
@@ -107,14 +107,14 @@ def _differs(known: Tensor | None, derived: Tensor | None) -> bool:
 
 
 def _kept(plan: Plan, name: str, new: str, names: Mapping[str, str], derived: Mapping[str, Tensor]) -> Tensor:
-    """The tensor `new`: its type is what was derived, its role that of `name`."""
+    """Return the tensor `new`: its type is what was derived, its role that of `name`."""
     known, own = plan.tensors.get(name, derived[new]), derived[new]
     of = names.get(known.gradient_of, known.gradient_of)
     return replace(own, role=known.role, gradient_of=of, gradient=names.get(known.gradient, known.gradient))
 
 
 def _moved(plan: Plan, number: int, run: Iterable[str], names: Mapping[str, str], mark: str) -> Plan:
-    """The plan with the segments that the program runs on the new names."""
+    """Return the plan with the segments that the program runs on the new names."""
     elsewhere = {step.segment for at, program in enumerate(plan.programs) if at != number for step in program.steps}
     moved = {segment: f"{segment}@{mark}" if segment in elsewhere else segment for segment in run}
     segments, computes = dict(plan.segments), dict[int, Compute]()
@@ -158,7 +158,7 @@ def _renamed(operator: Operator, names: Mapping[str, str], computes: dict[int, C
 
 
 def _compute(operator: Compute, names: Mapping[str, str], computes: dict[int, Compute]) -> Compute:
-    """The computation on the new names; the same one for all that refer to it."""
+    """Return the computation on the new names; the same one for all that refer to it."""
     if id(operator) not in computes:
         inputs = tuple(names.get(name, name) if isinstance(name, str) else name for name in operator.inputs)
         computes[id(operator)] = replace(operator, inputs=inputs, outputs=_of(operator.outputs, names))

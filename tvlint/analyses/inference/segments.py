@@ -38,7 +38,7 @@ class ImplicitSegment:
 
 
 def reads(operator: Operator) -> tuple[str, ...]:
-    """The tensors that `operator` reads by name, operands of a backward's forward operator left out."""
+    """Return the tensors that `operator` reads by name, operands of a backward's forward operator left out."""
     if isinstance(operator, Compute):
         return tuple(name for name in operator.inputs if not isinstance(name, Literal))
     if isinstance(operator, Backward):
@@ -51,7 +51,7 @@ def reads(operator: Operator) -> tuple[str, ...]:
 
 
 def writes(operator: Operator) -> tuple[str, ...]:
-    """The tensors that `operator` produces by name."""
+    """Return the tensors that `operator` produces by name."""
     if isinstance(operator, Compute | Communicate):
         return operator.outputs
     if isinstance(operator, Backward):
@@ -87,7 +87,7 @@ def implicit_segments(
     *,
     many: bool,
 ) -> Iterator[ImplicitSegment]:
-    """The segments of `operators`, cut where the phase changes.
+    """Yield the segments of `operators`, cut where the phase changes.
 
     `backward`, `reduce-gradients`, `update` and steps of optimizers set the phase. Any other operator stays in the phase it
     stands in, except that one that touches a value of a micro-batch leaves the reduce and optimizer phases: what is made

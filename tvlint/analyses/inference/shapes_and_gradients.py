@@ -52,7 +52,7 @@ def derive_tensors(
 def implied_types(
     operator: Compute | Communicate, tensors: Mapping[str, Tensor], mesh: Mesh
 ) -> list[tuple[tuple[int, ...], str]]:
-    """Shape and dtype of every result, by those of the operands; empty where they do not follow."""
+    """Return shape and dtype of every result, by those of the operands; empty where they do not follow."""
     try:
         return result_types(operator, tensors, mesh)
     except MisfitError:
@@ -146,7 +146,7 @@ def _settle(operator: Operator, found: dict[str, Tensor], undecided: set[str], m
 
 
 def _named_after(name: str, found: Mapping[str, Tensor]) -> str:
-    """The declared tensor that `grad(NAME)` says it is the gradient of."""
+    """Return the declared tensor that `grad(NAME)` says it is the gradient of."""
     of = name[5:-1] if name.startswith("grad(") and name.endswith(")") else ""
     return of if of in found else ""
 
@@ -307,7 +307,7 @@ def _bound(
 
 
 def _cast_to(operator: Compute) -> str:
-    """The dtype that a cast gives; empty for other operators, and where it does not say."""
+    """Return the dtype that a cast gives; empty for other operators, and where it does not say."""
     name = operator.op.rsplit(".", 1)[-1]
     if not operator.inputs or name not in _CASTS or not has_kind(operator.op, Trait.CONVERSION):
         return ""

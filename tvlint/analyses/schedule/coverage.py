@@ -36,7 +36,7 @@ class Fault:
 
 
 def faults(computes: Mapping[tuple[ActionKind, int, int], Sequence[Step]]) -> Iterator[Fault]:
-    """The first faults over all pipeline stages and micro-batches that occur; without any backward it is inference."""
+    """Return the first faults over all pipeline stages and micro-batches that occur; without any backward it is inference."""
     return islice(_all_faults(computes), MAXIMAL_FAULTS)
 
 

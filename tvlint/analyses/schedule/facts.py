@@ -35,7 +35,7 @@ class ScheduleFacts:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """Every action at its place, rank by rank; the members of an overlap stand for it."""
+        """Return every action at its place, rank by rank; the members of an overlap stand for it."""
         return tuple(steps(self.schedule))
 
     @cached_property
@@ -55,19 +55,19 @@ class ScheduleFacts:
 
     @cached_property
     def within(self) -> tuple[Step, ...]:
-        """The steps on pipeline stages and micro-batches that exist."""
+        """Return the steps on pipeline stages and micro-batches that exist."""
         outside = {id(step) for step in (*self.extent.stray_stages, *self.extent.stray_micro_batches)}
         return tuple(step for step in self.steps if id(step) not in outside)
 
     @cached_property
     def placed(self) -> tuple[Step, ...]:
-        """The steps within the schedule's extent that stand on the rank of their pipeline stage."""
+        """Return the steps within the schedule's extent that stand on the rank of their pipeline stage."""
         elsewhere = {id(step) for step in self.placement.misplaced}
         return tuple(step for step in self.within if id(step) not in elsewhere)
 
     @cached_property
     def computes(self) -> dict[tuple[ActionKind, int, int], list[Step]]:
-        """The compute steps by kind, pipeline stage and micro-batch."""
+        """Return the compute steps by kind, pipeline stage and micro-batch."""
         found: dict[tuple[ActionKind, int, int], list[Step]] = {}
         for step in self.within:
             if step.computes:
@@ -106,13 +106,13 @@ class ScheduleFacts:
 
     @cached_property
     def sound_computes(self) -> dict[tuple[ActionKind, int, int], Step]:
-        """The compute steps of pipeline stages and micro-batches that are not suspect."""
+        """Return the compute steps of pipeline stages and micro-batches that are not suspect."""
         suspect = self.suspect
         return {key: found[0] for key, found in self.computes.items() if key[1:] not in suspect}
 
     @cached_property
     def ordered_computes(self) -> dict[tuple[ActionKind, int, int], Step]:
-        """The sound compute steps, without those that stand in the wrong order on their rank."""
+        """Return the sound compute steps, without those that stand in the wrong order on their rank."""
         wrong = {(step.stage, step.micro_batch) for pair in self.inversions for step in (pair.early, pair.late)}
         return {key: step for key, step in self.sound_computes.items() if key[1:] not in wrong}
 
@@ -123,7 +123,7 @@ class ScheduleFacts:
 
     @cached_property
     def messages(self) -> Messages:
-        """The sends and receives, by message."""
+        """Return the sends and receives, by message."""
         return messages(self.placed, self.placement, self.ordered_computes, self.extent)
 
     @cached_property
@@ -138,7 +138,7 @@ class ScheduleFacts:
 
     @cached_property
     def waits(self) -> Waits:
-        """Sends and gradient reductions that nobody waits for, and waits for nothing."""
+        """Return sends and gradient reductions that nobody waits for, and waits for nothing."""
         return waits(self.placed_rows, self.kinds)
 
     @cached_property
@@ -153,17 +153,17 @@ class ScheduleFacts:
 
     @cached_property
     def peaks(self) -> dict[int, Peak]:
-        """The most micro-batches that each rank holds activations of."""
+        """Return the most micro-batches that each rank holds activations of."""
         return peaks(self.steps)
 
     @cached_property
     def rows(self) -> tuple[tuple[Step, ...], ...]:
-        """The steps of each rank, in order."""
+        """Return the steps of each rank, in order."""
         return self._by_rank(self.steps)
 
     @cached_property
     def placed_rows(self) -> tuple[tuple[Step, ...], ...]:
-        """The steps of each rank that stand on pipeline stages and micro-batches that it has, in order."""
+        """Return the steps of each rank that stand on pipeline stages and micro-batches that it has, in order."""
         return self._by_rank(self.placed)
 
     def _by_rank(self, steps: Iterable[Step]) -> tuple[tuple[Step, ...], ...]:

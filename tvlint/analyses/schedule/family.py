@@ -15,7 +15,7 @@ MAXIMAL_KINDS = 64
 
 
 def family(facts: ScheduleFacts) -> str:
-    """The name of the family: `1F1B`, `GPipe`, `ZBV`, ...; `unknown` where none fits or the schedule is not sound."""
+    """Return the name of the family: `1F1B`, `GPipe`, `ZBV`, ...; `unknown` where none fits or the schedule is not sound."""
     sound = not facts.schedule.unreadable and not facts.suspect and not facts.inversions
     if not sound or not facts.placed:
         return UNKNOWN

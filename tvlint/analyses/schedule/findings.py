@@ -25,7 +25,7 @@ _MISSING = {
 
 
 def coverage(facts: ScheduleFacts, rule: Rule, sentences: dict[FaultKind, str], help: str) -> Iterator[Finding]:
-    """One finding for the pipeline stages that have the same fault with the same micro-batches.
+    """Yield one finding for the pipeline stages that have the same fault with the same micro-batches.
 
     A sentence holds `{stages}` and `{micro_batches}`. What a stray explains is left to the rule about the stray.
     """
@@ -74,7 +74,7 @@ def _rank(facts: ScheduleFacts, fault: Fault) -> int | None:
 
 
 def each(rule: Rule, steps: Iterable[Step], say: Callable[[Step, str], str], help: str) -> Iterator[Finding]:
-    """One finding for the steps of each rank, pipeline stage and kind; `say(first, more)` is the sentence."""
+    """Yield one finding for the steps of each rank, pipeline stage and kind; `say(first, more)` is the sentence."""
     alike: dict[tuple[int, int, str], list[Step]] = {}
     for step in steps:
         alike.setdefault((step.rank, step.stage, step.kind.value), []).append(step)

@@ -48,7 +48,7 @@ def _actions(plan: Plan, program: Program) -> list[Action]:
 
 
 def _stage(plan: Plan, segment: Segment) -> int:
-    """The pipeline stage of a segment that computes on it, or of the forward segment it mirrors."""
+    """Return the pipeline stage of a segment that computes on it, or of the forward segment it mirrors."""
     if segment.phase is Phase.BACKWARD and not segment.mirror:
         return -1
     mirrored = plan.segments.get(segment.mirror)

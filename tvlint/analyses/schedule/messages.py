@@ -24,17 +24,17 @@ class Message(NamedTuple):
 
     @property
     def destination(self) -> int:
-        """The pipeline stage that it is for."""
+        """Return the pipeline stage that it is for."""
         return self.source + 1 if self.forward else self.source - 1
 
     @property
     def send(self) -> str:
-        """The send, as the schedule spells it."""
+        """Return the send, as the schedule spells it."""
         return f"{self.source}SEND_{'F' if self.forward else 'B'}{self.micro_batch}"
 
     @property
     def receive(self) -> str:
-        """The receive, as the schedule spells it."""
+        """Return the receive, as the schedule spells it."""
         return f"{self.destination}RECV_{'F' if self.forward else 'B'}{self.micro_batch}"
 
     def __str__(self) -> str:
@@ -57,13 +57,13 @@ class Messages:
     channels: dict[tuple[int, int], tuple[list[Step], list[Step]]] = field(default_factory=dict)
 
     def pair(self, message: Message) -> tuple[Step, Step] | None:
-        """The one send and the one receive of a message; None where there is not one of each."""
+        """Return the one send and the one receive of a message; None where there is not one of each."""
         sends, receives = self.sends.get(message, []), self.receives.get(message, [])
         return (sends[0], receives[0]) if len(sends) == len(receives) == 1 else None
 
 
 def message_of(step: Step) -> Message | None:
-    """The message that a step sends or receives; None for another kind of step."""
+    """Return the message that a step sends or receives; None for another kind of step."""
     if step.kind in _SENDS:
         return Message(_SENDS[step.kind], step.stage, step.micro_batch)
     if step.kind in _RECEIVES:
@@ -78,7 +78,7 @@ def messages(
     computes: Mapping[tuple[ActionKind, int, int], Step],
     extent: Extent,
 ) -> Messages:
-    """The messages among `steps`, and those that `computes` need."""
+    """Return the messages among `steps`, and those that `computes` need."""
     found = Messages()
     for step in steps:
         message = message_of(step)
@@ -99,7 +99,7 @@ def messages(
 
 
 def needed(computes: Mapping[tuple[ActionKind, int, int], Step]) -> dict[Message, tuple[Step, Step]]:
-    """The messages between ranks that the compute steps need: who gives and who takes each."""
+    """Return the messages between ranks that the compute steps need: who gives and who takes each."""
     found: dict[Message, tuple[Step, Step]] = {}
     for (kind, stage, micro_batch), step in computes.items():
         if kind is ActionKind.FORWARD:

@@ -48,7 +48,7 @@ def buffered(
     computes: Mapping[tuple[ActionKind, int, int], Step],
     messages: Messages | None,
 ) -> Standstill | None:
-    """The circle in which ranks wait when each runs its steps one after the other and sends wait for nobody.
+    """Return the circle in which ranks wait when each runs its steps one after the other and sends wait for nobody.
 
     A compute step waits for the send of its input or, without messages, for the step that gives it.
     """
@@ -80,7 +80,7 @@ def buffered(
 def rendezvous(
     steps: Iterable[Step], computes: Mapping[tuple[ActionKind, int, int], Step], messages: Messages
 ) -> Standstill | None:
-    """The circle in which ranks wait when a send waits for its receive.
+    """Return the circle in which ranks wait when a send waits for its receive.
 
     As NCCL runs them: the messages of a rank one after the other, each after the compute steps before it; a compute step
     after the ones before it and its own receive.
@@ -127,7 +127,7 @@ class _Run:
     sent: int = 0
 
     def head(self) -> Step | None:
-        """The message that is next."""
+        """Return the message that is next."""
         return self.messages[self.sent] if self.sent < len(self.messages) else None
 
     def ready(self) -> bool:
@@ -170,7 +170,7 @@ def _runs(steps: Iterable[Step], computes: Mapping[tuple[ActionKind, int, int], 
 
 
 def _circle(blocked: Mapping[int, tuple[Step, Step]]) -> Standstill | None:
-    """The first circle among ranks that wait for each other."""
+    """Return the first circle among ranks that wait for each other."""
     seen: set[int] = set()
     for start in sorted(blocked):
         path: list[int] = []

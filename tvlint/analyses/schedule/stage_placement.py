@@ -46,11 +46,11 @@ class Placement:
         return self.directions[way].get(stage) if way >= 0 else None
 
     def ranks_of(self, stage: int) -> tuple[int, ...]:
-        """All ranks that run the pipeline stage."""
+        """Return all ranks that run the pipeline stage."""
         return tuple(sorted({own[stage] for own in self.directions if stage in own}))
 
     def chunks(self, rank: int) -> tuple[int, ...]:
-        """The pipeline stages on a rank, lowest first."""
+        """Return the pipeline stages on a rank, lowest first."""
         return tuple(sorted({stage for own in self.directions for stage, home in own.items() if home == rank}))
 
     def micro_batches(self, rank: int, held: int) -> float:

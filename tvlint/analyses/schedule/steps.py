@@ -51,7 +51,7 @@ class Step:
 
     @property
     def location(self) -> Location:
-        """Its cell."""
+        """Return its cell."""
         return self.action.location
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Step:
 
 
 def steps(schedule: Schedule) -> Iterator[Step]:
-    """The steps of all ranks, rank by rank."""
+    """Yield the steps of all ranks, rank by rank."""
     for rank, row in enumerate(schedule.ranks):
         for position, action in enumerate(row.actions):
             for member in action.members or (action,):
@@ -67,7 +67,7 @@ def steps(schedule: Schedule) -> Iterator[Step]:
 
 
 def words(kind: ActionKind) -> str:
-    """The kind in words: `forward`, `weight gradient`, or as it is spelled."""
+    """Return the kind in words: `forward`, `weight gradient`, or as it is spelled."""
     return _WORDS.get(kind, f"`{kind.value}`")
 
 

@@ -29,7 +29,7 @@ class Summary:
 
 
 def summary(facts: ScheduleFacts) -> Summary:
-    """The summary of a schedule."""
+    """Return the summary of a schedule."""
     ranks = range(len(facts.schedule.ranks))
     chunks = tuple(facts.placement.chunks(rank) for rank in ranks)
     held = [facts.peaks[rank].chunks if rank in facts.peaks else 0 for rank in ranks]

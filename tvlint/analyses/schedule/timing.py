@@ -50,13 +50,13 @@ class Timing:
 
     @property
     def bubble(self) -> float:
-        """The share of all ranks' time that is idle."""
+        """Return the share of all ranks' time that is idle."""
         total = self.makespan * len(self.ranks)
         return sum(self.idle) / total if total else 0.0
 
 
 def timing(steps: Iterable[Step], ranks: int, computes: Mapping[tuple[ActionKind, int, int], Step]) -> Timing | None:
-    """The earliest times of all steps; None where ranks wait for each other forever.
+    """Return the earliest times of all steps; None where ranks wait for each other forever.
 
     The members of an overlap start when all of them can and give nothing before the last of them ends.
     """
@@ -107,7 +107,7 @@ class Peak:
 
 
 def peaks(steps: Iterable[Step]) -> dict[int, Peak]:
-    """The largest number of activations in flight on each rank that computes.
+    """Return the largest number of activations in flight on each rank that computes.
 
     A chunk's activations for a micro-batch are there from its forward to the end of its backward; with a split backward, to
     its weight gradient.

@@ -10,7 +10,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Reductions that a backward of the same pipeline stage follows."""
+    """Yield reductions that a backward of the same pipeline stage follows."""
     for step, last in facts.reductions.early:
         yield rule.finding(
             f"rank {step.rank} runs {step} before {last}, whose gradients it misses",

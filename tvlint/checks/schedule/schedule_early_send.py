@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Sends that stand before the step that computes what they send."""
+    """Yield sends that stand before the step that computes what they send."""
     if not facts.sends:
         return
     early, givers = [], {}

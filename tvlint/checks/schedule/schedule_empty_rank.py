@@ -10,7 +10,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Rows in which nothing is computed."""
+    """Yield rows in which nothing is computed."""
     empty = [rank for rank, row in enumerate(facts.rows) if not any(step.computes for step in row)]
     for rank in empty[:20]:
         row = facts.schedule.ranks[rank]

@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """The first send of each pair of ranks that meets the receive of another message."""
+    """Yield the first send of each pair of ranks that meets the receive of another message."""
     for (source, destination), send, receive, sent, received in crossed(facts.messages):
         yield rule.finding(
             f"pipeline rank {destination} takes {sent} for {received}: {send} of pipeline rank {source} meets {receive}",

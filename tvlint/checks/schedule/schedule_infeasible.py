@@ -12,7 +12,7 @@ MAXIMAL_SHOWN = 8
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """The circle in which the schedule stands still even when every send completes at once."""
+    """Yield the circle in which the schedule stands still even when every send completes at once."""
     found = facts.buffered
     if found is None:
         return

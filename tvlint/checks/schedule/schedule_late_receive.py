@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Receives that stand after the step that needs them."""
+    """Yield receives that stand after the step that needs them."""
     if not facts.sends:
         return
     late, takers = [], {}

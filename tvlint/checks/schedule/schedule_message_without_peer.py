@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Messages beyond the first or last pipeline stage, and messages of a rank to itself."""
+    """Yield messages beyond the first or last pipeline stage, and messages of a rank to itself."""
     ends = {id(step): message for step, message in facts.messages.without_peer}
 
     def say(step: Step, more: str) -> str:

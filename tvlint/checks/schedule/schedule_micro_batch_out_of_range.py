@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Actions on micro-batches beyond the last one that the pipeline stages run."""
+    """Yield actions on micro-batches beyond the last one that the pipeline stages run."""
     last = facts.extent.micro_batches - 1
     yield from each(
         rule,

@@ -18,6 +18,6 @@ _SENTENCES = {
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Micro-batches without a backward, or with a half of it, on a pipeline stage."""
+    """Yield micro-batches without a backward, or with a half of it, on a pipeline stage."""
     help = "add `B`, or both `I` and `W`"
     yield from coverage(facts, rule, _SENTENCES, help)

@@ -14,6 +14,6 @@ _SENTENCES = {FaultKind.NO_FORWARD: "{stages} never runs {micro_batches} forward
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Micro-batches without a forward on a pipeline stage."""
+    """Yield micro-batches without a forward on a pipeline stage."""
     help = "add the forward; every pipeline stage runs every micro-batch once"
     yield from coverage(facts, rule, _SENTENCES, help)

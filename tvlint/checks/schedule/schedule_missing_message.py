@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Messages that are needed and neither sent nor received, once per pipeline stage and direction."""
+    """Yield messages that are needed and neither sent nor received, once per pipeline stage and direction."""
     if not facts.sends:
         return
     found = facts.messages

@@ -13,7 +13,7 @@ MAXIMAL_SHOWN = 8
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """The circle in which ranks wait when a send waits for its receive, unless they wait anyway."""
+    """Yield the circle in which ranks wait when a send waits for its receive, unless they wait anyway."""
     if not facts.sends or facts.buffered is not None or any(crossed(facts.messages)):
         return
     found = facts.rendezvous

@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """The rank that goes furthest beyond the budget."""
+    """Yield the rank that goes furthest beyond the budget."""
     if facts.budget is None:
         return
     over = {

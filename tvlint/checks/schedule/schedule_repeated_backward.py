@@ -14,6 +14,6 @@ _SENTENCES = {FaultKind.REPEATED_BACKWARD: "{stages} runs {micro_batches} backwa
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Micro-batches with more than `B`, or `I` and `W`, on a pipeline stage."""
+    """Yield micro-batches with more than `B`, or `I` and `W`, on a pipeline stage."""
     help = "`B` is the whole backward: keep either `B`, or one `I` and one `W`"
     yield from coverage(facts, rule, _SENTENCES, help)

@@ -14,6 +14,6 @@ _SENTENCES = {FaultKind.REPEATED_FORWARD: "{stages} runs {micro_batches} forward
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Micro-batches with more than one forward on a pipeline stage."""
+    """Yield micro-batches with more than one forward on a pipeline stage."""
     help = "delete the one that is too much, or write the micro-batch that is meant"
     yield from coverage(facts, rule, _SENTENCES, help)

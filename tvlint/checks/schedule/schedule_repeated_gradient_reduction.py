@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Reductions of a pipeline stage after its first one."""
+    """Yield reductions of a pipeline stage after its first one."""
     yield from each(
         rule,
         facts.reductions.repeated,

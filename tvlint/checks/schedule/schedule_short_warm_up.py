@@ -13,7 +13,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Ranks that run no more forwards before their first backward than the next rank, although there are more to run."""
+    """Yield ranks that run no more forwards before their first backward than the next rank, although there are more to run."""
     sound = not facts.suspect and not facts.inversions and facts.buffered is None
     if not sound or len(facts.placement.directions) > 1 or facts.placement.shape not in (Shape.SINGLE, Shape.LOOP):
         return

@@ -13,7 +13,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Actions away from the rank that runs most of their pipeline stage."""
+    """Yield actions away from the rank that runs most of their pipeline stage."""
 
     def say(step: Step, more: str) -> str:
         home = facts.placement.rank(step.stage, step.micro_batch)

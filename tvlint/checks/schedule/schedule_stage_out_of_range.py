@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Actions on pipeline stages beyond the last one that is really run."""
+    """Yield actions on pipeline stages beyond the last one that is really run."""
     last = facts.extent.stages - 1
     yield from each(
         rule,

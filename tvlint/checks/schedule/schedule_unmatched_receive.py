@@ -14,7 +14,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Receives without a send."""
+    """Yield receives without a send."""
     found = facts.messages
     loose = [step for message, taken in found.receives.items() for step in taken[len(found.sends.get(message, ())) :]]
     loose = [step for step in loose if not _explained(facts, step)]

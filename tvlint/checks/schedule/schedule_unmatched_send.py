@@ -14,7 +14,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
-    """Sends without a receive, and sends of what was sent before."""
+    """Yield sends without a receive, and sends of what was sent before."""
     found = facts.messages
     loose = []
     for message, sends in found.sends.items():

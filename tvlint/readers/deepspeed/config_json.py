@@ -50,7 +50,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """The configuration of the file; None where it is no JSON or its topmost keys are not those of DeepSpeed."""
+    """Return the configuration of the file; None where it is no JSON or its topmost keys are not those of DeepSpeed."""
     try:
         root = parse(path, data.decode().removeprefix("\ufeff"))
     except (NotJson, UnicodeDecodeError):

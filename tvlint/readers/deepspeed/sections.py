@@ -16,7 +16,7 @@ PLACEHOLDER = "auto"
 
 
 def settings_of(mapping: YamlMapping, names: Collection[str]) -> dict[str, Setting]:
-    """The settings among `names` that the mapping gives, those of its sections too; the last of a name counts."""
+    """Return the settings among `names` that the mapping gives, those of its sections too; the last of a name counts."""
     found: dict[str, Setting] = {}
     elastic = False
     for key, node in mapping.entries:
@@ -57,7 +57,7 @@ def _without(key: YamlScalar, behind: YamlNode) -> Iterator[Fix]:
 
 
 def duplicates(root: YamlNode) -> Iterator[Finding]:
-    """The keys that stand twice in one object; DeepSpeed refuses them."""
+    """Yield the keys that stand twice in one object; DeepSpeed refuses them."""
     pending = [root]
     while pending:
         node = pending.pop()

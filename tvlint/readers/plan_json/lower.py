@@ -21,7 +21,7 @@ MOST_RANKS = 2**20
 
 
 def build(path: str, document: dict[str, Any]) -> Plan:
-    """The plan; raises FormError where the document names something that it does not have."""
+    """Return the plan; raises FormError where the document names something that it does not have."""
     mesh = _mesh(document["mesh"])
     builder = OperatorBuilder(path, mesh)
     communicators = tuple(_communicator(builder, own, index) for index, own in enumerate(document.get("communicators", ())))
@@ -48,14 +48,14 @@ def build(path: str, document: dict[str, Any]) -> Plan:
 
 
 def _open(tensors: dict[str, Tensor], declared: dict[str, Any]) -> frozenset[str]:
-    """The declared gradients of which it is left to the operators to say whose they are."""
+    """Return the declared gradients of which it is left to the operators to say whose they are."""
     return frozenset(
         name for name, tensor in tensors.items() if tensor.role is Role.GRADIENT and "gradient_of" not in declared[name]
     )
 
 
 def _returned(document: dict[str, Any]) -> tuple[tuple[str, ...], str]:
-    """The outputs, each once, and the loss, one of them or empty."""
+    """Return the outputs, each once, and the loss, one of them or empty."""
     outputs = tuple(document.get("outputs", ()))
     for index, name in enumerate(outputs):
         if name in outputs[:index]:
@@ -89,7 +89,7 @@ def _communicator(builder: OperatorBuilder, value: dict[str, Any], index: int) -
 
 
 def _own_types(builder: OperatorBuilder, value: dict[str, Any], tensors: dict[str, Tensor], program: int) -> dict[str, Tensor]:
-    """The tensors that have another type on the ranks of one program."""
+    """Return the tensors that have another type on the ranks of one program."""
     found: dict[str, Tensor] = {}
     for name, own in value.items():
         at: At = ((((None, "programs"), program), "tensors"), name)
@@ -183,7 +183,7 @@ def _backward(
 
 
 def _of_all(operator: Backward, tensors: dict[str, Tensor]) -> Backward:
-    """The operator with a gradient, or none, for every operand."""
+    """Return the operator with a gradient, or none, for every operand."""
     operands = [name for name in operator.forward.inputs if isinstance(name, str)]
     return replace(operator, outputs=for_every_operand(operator.outputs, operands, tensors))
 

@@ -41,7 +41,7 @@ class OperatorBuilder:
         self.communicators: dict[str, Group] = {}
 
     def build(self, value: dict[str, Any], at: At, segment: str, index: int) -> Operator:
-        """The operator that `value` states; a backward operator is left to `backward`."""
+        """Return the operator that `value` states; a backward operator is left to `backward`."""
         kind = value["kind"]
         common = (value.get("stream", ""), self.source(value, segment, index), value.get("label", ""))
         match kind:
@@ -77,7 +77,7 @@ class OperatorBuilder:
         )  # fmt: skip
 
     def compute(self, value: dict[str, Any], segment: str, index: int) -> Compute:
-        """A computation."""
+        """Return a computation."""
         return Compute(
             value["op"], tuple(map(_operand, value["inputs"])), tuple(value["outputs"]),
             {key: constant(own) for key, own in value.get("attributes", {}).items()}, value.get("annotation", ""),
@@ -103,7 +103,7 @@ class OperatorBuilder:
         )  # fmt: skip
 
     def group(self, value: dict[str, Any], at: At) -> Group:
-        """A group whose axes, ranks or communicator are there."""
+        """Return a group whose axes, ranks or communicator are there."""
         if "axes" not in value and "ranks" not in value:
             name = value["name"]
             if name not in self.communicators:
@@ -116,7 +116,7 @@ class OperatorBuilder:
         return Group(tuple(value.get("axes", ())), integers(value.get("ranks", ())), value.get("name", ""))
 
     def peer(self, value: dict[str, Any], at: At) -> Peer:
-        """A peer whose rank or axis is there."""
+        """Return a peer whose rank or axis is there."""
         if "rank" in value:
             self.rank(value["rank"], (at, "rank"))
             return Peer(int(value["rank"]))
@@ -153,7 +153,7 @@ def _operand(value: Any) -> Operand:
 
 
 def constant(value: Any) -> Value:
-    """A constant."""
+    """Return a constant."""
     if isinstance(value, list):
         return tuple(map(constant, value))
     if isinstance(value, dict):

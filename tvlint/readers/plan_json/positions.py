@@ -55,7 +55,7 @@ def _walk(text: str) -> Iterator[_Found]:
 
 
 def pointer(path: Path) -> str:
-    """The JSON pointer of a path."""
+    """Return the JSON pointer of a path."""
     return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in path)
 
 
@@ -68,7 +68,7 @@ def place_of(file: str, text: str, path: Path, of_key: bool = False) -> Location
 
 
 def first_duplicate(file: str, text: str) -> tuple[str, Location, Location] | None:
-    """The first key that stands twice in one object: the key, its second and its first place."""
+    """Return the first key that stands twice in one object: the key, its second and its first place."""
     seen: dict[int, dict[str, _Found]] = {}
     for found in _walk(text):
         depth = len(found.path)

@@ -31,7 +31,7 @@ def recognise(text: str) -> bool:
 
 
 def read(path: str, text: str) -> Document:
-    """The plan that `text` states; raises ReadError at the first place that is wrong.
+    """Return the plan that `text` states; raises ReadError at the first place that is wrong.
 
     Operators without a `source` have their JSON pointer as location; `locate` gives it a line.
     """

@@ -109,7 +109,7 @@ class _Compiler:
         return self.compiled[name]
 
     def resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """The schema behind a reference."""
+        """Return the schema behind a reference."""
         while "$ref" in schema:
             schema = self.definitions[schema["$ref"].removeprefix("#/$defs/")]
         return schema
@@ -280,7 +280,7 @@ def _nearest(word: Any, known: list[Any]) -> str:
 
 
 def show(value: Any) -> str:
-    """A JSON value, short enough for a message."""
+    """Return a JSON value, short enough for a message."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

@@ -120,7 +120,7 @@ class Draft:
         self.replication = Replication(axis, self.mesh.axes[position].size, stride)
 
     def replicated_axis(self) -> str:
-        """The axis along which the programs repeat, where it is one of the mesh."""
+        """Return the axis along which the programs repeat, where it is one of the mesh."""
         axis = self.replication.axis
         return axis if self.replication.count > 1 and any(axis == own.name for own in self.mesh.axes) else ""
 

@@ -45,7 +45,7 @@ class Clauses:
 
 
 def _ranks(line: Line, mesh: Mesh, known: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """A rank list; equal ones are one tuple, and all of them together are bounded."""
+    """Return a rank list; equal ones are one tuple, and all of them together are bounded."""
     end = line.index
     while line.tokens[end][:1].isdigit() or line.tokens[end][:1] in (",", "-"):
         end += 1
@@ -91,7 +91,7 @@ def parse_group(line: Line, scope: Scope) -> Group:
 
 
 def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses:
-    """The clauses that close an operator; those not in `allowed` are errors."""
+    """Return the clauses that close an operator; those not in `allowed` are errors."""
     clauses = Clauses()
     seen: set[str] = set()
     while True:

@@ -16,7 +16,7 @@ ALSO_COMPUTATIONS = tuple(
 
 
 def parse_collective(line: Line, scope: Scope, outputs: tuple[str, ...], kind: Collective) -> Communicate:
-    """The collective whose name the line is at."""
+    """Return the collective whose name the line is at."""
     line.index += 1
     reduce = "sum" if kind in REDUCING else ""
     if line.peek()[:1] == '"':
@@ -49,7 +49,7 @@ def _ints(found: dict[str, int | str | tuple[int, ...]], key: str) -> tuple[int,
 
 
 def _dtype(line: Line) -> str:
-    """A dtype, bare or as a string."""
+    """Return a dtype, bare or as a string."""
     if not line.peek().startswith('"'):
         return parse_dtype(line)
     text = line.string("a dtype such as `f32`")

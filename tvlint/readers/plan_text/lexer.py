@@ -46,11 +46,11 @@ class Line:
         self.index = 0
 
     def peek(self) -> str:
-        """The next token; empty at the end of the line."""
+        """Return the next token; empty at the end of the line."""
         return self.tokens[self.index]
 
     def after(self) -> str:
-        """The token after the next one."""
+        """Return the token after the next one."""
         return self.tokens[self.index + 1] if self.index + 1 < len(self.tokens) else ""
 
     def accept(self, token: str) -> bool:
@@ -72,7 +72,7 @@ class Line:
         return (begins_word(token) or (token[:1] == "`" and len(token) > 1)) and token not in CONSTANTS
 
     def name(self, what: str = "a name") -> str:
-        """The name that must be next."""
+        """Return the name that must be next."""
         token = self.tokens[self.index]
         if not self.is_name():
             self.fail(f"expected {what}, found {self.found()}")
@@ -84,13 +84,13 @@ class Line:
         return token
 
     def optional_name(self, what: str) -> str:
-        """The name that must be next, or nothing where `_` stands."""
+        """Return the name that must be next, or nothing where `_` stands."""
         if self.accept("_"):
             return ""
         return self.name(what)
 
     def word(self, what: str) -> str:
-        """The bare word that must be next."""
+        """Return the bare word that must be next."""
         token = self.tokens[self.index]
         if not begins_word(token):
             self.fail(f"expected {what}, found {self.found()}")
@@ -98,7 +98,7 @@ class Line:
         return token
 
     def string(self, what: str) -> str:
-        """The string that must be next."""
+        """Return the string that must be next."""
         token = self.tokens[self.index]
         if len(token) < 2 or token[0] != '"':
             self.fail(f"expected {what} in double quotes, found {self.found()}")
@@ -106,7 +106,7 @@ class Line:
         return self.unquote(token)
 
     def unquote(self, token: str) -> str:
-        """The text of a quoted token."""
+        """Return the text of a quoted token."""
         body = token[1:-1]
         if "\\" not in body and '"' not in body and body.isprintable():
             return body
@@ -120,7 +120,7 @@ class Line:
         return str(text)
 
     def integer(self, what: str, least: int = 0, most: int = 2**31) -> int:
-        """The integer that must be next, between `least` and `most`."""
+        """Return the integer that must be next, between `least` and `most`."""
         token = self.tokens[self.index]
         if not token or not token.lstrip("+-").isascii() or not token.lstrip("+-").isdigit():
             self.fail(f"expected {what}, found {self.found()}")
@@ -131,7 +131,7 @@ class Line:
         return value
 
     def value(self, depth: int = 0) -> Value:
-        """The constant that must be next."""
+        """Return the constant that must be next."""
         token = self.tokens[self.index]
         if token in CONSTANTS:
             self.index += 1
@@ -194,7 +194,7 @@ class Line:
             self.fail(f"unexpected {self.found()}")
 
     def found(self) -> str:
-        """The next token, for a message."""
+        """Return the next token, for a message."""
         token = self.tokens[self.index]
         return f"`{token[:60]}`" if token else "the end of the line"
 

@@ -22,7 +22,7 @@ EVERYWHERE = (Role.WEIGHT, Role.BUFFER, Role.STATE)
 
 
 def assemble(draft: Draft) -> Plan:
-    """The plan that `draft` holds."""
+    """Return the plan that `draft` holds."""
     sections = [*draft.segments.values(), *draft.programs]
     operators = _resolve(draft, sections)
     everything = [operator for section in sections for operator in _operators(operators[id(section)])]
@@ -104,7 +104,7 @@ def _runs(program: Section, segment: Section) -> bool:
 
 
 def _resolve(draft: Draft, sections: list[Section]) -> dict[int, list[Operator | Step | int]]:
-    """The items of every section, with backward operators joined to their forward operators."""
+    """Return the items of every section, with backward operators joined to their forward operators."""
     everywhere: dict[str, list[Compute]] = {}
     for section in sections:
         for name, compute in section.scope.computes.items():
@@ -130,7 +130,7 @@ def _resolve(draft: Draft, sections: list[Section]) -> dict[int, list[Operator |
 
 
 def _near(draft: Draft, section: Section) -> list[Section]:
-    """The sections in which a backward operator of `section` looks for its forward operator first."""
+    """Return the sections in which a backward operator of `section` looks for its forward operator first."""
     if section.header is not None:
         mirror = draft.segments.get(section.header.mirror)
         return [section, mirror] if mirror is not None else [section]

@@ -61,7 +61,7 @@ Parsed: TypeAlias = Operator | PendingBackward
 
 
 def parse_operators(line: Line, scope: Scope) -> list[Parsed]:
-    """The operators that the line states."""
+    """Return the operators that the line states."""
     after = line.after()
     if after in ("=", ",", ":"):
         return [_assignment(line, scope)]
@@ -137,7 +137,7 @@ def _peer(line: Line, mesh: Mesh) -> Peer:
 
 
 def _annotated(line: Line, scope: Scope, typed: bool, gradient: bool) -> str:
-    """A name that is produced, with its type where that is given."""
+    """Return a name that is produced, with its type where that is given."""
     index = line.index
     name = line.name("the name of a result")
     if typed and line.accept(":"):

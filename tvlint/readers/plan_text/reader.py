@@ -21,7 +21,7 @@ def recognise(text: str) -> bool:
 
 
 def read(path: str, text: str) -> Document:
-    """The plan that `text` states; raises ReadError at the first line that cannot be read."""
+    """Return the plan that `text` states; raises ReadError at the first line that cannot be read."""
     from tvlint.readers.plan_text.statements import read_plan
 
     return Document(path, "plan-text", plan=read_plan(path, text))

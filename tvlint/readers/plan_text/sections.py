@@ -72,7 +72,7 @@ def parse_names(line: Line) -> tuple[str, ...]:
 
 
 def parse_run(line: Line) -> list[Run]:
-    """A `run` line: one step, or one for each micro-batch that it lists."""
+    """Return a `run` line: one step, or one for each micro-batch that it lists."""
     line.index += 1
     index = line.index
     name = line.name("a segment")
@@ -85,7 +85,7 @@ def parse_run(line: Line) -> list[Run]:
 
 
 def parse_program_header(line: Line, mesh: Mesh, replicated: str) -> tuple[int, ...]:
-    """The ranks that `program ranks 0,2` or `program pp=0 tp=1` selects; all of replica 0 without a selection."""
+    """Return the ranks that `program ranks 0,2` or `program pp=0 tp=1` selects; all of replica 0 without a selection."""
     if line.accept("ranks"):
         if line.accept("none"):
             return ()

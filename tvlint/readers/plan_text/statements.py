@@ -14,7 +14,7 @@ _MOST_STEPS = 2**21
 
 
 def read_plan(path: str, text: str) -> Plan:
-    """The plan that `text` states; raises ReadError at the first line that cannot be read."""
+    """Return the plan that `text` states; raises ReadError at the first line that cannot be read."""
     draft = Draft(path)
     for number, row in enumerate(text.lstrip("\ufeff").split("\n"), 1):
         line = Line(path, number, row.removesuffix("\r"))

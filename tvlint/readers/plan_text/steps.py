@@ -56,7 +56,7 @@ class Steps:
             self.steps.append(Step(name, part.micro_batch, source=source))
 
     def _named(self, part: ImplicitSegment) -> str:
-        """A segment of its own for what is part of no other."""
+        """Return a segment of its own for what is part of no other."""
         name, number = part.phase.value, 1
         while name in self.segments:
             number += 1
@@ -71,7 +71,7 @@ def _key(part: ImplicitSegment) -> Hashable:
 
 
 def _anywhere(operator: Operator) -> Operator:
-    """The operator without its place in the file."""
+    """Return the operator without its place in the file."""
     if isinstance(operator, Backward):
         return replace(operator, source=None, forward=replace(operator.forward, source=None))
     return replace(operator, source=None)

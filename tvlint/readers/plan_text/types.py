@@ -21,7 +21,7 @@ MOST_DIMENSIONS = 64
 
 
 def parse_dtype(line: Line) -> str:
-    """The dtype that must be next, by its full name."""
+    """Return the dtype that must be next, by its full name."""
     quoted = line.peek()[:1] == "`"
     word = line.name("a dtype such as `f32`")
     return word if quoted else DTYPES.get(word, word)
@@ -37,7 +37,7 @@ def parse_shape(line: Line) -> tuple[int, ...]:
 
 
 def parse_tensor(line: Line, mesh: Mesh, name: str, role: Role, open_role: bool) -> Tensor:
-    """The tensor `name` of the type that must be next; with `open_role`, `role` is only what is likely."""
+    """Return the tensor `name` of the type that must be next; with `open_role`, `role` is only what is likely."""
     dtype = parse_dtype(line)
     start = line.index
     shape = parse_shape(line)
@@ -91,7 +91,7 @@ def _local_shape(
 
 
 def parse_clauses(line: Line, mesh: Mesh) -> Claim:
-    """The clauses that follow a dtype and shape."""
+    """Return the clauses that follow a dtype and shape."""
     claim = Claim()
     while True:
         if line.after() == ":" and line.is_name():

@@ -52,7 +52,7 @@ def chain(node: ast.expr) -> Path | None:
 
 
 def called(node: ast.Call) -> str:
-    """The last name of what is called; for `run.Config(X, ...)` that of X."""
+    """Return the last name of what is called; for `run.Config(X, ...)` that of X."""
     path = chain(node.func)
     if path is None:
         return ""
@@ -80,7 +80,7 @@ class Objects:
     unnamed: int = 0
 
     def find(self, path: Path) -> tuple[str, Path] | None:
-        """The root and the attributes below it that the names of `path` lead to."""
+        """Return the root and the attributes below it that the names of `path` lead to."""
         name, *rest = path
         if name in self.aliases:
             root, within = self.aliases[name]
@@ -134,7 +134,7 @@ class Objects:
         self.aliases[name] = (root, path)
 
     def build(self, call: ast.Call) -> tuple[Attributes, list[tuple[str, Path]]]:
-        """The attributes that a call gives its object, and the names whose objects it takes as parts."""
+        """Return the attributes that a call gives its object, and the names whose objects it takes as parts."""
         attributes: Attributes = {}
         parts: list[tuple[str, Path]] = []
         for path, place, node in _arguments(call, (), 0):

@@ -90,7 +90,7 @@ def _configurations(source: Source, framework: str) -> Iterator[Configuration]:
 
 
 def _functions(source: Source) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
-    """Every function with its qualified name, and whether a class holds it."""
+    """Yield every function with its qualified name, and whether a class holds it."""
     pending: list[tuple[str, ast.AST, bool]] = [("", source.tree, False)]
     count = 0
     while pending:
@@ -122,7 +122,7 @@ def _of_scope(source: Source, scope: str, roots: Mapping[str, Attributes], frame
 
 
 def _settings(attributes: Attributes) -> dict[str, Setting] | None:
-    """The settings among the attributes of an object; None where it has no parallel sizes."""
+    """Return the settings among the attributes of an object; None where it has no parallel sizes."""
     found: dict[str, Setting] = {}
     parallel = False
     for path, setting in attributes.items():
@@ -151,7 +151,7 @@ def _add(found: dict[str, Setting], setting: Setting) -> None:
 
 
 def _world_size(attributes: Attributes) -> Setting | None:
-    """The ranks of the trainer that the object is or has, where it says both how many nodes and how many devices."""
+    """Return the ranks of the trainer that the object is or has, where it says both how many nodes and how many devices."""
     for above in TRAINERS:
         nodes, devices = attributes.get((*above, "num_nodes")), attributes.get((*above, "devices"))
         if nodes is None or devices is None:

@@ -44,7 +44,7 @@ def bindings_of(body: Iterable[ast.stmt]) -> Counter[str]:
 
 
 def constants_of(body: Iterable[ast.stmt], bound: Mapping[str, int]) -> dict[str, SettingValue]:
-    """Names that the statements bind exactly once, at their top level, to a value that is certain."""
+    """Return names that the statements bind exactly once, at their top level, to a value that is certain."""
     found: dict[str, SettingValue] = {}
     for statement in body:
         for target, assigned in _assignments(statement):
@@ -100,7 +100,7 @@ def _assignments(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
 def follow(
     source: Source, body: list[ast.stmt], constants: Mapping[str, SettingValue], parameters: Mapping[str, SettingValue]
 ) -> Mapping[str, Attributes]:
-    """The objects that exist after the statements have run, each with the attributes it was surely given."""
+    """Return the objects that exist after the statements have run, each with the attributes it was surely given."""
     both = Visible(parameters, constants, parameters)
 
     def setting(name: str, place: ast.expr | ast.keyword, node: ast.expr) -> Setting:

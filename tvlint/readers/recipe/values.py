@@ -14,7 +14,7 @@ LONGEST_TEXT = 4096
 
 
 def value(node: ast.expr, constants: Mapping[str, SettingValue], depth: int = 0) -> SettingValue | Unknown:
-    """The value of `node`; `Unknown` for everything that would have to be run."""
+    """Return the value of `node`; `Unknown` for everything that would have to be run."""
     if depth > DEEPEST:
         return Unknown("the expression is nested too deeply")
     if isinstance(node, ast.Constant):

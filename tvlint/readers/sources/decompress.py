@@ -26,7 +26,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def decompress(data: bytes, path: str, limit: int = LIMIT) -> bytes:
-    """The content of `data`: unpacked when it is xz, gzip or zstd by its first bytes, as it is otherwise.
+    """Return the content of `data`: unpacked when it is xz, gzip or zstd by its first bytes, as it is otherwise.
 
     Output is bounded by `limit` and by 200 times the input (64 MiB are always allowed), so that a small file cannot fill
     the memory. Raises `ReadError` for truncated, corrupt and oversized input.

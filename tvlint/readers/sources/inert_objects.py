@@ -96,13 +96,13 @@ class InertDict(dict[Any, Any], metaclass=Sealed):
 
 
 def global_name(value: object) -> str:
-    """The full name of the class of an inert object, or of an inert class itself; empty for plain values."""
+    """Return the full name of the class of an inert object, or of an inert class itself; empty for plain values."""
     cls = value if isinstance(value, Sealed) else type(value)
     return str(getattr(cls, "tv_name", "")) if isinstance(cls, Sealed) else ""
 
 
 def _looked_up(found: Opaque) -> tuple[str, ...]:
-    """The full names that a `getattr` of the file may have found: the attribute and its default; empty where unknown."""
+    """Return the full names that a `getattr` of the file may have found: the attribute and its default; empty where unknown."""
     match found.tv_args:  # type: ignore[attr-defined]
         case (Sealed() as owner, str() as name):
             defaults: tuple[object, ...] = ()
@@ -117,7 +117,7 @@ def _looked_up(found: Opaque) -> tuple[str, ...]:
 
 
 def stand_in(full: str, records: tuple[str, ...], note: Callable[[str, str], None], slices: Callable[[], Any]) -> type:
-    """The class that stands for the name `full` in one load.
+    """Return the class that stands for the name `full` in one load.
 
     Names that begin with one of `records` become `Record` classes. `note` is told what a normal load would do with which name;
     `slices` gives the class that stands for Python's slices.
@@ -215,7 +215,7 @@ def _remembering(cls: type) -> Callable[[tuple[object, ...]], object]:
 
 
 def _numpy_scalar(args: tuple[object, ...]) -> object:
-    """The number that a numpy scalar's dtype record and bytes stand for."""
+    """Return the number that a numpy scalar's dtype record and bytes stand for."""
     match args:
         case (Opaque() as dtype, bytes() as raw) if global_name(dtype) == "numpy.dtype":
             pass
@@ -249,11 +249,11 @@ _SCALARS = {
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that cannot be printed."""
+    """Return the text with everything escaped that cannot be printed."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def said(value: object) -> str:
-    """A value in one short line that can be printed."""
+    """Return a value in one short line that can be printed."""
     text = printable(" ".join(str(value).split())) if not isinstance(value, bytes) else "bytes"
     return text[:200].rstrip(".") or type(value).__name__

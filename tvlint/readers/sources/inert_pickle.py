@@ -88,7 +88,7 @@ def looks_like_pickle(data: bytes) -> bool:
 
 
 def load(data: bytes, path: str, records: tuple[str, ...] = ()) -> Loaded:
-    """The content of the pickle `data`, all of it inert.
+    """Return the content of the pickle `data`, all of it inert.
 
     Names that begin with one of `records` become `Record` classes, `collections.OrderedDict` an `InertDict`, numpy scalars
     plain numbers, all others `Opaque`. Raises `ReadError` for anything that is not one whole pickle.

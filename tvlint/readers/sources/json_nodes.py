@@ -22,7 +22,7 @@ class NotJson(Exception):
 
 
 def parse(path: str, text: str) -> YamlNode:
-    """The root of the JSON text: words and numbers are plain scalars, strings are not.
+    """Return the root of the JSON text: words and numbers are plain scalars, strings are not.
 
     Raises NotJson, and ReadError for what is JSON and beyond the bounds.
     """
@@ -43,7 +43,7 @@ class _Parser:
         self._place = Location(path)
 
     def document(self) -> YamlNode:
-        """The one value that the text is."""
+        """Return the one value that the text is."""
         node = self._value(self._next(), 0)
         if self._text[self._at :].strip():
             raise NotJson

@@ -46,7 +46,7 @@ class Source:
     lines: tuple[str, ...]
 
     def at(self, node: ast.AST) -> Location:
-        """The place of `node`, with the line that stands there, and the model's line from the comment above."""
+        """Return the place of `node`, with the line that stands there, and the model's line from the comment above."""
         line = int(getattr(node, "lineno", 0)) or None
         if line is None or line > len(self.lines):
             return Location(self.path)
@@ -135,7 +135,7 @@ def dotted(node: ast.AST) -> str:
 
 
 def constant(node: ast.AST, depth: int = 0) -> Value:
-    """The constant that an expression is: a number, a string, a name of a torch object, tuples and lists of those.
+    """Return the constant that an expression is: a number, a string, a name of a torch object, tuples and lists of those.
 
     A slice is `("slice", start, stop, step)`. Raises NotConstant for everything else.
     """
@@ -192,7 +192,7 @@ def _small(node: ast.AST) -> bool:
 
 
 def integer(node: ast.AST) -> int:
-    """A whole number; raises NotConstant."""
+    """Return a whole number; raises NotConstant."""
     value = constant(node)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62:
         return value
@@ -200,7 +200,7 @@ def integer(node: ast.AST) -> int:
 
 
 def integers(node: ast.AST) -> tuple[int, ...]:
-    """A tuple or list of whole numbers; raises NotConstant."""
+    """Return a tuple or list of whole numbers; raises NotConstant."""
     value = constant(node)
     if isinstance(value, tuple):
         found = tuple(item for item in value if isinstance(item, int) and not isinstance(item, bool) and abs(item) < 1 << 62)

@@ -73,7 +73,7 @@ def bounded_memory(growth: int) -> Iterator[None]:
 
 
 def _address_space() -> int | None:
-    """The bytes of address space in use, where the system tells and limits them."""
+    """Return the bytes of address space in use, where the system tells and limits them."""
     if not sys.platform.startswith("linux"):
         return None
     with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", encoding="ascii") as file:

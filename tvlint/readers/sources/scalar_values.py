@@ -35,14 +35,14 @@ def typed(option: Option | None, text: str) -> SettingValue:
 
 
 def environment_value(text: str) -> SettingValue:
-    """The value of an environment variable: a number where the text is exactly one, else the text."""
+    """Return the value of an environment variable: a number where the text is exactly one, else the text."""
     if text.isascii() and text.isdigit() and len(text) < 19 and str(int(text)) == text:
         return int(text)
     return text
 
 
 def yaml_typed(option: Option | None, text: str, plain: bool) -> SettingValue:
-    """A YAML scalar as the settings' loaders give it: plain words have YAML's types, and `1e-5` is a number."""
+    """Return a YAML scalar as the settings' loaders give it: plain words have YAML's types, and `1e-5` is a number."""
     if not plain:
         return text
     if text in NOTHING:

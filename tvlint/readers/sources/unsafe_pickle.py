@@ -49,7 +49,7 @@ _RESULTS = frozenset({"dill._dill._load_type"})
 
 
 def unsafe_calls(loaded: Loaded, path: str) -> Iterator[Finding]:
-    """One finding for every name that a normal load of the pickle would call and that no plan needs."""
+    """Yield one finding for every name that a normal load of the pickle would call and that no plan needs."""
     for call in loaded.calls:
         if call.how == "built":
             harmful = _standard_library(call.name) and call.name not in _EXPECTED

@@ -85,7 +85,7 @@ class _Composing:
 
 
 def only_document(path: str, data: bytes) -> YamlNode | None:
-    """The root of the one document in `data`; None where that is not UTF-8, no YAML, or not one document."""
+    """Return the root of the one document in `data`; None where that is not UTF-8, no YAML, or not one document."""
     try:
         roots = list(documents(path, data.decode().removeprefix("\ufeff")))
     except (ReadError, UnicodeDecodeError):
@@ -121,7 +121,7 @@ def documents(path: str, text: str) -> Iterator[YamlNode]:
 
 
 def position(path: str, text: str, offset: int) -> Location:
-    """The place of the code point `offset` of `text`."""
+    """Return the place of the code point `offset` of `text`."""
     before = text[:offset]
     return Location(path, before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
@@ -199,7 +199,7 @@ def merged(mapping: YamlMapping, visits: Visits, depth: int = 0) -> list[tuple[Y
 
 
 def mappings(root: YamlNode, visits: Visits) -> Iterator[tuple[tuple[str, ...], YamlMapping]]:
-    """Every mapping of a document once, at the path where it first stands."""
+    """Yield every mapping of a document once, at the path where it first stands."""
     seen: set[int] = set()
     pending: list[tuple[tuple[str, ...], YamlNode]] = [((), root)]
     while pending:

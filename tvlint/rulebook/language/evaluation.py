@@ -22,7 +22,7 @@ _Term: TypeAlias = Callable[[Lookup, Lookup], Result]
 
 
 def evaluate_expression(expression: Expression, lookup: Lookup, is_set: Lookup) -> Result:
-    """The value of `expression`; `lookup` gives a name's value, `is_set` whether it is given explicitly."""
+    """Return the value of `expression`; `lookup` gives a name's value, `is_set` whether it is given explicitly."""
     return _term(expression)(lookup, is_set)
 
 

@@ -37,7 +37,7 @@ class ExpressionError(ValueError):
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Expression:
-    """The syntax tree of `text`, as Python parses it."""
+    """Return the syntax tree of `text`, as Python parses it."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"more than {MAX_LENGTH} characters in `{text[:60]}...`")
     try:
@@ -95,7 +95,7 @@ def constant_of(expression: Expression) -> Constant:
 
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:
-    """The parts that `and` joins, in order; the expression itself where it is no conjunction."""
+    """Yield the parts that `and` joins, in order; the expression itself where it is no conjunction."""
     match expression:
         case ast.BoolOp(ast.And(), parts):
             for part in parts:
@@ -105,7 +105,7 @@ def conjuncts(expression: Expression) -> Iterator[Expression]:
 
 
 def names(expression: Expression) -> Iterator[str]:
-    """The names that `expression` reads, in order, with repetitions."""
+    """Yield the names that `expression` reads, in order, with repetitions."""
     match expression:
         case ast.Name() | ast.Attribute():
             if name := name_of(expression):

@@ -77,7 +77,7 @@ def divides(divisor: SettingValue, number: SettingValue) -> bool:
 
 
 def exact(number: SettingValue, divisor: SettingValue) -> int:
-    """The quotient where it is whole."""
+    """Return the quotient where it is whole."""
     quotient, rest = divmod(_count(number), _positive(divisor))
     if rest:
         raise ValueError(f"{number} is not a multiple of {divisor}")
@@ -85,19 +85,19 @@ def exact(number: SettingValue, divisor: SettingValue) -> int:
 
 
 def multiple_above(number: SettingValue, step: SettingValue) -> int:
-    """The smallest multiple of `step` that is not below `number`."""
+    """Return the smallest multiple of `step` that is not below `number`."""
     return -(-_count(number) // _positive(step)) * _positive(step)
 
 
 def nearest_multiple(number: SettingValue, step: SettingValue) -> str:
-    """The positive multiples of `step` next to `number`: `46 or 48`."""
+    """Return the positive multiples of `step` next to `number`: `46 or 48`."""
     size, wanted = _positive(step), _positive(number)
     below = wanted // size * size
     return " or ".join(str(found) for found in sorted({below, multiple_above(wanted, size)}) if found)
 
 
 def divisors_near(number: SettingValue, wanted: SettingValue) -> str:
-    """The divisors of `number` closest to `wanted`, ascending: `4 or 6`."""
+    """Return the divisors of `number` closest to `wanted`, ascending: `4 or 6`."""
     whole, near = _positive(number), _positive(wanted)
     if whole > 10**9:
         raise ValueError("the number is too large to factor here")
@@ -122,14 +122,14 @@ def others(values: SettingValue, allowed: SettingValue) -> tuple[SettingValue, .
 
 
 def not_multiples(values: SettingValue, step: SettingValue) -> tuple[int, ...]:
-    """The integers of a list that are no multiples of `step`."""
+    """Return the integers of a list that are no multiples of `step`."""
     if not isinstance(values, tuple):
         raise ValueError(f"{show(values)} is not a list")
     return tuple(_count(value) for value in values if _count(value) % _positive(step))
 
 
 def product(values: SettingValue) -> int:
-    """The product of a list of integers."""
+    """Return the product of a list of integers."""
     if not isinstance(values, tuple):
         raise ValueError(f"{show(values)} is not a list")
     found = 1
@@ -143,7 +143,7 @@ def _optional(value: SettingValue) -> int | None:
 
 
 def _whole(value: SettingValue) -> int:
-    """A number, or the text of one."""
+    """Return a number, or the text of one."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else _count(value)
 
 

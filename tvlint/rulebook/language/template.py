@@ -14,7 +14,7 @@ _SLOT = re.compile(r"\{([^{}]*)\}")
 
 
 def expressions(template: str) -> tuple[Expression, ...]:
-    """The expressions that `template` shows."""
+    """Return the expressions that `template` shows."""
     return tuple(parse(slot) for slot in _SLOT.findall(template))
 
 

@@ -28,12 +28,12 @@ class Values:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Everything of the configuration, beside the settings that it gives, that a value depends on."""
+        """Return everything of the configuration, beside the settings that it gives, that a value depends on."""
         own = self.configuration
         return (own.framework, own.version, own.complete, own.command_complete, own.supposed, self._kept, self._taken)
 
     def evaluate(self, expression: Expression) -> Result:
-        """The value of `expression` here."""
+        """Return the value of `expression` here."""
         return evaluate_expression(expression, self.value, self.is_set)
 
     def setting(self, name: str) -> Setting | None:
@@ -43,7 +43,7 @@ class Values:
         return self.configuration.settings.get(name)
 
     def value(self, name: str) -> Result:
-        """The value of a setting, a derived value or an environment variable."""
+        """Return the value of a setting, a derived value or an environment variable."""
         if name not in self._known:
             self._known[name] = Unknown(f"`{name}` depends on itself")
             self._known[name] = self._find(name)

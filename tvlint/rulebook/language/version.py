@@ -18,7 +18,7 @@ ELSEWHERE_BEFORE = frozenset(
 
 
 def bounds(version_range: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """The bounds of a range; empty for `*`. Raises `ValueError` where it is not a range."""
+    """Return the bounds of a range; empty for `*`. Raises `ValueError` where it is not a range."""
     if version_range == "*":
         return ()
     found = []
@@ -60,7 +60,7 @@ def is_assumed(version_range: str, version: str) -> bool:
 
 
 def shown_by(version_range: str, configuration: Configuration) -> str:
-    """A setting, as written, that Megatron has only in versions of the range; empty where there is none."""
+    """Return a setting, as written, that Megatron has only in versions of the range; empty where there is none."""
     needed = bounds(version_range)
     if any(operator == "<" for operator, _ in needed) or configuration.version.endswith(IN_DEVELOPMENT):
         return ""

@@ -31,7 +31,7 @@ def parse_batch_schedule(text: str) -> tuple[tuple[int, int], ...] | None:
 
 
 def batch_schedule_sizes(text: str) -> tuple[int, ...]:
-    """The batch sizes of a schedule; raises `ValueError` where it does not parse."""
+    """Return the batch sizes of a schedule; raises `ValueError` where it does not parse."""
     schedule = parse_batch_schedule(text)
     if schedule is None:
         raise ValueError("the batch schedule does not parse")

@@ -11,7 +11,7 @@ _MOST_LAYERS = 100_000
 
 
 def list_pattern(text: str) -> tuple[int, ...]:
-    """The list that `text` builds from literals, `+` and `*`; raises `ValueError` for other texts."""
+    """Return the list that `text` builds from literals, `+` and `*`; raises `ValueError` for other texts."""
     if len(text) > _LONGEST:
         raise ValueError("the pattern is too long")
     tokens = _TOKEN.findall(text)

@@ -17,7 +17,7 @@ _SINGLE = re.compile(r"(.)\*(\d{1,9})")
 
 @lru_cache(maxsize=64)
 def parse_layout(text: str) -> tuple[str, ...] | None:
-    """The layers of each virtual pipeline stage in model order; None where `text` is not a layout.
+    """Return the layers of each virtual pipeline stage in model order; None where `text` is not a layout.
 
     Raises `ValueError` where the text carries quotes of an outer language, or expands beyond any real model.
     """
@@ -37,7 +37,7 @@ def parse_layout(text: str) -> tuple[str, ...] | None:
 
 
 def layout_stages(text: str) -> tuple[str, ...]:
-    """The layers of each virtual pipeline stage; raises `ValueError` where `text` is not a layout."""
+    """Return the layers of each virtual pipeline stage; raises `ValueError` where `text` is not a layout."""
     stages = parse_layout(text)
     if stages is None:
         raise ValueError("the layout does not parse")
@@ -50,5 +50,5 @@ def layout_count(text: str, kind: str) -> int:
 
 
 def layout_stages_with(text: str, kind: str) -> tuple[int, ...]:
-    """The virtual pipeline stages, in model order from 0, that hold a layer of a kind."""
+    """Return the virtual pipeline stages, in model order from 0, that hold a layer of a kind."""
     return tuple(number for number, stage in enumerate(layout_stages(text)) if kind in stage)

@@ -128,7 +128,7 @@ def _twos(number: int) -> int:
 
 
 def _clusters(configuration: Configuration, violated: Sequence[Rule]) -> list[list[Rule]]:
-    """The violated rules about sizes, those that share a setting together."""
+    """Return the violated rules about sizes, those that share a setting together."""
     clusters: list[tuple[set[str], list[Rule]]] = []
     for rule in violated:
         own = {name for name in read_by(rule) if adjustable(configuration, name)}
@@ -197,7 +197,7 @@ class _Search:
                 yield (change,)
 
     def several(self) -> Iterator[tuple[Change, ...]]:
-        """The nearest values where more than one setting has to change."""
+        """Yield the nearest values where more than one setting has to change."""
         if not 1 < len(self.domains) <= MOST_SETTINGS:
             return
         for most in (MOST_CHANGED, MOST_SETTINGS):
@@ -244,7 +244,7 @@ class _Search:
                     yield name, value
 
     def fault(self, changed: Mapping[str, int]) -> Rule | None:
-        """The first rule that is not satisfied with the settings changed."""
+        """Return the first rule that is not satisfied with the settings changed."""
         for rule, held in self.rules:
             outcome = self._outcome(rule, changed)
             if outcome is False or (held and outcome is not True):

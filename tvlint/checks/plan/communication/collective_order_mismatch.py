@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """The first place where members of a communicator meet in different operations."""
+    """Yield the first place where members of a communicator meet in different operations."""
     seen = set()
     for found in disagreements(facts):
         if found.kind not in ("order", "operation"):

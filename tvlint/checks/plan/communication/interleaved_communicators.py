@@ -14,7 +14,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Cycles of ranks that each stand in a collective which the next has not reached, or has not issued yet."""
+    """Yield cycles of ranks that each stand in a collective which the next has not reached, or has not issued yet."""
     if disagreements(facts):
         return
     cycles = cycles_of_collectives(facts.buffered)

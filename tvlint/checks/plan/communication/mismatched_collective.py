@@ -16,7 +16,7 @@ _UNEVEN = (Collective.BARRIER, Collective.SCATTER)
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Collectives whose members agree on the operation, but not on the size or dtype of what they give; once per pair."""
+    """Yield collectives whose members agree on the operation, but not on the size or dtype of what they give; once per pair."""
     seen = set()
     for meetings in facts.traffic.meetings.values():
         judged: set[object] = set()
@@ -54,7 +54,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 
 def _of_another_size(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:
-    """The first member whose piece has another size than the splits of a gather or a reduce-scatter say."""
+    """Return the first member whose piece has another size than the splits of a gather or a reduce-scatter say."""
     members = [meeting.calls[rank] for rank in meeting.members if rank in meeting.calls]
     if len({call.site for call in members}) < 2:
         return None, ""

@@ -47,7 +47,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 
 def _crossed(facts: Facts, sends: list[Call], receives: list[Call]) -> set[Call]:
-    """Sends of values of the sender's own that arrive under the name of another value that it sends to the same rank."""
+    """Return sends of values of the sender's own that arrive under the name of another value that it sends to the same rank."""
     given = {send.operator.tensor for send in sends if isinstance(send.operator, Send)}
     taken = {receive.operator.tensor for receive in receives if isinstance(receive.operator, Receive)}
     if not given & taken:
@@ -106,7 +106,7 @@ def _returned(facts: Facts) -> frozenset[str]:
 
 
 def _logical(facts: Facts, send: Call) -> str:
-    """The value that is sent, where the plan says; pieces of one value that are crossed are one mistake."""
+    """Return the value that is sent, where the plan says; pieces of one value that are crossed are one mistake."""
     assert isinstance(send.operator, Send)
     tensor = facts.plan.tensors.get(send.operator.tensor)
     return tensor.logical if tensor is not None and tensor.region is not None else ""

@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Receives that only their tag leads past an earlier message of the same channel; once per channel of operators."""
+    """Yield receives that only their tag leads past an earlier message of the same channel; once per channel of operators."""
     seen = set()
     for sends, receives in facts.traffic.channels.values():
         place = {call: at for at, call in enumerate(sends)}

@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Cycles that only a backend that completes sends before their receive gets past."""
+    """Yield cycles that only a backend that completes sends before their receive gets past."""
     if cycles_with_messages(facts.buffered):
         return
     for cycle in cycles_with_messages(facts.rendezvous):

@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Cycles that stand even when sends complete at once."""
+    """Yield cycles that stand even when sends complete at once."""
     for cycle in cycles_with_messages(facts.buffered):
         yield rule.finding(
             "ranks wait for each other: "

@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Receives without a send, one finding per operator."""
+    """Yield receives without a send, one finding per operator."""
     for loose in unmatched(facts, Receive):
         assert isinstance(loose.operator, Receive)
         yield rule.finding(

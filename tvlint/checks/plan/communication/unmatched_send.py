@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Sends without a receive, one finding per operator."""
+    """Yield sends without a receive, one finding per operator."""
     for loose in unmatched(facts, Send):
         assert isinstance(loose.operator, Send)
         yield rule.finding(

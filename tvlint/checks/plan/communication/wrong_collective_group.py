@@ -16,7 +16,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Groups without their own rank, with ranks that do not exist, and groups on which members differ."""
+    """Yield groups without their own rank, with ranks that do not exist, and groups on which members differ."""
     yield from _outside(facts, rule)
     yield from _strangers(facts, rule)
     yield from report(facts, rule, _other_axis, _over_other_axis)

@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Reducers that a later backward of the same step adds to; once per reducer."""
+    """Yield reducers that a later backward of the same step adds to; once per reducer."""
     found: dict[tuple[str, int], list[Early]] = {}
     for each in facts.derived("early gradients", lambda: tuple(early(facts.plan))):
         if each.kind == "reduce":

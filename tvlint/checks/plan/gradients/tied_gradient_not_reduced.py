@@ -11,7 +11,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Weights that several pipeline stages update, each with its own gradient."""
+    """Yield weights that several pipeline stages update, each with its own gradient."""
     for found in facts.derived("tied gradients", lambda: tuple(tied(facts))):
         yield _finding(facts, found, rule)
 

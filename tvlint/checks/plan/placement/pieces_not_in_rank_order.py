@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Chunks that take another piece than claimed, and gathers whose pieces are not in the order of the ranks."""
+    """Return chunks that take another piece than claimed, and gathers whose pieces are not in the order of the ranks."""
     return report(facts, rule, _message, _help)
 
 

@@ -14,7 +14,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Splits whose number or sum does not fit the group and the tensor, or of which two ranks differ."""
+    """Yield splits whose number or sum does not fit the group and the tensor, or of which two ranks differ."""
     yield from report(facts, rule, _message, _help)
     seen: set[Site] = set()
     for meetings in facts.traffic.meetings.values():
@@ -35,7 +35,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 
 def _crossed(meeting: Meeting) -> tuple[Call | None, str]:
-    """The first pair of ranks of which one sends another size than the other receives."""
+    """Return the first pair of ranks of which one sends another size than the other receives."""
     splits: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for rank, call in meeting.calls.items():
         operator = call.operator
@@ -57,7 +57,7 @@ def _crossed(meeting: Meeting) -> tuple[Call | None, str]:
 
 
 def _overfilled(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:
-    """The first rank whose result does not hold what all members together send to it."""
+    """Return the first rank whose result does not hold what all members together send to it."""
     sent: dict[int, tuple[int, ...]] = {}
     for rank, call in meeting.calls.items():
         operator = call.operator

@@ -13,7 +13,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Reductions with an operation that does not complete the value."""
+    """Yield reductions with an operation that does not complete the value."""
     yield from report(facts, rule, _message, _help)
     for found in averaged(facts):
         yield rule.finding(

@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Operators that no framework runs on operands of these types."""
+    """Yield operators that no framework runs on operands of these types."""
     for misfit in first_misfits(facts):
         if isinstance(misfit.why, DtypeError):
             yield rule.finding(

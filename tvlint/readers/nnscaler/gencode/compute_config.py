@@ -16,7 +16,7 @@ LARGEST = 1 << 20
 
 
 def read_compute_config(path: str, data: bytes) -> Mapping[str, Any]:
-    """The settings in the file. Raises ReadError for anything that is not such a file."""
+    """Return the settings in the file. Raises ReadError for anything that is not such a file."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
@@ -33,6 +33,6 @@ def read_compute_config(path: str, data: bytes) -> Mapping[str, Any]:
 
 
 def whole_number(config: Mapping[str, Any], name: str) -> int | None:
-    """A positive number of the configuration; None where it has none."""
+    """Return a positive number of the configuration; None where it has none."""
     value = config.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

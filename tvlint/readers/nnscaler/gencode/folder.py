@@ -48,7 +48,7 @@ def is_folder(path: str) -> bool:
 
 
 def read_folder(path: str, operators: tuple[Declared, ...] = ()) -> Document:
-    """The plan in a folder of generated code, and what is wrong with the code. Raises ReadError when it cannot be read.
+    """Return the plan in a folder of generated code, and what is wrong with the code. Raises ReadError when it cannot be read.
 
     `operators` are those that the project declares.
     """
@@ -83,7 +83,7 @@ def reference_of_folder(
 
 
 def _scalar(data: bytes) -> tuple[int, ...]:
-    """The shape of a sum over everything: files without a version have the older one."""
+    """Return the shape of a sum over everything: files without a version have the older one."""
     return () if _VERSION.search(data) else (1,)
 
 
@@ -169,7 +169,7 @@ def _config(path: str) -> Mapping[str, Any]:
 
 
 def _size(path: str, texts: list[str], config: Mapping[str, Any]) -> int:
-    """The ranks of one replica."""
+    """Return the ranks of one replica."""
     ranks, planned = whole_number(config, "runtime_ngpus"), whole_number(config, "plan_ngpus")
     if ranks is not None and ranks != len(texts):
         raise ReadError(
@@ -205,7 +205,7 @@ def traced_in(path: str) -> Traced | None:
 
 
 def _inputs(kinds: Mapping[Field, Kind] | None, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:
-    """Shape and dtype of what the data loader gives: those of the traced graph, else those that fit the code."""
+    """Return shape and dtype of what the data loader gives: those of the traced graph, else those that fit the code."""
     wanted = loaders_of(replica.files)
     if kinds is not None:
         if len({loader for loader, _ in wanted}) == 1:

@@ -31,7 +31,7 @@ class Traced:
 
 
 def taken_apart(inputs: Sequence[str], forward: Sequence[Compute], tensors: Tensors) -> tuple[dict[Field, str], list[Compute]]:
-    """The tensors among `inputs` and in the objects among them, in order, and the operators that do more.
+    """Return the tensors among `inputs` and in the objects among them, in order, and the operators that do more.
 
     A field that is read twice is one input and an identity of it.
     """

@@ -57,7 +57,7 @@ def is_traced_graph(data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document:
-    """The traced graph in `data`, compressed or not. Raises `ReadError` when it is not one."""
+    """Return the traced graph in `data`, compressed or not. Raises `ReadError` when it is not one."""
     with without_collection():
         loaded, work = _loaded(path, data)
         return Document(path, FORMAT, _graph(path, loaded, work, 1, (1,)), findings=tuple(unsafe_calls(loaded, path)))
@@ -66,7 +66,7 @@ def read(path: str, data: bytes) -> Document:
 def read_graph(
     path: str, data: bytes, slots: int = 1, scalar: tuple[int, ...] = (1,), declared: tuple[Declared, ...] = ()
 ) -> Plan:
-    """The traced graph as the reference of a plan that runs it `slots` times, on different parts of one batch.
+    """Return the traced graph as the reference of a plan that runs it `slots` times, on different parts of one batch.
 
     A graph is traced with the batch of one micro-batch of one replica. The reference has the whole batch: dimension 0 of
     every input is `slots` times as long. `scalar` is the shape of a sum over everything.
@@ -169,7 +169,7 @@ class _Graph:
         """Labels of operators that were traced below `torch.no_grad()`."""
 
     def plan(self, loaded: Loaded) -> Plan:
-        """The plan of the whole graph."""
+        """Return the plan of the whole graph."""
         found, forward = self.opened(loaded)
         if self.declared:
             forward = [replace(operator, op=meant(operator.op, self.declared)) for operator in forward]
@@ -276,7 +276,7 @@ class _Graph:
         return with_named_tensors(plan)
 
     def _scaled(self, forward: Sequence[Compute], inputs: Sequence[str]) -> tuple[list[Compute], dict[str, Kind]]:
-        """The operators and the kinds of all tensors when the inputs hold all slots."""
+        """Return the operators and the kinds of all tensors when the inputs hold all slots."""
         traced = {name: (tensor.shape, tensor.dtype) for name, tensor in self.tensors.declared.items()}
         parameters = (Role.WEIGHT, Role.BUFFER)
         kinds = {name: traced[name] for name, tensor in self.tensors.declared.items() if tensor.role in parameters}
@@ -303,7 +303,7 @@ class _Graph:
         return changed, kinds
 
     def _declared(self, kinds: Mapping[str, Kind]) -> dict[str, Tensor]:
-        """The declarations, with derived gradients; what has no known shape is not declared."""
+        """Return the declarations, with derived gradients; what has no known shape is not declared."""
         found: dict[str, Tensor] = {}
         for name, tensor in self.tensors.declared.items():
             if tensor.role is Role.GRADIENT or name not in kinds:

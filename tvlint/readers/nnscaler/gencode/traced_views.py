@@ -13,7 +13,7 @@ from tvlint.readers.nnscaler.gencode.lower.shapes import Kind
 
 
 def reshaped(operator: Compute, traced: Mapping[str, Kind], kinds: Mapping[str, Kind]) -> Compute:
-    """A view whose sizes fit the operand with all slots; other operators as they are."""
+    """Return a view whose sizes fit the operand with all slots; other operators as they are."""
     spec = spec_of(operator.op)
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
     if spec is None or spec.family is not Family.RESHAPE or not names or len(operator.outputs) != 1:
@@ -34,7 +34,7 @@ def reshaped(operator: Compute, traced: Mapping[str, Kind], kinds: Mapping[str, 
 
 
 def _places(shape: tuple[int, ...], product: int) -> Iterator[int]:
-    """The dimensions of `shape` that begin after `product` elements of the outer ones, those longer than 1 first."""
+    """Yield the dimensions of `shape` that begin after `product` elements of the outer ones, those longer than 1 first."""
     found = [dim for dim in range(len(shape)) if prod(shape[:dim]) == product]
     yield from (dim for dim in found if shape[dim] > 1)
     yield from (dim for dim in found if shape[dim] == 1)

@@ -82,17 +82,17 @@ class Scope:
         self.current: dict[str, str] = {}
 
     def of(self, name: str) -> str:
-        """The current name for `name`."""
+        """Return the current name for `name`."""
         return self.current.get(name, name) if self.current else name
 
     def fresh(self, name: str, gradient: str = "") -> str:
-        """A new name for a value that nnScaler calls `name` too; numbered per device, so that equal devices agree."""
+        """Return a new name for a value that nnScaler calls `name` too; numbered per device, so that equal devices agree."""
         self.counts[name] = count = self.counts.get(name, 0) + 1
         return self.tensors.version(name, count, gradient)
 
 
 def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> list[Operator]:
-    """The operators of one adapter on one device.
+    """Return the operators of one adapter on one device.
 
     A backward adapter shares its primitives with the forward one; a fused primitive, or one that names none of the adapter's
     tensors, acts on the adapter's own. Only the adapter's outputs leave it. An output that keeps the id of an input, and every
@@ -170,7 +170,7 @@ class _Primitive:
         self.label = label
 
     def lower(self, inputs: tuple[str, ...], outputs: tuple[str, ...], in_place: bool) -> Operator:
-        """The operator that the primitive stands for on this device."""
+        """Return the operator that the primitive stands for on this device."""
         if self.kind in _PLAIN:
             return self._collective(_PLAIN[self.kind], inputs, outputs)
         if self.kind in _FUSED:

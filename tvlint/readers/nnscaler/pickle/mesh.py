@@ -10,7 +10,7 @@ from tvlint.ir.mesh import Axis, Mesh
 def mesh_of(
     forward_cells: Mapping[int, Iterable[object]], groups: Mapping[int, Iterable[tuple[int, ...]]], replicas: int
 ) -> tuple[Mesh, dict[int, int]]:
-    """The mesh and the pipeline stage of every device; without stages when the devices do not form equal ones.
+    """Return the mesh and the pipeline stage of every device; without stages when the devices do not form equal ones.
 
     `forward_cells` are the forward segments that each device runs, `groups` the ranks of its collectives and reducers.
     """
@@ -26,7 +26,7 @@ def mesh_of(
 def _stage_members(
     forward_cells: Mapping[int, Iterable[object]], groups: Mapping[int, Iterable[tuple[int, ...]]], devices: list[int]
 ) -> list[list[int]]:
-    """The devices of each pipeline stage: those that run one forward segment, or share a collective or a reducer."""
+    """Return the devices of each pipeline stage: those that run one forward segment, or share a collective or a reducer."""
     leader = {device: device for device in devices}
 
     def find(device: int) -> int:

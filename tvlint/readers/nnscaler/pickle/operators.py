@@ -57,7 +57,7 @@ class Operators:
         self._lowered = {}
 
     def forward(self, operator: Any, scope: Scope, pointer: Callable[[], str]) -> Compute:
-        """One forward operator, its constants in place and its keyword arguments as attributes.
+        """Return one forward operator, its constants in place and its keyword arguments as attributes.
 
         A tensor among the keyword arguments is appended to the inputs, and the attribute says `operand <position>`. Tensors
         in lists are flattened into the inputs, and the attribute `operands` keeps the nesting, with `*` for each of them.
@@ -103,7 +103,7 @@ class Operators:
         return held
 
     def backward(self, operator: Any, scope: Scope, pointer: Callable[[], str]) -> Backward:
-        """One backward operator.
+        """Return one backward operator.
 
         Gradients stand where the plan puts them: its n-th input belongs to the n-th output of the forward operator that has a
         gradient, its n-th output to the n-th tensor operand that has one. What is left over is appended.
@@ -168,7 +168,7 @@ class Operators:
 
 
 def _one_line(comment: object) -> object:
-    """The comment of an operator, which generated code holds behind one `#`."""
+    """Return the comment of an operator, which generated code holds behind one `#`."""
     if isinstance(comment, str) and ("\n" in comment or "\r" in comment):
         raise Malformed("the comment of an operator has several lines, and generated code would run all but the first")
     return comment

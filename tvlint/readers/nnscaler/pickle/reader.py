@@ -82,7 +82,7 @@ def is_nnscaler_plan(data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document:
-    """The plan in `data`, compressed or not. Raises `ReadError` when it is not one, or malformed."""
+    """Return the plan in `data`, compressed or not. Raises `ReadError` when it is not one, or malformed."""
     with without_collection():
         unpacked = decompress(data, path)
         loaded = load(unpacked, path, ("nnscaler.",))

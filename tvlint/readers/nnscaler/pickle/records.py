@@ -37,20 +37,20 @@ class Work:
 
 
 def kind(value: object) -> str:
-    """The class name of an nnScaler object (`IRSegment`), empty for anything else."""
+    """Return the class name of an nnScaler object (`IRSegment`), empty for anything else."""
     cls: type = type(value)
     return cls.tv_kind if isinstance(cls, Sealed) else ""
 
 
 def fields(value: object, what: str) -> dict[str, Any]:
-    """The attributes of a record."""
+    """Return the attributes of a record."""
     if kind(value):
         return value.__dict__
     raise Malformed(f"{what} is {described(value)}")
 
 
 def required(record: Mapping[str, Any], name: str, what: str) -> Any:
-    """The attribute `name` of a record."""
+    """Return the attribute `name` of a record."""
     try:
         return record[name]
     except KeyError:
@@ -58,21 +58,21 @@ def required(record: Mapping[str, Any], name: str, what: str) -> Any:
 
 
 def sequence(value: object, what: str) -> list[Any] | tuple[Any, ...]:
-    """A list or tuple."""
+    """Return a list or tuple."""
     if isinstance(value, (list, tuple)):
         return value
     raise Malformed(f"{what} is {described(value)}, not a list")
 
 
 def mapping(value: object, what: str) -> dict[Any, Any]:
-    """A dictionary."""
+    """Return a dictionary."""
     if isinstance(value, dict):
         return value
     raise Malformed(f"{what} is {described(value)}, not a dictionary")
 
 
 def integer(value: object, what: str, least: int = 0) -> int:
-    """A whole number of at least `least`, and small enough to be one of sizes, ranks or ids."""
+    """Return a whole number of at least `least`, and small enough to be one of sizes, ranks or ids."""
     if type(value) is int and least <= value < _LARGEST:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < _LONGEST_INTEGER:
@@ -81,7 +81,7 @@ def integer(value: object, what: str, least: int = 0) -> int:
 
 
 def integers(value: object, what: str, least: int = 0) -> tuple[int, ...]:
-    """A tuple of whole numbers: `value` itself where it is one."""
+    """Return a tuple of whole numbers: `value` itself where it is one."""
     numbers = sequence(value, what)
     if len(numbers) > _MOST_NUMBERS:
         raise Malformed(f"{what} has more than {_MOST_NUMBERS} numbers")
@@ -92,7 +92,7 @@ def integers(value: object, what: str, least: int = 0) -> tuple[int, ...]:
 
 
 def records_in(value: object, work: Work) -> list[Record]:
-    """All nnScaler objects (`IR...`) in nested lists and dictionaries, in order."""
+    """Return all nnScaler objects (`IR...`) in nested lists and dictionaries, in order."""
     if not isinstance(value, (list, tuple, dict)):
         return [value] if isinstance(value, Record) and kind(value).startswith("IR") else []
     found: list[Record] = []
@@ -115,14 +115,14 @@ def _collect(items: list[Any] | tuple[Any, ...] | dict[Any, Any], found: list[Re
 
 
 def text(value: object, what: str) -> str:
-    """A string without anything that cannot be printed as UTF-8."""
+    """Return a string without anything that cannot be printed as UTF-8."""
     if not isinstance(value, str):
         raise Malformed(f"{what} is {described(value)}, not a string")
     return printable(value)
 
 
 def printable(value: str) -> str:
-    """The string with lone surrogates escaped."""
+    """Return the string with lone surrogates escaped."""
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -137,7 +137,7 @@ def described(value: object) -> str:
 
 
 def constant(value: object, work: Work) -> Value:
-    """An attribute or constant operand as a `Value`; slices and classes become their names, other objects `<name>`."""
+    """Return an attribute or constant operand as a `Value`; slices and classes become their names, other objects `<name>`."""
     if value is None or type(value) is bool or type(value) is float:
         return value
     if type(value) is int and value.bit_length() < _LONGEST_INTEGER:
@@ -183,7 +183,7 @@ class _Constants:
 
 
 def dtype(value: object) -> str:
-    """The name of an element type without `torch.`; empty when the plan does not say."""
+    """Return the name of an element type without `torch.`; empty when the plan does not say."""
     if value is None:
         return ""
     name = global_name(value) or (value if isinstance(value, str) else "")
@@ -200,7 +200,7 @@ class Sources:
         self._seen: dict[str, Location | None] = {}
 
     def of(self, comment: object, pointer: Callable[[], str]) -> Location:
-        """The place that a comment names, or the operator's place in the plan."""
+        """Return the place that a comment names, or the operator's place in the plan."""
         if isinstance(comment, str):
             if comment not in self._seen:
                 self._seen[comment] = _parsed(comment)

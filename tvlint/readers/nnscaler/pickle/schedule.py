@@ -156,7 +156,7 @@ class _Device:
         return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own))
 
     def _alone(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
-        """An operator that is scheduled by itself."""
+        """Return an operator that is scheduled by itself."""
         scope = Scope(self.tensors, self.counts)
         inputs = self._names(own, "_inputs")
         backward = kind(cell) == "IRBpOperation"

@@ -47,7 +47,7 @@ class Tensors:
         """The id of the full tensor that each name of a parameter is that of."""
 
     def name(self, record: Any, role: Role = Role.ACTIVATION) -> str:
-        """The name of a tensor record: `w<id>` for parameters and buffers, `g<id>` for gradients, else `t<id>`.
+        """Return the name of a tensor record: `w<id>` for parameters and buffers, `g<id>` for gradients, else `t<id>`.
 
         An `IRObject`, a value that is no tensor, is `o<id>`.
         """
@@ -86,7 +86,7 @@ class Tensors:
             raise Malformed(f"`{name}` is a part of two full tensors")
 
     def names(self, value: object, what: str, role: Role = Role.ACTIVATION) -> list[str]:
-        """The names of all tensors in a list, flattened; plain constants have no name and are left out."""
+        """Return the names of all tensors in a list, flattened; plain constants have no name and are left out."""
         name = self.name
         return [name(record, role) for record in records_in(sequence(value, what), self.work)]
 
@@ -106,7 +106,7 @@ class Tensors:
         }
 
     def gradients(self, value: object) -> dict[str, str]:
-        """The gradient of each tensor record in a list, by name."""
+        """Return the gradient of each tensor record in a list, by name."""
         found = {}
         for record in records_in(value, self.work):
             gradient = record.__dict__.get("_grad")
@@ -114,7 +114,7 @@ class Tensors:
         return found
 
     def version(self, name: str, count: int, gradient: str) -> str:
-        """The name `<name>.<count>` for another value with the id of `name`; same declaration but for the gradient."""
+        """Return the name `<name>.<count>` for another value with the id of `name`; same declaration but for the gradient."""
         fresh = f"{name}.{count}"
         if fresh not in self.declared:
             self.declared[fresh] = replace(self.declared[name], name=fresh, gradient=gradient)
@@ -122,7 +122,7 @@ class Tensors:
         return fresh
 
     def linked(self) -> dict[str, Tensor]:
-        """All declarations, every gradient naming what it is the gradient of."""
+        """Return all declarations, every gradient naming what it is the gradient of."""
         for name, tensor in self.declared.items():
             owner = self._owner(name)
             if owner != tensor.gradient_of:

@@ -24,7 +24,7 @@ Entries = Sequence[tuple[YamlScalar, YamlNode]]
 
 
 def surplus_settings(compute: Entries, policy: str, visits: Visits) -> Iterator[Finding]:
-    """Findings about keys that `compute_config` does not have, and about keys that its policy does not read."""
+    """Yield findings about keys that `compute_config` does not have, and about keys that its policy does not read."""
     yield from _unknown(compute, {**COMPUTE, **EARLY_COMPUTE}, "settings of a policy belong in `pas_config`")
     for key, value in compute:
         if key.text != "pas_config" or not isinstance(value, YamlMapping) or policy not in SHIPPED:
@@ -40,7 +40,7 @@ def surplus_settings(compute: Entries, policy: str, visits: Visits) -> Iterator[
 
 
 def module_mistakes(entries: Entries, visits: Visits) -> Iterator[Finding]:
-    """Findings about the `parallel_modules` of a trainer's `model`."""
+    """Yield findings about the `parallel_modules` of a trainer's `model`."""
     model = next((value for key, value in entries if key.text == "model"), None)
     inner = merged(model, visits) if isinstance(model, YamlMapping) else []
     modules = next((value for key, value in inner if key.text == "parallel_modules"), None)

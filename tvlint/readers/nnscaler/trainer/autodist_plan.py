@@ -62,7 +62,7 @@ def read(path: str, data: bytes) -> Document | None:
 
 
 def shape_of(path: str, data: bytes) -> Shape | None:
-    """The shape of the saved plan; None where the file is none, or a stage does not say its devices."""
+    """Return the shape of the saved plan; None where the file is none, or a stage does not say its devices."""
     stages = _stages(path, data)
     if stages is None:
         return None
@@ -118,7 +118,7 @@ def _whole(node: YamlNode | None) -> int | None:
 
 
 def _width(stage: YamlMapping) -> int | None:
-    """The devices of a pipeline stage."""
+    """Return the devices of a pipeline stage."""
     mesh = _table(stage).get("mesh_desc")
     if not isinstance(mesh, YamlSequence) or len(mesh.items) != 2:
         return None
@@ -167,7 +167,7 @@ def _unreadable(node: YamlNode, number: int) -> Finding:
 
 
 def _steps(node: YamlNode) -> list[tuple[int, int, int]] | None:
-    """The splits of an operator: input, dimension, number of parts; None where it is not a list of these."""
+    """Return the splits of an operator: input, dimension, number of parts; None where it is not a list of these."""
     if not isinstance(node, YamlSequence) or not node.items or len(node.items) > 16:
         return None
     found: list[tuple[int, int, int]] = []

@@ -76,7 +76,7 @@ def _entry(item: YamlMapping, table: dict[str, YamlNode]) -> Iterator[Finding]:
 
 
 def _constraint(table: dict[str, YamlNode]) -> Constraint | None:
-    """The constraint of an entry that nnScaler can read."""
+    """Return the constraint of an entry that nnScaler can read."""
     name, dims = table.get("name"), table.get("allowed_partition_dims")
     if not isinstance(name, YamlScalar) or not isinstance(dims, YamlSequence):
         return None
@@ -90,7 +90,7 @@ def _constraint(table: dict[str, YamlNode]) -> Constraint | None:
 
 
 def _value(node: YamlScalar) -> object:
-    """The value as YAML has it."""
+    """Return the value as YAML has it."""
     return yaml_typed(None, node.text, node.plain)
 
 

@@ -90,7 +90,7 @@ def _misfit(graph: Plan, operator: Compute, index: int, dimension: int) -> str:
 
 
 def _annotated(operator: Compute, index: int, rank: int) -> tuple[str, ...]:
-    """The dimensions of a tensor as the operator's annotation has them; none where they cannot be told apart."""
+    """Return the dimensions of a tensor as the operator's annotation has them; none where they cannot be told apart."""
     sides = operator.annotation.split("->")
     if len(sides) != 2:
         return ()

@@ -42,7 +42,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """The configurations of the file, one for each `compute_config`; None where it turns out to hold none."""
+    """Return the configurations of the file, one for each `compute_config`; None where it turns out to hold none."""
     if len(data) > LARGEST:
         raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     try:
@@ -125,7 +125,7 @@ def _value(node: YamlScalar) -> SettingValue | Unknown:
 
 
 def _policy(configuration: Configuration) -> str:
-    """The policy that is named, or the default of the trainer's arguments; empty where neither is told."""
+    """Return the policy that is named, or the default of the trainer's arguments; empty where neither is told."""
     given = configuration.settings.get("pas_policy")
     named = given.value if given is not None else TRAINER["pas_policy"] if configuration.complete else ""
     return named if isinstance(named, str) else ""

@@ -20,7 +20,7 @@ _BUILT_IN = frozenset({"self", "model", "slice", "float", "inf", "nan", "next", 
 
 
 def findings(folder: Folder) -> Iterator[Finding]:
-    """The findings about a folder; those that hold on several ranks in the same line are told once."""
+    """Yield the findings about a folder; those that hold on several ranks in the same line are told once."""
     yield from _replicas_differ(folder)
     yield from _group_order(folder.files)
     yield from _returned(folder)
@@ -174,7 +174,7 @@ def _loads(files: Sequence[RankFile]) -> Iterator[Finding]:
 
 
 def _imports(file: RankFile) -> Iterator[Finding]:
-    """Names of modules that are used and never imported."""
+    """Yield names of modules that are used and never imported."""
     known = _BUILT_IN | file.modules
     told: dict[str, ast.Name] = {}
     for node in file.source.nodes:

@@ -18,7 +18,7 @@ REGENERATE = "generate the code of all ranks again"
 def error(
     rule: str, message: str, place: Location, help: str = "", related: tuple[Related, ...] = (), ranks: Iterable[int] = ()
 ) -> Finding:
-    """A finding at a place of generated code, with the model's line that it was generated from."""
+    """Return a finding at a place of generated code, with the model's line that it was generated from."""
     if place.origin is not None:
         related = (*related, Related("generated from this line of the model", place.origin))
     return Finding(rule, Severity.ERROR, message, place, help or REGENERATE, related, tuple(ranks))
@@ -93,7 +93,7 @@ def same_order(replicas: Iterable[tuple[RankFile, ...]]) -> None:
 
 
 def unreduced(built: Built) -> Iterator[Finding]:
-    """Weights in no reducer of a rank, although replicas or other ranks that have them reduce them."""
+    """Yield weights in no reducer of a rank, although replicas or other ranks that have them reduce them."""
     sharing: dict[str, str] = {}
     for file in built.replica.files:
         for reducer in file.reducers.values():

@@ -26,7 +26,7 @@ class _Repeated:
 
 
 def replicated(built: Built) -> Iterator[Finding]:
-    """One note for every kind of product that all ranks of a unit repeat in a segment that is split over them.
+    """Yield one note for every kind of product that all ranks of a unit repeat in a segment that is split over them.
 
     The same name on several ranks is the same slice of the same value: pieces that differ have names of their own.
     """

@@ -10,7 +10,7 @@ from tvlint.readers.nnscaler.gencode.lower.operators import Gradual, Reverse
 
 
 def gradient(name: str) -> str:
-    """The name of the gradient of a tensor in derived backward operators; no generated name has a dot."""
+    """Return the name of the gradient of a tensor in derived backward operators; no generated name has a dot."""
     return f"g.{name}" if name else ""
 
 
@@ -20,7 +20,7 @@ def differentiated(
     outputs: Iterable[str],
     constant: Callable[[Compute], frozenset[int]] = lambda operator: frozenset(),
 ) -> tuple[Operator, ...]:
-    """The backward of `body` from the gradients of `outputs` to those of `leaves`.
+    """Return the backward of `body` from the gradients of `outputs` to those of `leaves`.
 
     A gradient that several operators produce is produced several times, which adds it up. `constant` gives the tensor
     operands of an operator that no gradient flows to.
@@ -65,7 +65,7 @@ def differentiated(
 
 
 def _written_out(function: Reverse, needed: set[str], mark: str) -> Iterator[Operator]:
-    """The backward that a function has of its own; `mark` tells its inner names from those of other uses."""
+    """Yield the backward that a function has of its own; `mark` tells its inner names from those of other uses."""
     names = dict(zip(function.taken, map(gradient, function.outputs), strict=True))
     names.update((own, gradient(name)) for own, name in zip(function.given, function.inputs, strict=True) if name in needed)
     for operator in function.operators:
@@ -75,7 +75,7 @@ def _written_out(function: Reverse, needed: set[str], mark: str) -> Iterator[Ope
 
 
 def _operands(operator: Compute | Communicate, constant: Callable[[Compute], frozenset[int]]) -> tuple[str, ...]:
-    """The tensor operands; an empty name where no gradient flows."""
+    """Return the tensor operands; an empty name where no gradient flows."""
     names = tuple(name for name in operator.inputs if not isinstance(name, Literal))
     if isinstance(operator, Communicate):
         return names

@@ -171,7 +171,7 @@ class Schedule(Steps):
         leaving: tuple[str, ...],
         idle: frozenset[str],
     ) -> str:
-        """The backward of a segment; uses that ask for other gradients are segments of their own.
+        """Return the backward of a segment; uses that ask for other gradients are segments of their own.
 
         Gradients in `idle`, which nothing uses, are left out where autograd gives None for them.
         """

@@ -31,7 +31,7 @@ def makers(operators: Iterable[tuple[Compute, bool]]) -> dict[str, Compute]:
 def widened(
     operator: Compute, made: Mapping[str, Compute], known: Mapping[str, Kind], scalar: tuple[int, ...]
 ) -> tuple[Compute, ...]:
-    """The operator, as the last, and before it expansions that take their sizes from its other operands.
+    """Return the operator, as the last, and before it expansions that take their sizes from its other operands.
 
     `made` is what makes each tensor (of `makers`), and `known` its shape, as the numbers in the code say.
     """
@@ -150,7 +150,7 @@ def _as_origin(
 
 
 def _moved(name: str, made: Mapping[str, Operator]) -> Iterator[str]:
-    """The tensor, and what it was before it was copied or moved between ranks, back to what was computed."""
+    """Yield the tensor, and what it was before it was copied or moved between ranks, back to what was computed."""
     seen = set[str]()
     while name not in seen:
         seen.add(name)
@@ -185,7 +185,7 @@ def _as_wide(
     bound: Bound,
     known: Mapping[str, Kind],
 ) -> Compute | None:
-    """The expansion with the sizes of the first of the other operands that shares dimensions which it makes wide."""
+    """Return the expansion with the sizes of the first of the other operands that shares dimensions which it makes wide."""
     source = expansion.inputs[0]
     if not isinstance(source, str) or source not in known:
         return None
@@ -204,6 +204,6 @@ def _as_wide(
 
 
 def _expansion(name: str, made: Mapping[str, Compute]) -> Compute | None:
-    """The expansion to numbers that the tensor is, or a copy of; None where it is none."""
+    """Return the expansion to numbers that the tensor is, or a copy of; None where it is none."""
     last = made.get(list(_moved(name, made))[-1])
     return last if _expands(last) else None

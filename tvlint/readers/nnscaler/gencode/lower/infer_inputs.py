@@ -39,7 +39,7 @@ def fields_of(files: Sequence[RankFile]) -> dict[tuple[str, int], tuple[int, tup
 
 
 def solved(replica: Replica, wanted: Sequence[tuple[str, int]], scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:
-    """The only shapes of the inputs with which all operators and messages of the first micro-batch fit.
+    """Return the only shapes of the inputs with which all operators and messages of the first micro-batch fit.
 
     Nothing where there is no such shape, or more than one: the inputs then stay undeclared, and no proof is possible.
     """
@@ -62,7 +62,7 @@ def solved(replica: Replica, wanted: Sequence[tuple[str, int]], scalar: tuple[in
 
 
 def _first(file: RankFile) -> Load | None:
-    """The rank's first load, if something there uses what it gives."""
+    """Return the rank's first load, if something there uses what it gives."""
     load = next((action for action in file.actions if isinstance(action, Load)), None)
     if load is None:
         return None
@@ -120,12 +120,12 @@ class _Trial:
         return [size for size in found if size > 0][:_MOST_SIZES]
 
     def candidates(self) -> Iterator[tuple[int, ...]]:
-        """All shapes that sizes in the code can make up."""
+        """Yield all shapes that sizes in the code can make up."""
         for dimensions in range(1, _MOST_DIMENSIONS + 1):
             yield from product(self.sizes, repeat=dimensions)
 
     def dtype(self, key: tuple[str, int]) -> str:
-        """An integer where only positions without gradient read the input, else what the weights are."""
+        """Return an integer where only positions without gradient read the input, else what the weights are."""
         weight = next((dtype for _, dtype in self.weights.values() if dtype.startswith(("float", "bfloat"))), "float32")
         for file, load in zip(self.users, self.loads, strict=True):
             for action in self._actions(file):

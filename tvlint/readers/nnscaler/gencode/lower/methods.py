@@ -26,7 +26,7 @@ EMBEDDING = "nnscaler.runtime.function.embedding"
 
 
 def lower(method: Method, file: RankFile) -> Body:
-    """The operators of `method` as the file's rank runs it."""
+    """Return the operators of `method` as the file's rank runs it."""
     return _Lowering(method, file).run()
 
 
@@ -181,7 +181,7 @@ def _whole(callee: str) -> str:
 
 
 def _renamed(operator: Operator, names: Mapping[str, str]) -> Operator:
-    """A communication between tensors of other names."""
+    """Return a communication between tensors of other names."""
     if not isinstance(operator, Communicate):
         place = getattr(operator, "source", None)
         raise ReadError("a function with a backward of its own does more than communicate", place or Location(""))

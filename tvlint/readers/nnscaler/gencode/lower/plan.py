@@ -23,7 +23,7 @@ ASKED = "the data loader gives `{}` with `requires_grad`, since the step takes i
 
 
 def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], scalar: tuple[int, ...]) -> tuple[Plan, Built]:
-    """The plan. `inputs` is the kind of what data loaders give, by loader and position."""
+    """Return the plan. `inputs` is the kind of what data loaders give, by loader and position."""
     built = Built(replica, inputs, scalar)
     for file in replica.files:
         for method in file.methods.values():
@@ -138,7 +138,7 @@ def _parameter(built: Built, name: str, parameter: Parameter) -> None:
 
 
 def _loader_names(files: Sequence[RankFile]) -> dict[tuple[str, int], str]:
-    """The name under which all ranks know what a loader gives: that of the lowest id."""
+    """Return the name under which all ranks know what a loader gives: that of the lowest id."""
     found: dict[tuple[str, int], str] = {}
     for file in files:
         for action in file.actions:

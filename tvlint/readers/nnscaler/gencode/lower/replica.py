@@ -30,7 +30,7 @@ class Replica:
     low: int = 0
 
     def base(self, ranks: Sequence[int]) -> tuple[tuple[int, ...], bool, bool]:
-        """The ranks of a reducer that lie in this replica, whether it extends over all replicas, and whether it fits."""
+        """Return the ranks of a reducer that lie in this replica, whether it extends over all replicas, and whether it fits."""
         size = len(self.files)
         own = tuple(rank for rank in ranks if self.low <= rank < self.low + size)
         offsets = {rank - self.low for rank in own}
@@ -87,7 +87,7 @@ class Built:
 
 
 def made_by(operator: Operator) -> tuple[str, ...]:
-    """The names that an operator gives a value."""
+    """Return the names that an operator gives a value."""
     if isinstance(operator, Receive):
         return (operator.tensor,)
     if isinstance(operator, (Send, ReduceGradients)):

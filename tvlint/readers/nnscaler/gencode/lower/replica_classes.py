@@ -29,7 +29,7 @@ class Difference:
 
 
 def in_first_replica(text: str, shift: int, size: int) -> str:
-    """The generated text of a rank of another replica, as the same rank of the first one would have it.
+    """Return the generated text of a rank of another replica, as the same rank of the first one would have it.
 
     Ranks of groups and peers are shifted back. Reducers that reach beyond their replica, and the list of groups that all
     ranks create, name the same ranks everywhere and stay.
@@ -54,7 +54,7 @@ def in_first_replica(text: str, shift: int, size: int) -> str:
 
 
 def first_difference(one: str, other: str) -> int:
-    """The number of the first line that differs."""
+    """Return the number of the first line that differs."""
     left, right = one.split("\n"), other.split("\n")
     for number, (a, b) in enumerate(zip(left, right, strict=False), 1):
         if a != b:
@@ -85,7 +85,7 @@ def differences(texts: Sequence[str], size: int, replica: int, other: int) -> li
 
 
 def smallest_replica(texts: Sequence[str]) -> int:
-    """The least number of ranks whose code most others repeat, or that most reducers repeat; all where nothing repeats.
+    """Return the least number of ranks whose code most others repeat, or that most reducers repeat; all where nothing repeats.
 
     A replica keeps its communication to itself and shares its reducers with all others; what nearly all files say decides.
     """
@@ -98,7 +98,7 @@ def smallest_replica(texts: Sequence[str]) -> int:
 
 
 def _named(text: str) -> tuple[set[int], list[set[int]]]:
-    """The ranks that a file communicates with, and those of each of its reducers."""
+    """Return the ranks that a file communicates with, and those of each of its reducers."""
     partners: set[int] = set()
     reducers = []
     for match in _RANKS.finditer(text):

@@ -49,7 +49,7 @@ class Naming:
         self.body.operators.append(Gradual(operator, reverse, differentiable and self.tracked))
 
     def tensor(self, node: ast.expr) -> str | None:
-        """The name of the tensor that an argument is; None for a constant."""
+        """Return the name of the tensor that an argument is; None for a constant."""
         if isinstance(node, ast.Name) and node.id not in ("inf", "nan"):
             if node.id in self.parameters and node.id not in self.current:
                 raise ReadError(f"`{node.id}` is a parameter and is used without `self.`", self.file.source.at(node))
@@ -73,7 +73,7 @@ class Naming:
             raise NotUnderstood(said, statement.source) from None
 
     def given(self, statement: Statement) -> tuple[tuple[str, ...], dict[str, Value]]:
-        """The tensors and the keyword arguments of a communication."""
+        """Return the tensors and the keyword arguments of a communication."""
         tensors = []
         for argument in statement.call.args:
             name = self.tensor(argument)

@@ -41,7 +41,7 @@ class Contradiction(Exception):
 
 
 def bound_of(operator: Compute, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> Bound | None:
-    """The annotation of one use of an operator; None where the table or the operands do not give one."""
+    """Return the annotation of one use of an operator; None where the table or the operands do not give one."""
     spec = spec_of(operator.op)
     shapes = _operands(operator, known)
     if spec is None or shapes is None:
@@ -112,7 +112,7 @@ def _of(operator: Compute, known: Mapping[str, Kind]) -> list[tuple[str, Kind]]:
 
 
 def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> dict[str, Kind]:
-    """Shape and dtype of what `operator` makes, as far as they follow; raises Contradiction where nothing can fit.
+    """Return shape and dtype of what `operator` makes, as far as they follow; raises Contradiction where nothing can fit.
 
     `scalar` is the shape of a sum over everything, which nnScaler has written in two ways.
     """
@@ -152,7 +152,7 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
 
 
 def _own_dtype(name: str, position: int, dtype: str, stated: bool) -> str:
-    """The dtype of one result where it is not that of the operands; `stated` where the call gives it."""
+    """Return the dtype of one result where it is not that of the operands; `stated` where the call gives it."""
     if has_trait(name, Trait.COMPARISON):
         return "bool"
     counted = name in _COUNTS and dtype in _ORDER[: _ORDER.index("float16")] and not stated

@@ -24,7 +24,7 @@ _DEEPEST = 8
 
 
 def field_name(name: str, path: Path) -> str:
-    """The name of a field: `data_46['ids'][0]`."""
+    """Return the name of a field: `data_46['ids'][0]`."""
     return name + "".join(f"[{key!r}]" for key in path)
 
 
@@ -34,7 +34,7 @@ def in_order(paths: set[Path]) -> tuple[Path, ...]:
 
 
 def item(call: ast.Call) -> tuple[str, Value] | None:
-    """The name and the key of `_operator.getitem(name, key)`; None for any other call."""
+    """Return the name and the key of `_operator.getitem(name, key)`; None for any other call."""
     if dotted(call.func) != GETITEM or len(call.args) != 2 or call.keywords or not isinstance(call.args[0], ast.Name):
         return None
     try:
@@ -67,7 +67,7 @@ def _given(file: RankFile) -> dict[str, tuple[str, int]]:
 
 
 def _paths(method: Method, argument: str) -> set[Path]:
-    """The fields of an argument that a method reads; the empty path for a use of the whole."""
+    """Return the fields of an argument that a method reads; the empty path for a use of the whole."""
     known: dict[str, Path] = {argument: ()}
     found: set[Path] = set()
     taken: set[Path] = set()
@@ -126,7 +126,7 @@ def _replace(file: RankFile, apart: Mapping[tuple[str, int], set[Path]]) -> None
 
 
 def read_fields(body: Sequence[Statement | Delete | Opaque], arguments: Sequence[str]) -> dict[int, tuple[str, str]]:
-    """The statements of a method, by position, that only read a field of an argument: what they make and which field."""
+    """Return the statements of a method, by position, that only read a field of an argument: what they make and which field."""
     known: dict[str, str] = {}
     found: dict[int, tuple[str, str]] = {}
     for index, entry in enumerate(body):

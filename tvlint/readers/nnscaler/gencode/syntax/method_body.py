@@ -26,12 +26,12 @@ Entry: TypeAlias = Statement | Delete | Opaque
 
 
 def read_method(nodes: Nodes, function: ast.FunctionDef, constants: Mapping[str, ast.expr] | None = None) -> Method:
-    """The statements of one method; `constants` are those of its arguments that are constants wherever it is run."""
+    """Return the statements of one method; `constants` are those of its arguments that are constants wherever it is run."""
     return _Body(nodes, constants or {}).read(function)
 
 
 def read_autograd(nodes: Nodes, node: ast.ClassDef) -> Autograd:
-    """A class of communications whose backward is written out."""
+    """Return a class of communications whose backward is written out."""
     found: dict[str, Method] = {}
     for member in node.body:
         match member:
@@ -232,7 +232,7 @@ def _name_of(name: str, names: Mapping[str, ast.Name]) -> str:
 
 
 def _bound(function: ast.FunctionDef) -> set[str]:
-    """The names that a method gives values, outside of the functions in it."""
+    """Return the names that a method gives values, outside of the functions in it."""
     found = {argument.arg for argument in function.args.args}
     left = list[ast.AST](function.body)
     while left:
@@ -244,7 +244,7 @@ def _bound(function: ast.FunctionDef) -> set[str]:
 
 
 def _free(function: ast.FunctionDef) -> set[str]:
-    """The names that a function uses and neither is given nor makes."""
+    """Return the names that a function uses and neither is given nor makes."""
     names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
     own = {name.id for name in names if isinstance(name.ctx, ast.Store)} | {one.arg for one in function.args.args}
     return {name.id for name in names} - own

@@ -15,6 +15,6 @@ def number_of(name: str) -> int:
 
 
 def cell_name(rank: int, method: str) -> str:
-    """The segment that a method is on a rank: `device 0/segment 15` for `segment15`."""
+    """Return the segment that a method is on a rank: `device 0/segment 15` for `segment15`."""
     found = _NUMBERED.fullmatch(method)
     return f"device {rank}/{found[1]} {found[2]}" if found and found[1] else f"device {rank}/{method}"

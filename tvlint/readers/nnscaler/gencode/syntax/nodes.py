@@ -35,7 +35,7 @@ class Nodes:
         return self.not_understood(node, f"{where} holds {kind} (`{what}`) that generated code is not known to have")
 
     def at(self, node: ast.AST) -> Location:
-        """The place of `node`; its origin is the model's line in the comment above."""
+        """Return the place of `node`; its origin is the model's line in the comment above."""
         place = self.source.at(node)
         above = self.source.lines[place.line - 2].strip() if place.line is not None and place.line >= 2 else ""
         if not above.startswith("# File "):
@@ -51,7 +51,7 @@ class Nodes:
             raise self.fail(node, f"`{node.name}` has a metaclass, and tvlint does not know what that changes")
 
     def deleted(self, targets: list[ast.expr], node: ast.AST) -> tuple[str, ...]:
-        """The names that `del` is given."""
+        """Return the names that `del` is given."""
         if not all(isinstance(target, ast.Name) for target in targets):
             raise self.fail(node, "something else than a name is deleted")
         return tuple(target.id for target in targets if isinstance(target, ast.Name))
@@ -115,7 +115,7 @@ class Nodes:
                 raise self.not_understood(place, "an expression stands where a name is expected")
 
     def returned(self, node: ast.expr | None, place: ast.AST) -> tuple[str, ...]:
-        """The names in what a step returns, also in dictionaries and lists, in order."""
+        """Return the names in what a step returns, also in dictionaries and lists, in order."""
         match node:
             case ast.Dict(keys=keys, values=values) if all(isinstance(key, ast.Constant) for key in keys):
                 return tuple(name for value in values for name in self.returned(value, place))
@@ -127,7 +127,7 @@ class Nodes:
                 return self.names(node, place)
 
     def operands(self, value: ast.expr, node: ast.AST) -> tuple[str, ...]:
-        """The names in a tuple; an empty one for `None`."""
+        """Return the names in a tuple; an empty one for `None`."""
         if not isinstance(value, ast.Tuple):
             raise self.fail(node, "values are not given as a tuple")
         found = []
@@ -141,7 +141,7 @@ class Nodes:
         return tuple(found)
 
     def given(self, values: list[ast.expr], node: ast.AST) -> tuple[str, ...]:
-        """The names among the arguments of a call."""
+        """Return the names among the arguments of a call."""
         if not all(isinstance(value, ast.Name) for value in values):
             raise self.fail(node, "an argument is an expression")
         return tuple(value.id for value in values if isinstance(value, ast.Name))
@@ -157,7 +157,7 @@ class Nodes:
 
 
 def arguments_of(function: ast.FunctionDef) -> tuple[str, ...] | None:
-    """The names of plain positional arguments; None where there are others, and where annotations are evaluated."""
+    """Return the names of plain positional arguments; None where there are others, and where annotations are evaluated."""
     given = function.args
     if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults:
         return None

@@ -25,7 +25,7 @@ _METHOD = re.compile(r"[a-z_]+\d+", re.ASCII)
 
 
 def read_rank(source: Source, operators: tuple[Declared, ...] = ()) -> RankFile:
-    """The records of a parsed file. Raises ReadError at the first construct that generated code is not known to hold."""
+    """Return the records of a parsed file. Raises ReadError at the first construct that generated code is not known to hold."""
     return _Reader(source, operators).read()
 
 

@@ -205,5 +205,5 @@ class RankFile:
 
     @property
     def path(self) -> str:
-        """The path of the file."""
+        """Return the path of the file."""
         return self.source.path

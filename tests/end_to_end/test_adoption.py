@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
+from tests.builders.checkout import commit_all
 from tvlint.cli import main
 from tvlint.cli.arguments import build
+from tvlint.reporters.text.paths import relative
 from tvlint.rulebook.pages import load_rules
 
 TOUR = ROOT / "fixtures" / "tour"
@@ -62,6 +64,59 @@ def test_the_pair_that_init_proposes_is_one(here: Path) -> None:
     file.write_text(file.read_text().replace(pair, pair.replace("# ", "")))
     assert run("config", "verify") == 0
     assert run("check", "plans", "-o", "concise") == 1
+
+
+def test_the_only_plan_of_one_device_in_a_folder_is_proposed_as_the_reference(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "plans" / "single.plan").rename(here / "plans" / "dp1.plan")
+    assert run("init") == 0
+    assert '# reference = "plans/dp1.plan"' in (here / "tvlint.toml").read_text()
+    assert "`[[proof]]` has plans proved" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("plan_ngpus: 4\nruntime_ngpus: 8\n", "0.8"), ("train_batch_size: 8\nzero_optimization: {stage: 1}\n", None)],
+)
+def test_init_proposes_a_version_of_the_framework_that_is_there(here: Path, text: str, version: str | None) -> None:
+    (here / "jobs" / "train.sh").unlink()
+    name = "compute_config.yaml" if version else "ds.yaml"
+    (here / "jobs" / name).write_text(f"compute_config:\n  {text.replace(chr(10), chr(10) + '  ')}" if version else text)
+    assert run("init") == 0
+    lines = [line for line in (here / "tvlint.toml").read_text().splitlines() if line.startswith("# version")]
+    assert lines == ([f'# version = "{version}"'] if version else [])
+
+
+def test_a_revision_in_the_place_of_changed_files_is_a_mistake(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit_all(here)
+    assert run("check", "--changed", "HEAD") == 2
+    assert "`HEAD` is a revision, and `--changed` takes the files that changed" in capsys.readouterr().err
+    assert run("check", "--changed", "jobs/gone.sh") == 0
+    assert run("check", "--changed") == 0
+    assert "none is named; without it all files are checked" in capsys.readouterr().err
+
+
+def test_what_stands_in_a_sourced_file_names_it_by_its_shortest_path_and_who_reads_it(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = (here / "jobs" / "train.sh").read_text()
+    (here / "common.sh").write_text('LAYERS="--num-layers 47 --pipeline-model-parallel-size 2"\n')
+    text = (
+        script.replace("--num-layers 47", "$LAYERS")
+        .replace("--pipeline-model-parallel-size 2", "")
+        .replace("\n", "\n. ../common.sh\n", 1)
+    )
+    (here / "jobs" / "train.sh").write_text(text)
+    assert run("check", "jobs/train.sh") == 1
+    out = capsys.readouterr().out
+    assert "\ncommon.sh:1:22: error: 47 layers" in "\n" + out
+    assert "  in: jobs/train.sh" in out
+    (here / "away").mkdir()
+    (here / "away" / "deep").mkdir()
+    (here / "jobs" / "link").symlink_to("../away/deep")
+    assert relative("jobs/link/../x.sh", here) == "jobs/link/../x.sh"
+    assert relative("jobs/../x.sh", here) == "x.sh"
 
 
 def test_init_of_a_repository_without_errors_writes_no_baseline(here: Path) -> None:

@@ -330,7 +330,7 @@ def _schedule(commands: Any) -> None:
 
 def _topology(commands: Any) -> None:
     parser = _command(
-        commands, "topology", "topology", "say which ranks, groups, layers and memory follow from a configuration or a plan",
+        commands, "topology", "topology", "say which ranks, groups, layers and memory follow from a file",
         "  tvlint topology train.sh\n  tvlint topology train.sh --world-size 1024 --rank 9\n"
         "  tvlint topology train.sh -o html:topology.html",
     )  # fmt: skip

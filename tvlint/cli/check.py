@@ -60,6 +60,8 @@ def _run(options: argparse.Namespace) -> int:
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
+    if options.changed:
+        _hold_files(options.paths)
     search = partial(changed if options.changed else discover, tuple(options.paths), settings)
     settings, candidates = with_files(options, settings, known, search)
     if options.policy:
@@ -92,7 +94,8 @@ def _run(options: argparse.Namespace) -> int:
     report = _with_fixes(judged.report, wanted, applied, Session(options.steps))
     report = deliver(report, wanted, options, known, fail_on)
     if judged.stale:
-        note(f"{counted(judged.stale, 'finding')} of the baseline is no more: `tvlint baseline prune` takes out what is fixed")
+        stale = counted(judged.stale, "finding")
+        note(f"the baseline holds {stale} that nothing has now: `tvlint baseline prune` takes them out")
     if judged.unrun:
         launches = counted(judged.unrun, "launch")
         note(
@@ -108,6 +111,19 @@ def _run(options: argparse.Namespace) -> int:
         where = ", ".join(f"`{path}`" for path in options.paths or settings.paths or (os.curdir,))
         note(f"nothing to check in {where}: no launch script, configuration or plan was found")
     return code
+
+
+def _hold_files(paths: list[str]) -> None:
+    """End the run where a revision stands in the place of the files that changed since; say so where no file is named."""
+    if not paths:
+        note("`--changed` takes the files that changed, and none is named; without it all files are checked")
+    if len(paths) != 1 or os.path.lexists(paths[0]):
+        return
+    from tvlint.run.revision import is_revision
+
+    if is_revision(paths[0]):
+        help = f"`--new-from {paths[0]}` reports what is new since then, in all files"
+        fail(f"`{paths[0]}` is a revision, and `--changed` takes the files that changed", help)
 
 
 def _baseline(project: Project, named: str) -> tuple[Path | None, tuple[Entry, ...]]:

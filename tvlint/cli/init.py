@@ -20,7 +20,7 @@ from tvlint.run.discovery import discover
 from tvlint.run.exit_code import CLEAN, INPUT
 from tvlint.run.outputs import OutputError, say, write_file
 from tvlint.run.project import Project, find
-from tvlint.run.start import Seen, look, project_file
+from tvlint.run.start import Seen, look, pairs, project_file
 
 FILE = "tvlint.toml"
 
@@ -57,12 +57,14 @@ def _tell(seen: Seen, errors: int, findings: int, problems: int) -> None:
         note(f"wrote `{NAME}`: {counted(errors, 'error')}{also} that were here before; only new ones fail from now on")
     if problems:
         note(f"{counted(problems, 'file')} cannot be read: `tvlint check` says why; `exclude` leaves files out")
-    say("", "next:", *_steps(errors))
+    say("", "next:", *_steps(any(pairs(seen))))
 
 
-def _steps(errors: int) -> list[str]:
+def _steps(has_pairs: bool) -> list[str]:
     steps = ["  tvlint check                      the gate, green from now on"]
     steps.append("  tvlint check --diff               what tvlint can repair")
+    if has_pairs:
+        steps.append(f"  {FILE}                       without its `#`, `[[proof]]` has plans proved")
     if os.path.isdir(".github"):
         steps.append("  .github/workflows/tvlint.yml      the action, as the README shows")
     if os.path.isfile(".pre-commit-config.yaml"):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tvlint.findings import Problem, Severity
+from tvlint.frameworks.kin import FRAMEWORKS
 from tvlint.reporters.text.totals import counted
 from tvlint.run.discovery import MAXIMAL_FILES
 from tvlint.run.reading import read_document
@@ -16,6 +17,7 @@ from tvlint.run.world_size import lacks_world_size, stated
 
 MOST_FOLDERS = 8
 """Of more folders that hold something to check, the whole repository is named."""
+NNSCALER = "nnscaler"
 SINGLE = ("single", "reference", "serial", "baseline")
 """What people call the plan of one device."""
 
@@ -69,12 +71,16 @@ def folders(seen: Seen) -> tuple[str, ...]:
 
 
 def pairs(seen: Seen) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the plans of one device that are named so, with the parallel plans of the same folder."""
+    """Yield the plans of one device that are named so, or are the only one of their folder, with its parallel plans."""
+    by_folder: dict[str, list[tuple[str, int]]] = {}
     for path, ranks in seen.plans:
-        folder, name = os.path.split(path)
-        others = tuple(other for other, size in seen.plans if size > 1 and os.path.dirname(other) == folder)
-        if ranks == 1 and others and any(word in name.lower() for word in SINGLE):
-            yield path, others
+        by_folder.setdefault(os.path.dirname(path), []).append((path, ranks))
+    for plans in by_folder.values():
+        single = [path for path, ranks in plans if ranks == 1]
+        parallel = tuple(path for path, ranks in plans if ranks > 1)
+        for path in single if parallel else ():
+            if len(single) == 1 or any(word in os.path.basename(path).lower() for word in SINGLE):
+                yield path, parallel
 
 
 def _head(seen: Seen) -> list[str]:
@@ -96,7 +102,7 @@ def _parts(seen: Seen, baseline: str) -> Iterator[list[str]]:
         yield [
             f"# The framework of files that do not show theirs, and its version. Found: {names}.",
             f'# framework = "{first}"',
-            '# version = "0.16"',
+            *(f'# version = "{version}"' for version in (_version(first),) if version),
         ]
     if seen.without_world_size:
         yield [
@@ -120,6 +126,13 @@ def _parts(seen: Seen, baseline: str) -> Iterator[list[str]]:
             f"# reference = {json.dumps(reference)}",
             f"# parallel = {json.dumps(list(parallel))}",
         ]
+
+
+def _version(framework: str) -> str:
+    """Return a version of the framework as an example; empty where no rule asks for one."""
+    if framework == NNSCALER:
+        return "0.8"
+    return "0.16" if framework in FRAMEWORKS else ""
 
 
 def _top(path: str) -> str:

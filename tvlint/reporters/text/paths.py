@@ -21,7 +21,8 @@ def resolved(path: str, root: Path) -> Path | None:
 
 def relative(path: str, root: Path) -> str:
     """`path` from `root` with forward slashes; as it stands when it is not below `root`. Never starts like a command, `::`."""
-    pure = PurePath(path)
+    pure = PurePath(_without_returns(path, root))
+    path = str(pure)
     if pure.is_absolute():
         for base in (root, resolved(".", root) or root):
             if pure.is_relative_to(base):
@@ -29,6 +30,12 @@ def relative(path: str, root: Path) -> str:
                 break
     path = path.replace(os.sep, "/").removeprefix("./")
     return f"./{path}" if path.lstrip().startswith(":") else path
+
+
+def _without_returns(path: str, root: Path) -> str:
+    """Return `scripts/../common.sh` as `common.sh`, unless a link leads elsewhere."""
+    short = os.path.normpath(path) if ".." in PurePath(path).parts else path
+    return short if short == path or resolved(short, root) == resolved(path, root) else path
 
 
 def below_root(path: str, root: Path) -> str | None:

@@ -119,9 +119,16 @@ def _finding(finding: Finding, screen: _Screen) -> list[Line]:
         line(_place(finding.location, screen), " ", *said, " ", Span(f"[{finding.rule}]", Style.DIM)),
         *_source(finding.location, screen, style),
         *_where(finding.location, finding.ranks, screen.mesh(finding.location.path)),
+        *_shown_by(finding, screen),
         *_related(finding.related, screen),
         *_help(finding.help, screen),
     ]
+
+
+def _shown_by(finding: Finding, screen: _Screen) -> Iterator[Line]:
+    """The script that reads the file of the finding, which others read too."""
+    if finding.found_in and not finding.ranks:
+        yield line("  ", Span("in:", Style.DIM), f" {relative(finding.found_in, screen.context.root)}")
 
 
 def _place(location: Location, screen: _Screen) -> Span:

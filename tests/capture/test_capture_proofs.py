@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from shared import ROOT
 
-from tvlint.findings import Outcome, Verdict
+from tvlint.findings import Outcome, Problem, Verdict
+from tvlint.run.captures import different_gradients, read_captures
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair
 
@@ -60,6 +63,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("fully_sharded", "fully_sharded_reference", "dp 2", "1"),
         ("accumulation_ddp", "accumulation_reference", "dp 2", "2"),
         ("accumulation_fsdp", "accumulation_reference", "dp 2", "2"),
+        ("dtensor_llama", "dtensor_llama_reference", "tp 2", "1"),
         ("two_axes", "two_axes_reference", "dp 2 x tp 2", "1"),
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
@@ -184,6 +188,35 @@ def test_no_mutant_of_a_capture_is_proved(
         assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts), name
         count += 1
     assert count > 40
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_scores_of_a_head_that_are_scaled_otherwise_are_refuted(
+    alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if alone:
+        prover_alone(monkeypatch)
+    lines = lines_of("dtensor_llama")
+    scaled = [own.get("phase") == "forward" and own.get("arguments", {}).get("other") == 0.5 for own in lines]
+    assert sum(scaled) == 2
+    changed = [
+        {**own, "arguments": {**own["arguments"], "other": 0.25}} if at else own for at, own in zip(scaled, lines, strict=True)
+    ]
+    verdict = proof(written(tmp_path, changed), "dtensor_llama_reference")
+    assert verdict.outcome is (Outcome.REFUTED if alone else Outcome.UNKNOWN)
+
+
+def test_a_gradient_that_is_zero_but_for_rounding_is_compared_to_the_rounding() -> None:
+    found = read_captures(path_of("dtensor_llama"), path_of("dtensor_llama_reference"))
+    assert not isinstance(found, Problem)
+    parallel, reference = found
+    name = "norm.weight"
+    for size, differs in ((1e-9, set()), (1e-2, {name})):
+        noisy = {key: own if key[1] != name else np.asarray(own) * 0 + size for key, own in parallel.gradients.items()}
+        still = {**reference.gradients, (0, name): np.zeros_like(reference.gradients[0, name])}
+        different = different_gradients(replace(parallel, gradients=noisy), replace(reference, gradients=still))
+        assert different is not None
+        assert different.keys() == differs
 
 
 def other_reductions(lines: list[Line]) -> list[Line]:

@@ -23,6 +23,10 @@ _FAR = 10
 """Gradients of two programs that differ by so many tolerances are not the same."""
 
 
+_ROUNDED = 1e-3
+"""A gradient that is smaller than such a part of the largest is compared as if it were as large, that is, to the rounding."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """The distance between a replay and the recorded numbers, and where it is too large or the replay did not run."""
@@ -86,10 +90,10 @@ def replayed(recorded: Recorded) -> Replayed:
         found = replay(plan, given)
     except UnreplayableError as error:
         return Replayed(0, 0.0, f"cannot be replayed: {error}", error.location)
-    worst, compared = 0.0, 0
+    worst, compared, least = 0.0, 0, _least_scale(recorded)
     for (rank, weight), numbers in recorded.gradients.items():
         own = found.gradients.get((rank, weight))
-        far = _distance(own, numbers)
+        far = _distance(own, numbers, least)
         if far is None or own is None:
             return Replayed(compared, worst, f"does not make the recorded gradient of `{weight}` on rank {rank}")
         if not far <= _TOLERANCE.get(plan.tensors[weight].dtype, 0.0):
@@ -104,7 +108,18 @@ def replayed(recorded: Recorded) -> Replayed:
     return Replayed(compared, worst)
 
 
-def _distance(one: Array | None, other: Array | None) -> float | None:
+def _least_scale(recorded: Recorded) -> float:
+    """Return the size that the largest number of a gradient counts as at least, by that of all gradients.
+
+    A gradient that is zero but for rounding, as of the bias of keys, is no larger than that of others rounds.
+    """
+    import numpy as np
+
+    known = [np.abs(np.ma.filled(own, 0)).max(initial=0) for own in recorded.gradients.values() if own is not None]
+    return float(max(known, default=0.0)) * _ROUNDED
+
+
+def _distance(one: Array | None, other: Array | None, least: float = 0.0) -> float | None:
     """Return the largest difference, relative to the largest number; None where they cannot be compared."""
     import numpy as np
 
@@ -114,7 +129,7 @@ def _distance(one: Array | None, other: Array | None) -> float | None:
     left, right = (np.asarray(own, dtype=float)[held] for own in (one, other))
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
         return None
-    scale = max(float(np.abs(right).max(initial=0)), 1e-12)
+    scale = max(float(np.abs(right).max(initial=0)), least, 1e-12)
     return float(np.abs(left - right).max(initial=0)) / scale
 
 
@@ -126,11 +141,11 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
     if parallel.random or reference.random:
         return None
     found: dict[str, tuple[float, list[int]]] = {}
-    incomplete = False
+    incomplete, least = False, _least_scale(reference)
     for (rank, weight), numbers in parallel.gradients.items():
         box, whole = parallel.pieces.get((rank, weight)), reference.gradients.get((0, weight))
         cut = None if box is None or whole is None else whole[tuple(slice(low, high) for low, high in box)]
-        far = _distance(numbers, cut)
+        far = _distance(numbers, cut, least)
         if far is None:
             incomplete = True
             continue
@@ -144,7 +159,8 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
     """Return the verdict on the plans with what the recorded numbers say of it.
 
     A plan whose replay does not give what its program computed is unknown. Where recorded gradients differ nothing is proved,
-    and what was unknown is refuted. So is a program of which two ranks run different collectives together.
+    and what was unknown is refuted; where they agree no value is said to be another one. A program of which two ranks run
+    different collectives together is refuted.
     """
     if parallel.different is not None:
         message, location = parallel.different.message, parallel.different.location
@@ -164,13 +180,24 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
         return replace(verdict, facts=(*facts, ("recorded gradients", "not comparable with the reference's")))
     if not different:
         said = ("recorded gradients", "agree with the reference's")
-        return replace(verdict, facts=(*facts, said))
+        outcome = Outcome.UNKNOWN if _is_of_values(verdict) else verdict.outcome
+        reasons = _open(verdict) if outcome is not verdict.outcome else verdict.reasons
+        return replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, said))
     refutes = verdict.outcome is not Outcome.PROVED
     reason = _difference(different, refutes, parallel.plan, verdict)
     outcome = Outcome.REFUTED if refutes else Outcome.UNKNOWN
     explained = verdict.outcome is Outcome.REFUTED and not _by_numbers_alone(verdict)
     reasons = (*verdict.reasons, reason) if explained else (reason, *verdict.reasons)
     return replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, ("recorded gradients", "are not the reference's")))
+
+
+def _is_of_values(verdict: Verdict) -> bool:
+    """Return whether a verdict refutes, and only for values that are said to be other ones than the reference's."""
+    from tvlint.analyses.relations.grounds import REFUTING, Ground
+
+    names = {own.name for own in verdict.reasons if own.refutes}
+    others = {"gradient-of-another-slice", "output-of-another-slice"}
+    return verdict.outcome is Outcome.REFUTED and all(REFUTING.get(name) is Ground.DIFFERS or name in others for name in names)
 
 
 def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool, plan: Plan, verdict: Verdict) -> Reason:

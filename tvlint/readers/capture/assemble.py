@@ -20,6 +20,7 @@ from tvlint.readers.capture.program import Exchange
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
 from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tape import Capture, Communication, Mark, Operation
+from tvlint.readers.capture.unit_dimensions import units_of, with_units
 from tvlint.readers.document import ReadError
 
 
@@ -52,9 +53,26 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     programs = without_equal_broadcasts([follow(tape) for tape in capture.tapes])
     prepared = with_own_parts([prepare(tape, program) for tape, program in zip(capture.tapes, programs, strict=True)])
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
+    _add_units(prepared, found, reference)
     mesh, placements = _mesh(capture, prepared, found)
     lies = _loss_placements(mesh, placements, found, _is_sum(prepared, reference.prepared[0]))
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
+
+
+def _add_units(prepared: Sequence[Prepared], found: Found, reference: Lifting) -> None:
+    """Let dimensions be factors of which ranks hold one index of what the reference has."""
+    factors = reference.prepared[0].factors
+    whole = {name: factors.of(value) for value, name in reference.found.names[0].items()}
+    for own, names in zip(prepared, found.names, strict=True):
+        units: dict[str, dict[int, tuple[int, ...]]] = {}
+        for value, name in names.items():
+            shapes = own.lifted.program.shape(value), found.wholes[name].shape
+            for dim, (size, all_of_it) in enumerate(zip(*shapes, strict=True)):
+                leaves = [(leaf, factors.sizes[leaf]) for leaf in factors.flat([whole[name][dim]])]
+                held = units_of(leaves, all_of_it // size) if size and all_of_it % size == 0 else ()
+                if held:
+                    units.setdefault(value, {})[dim] = held
+        with_units(own.factors, own.lifted, units)
 
 
 def with_constants(reference: Lifting, parallel: Lifting) -> Lifting:

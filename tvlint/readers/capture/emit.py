@@ -293,9 +293,10 @@ class Emitter:
         )  # fmt: skip
 
     def _around(self, value: str, dim: int) -> tuple[Shape, Shape]:
-        """Return the factors of the dimensions before and after one."""
+        """Return the factors of the dimensions before and after one; before it are also the units that it begins with."""
         dims = self.factors.of(value)
-        return self.factors.shape(dims[:dim]), self.factors.shape(dims[dim + 1 :])
+        before = (*self.factors.shape(dims[:dim]), *(1 for _ in self.factors.outermost_units(dims[dim])))
+        return before, self.factors.shape(dims[dim + 1 :])
 
     def _message(self, node: Message) -> None:
         shape, peer = self.types[node.value].shape, Peer(node.peer)
@@ -385,13 +386,22 @@ class _Emit:
         self.emitter.write(self.call, [shape], [tuple(shape[place] for place in wanted)], dims=tuple(wanted))
 
     def view(self) -> None:
-        """Write nothing where the factors are the same."""
+        """Write nothing where the factors are the same, and a permutation where units alone are in another place."""
         (value,), (result,) = self.values, self.call.outputs
         here, there = (self.factors.flat(self.factors.of(own)) for own in (value, result))
         if here == there:
             self.emitter.aliases[result] = value
             return
-        self.as_called()
+        rest, units = [own for own in here if own not in self.factors.units], self.factors.units
+        if rest != [own for own in there if own not in units] or set(here) != set(there):
+            self.as_called()
+            return
+        others = iter(place for place, own in enumerate(here) if own not in units)
+        wanted = tuple(here.index(own) if own in units else next(others) for own in there)
+        shape = self.factors.shape(self.factors.of(value))
+        self.emitter.write(
+            replace(self.call, op="torch.permute", inputs=self.call.inputs[:1]), [shape], [self.flat(result)], dims=wanted
+        )
 
     def narrow(self) -> None:
         """Write a range of one dimension, of its outermost factor where it consists of whole ones."""
@@ -413,7 +423,8 @@ class _Emit:
 
     def inner(self, value: str, dim: int, sizes: Sequence[int]) -> Shape:
         """Return the factors of a dimension but the outermost, where all sizes are whole numbers of them; none else."""
-        own = self.factors.shape([self.factors.of(value)[dim]])[1:]
+        whole = self.factors.of(value)[dim]
+        own = self.factors.shape([whole])[len(self.factors.outermost_units(whole)) + 1 :]
         return own if all(size % prod(own) == 0 for size in sizes) else ()
 
     def cat(self) -> None:
@@ -440,23 +451,26 @@ class _Emit:
     def product(self) -> None:
         """Write a product of matrices as a sum over the factors of the inner dimension."""
         left, right = self.values
-        letters: dict[tuple[str, int], str] = {}
+        letters: dict[object, str] = {}
 
         def term(value: str, names: str) -> str:
             text = ""
             for name, dim in zip(names, self.factors.of(value), strict=True):
-                for at in range(len(self.factors.flat([dim]))):
-                    text += letters.setdefault((name, at), _LETTERS[len(letters)])
+                place = 0
+                for leaf in self.factors.flat([dim]):
+                    is_unit = leaf in self.factors.units
+                    text += letters.setdefault(leaf if is_unit else (name, place), _LETTERS[len(letters)])
+                    place += not is_unit
             return text
 
         batch = "B" if self.call.op == "torch.bmm" else ""
         one, other = term(left, batch + "MK"), term(right, batch + "KN")
-        kept = [letters[name, at] for name in batch + "MN" for at in range(_MOST) if (name, at) in letters]
+        kept = term(self.call.outputs[0], batch + "MN")
         shapes = [self.flat(left), self.flat(right)]
         shape = self.flat(self.call.outputs[0])
         operands = (self.emitter.as_shape(left, shapes[0]), self.emitter.as_shape(right, shapes[1]))
         output = self.emitter._result(self.call.outputs[0], shape)
-        equation = Literal(f"{one},{other}->{''.join(kept)}")
+        equation = Literal(f"{one},{other}->{kept}")
         compute = Compute("torch.einsum", (equation, *operands), (output,), source=self.emitter._place())
         self.emitter.finish(self.call, compute, shapes, [shape])
 
@@ -466,9 +480,10 @@ class _Emit:
         dims = self.call.attributes["dim"]
         assert isinstance(dims, tuple)
         places, rest, at = list[int](), list[int](), 0
+        kept = self.factors.units.intersection(self.factors.flat(self.factors.of(result)))
         for number, dim in enumerate(self.factors.of(value)):
             for leaf in self.factors.flat([dim]):
-                if number in dims:
+                if number in dims and leaf not in kept:
                     places.append(at)
                 else:
                     rest.append(self.factors.sizes[leaf])
@@ -513,8 +528,6 @@ class _Emit:
         each = self.call.attributes.get("reduction") == "none"
         self.emitter.write(self.call, [shape for _ in self.values], [shape if each else ()])
 
-
-_MOST = 64
 
 _SPECIAL = {
     "torch.permute": _Emit.permute,

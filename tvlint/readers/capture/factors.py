@@ -7,6 +7,7 @@ agree. What cannot be split stays a view.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from math import prod
 
 from tvlint.ir.operators import Literal
@@ -28,6 +29,8 @@ class Factors:
         self.same: dict[int, int] = {}
         self.split: dict[int, tuple[int, int]] = {}
         self.dims: dict[str, list[int]] = {}
+        self.lists: dict[int, list[int]] = {}
+        self.units: set[int] = set()
         for _ in range(_ROUNDS):
             for node in lifted.nodes:
                 self._relate(node)
@@ -39,12 +42,28 @@ class Factors:
         return self.dims[name]
 
     def flat(self, dims: Iterable[int]) -> list[int]:
-        """Return the factors of dimensions in order, without those of size 1."""
-        return [leaf for dim in dims for leaf in self._leaves(dim) if self.sizes[leaf] != 1]
+        """Return the factors of dimensions in order, of those of size 1 only the units."""
+        return [leaf for dim in dims for leaf in self._leaves(dim) if self.sizes[leaf] != 1 or leaf in self.units]
 
     def shape(self, dims: Iterable[int]) -> tuple[int, ...]:
         """Return the sizes of the factors of dimensions."""
         return tuple(self.sizes[leaf] for leaf in self.flat(dims))
+
+    def unit(self) -> int:
+        """Return a new factor of size 1 that counts as one."""
+        made = self._new(1)
+        self.units.add(made)
+        return made
+
+    def outermost_units(self, dim: int) -> list[int]:
+        """Return the units that the factors of a dimension begin with."""
+        return list(takewhile(self.units.__contains__, self.flat([dim])))
+
+    def listed(self, factors: list[int], size: int) -> int:
+        """Return a new dimension that consists of these factors."""
+        made = self._new(size)
+        self.lists[made] = factors
+        return made
 
     def _new(self, size: int) -> int:
         self.sizes.append(size)
@@ -59,6 +78,8 @@ class Factors:
         return root
 
     def _leaves(self, dim: int) -> list[int]:
+        if dim in self.lists:
+            return self.lists[dim]
         dim = self._find(dim)
         if dim not in self.split:
             return [dim]

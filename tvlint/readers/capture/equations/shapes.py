@@ -170,11 +170,15 @@ def _select_gradient(lifting: Lifting, node: Apply) -> bool:
 
 
 def _zeros_of(lifting: Lifting, node: Apply, shape: tuple[int, ...], dim: int, length: int) -> tuple[Argument, ...]:
-    """Return zeros of a shape with another length of one dimension; nothing where that is none."""
+    """Return zeros of a shape with another length of one dimension, like the gradient where they can be; nothing for none."""
     if not length:
         return ()
     own = (*shape[:dim], length, *shape[dim + 1 :])
-    zeros = lifting.temporary(node, "torch.zeros", (own,), own, dtype=lifting.dtype(node.outputs[0]))
+    gradient = lifting.value(given(node, "grad_output"))
+    if gradient is not None and lifting.shape(gradient) == own:
+        zeros = lifting.temporary(node, "torch.zeros_like", (Ref(gradient),), own)
+    else:
+        zeros = lifting.temporary(node, "torch.zeros", (own,), own, dtype=lifting.dtype(node.outputs[0]))
     lifting.numbers[zeros.name] = 0
     return (zeros,)
 

@@ -904,4 +904,32 @@ program
 + y = all-reduce(p) over tp
 """,
     ),
+    *pair(
+        "output of grouped heads, not reduced", "missing-allreduce",
+        """
+mesh tp=2
+weight wq f32[32,16] tp:S(0)
+weight wk f32[16,16] tp:S(0)
+weight wv f32[16,16] tp:S(0)
+weight wo f32[16,32] tp:S(1)
+input x f32[2,4,16]
+output y f32[2,4,16]
+program
+  q = linear(x, wq)
+  k = linear(x, wk)
+  v = linear(x, wv)
+  qh = reshape(q, [2,4,2,8])
+  kh = reshape(k, [2,4,1,8])
+  vh = reshape(v, [2,4,1,8])
+  qt = transpose(qh, 1, 2)
+  kt = transpose(kh, 1, 2)
+  vt = transpose(vh, 1, 2)
+  o = scaled_dot_product_attention(qt, kt, vt, is_causal=True, enable_gqa=True)
+  ot = transpose(o, 1, 2)
+  of = reshape(ot, [2,4,16])
+  p = linear(of, wo)
+- y = mul(p, 1.0)
++ y = all-reduce(p) over tp
+""",
+    ),
 )

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import prod
 
+from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
-from tvlint.analyses.relations.defect import Defect
+from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.equal_replicas import equal_replicas, first_replica
 from tvlint.analyses.relations.derivation.state import Derived
@@ -20,7 +22,8 @@ from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of, told_
 from tvlint.analyses.relations.derivation.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
-from tvlint.analyses.relations.transfer.relation import Values
+from tvlint.analyses.relations.transfer.relation import Value, Values
+from tvlint.ir.operators import Operator
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Plan, Role
 
@@ -80,11 +83,50 @@ def _is_large(plan: Plan) -> bool:
 def sure_defects(alone: Alone) -> Iterator[Defect]:
     """Yield what is wrong with the plan whatever its reference is."""
     plan, derived = alone.plan, alone.derived
-    found = [own for own in (*derived.defects, *derived.reductions) if own.refutes and own.place is not None]
+    noted = (*derived.defects, *derived.reductions, *_incomplete_outputs(alone))
+    found = [own for own in noted if own.refutes and own.place is not None]
     batch = _batch_axes(plan)
     for own in found:
         if own.name != "split-dimension" or not _is_of_the_batch(plan, batch, own, found):
             yield own
+
+
+def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
+    """Yield the outputs that are parts of a sum which ranks have that get the same inputs, where nothing says that they are.
+
+    A number may be a part of a loss, which the loop around the plan adds up.
+    """
+    plan = alone.plan
+    sized = [axis.name for axis in plan.mesh.axes if axis.size > 1]
+    inputs = [tensor.placements or {} for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
+    shared = [axis for axis in sized if not any(isinstance(own.get(axis), Shard) for own in inputs)]
+    for name in plan.outputs:
+        tensor = plan.tensors.get(name)
+        if tensor is None or tensor.placements is not None or tensor.part != (0, 1) or prod(tensor.shape) == 1:
+            continue
+        if tensor.gradient_of or tensor.role is Role.GRADIENT:
+            continue
+        held = {rank: own.get(name) for rank, own in alone.derived.environments.items()}
+        for rank, value in held.items():
+            for axis in shared if value is not None and value.leaves else ():
+                others = [held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank]
+                if value is not None and all(own is not None and _other_part(value, own) for own in others):
+                    text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
+                    defect = Defect("missing-allreduce", True, text, rank)
+                    yield from (at(operator, segment, defect) for segment, operator in _maker(plan, name, rank))
+                    break
+
+
+def _other_part(one: Value, other: Value) -> bool:
+    """Return whether both are parts of one sum, of other ranges."""
+    own, there = ({leaf.pending for leaf in value.leaves} for value in (one, other))
+    return one.term == other.term and bool(there) and own.isdisjoint(there)
+
+
+def _maker(plan: Plan, name: str, rank: int) -> list[tuple[str, Operator]]:
+    """Return the last operator that makes a tensor on a rank, and its segment."""
+    steps = (step.segment for program in plan.programs if rank in program.ranks for step in program.steps)
+    return [(segment, own) for segment in steps for own in plan.segments[segment].operators if name in writes(own)][-1:]
 
 
 def _batch_axes(plan: Plan) -> frozenset[str]:

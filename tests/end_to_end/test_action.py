@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tvlint import __version__
 from tvlint.home import HOME
 
 WORKFLOWS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / ".github" / "workflows").glob("*.yml"))
+PAGES = ("action.yml", *WORKFLOWS, "README.md", "docs/ci.md", "docs/cache.md")
 OWN = HOME.removeprefix("https://github.com/")
 
 
@@ -153,8 +155,28 @@ def test_no_expression_stands_in_a_shell_step() -> None:
     assert not [step for step in ACTION["runs"]["steps"] if "${{" in step.get("run", "")]
 
 
+def test_the_packages_are_kept_by_the_lock_of_the_action(tmp_path: Path) -> None:
+    names = [step.get("name") for step in ACTION["runs"]["steps"]]
+    assert names[1:4] == ["Name the packages", "Keep the packages", "Install tvlint"]
+    (tmp_path / "hashlib.py").write_text("raise SystemExit('code of the workspace ran')\n")
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "RUNNER_TEMP": str(tmp_path),
+        "TVLINT_SOURCE": str(ROOT),
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+    }
+    subprocess.run(["bash", "-e", "-c", STEPS["Name the packages"]["run"]], env=environment, check=True)
+    lock = sha256((ROOT / "requirements.lock").read_bytes()).hexdigest()
+    assert (tmp_path / "output").read_text() == f"lock={lock}\n"
+    kept = STEPS["Keep the packages"]
+    assert kept["with"]["key"].endswith("${{ inputs.python-version }}-${{ steps.packages.outputs.lock }}")
+    assert kept["with"]["path"].replace("${{ runner.temp }}", "$RUNNER_TEMP") in STEPS["Install tvlint"]["run"]
+    assert "--require-hashes" in STEPS["Install tvlint"]["run"]
+    assert kept["continue-on-error"] is True
+
+
 def test_every_action_is_pinned_by_its_commit() -> None:
-    for page in ("action.yml", *WORKFLOWS, "README.md", "docs/ci.md"):
+    for page in PAGES:
         for used, version in re.findall(r"^[ -]*uses: (\S+)(.*)$", (ROOT / page).read_text(), re.MULTILINE):
             pinned = re.fullmatch(r"[\w-]+/[\w/-]+@[0-9a-f]{40}", used) and re.fullmatch(r" # v\d+\.\d+\.\d+", version)
             assert pinned or used == f"{OWN}@v{__version__}", f"{page}: {used}{version}"
@@ -162,7 +184,7 @@ def test_every_action_is_pinned_by_its_commit() -> None:
 
 def test_one_version_of_an_action_is_used_everywhere() -> None:
     used: dict[str, set[str]] = {}
-    for page in ("action.yml", *WORKFLOWS, "README.md", "docs/ci.md"):
+    for page in PAGES:
         for name, version in re.findall(r"uses: ([\w/-]+)@(.*)$", (ROOT / page).read_text(), re.MULTILINE):
             used.setdefault(name, set()).add(version)
     assert {name: versions for name, versions in used.items() if len(versions) > 1} == {}

@@ -85,6 +85,7 @@ def test_the_steps_run_nothing_of_the_workspace(space: Workspace, delivered: Pat
     runner.prepare()
     steps = {step["name"]: step for step in ACTION["runs"]["steps"] if "run" in step}
     install, check = steps["Install tvlint"], steps["Run tvlint"]
+    assert_untouched(space, runner.run(steps["Name the packages"], {}))
     installed = runner.run(install, {})
     if "No matching distribution" in installed.said or "Could not find a version" in installed.said:
         pytest.skip("no package index here to install from")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.builders.topologies import known, topology
 from tvlint.ir.configuration import Unknown
 from tvlint.topology.schedule import bubble, in_flight
-from tvlint.topology.stages import split_layers
+from tvlint.topology.stages import Ends, split_layers
 
 
 def letters(**named: object) -> list[list[str]]:
@@ -63,7 +63,7 @@ def test_every_split_holds_every_layer_once(
     layers: int, pp: int, virtual: int, first: int | None, last: int | None, embedding: bool, loss: bool, extra: int
 ) -> None:
     try:
-        found = split_layers(layers, pp, virtual, first, last, embedding, loss, extra)
+        found = split_layers(layers, pp, virtual, Ends(first, last, embedding, loss), extra)
     except ValueError:
         return
     text = "".join(found)

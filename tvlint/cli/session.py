@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
+from tvlint import __version__
 from tvlint.cache.remember import Cache
 from tvlint.cli.arguments import fail
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.values import replace
+from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.paths import place
 from tvlint.rule import Rule
@@ -221,13 +223,22 @@ def deliver(
 
     Ends the process where a file cannot be written.
     """
-    asked = (getattr(options, "show_unknown", False), fail_on, getattr(options, "statistics", False))
-    shows = (colored(options.color), width(40, 140), *asked)
+    context = Context(
+        rules=rules,
+        root=Path.cwd(),
+        version=__version__,
+        color=colored(options.color),
+        width=width(40, 140),
+        environment=dict(os.environ),
+        show_unknown=getattr(options, "show_unknown", False),
+        fail_on=fail_on,
+        statistics=getattr(options, "statistics", False),
+    )
 
     def text_of(report: Report) -> dict[Output, Escaped] | Problem:
-        named = _named(options)
+        named = frozenset(Path(os.path.realpath(path)) for path in _named(options))
         found: dict[Output, Escaped] | Problem = options.steps.do(
-            os.curdir, lambda: rendered(report, wanted, rules, *shows, named=named), "the report"
+            os.curdir, lambda: rendered(report, wanted, replace(context, named=named)), "the report"
         )
         return found
 

@@ -20,14 +20,13 @@ def _annotated(
     shape_only: frozenset[int] = frozenset(),
     row_wise: dict[int, frozenset[int]] | None = None,
     ranges: dict[str, tuple[str, str]] | None = None,
-    checked: tuple[str, ...] = (),
     indices: dict[int, str] | None = None,
 ) -> Callable[[Call], Bound]:
     operands, outputs, reduced, whole = named(annotation)
 
     def bind(call: Call) -> Bound:
         bounds = ranges or {}
-        call.reject_unknown(*attributes, *checked, *(key for pair in bounds.values() for key in pair))
+        call.reject_unknown(*attributes, *(key for pair in bounds.values() for key in pair))
         if len(call.inputs) != len(operands):
             raise UnsupportedError(f"`{call.op}` of {len(call.inputs)} operands")
         for position, names in enumerate(operands):

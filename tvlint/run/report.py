@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tvlint import __version__
 from tvlint.checkout.top import top_of
-from tvlint.findings import Report, Severity
+from tvlint.findings import Report
 from tvlint.ir.values import fields, is_dataclass, replace
 from tvlint.reporters import FORMATS
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
-from tvlint.rule import Rule
 from tvlint.run.json_places import with_lines
 from tvlint.run.outputs import Output
 
@@ -23,37 +20,16 @@ _FOR_PEOPLE = ("text", "concise")
 """Formats whose paths are read where tvlint runs; the others are read where the repository starts."""
 
 
-def rendered(
-    report: Report,
-    outputs: tuple[Output, ...],
-    rules: Mapping[str, Rule],
-    color: bool,
-    width: int,
-    show_unknown: bool,
-    fail_on: Severity,
-    statistics: bool,
-    named: Iterable[str] = (),
-) -> dict[Output, Escaped]:
-    """Return the report as each output has it; `named` are the paths that a person asked for by name."""
+def rendered(report: Report, outputs: tuple[Output, ...], context: Context) -> dict[Output, Escaped]:
+    """Return the report as each output has it: in colour on a terminal only, with the paths that its readers know."""
     here = Path.cwd()
     root = Path(top_of(here) or here)
     report = with_lines(report)
 
     def written(output: Output) -> Escaped:
         people = output.format in _FOR_PEOPLE or root == here
-        context = Context(
-            rules=rules,
-            root=here if people else root,
-            version=__version__,
-            color=color and not output.path,
-            width=width,
-            environment=dict(os.environ),
-            show_unknown=show_unknown,
-            fail_on=fail_on,
-            statistics=statistics,
-            named=frozenset(Path(os.path.realpath(path)) for path in named),
-        )
-        return render(report if people else _seen_from(root, report), output.format, context)
+        own = replace(context, root=here if people else root, color=context.color and not output.path)
+        return render(report if people else _seen_from(root, report), output.format, own)
 
     return {output: written(output) for output in outputs}
 

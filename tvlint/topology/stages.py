@@ -31,33 +31,40 @@ class Chunk:
         return "E" * self.embedding + "t" * self.layers + "m" * self.extra + "L" * self.loss
 
 
-def split_layers(
-    layers: int, pp: int, virtual: int, first: int | None, last: int | None, embedding: bool, loss: bool, extra: int
-) -> tuple[str, ...]:
-    """The stages of a model without a layout of its own (get_num_layers_to_build of megatron/core/transformer).
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The layers of the first and the last pipeline stage where they are given, and whether embedding and loss count as one."""
 
-    `first` and `last` are the layers of the first and the last pipeline stage where they are given; `embedding` and `loss`
-    say that these count as a layer in the split; `extra` multi-token-prediction layers go to the last stage. Raises
-    `ValueError` where the layers do not split so.
+    first: int | None = None
+    last: int | None = None
+    embedding: bool = False
+    loss: bool = False
+
+
+def split_layers(layers: int, pp: int, virtual: int, ends: Ends, extra: int) -> tuple[str, ...]:
+    """Return the stages of a model without a layout of its own (get_num_layers_to_build of megatron/core/transformer).
+
+    `extra` multi-token-prediction layers go to the last stage. Raises `ValueError` where the layers do not split so.
     """
     if not 0 < layers <= MOST_LAYERS or not 0 < pp <= MOST_LAYERS or not 0 < virtual <= MOST_LAYERS or extra > MOST_LAYERS:
         raise ValueError("the number of layers or of pipeline stages is none of a real model")
     if virtual * pp > 2 * MOST_LAYERS:
         raise ValueError("there are more virtual pipeline stages than in any real run")
-    held = _by_stage(layers, pp, first, last, embedding, loss)
+    held = _by_stage(layers, pp, ends)
     virtual = virtual if pp > 1 else 1
     counts = [divide(number, virtual, "the layers of a pipeline stage:") for _ in range(virtual) for number in held]
-    counts[0] -= embedding
-    counts[-1] -= loss
+    counts[0] -= ends.embedding
+    counts[-1] -= ends.loss
     if min(counts) < 0 or sum(counts) != layers:
         raise ValueError(f"the pipeline stages hold {sum(counts):,} layers, the model has {layers:,}")
     return _with_ends(counts, extra)
 
 
-def _by_stage(layers: int, pp: int, first: int | None, last: int | None, embedding: bool, loss: bool) -> list[int]:
+def _by_stage(layers: int, pp: int, ends: Ends) -> list[int]:
+    first, last = ends.first, ends.last
     if first is None and last is None:
-        return [divide(layers + embedding + loss, pp, "the number of layers:")] * pp
-    if embedding or loss:
+        return [divide(layers + ends.embedding + ends.loss, pp, "the number of layers:")] * pp
+    if ends.embedding or ends.loss:
         raise ValueError("an uneven first or last stage and a stage that counts the embedding or the loss exclude each other")
     middle = pp - (first is not None) - (last is not None)
     rest = layers - (first or 0) - (last or 0)
@@ -80,7 +87,7 @@ def hybrid_stages(pattern: str, pp: int, first: int | None, last: int | None) ->
     main, *predictions = pattern.split("/")
     segments = main.split("|")
     if len(segments) == 1:
-        return split_layers(len(main), pp, 1, first, last, False, False, len(predictions))
+        return split_layers(len(main), pp, 1, Ends(first, last), len(predictions))
     divide(len(segments), pp, "the number of pipeline segments of the hybrid pattern:")
     return _with_ends([len(segment) for segment in segments], len(predictions))
 

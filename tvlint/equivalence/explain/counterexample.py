@@ -72,17 +72,16 @@ def evaluate(head: tuple[Any, ...], values: Sequence[Array]) -> Array:
     Raises UnsupportedError where the operator, or what its gradient needs, is not known from the head alone.
     """
     op, which, attributes, pattern, extra = head
-    operands, result, sets = _named(pattern, len(values))
-    averaged, whole = sets[1], sets[2]
     if op.endswith(_GRADIENT):
-        return _gradient(op[: -len(_GRADIENT)], which, attributes, operands, result, averaged, whole, values)
+        return _gradient(head, values)
+    operands, result, (summed, averaged, whole) = _named(pattern, len(values))
     spec = spec_of(op)
     if spec is None or spec.evaluate is None:
         raise UnsupportedError(f"`{op}` has no meaning in the table")
     known = {name for names in operands for name in names}
     free = [name for name in result if name != ONE and name not in known]
     sizes = dict(zip(free, extra, strict=True))
-    bound = Bound(operands, (result,) * (which + 1), sets[0], averaged, whole, attributes=attributes, sizes=sizes)
+    bound = Bound(operands, (result,) * (which + 1), summed, averaged, whole, attributes=attributes, sizes=sizes)
     found: Array = spec.evaluate(bound, values, Floats())[which]
     return found
 
@@ -93,18 +92,12 @@ def _named(pattern: tuple[tuple[int, ...], ...], count: int) -> tuple[tuple[Name
     return tuple(tensors[:count]), tensors[count], [frozenset(names) for names in tensors[count + 1 :]]
 
 
-def _gradient(
-    op: str,
-    which: tuple[Any, ...],
-    attributes: tuple[Any, ...],
-    operands: tuple[Names, ...],
-    result: Names,
-    averaged: frozenset[str],
-    whole: frozenset[str],
-    values: Sequence[Array],
-) -> Array:
+def _gradient(head: tuple[Any, ...], values: Sequence[Array]) -> Array:
     import numpy as np
 
+    op, which, attributes, pattern, _ = head
+    op = op[: -len(_GRADIENT)]
+    operands, result, (_, averaged, whole) = _named(pattern, len(values))
     position, outputs = which or (0, (0,))
     spec = spec_of(op)
     if spec is None or spec.evaluate is None or outputs != (0,):

@@ -16,7 +16,7 @@ from tvlint.rulebook.megatron.layer_pattern import (
     list_pattern_length,
 )
 from tvlint.rulebook.megatron.pipeline_layout import layout_count, layout_stages, layout_stages_with, parse_layout
-from tvlint.topology.stages import hybrid_stages, split_layers
+from tvlint.topology.stages import Ends, hybrid_stages, split_layers
 
 MAX_MAGNITUDE = 2**128
 
@@ -192,10 +192,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         _positive(layers),
         _positive(pp),
         _positive(virtual),
-        _optional(first),
-        _optional(last),
-        embedding is True,
-        loss is True,
+        Ends(_optional(first), _optional(last), embedding is True, loss is True),
         _count(extra),
     ),
     "starts_with": lambda x, prefix: _text(x).startswith(_text(prefix)),

@@ -14,12 +14,12 @@ from tvlint.analyses.relations.derivation.runnable import may_go_back
 from tvlint.analyses.relations.derivation.slices import moved_gradient
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved, Slot
 from tvlint.analyses.relations.terms.loss_identities import factor_of
-from tvlint.analyses.relations.transfer.apply import run_again
+from tvlint.analyses.relations.transfer.apply import run, run_again
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.operator_uses import Use, gradient_use
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import reshape_gradient
-from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge_gradient, part_gradient
+from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, gradient_over_all_keys, merge_gradient
 from tvlint.ir.operators import Backward, Compute, Literal
 from tvlint.ops.spec import Family, UnsupportedError
 from tvlint.ops.table import spec_of
@@ -252,7 +252,12 @@ def vjp_of_parts(
         return merge_gradient(machine.world, inputs, outputs, position, gradients)
     if saved.op != ATTENTION:
         raise Mismatch("part-used-as-complete", "uses the gradient of a part of attention", refutes=False)
-    return part_gradient(machine.world, saved.op, saved.bound, inputs, outputs, position, gradients, machine.total_slots)
+    whole = gradient_over_all_keys(machine.world, outputs[0], gradients)
+    names = frozenset(name for name, kind in saved.bound.splits.items() if kind == "merge")
+    use = gradient_use(saved.op, saved.bound, position, inputs, {0: whole}, names)
+    if use is None:
+        raise Mismatch("part-gradient", "has no gradient", refutes=False)
+    return run(machine.world, use, machine.total_slots)
 
 
 def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Value | str:

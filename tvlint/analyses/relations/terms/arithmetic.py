@@ -408,7 +408,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     if special is not None:
         made: Expression | None = special
     elif gradient:
-        made = _gradient(tape, name, which, attributes, values, inside, left, over)
+        made = _gradient(tape, head, values, inside, left, over)
     else:
         rule = _rule(name, len(operands), len(attributes))
         if rule is None:
@@ -555,7 +555,7 @@ def _special(
     op, which, attributes, pattern, _ = head
     name, gradient = str(op).removesuffix(" gradient"), str(op).endswith(" gradient")
     if name == ATTENTION:
-        return _attention(terms, which, attributes, operands, pattern, algebra, values, inside, gradient)
+        return _attention(head, operands, algebra, values, inside)
     if not has_trait(name, Trait.MASKING):
         return None
     filled = _filled(name, attributes)
@@ -582,17 +582,11 @@ def _filled(name: str, attributes: tuple[Any, ...]) -> tuple[int, int, bool, flo
 
 
 def _attention(
-    terms: Terms,
-    which: Any,
-    attributes: tuple[Any, ...],
-    operands: Sequence[int],
-    pattern: tuple[tuple[int, ...], ...],
-    algebra: Algebra,
-    values: Sequence[Expression],
-    inside: Sequence[Indices],
-    gradient: bool,
+    head: Head, operands: Sequence[int], algebra: Algebra, values: Sequence[Expression], inside: Sequence[Indices]
 ) -> Expression | None:
     """Return attention as powers of scores against their sum, or a gradient of it."""
+    op, which, attributes, pattern, _ = head
+    terms, gradient = algebra.terms, str(op).endswith(" gradient")
     position = which[0] if gradient and which and which[1] == (0,) else 2 if not gradient and which == 0 else -1
     first, count = int(gradient), 2 if gradient and position == 2 else 3
     if len(attributes) != 2 or not 0 <= position < 3 or len(operands) not in (first + count, first + count + 1):
@@ -639,16 +633,11 @@ def _attention(
 
 
 def _gradient(
-    tape: _Tape,
-    name: str,
-    which: Any,
-    attributes: tuple[Any, ...],
-    values: Sequence[Expression],
-    inside: Sequence[Indices],
-    result: Indices,
-    whole: Indices,
+    tape: _Tape, head: Head, values: Sequence[Expression], inside: Sequence[Indices], result: Indices, whole: Indices
 ) -> Expression | None:
     """Return the gradient of one operand, from that of the result and those operands that it depends on."""
+    op, which, attributes, *_ = head
+    name = str(op).removesuffix(" gradient")
     algebra, (given, *known) = tape.algebra, values
     position = which[0] if which else 0
     if which and which[1] != (0,):

@@ -15,12 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tvlint.analyses.relations.transfer.apply import fold_text, run
+from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.context import Mismatch, World
-from tvlint.analyses.relations.transfer.operator_uses import gradient_use
 from tvlint.analyses.relations.transfer.pending_ranges import Ranges, overlapping, united
 from tvlint.analyses.relations.transfer.relation import Fold, Value
-from tvlint.ops.spec import Bound
 
 ATTENTION = "scaled-dot-product-attention"
 _PART = "attention part gradient"
@@ -115,24 +113,10 @@ def _root(world: World, result: Value, covered: Ranges, gradients: Mapping[int, 
     return next(iter(roots))[0]
 
 
-def part_gradient(
-    world: World,
-    op: str,
-    bound: Bound,
-    inputs: Sequence[Value],
-    outputs: Sequence[Value],
-    position: int,
-    gradients: Mapping[int, Value],
-    total_slots: int,
-) -> Value:
-    """The share that attention over some keys has in the gradient of attention over all, for one operand."""
-    result, given = outputs[0], gradients.get(0)
+def gradient_over_all_keys(world: World, result: Value, gradients: Mapping[int, Value]) -> Value:
+    """Return the gradient of the result over all keys, from those of a part's result and log-sum-exp."""
+    given = gradients.get(0)
     size = given.fold.size if given is not None and given.fold is not None else 0
     root = _root(world, result, _seen(result, size), gradients)
     coefficient = given.coefficient if given is not None else 0
-    whole = world.values.multiple(root, result.box, coefficient)
-    names = frozenset(name for name, kind in bound.splits.items() if kind == "merge")
-    use = gradient_use(op, bound, position, inputs, {0: whole}, names)
-    if use is None:
-        raise Mismatch("part-gradient", "has no gradient", refutes=False)
-    return run(world, use, total_slots)
+    return world.values.multiple(root, result.box, coefficient)

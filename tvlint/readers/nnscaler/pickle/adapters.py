@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tvlint.ir.location import Location
@@ -110,6 +111,7 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> 
     if recorded and own.get("custom") is True and any(kind(prim) in _FUSED for prim, _ in prims):
         raise Malformed("an adapter has a backward of its own, and primitives that have one as well")
     label = f"cell {integer(own.get('_id'), 'the id of an adapter')}"
+    common = _Adapter(device, forward, source, label, tensors.work)
     wired = []
     for prim, record in prims:
         consumed = tensors.names(required(record, "_inputs", "a primitive"), "the inputs of a primitive")
@@ -133,7 +135,7 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> 
             else:
                 fresh = scope.fresh(name)
             results.append(fresh)
-        meaning = _Primitive(kind(prim), record, device, forward, source, label, tensors.work)
+        meaning = _Primitive(kind(prim), record, common)
         operator = meaning.lower(operands, tuple(results), tuple(consumed) == tuple(produced))
         operators.append(operator)
         local.update(zip(produced, results, strict=True))
@@ -154,41 +156,52 @@ def cuts_gradients(adapter: Any) -> bool:
     return own.get("_differentiable", True) is not True and any(one in _PLAIN and one != "IdentityPrim" for one in kinds)
 
 
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    """One adapter on one device: what all its primitives have in common."""
+
+    device: int
+    forward: bool
+    source: Location
+    label: str
+    work: Work
+
+
 class _Primitive:
-    def __init__(
-        self, kind_: str, record: dict[str, Any], device: int, forward: bool, source: Location, label: str, work: Work
-    ) -> None:
-        self.work = work
+    def __init__(self, kind_: str, record: dict[str, Any], adapter: _Adapter) -> None:
+        self.adapter = adapter
         self.kind = kind_
         signature = record.get("signature")
         self.signature = printable(signature) if isinstance(signature, str) else ""
         self.arguments = mapping(required(record, "kwargs", "a primitive"), f"the arguments of `{kind_}`")
         _runs_what_it_is(kind_, self.signature, record, self.arguments)
-        self.device = device
-        self.forward = forward
-        self.source = source
-        self.label = label
 
     def lower(self, inputs: tuple[str, ...], outputs: tuple[str, ...], in_place: bool) -> Operator:
         """Return the operator that the primitive stands for on this device."""
         if self.kind in _PLAIN:
             return self._collective(_PLAIN[self.kind], inputs, outputs)
         if self.kind in _FUSED:
-            return self._collective(_FUSED[self.kind][0 if self.forward else 1], inputs, outputs)
+            return self._collective(_FUSED[self.kind][0 if self.adapter.forward else 1], inputs, outputs)
         if self.kind == "MovePrim":
             return self._move(inputs, outputs)
         if self.kind == "BroadcastPrim":
             root = integer(self.arguments.get("src"), "the root of a broadcast")
-            kept = outputs if not in_place or root != self.device else ()
-            taken = inputs if root == self.device else ()
+            kept = outputs if not in_place or root != self.adapter.device else ()
+            taken = inputs if root == self.adapter.device else ()
             return Communicate(
-                Collective.BROADCAST, taken, kept, self._group(), root=root, source=self.source, label=self.label
+                Collective.BROADCAST,
+                taken,
+                kept,
+                self._group(),
+                root=root,
+                source=self.adapter.source,
+                label=self.adapter.label,
             )
         return self._other(inputs, outputs)
 
     def _group(self) -> Group:
         ranks = integers(self.arguments.get("ranks"), f"the ranks of `{self.kind}`")
-        self.work.spend(len(ranks))
+        self.adapter.work.spend(len(ranks))
         if not ranks or len(set(ranks)) != len(ranks):
             raise Malformed(f"the ranks of `{self.kind}` are {ranks}")
         return Group(ranks=ranks)
@@ -198,11 +211,11 @@ class _Primitive:
 
     def _collective(self, meaning: _Meaning, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Operator:
         if meaning is None:
-            return Compute(IDENTITY, inputs, outputs, source=self.source, label=self.label)
+            return Compute(IDENTITY, inputs, outputs, source=self.adapter.source, label=self.adapter.label)
         dim = concat = None
         if meaning is Collective.ALL_TO_ALL:
             concat, dim = self._dim("idim"), self._dim("odim")
-            if self.kind in _FUSED and not self.forward:
+            if self.kind in _FUSED and not self.adapter.forward:
                 concat, dim = dim, concat
         elif meaning is not Collective.ALL_REDUCE:
             dim = self._dim("dim")
@@ -214,25 +227,27 @@ class _Primitive:
             reduce="sum" if meaning in _SUMMED else "",
             dim=dim,
             concat_dim=concat,
-            source=self.source,
-            label=self.label,
+            source=self.adapter.source,
+            label=self.adapter.label,
         )
 
     def _move(self, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Operator:
         source = integer(self.arguments.get("src"), "the source of a move")
         target = integer(self.arguments.get("dst"), "the destination of a move")
-        if source == self.device and target != self.device and len(inputs) == 1 and not outputs:
-            return Send(inputs[0], Peer(rank=target), source=self.source, label=self.label)
-        if target == self.device and source != self.device and len(outputs) == 1 and not inputs:
-            return Receive(outputs[0], Peer(rank=source), source=self.source, label=self.label)
+        if source == self.adapter.device and target != self.adapter.device and len(inputs) == 1 and not outputs:
+            return Send(inputs[0], Peer(rank=target), source=self.adapter.source, label=self.adapter.label)
+        if target == self.adapter.device and source != self.adapter.device and len(outputs) == 1 and not inputs:
+            return Receive(outputs[0], Peer(rank=source), source=self.adapter.source, label=self.adapter.label)
         return self._other(inputs, outputs)
 
     def _other(self, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Operator:
         attributes: dict[str, Value] = {
-            printable(name): constant(value, self.work) for name, value in self.arguments.items() if isinstance(name, str)
+            printable(name): constant(value, self.adapter.work)
+            for name, value in self.arguments.items()
+            if isinstance(name, str)
         }
         op = self.signature or f"nnscaler.ir.adapter.prim.{self.kind or 'unknown'}"
-        return Compute(op, inputs, outputs, attributes, source=self.source, label=self.label)
+        return Compute(op, inputs, outputs, attributes, source=self.adapter.source, label=self.adapter.label)
 
 
 def _runs_what_it_is(kind_: str, signature: str, record: dict[str, Any], arguments: Mapping[Any, Any]) -> None:

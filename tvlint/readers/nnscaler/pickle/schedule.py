@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvlint.ir.location import Location
@@ -153,7 +153,7 @@ class _Device:
         inputs = self._names(own, "_inputs")
         operators = lower_adapter(cell, self.device, scope, Location(self.built.path, pointer=name))
         phase = Phase.BACKWARD if own.get("_forward") is False else Phase.FORWARD
-        return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own))
+        return self._finished(name, phase, inputs, own, operators, scope)
 
     def _alone(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
         """Return an operator that is scheduled by itself."""
@@ -162,7 +162,7 @@ class _Device:
         backward = kind(cell) == "IRBpOperation"
         operators = self._operators(cell, scope, lambda: name)
         phase = Phase.BACKWARD if backward else Phase.FORWARD
-        return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own))
+        return self._finished(name, phase, inputs, own, operators, scope)
 
     def _body(self, name: str, own: dict[str, Any]) -> Segment:
         scope = Scope(self.tensors, self.counts)
@@ -184,7 +184,7 @@ class _Device:
             _is_recorded(own)
         if not backward:
             self.built.forward_cells[self.device].append(own["_id"])
-        return self._finished(name, phase, inputs, own, operators, scope, self._mirror(own), checkpointed)
+        return replace(self._finished(name, phase, inputs, own, operators, scope), checkpointed=checkpointed)
 
     def _operators(self, node: Any, scope: Scope, pointer: Callable[[], str]) -> list[Operator]:
         which = kind(node)
@@ -204,8 +204,6 @@ class _Device:
         own: dict[str, Any],
         operators: list[Operator],
         scope: Scope,
-        mirror: str,
-        checkpointed: bool = False,
     ) -> Segment:
         outputs = self._names(own, "_outputs")
         for operator in operators:
@@ -215,7 +213,7 @@ class _Device:
         kept = [scope.of(out) in made or out not in inputs for out in outputs]
         self.kept[name] = kept
         leaving = tuple([scope.of(out) for out, keep in zip(outputs, kept, strict=True) if keep])
-        return Segment(name, phase, inputs, leaving, tuple(operators), mirror=mirror, checkpointed=checkpointed)
+        return Segment(name, phase, inputs, leaving, tuple(operators), mirror=self._mirror(own))
 
     def _mirror(self, own: dict[str, Any]) -> str:
         mirror = own.get("_mirror")

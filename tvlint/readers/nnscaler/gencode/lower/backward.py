@@ -9,7 +9,6 @@ from tvlint.ir.operators import Backward, Compute
 from tvlint.ir.plan import Phase, Program, Role, Segment, Step
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.autograd import differentiated, gradient
-from tvlint.readers.nnscaler.gencode.lower.operators import Body
 from tvlint.readers.nnscaler.gencode.lower.replica import made_by
 from tvlint.readers.nnscaler.gencode.lower.schedule import Steps
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind, bound_of
@@ -67,7 +66,6 @@ class Schedule(Steps):
                 said, forward.source, f"its `backward` stands at line {action.source.line}; set `requires_grad=True`"
             )
         body = built.bodies[self.rank, action.segment]
-        mirror = cell_name(self.rank, action.segment)
         outer_inputs = tuple(self.known(one) for one in forward.inputs)
         if any(one not in outer_inputs for one in given):
             raise ReadError(f"`backward` of `{action.segment}` names inputs that its run did not have", action.source)
@@ -91,7 +89,7 @@ class Schedule(Steps):
             raise ReadError(f"`backward` of {len(leaves)} inputs gives {len(action.results)} gradients", action.source)
         leaving = tuple(gradient(one) for one in leaves) if action.results else ()
         lone = len(action.results) == 1 and action.inputs[0] in self.loaded and not self._used(action.results[0])
-        name = self._backward_segment(mirror, body, leaves, results, taken, leaving, frozenset(leaving if lone else ()))
+        name = self._backward_segment(action.segment, leaves, results, taken, leaving, frozenset(leaving if lone else ()))
         self._judge_given(action, dict(zip(action.results, leaving, strict=False)), name)
         outer_taken = tuple(outer for outer in gradients if outer)
         for one, outer in zip(made, gradients, strict=True):
@@ -163,8 +161,7 @@ class Schedule(Steps):
 
     def _backward_segment(
         self,
-        mirror: str,
-        body: Body,
+        segment: str,
         leaves: tuple[str, ...],
         results: tuple[str, ...],
         taken: tuple[str, ...],
@@ -175,7 +172,8 @@ class Schedule(Steps):
 
         Gradients in `idle`, which nothing uses, are left out where autograd gives None for them.
         """
-        built = self.built
+        built, mirror = self.built, cell_name(self.rank, segment)
+        body = built.bodies[self.rank, segment]
         name, count = f"{mirror} backward", 1
         while name in built.segments:
             known = built.segments[name]

@@ -296,6 +296,12 @@ CASES: tuple[Case, ...] = (
          lambda t, x, i, v: x.index_add(0, i, v, alpha=0.5), {"dim": 0, "alpha": 0.5}),
     Case("scatter-add", "torch.scatter_add", ((4, 2), Literal(0), (2, 2), (2, 2)), _added,
          lambda t, x, i, v: x.scatter_add(0, i, v)),
+    Case("one-hot", F + "one_hot", ((2, 4), Literal(4)), lambda i: np.eye(4)[i],
+         lambda t, i: t.nn.functional.one_hot(i, 4)),
+    Case("argsort", "torch.argsort", ((2, 4),), lambda x: np.argsort(x, 1, kind="stable"),
+         lambda t, x: x.argsort(dim=1, stable=True), {"dim": 1, "stable": True}),
+    Case("argsort falling", "torch.argsort", ((4, 2),), lambda x: np.argsort(-x, 0, kind="stable"),
+         lambda t, x: x.argsort(dim=0, descending=True, stable=True), {"dim": 0, "descending": True}),
     Case("gather", "torch.gather", ((2, 4), (2, 2)), lambda x, i: np.take_along_axis(x, i, 1),
          lambda t, x, i: x.gather(1, i), {"dim": 1}),
     *(

@@ -7,6 +7,7 @@ from oracle.compare import compare
 from oracle.judge import proved_and_not_equal
 from oracle.mutate import mutants
 
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -146,3 +147,86 @@ program
     verdict = verdict_on("mesh ep=2\n" + reference.replace("w f32[4,8,8]", "w f32[4,8,8] ep:S(0)"), reference)
     assert verdict.outcome is Outcome.UNKNOWN
     assert "`permute_tokens` is not in the operator table" in verdict.reasons[0].message
+
+
+SORTED = """
+weight w f32[2,16,8]{w}
+weight v f32[2,8,16]{v}
+input x f32[6,8]
+input e i64[6]
+loss l
+program
+{start}  o: i64[6] = argsort(e) || none
+  t = index_select({x}, 0, o)
+  t0 = narrow(t, 0, 0, 3)
+  t1 = narrow(t, 0, 3, 3)
+  w0 = select(w, 0, 0)
+  w1 = select(w, 0, 1)
+  v0 = select(v, 0, 0)
+  v1 = select(v, 0, 1)
+  h0 = linear(t0, w0)
+  h1 = linear(t1, w1)
+  a0 = silu(h0)
+  a1 = silu(h1)
+  b0 = linear(a0, v0)
+  b1 = linear(a1, v1)
+  b = cat([b0, b1], dim=0)
+  z: f32[6,8] = zeros([6, 8]) || none
+{end}  s = pow(y, 2)
+  l: f32[] = sum(s)
+"""
+ONE = {"w": "", "v": "", "start": "", "x": "x"}
+TWO = {"w": " tp:S(1)", "v": " tp:S(2)", "start": "  c = copy(x) over tp || none\n", "x": "c"}
+BACK = {
+    "index_add": ("  y = index_add(z, 0, o, b)\n", "  p = index_add(z, 0, o, b)\n  y = all-reduce(p) over tp\n"),
+    "after the sum": ("  y = index_add(z, 0, o, b)\n", "  p = all-reduce(b) over tp\n  y = index_add(z, 0, o, p)\n"),
+    "inverse order": (
+        "  i: i64[6] = argsort(o) || none\n  y = index_select(b, 0, i)\n",
+        "  i: i64[6] = argsort(o) || none\n  p = index_select(b, 0, i)\n  y = all-reduce(p) over tp\n",
+    ),
+}
+WRONG_ORDERS = (
+    ("cat([b0, b1]", "cat([b1, b0]"),
+    ("argsort(e)", "argsort(e, descending=True)"),
+    ("narrow(t, 0, 3, 3)", "narrow(t, 0, 2, 3)"),
+    ("y = all-reduce(", "y = all-reduce avg("),
+)
+
+
+def _sorted(back: str) -> tuple[str, str]:
+    one, two = BACK[back]
+    return with_backward(SORTED.format(**ONE, end=one)), "mesh tp=2\n" + with_backward(SORTED.format(**TWO, end=two))
+
+
+@pytest.mark.parametrize("back", BACK)
+def test_tokens_that_are_sorted_by_expert_and_put_back_are_proved(back: str) -> None:
+    reference, parallel = _sorted(back)
+    verdict = verdict_on(parallel, reference)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert any("equal elements into one order" in text for text in verdict.assumptions)
+
+
+@pytest.mark.parametrize("back", BACK)
+@pytest.mark.parametrize(("before", "after"), WRONG_ORDERS)
+def test_tokens_in_another_order_are_not_proved(back: str, before: str, after: str) -> None:
+    reference, parallel = _sorted(back)
+    if back == "after the sum":
+        before = before.replace("y = all-reduce(", "p = all-reduce(")
+        after = after.replace("y = all-reduce", "p = all-reduce")
+    assert before in parallel
+    assert verdict_on(parallel.replace(before, after), reference).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(
+    ("zeros", "proved"),
+    [("zeros([4, 8])", True), ("full([4, 8], 0.0)", True), ("zeros_like(p)", True), ("full([4, 8], 0.5)", False)],
+)
+def test_zeros_are_a_part_of_every_sum_and_other_numbers_are_not(zeros: str, proved: bool) -> None:
+    text = (
+        "weight w f32[8,8]{w}\ninput x f32[4,8]{w}\nloss l\nprogram\n  p = linear(x, w)\n  z: f32[4,8] = "
+        + zeros
+        + " || none\n  q = add(z, p)\n{y}  s = pow(y, 2)\n  l: f32[] = sum(s)\n"
+    )
+    reference = with_backward(text.format(w="", y="  y = add(q, 0)\n").replace("add(q, 0)", "identity(q)"))
+    parallel = "mesh tp=2\n" + with_backward(text.format(w=" tp:S(1)", y="  y = all-reduce(q) over tp\n"))
+    assert (verdict_on(parallel, reference).outcome is Outcome.PROVED) == proved

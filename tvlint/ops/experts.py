@@ -14,6 +14,9 @@ from tvlint.ops.field import Array, Field
 from tvlint.ops.slicing import dimension, whole_number
 from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
+SAME_ORDER = "a sort that need not be `stable` puts equal elements into one order wherever it sorts the same ones"
+"""What is taken on trust where equal elements are sorted: torch leaves their order open."""
+
 
 def _top(call: Call) -> Bound:
     """The `k` greatest of the last dimension and their places, greatest first."""
@@ -45,6 +48,37 @@ def _greatest(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Ar
             for row in (values, places):
                 row[i - 1], row[i] = field.where(less, row[i], row[i - 1]), field.where(less, row[i - 1], row[i])
     return tuple(np.stack(row[: k if isinstance(k, int) else 0], axis=-1) for row in (values, places))
+
+
+def _order(call: Call) -> Bound:
+    """The places of the elements of a dimension in rising order, or falling with `descending`."""
+    call = call.with_arguments("dim", "descending", "stable")
+    call.reject_unknown("dim", "descending", "stable")
+    call.expect(1)
+    names = stars(len(call.shape(0)))
+    sorted_ = names[dimension(call, "dim", len(names), -1)]
+    falls = call.flag("descending")
+    trust = "" if call.flag("stable") else SAME_ORDER
+    cut = frozenset({sorted_})
+    return Bound((names,), (names,), whole=cut, attributes=(falls,), zero_gradient=frozenset({0}), assumption=trust)
+
+
+def _sorted_places(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """Return by counting the elements that come before each; of equal ones the first comes first."""
+    import numpy as np
+
+    (axis,) = (i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
+    rows, (falls,) = list(np.moveaxis(operands[0], axis, 0)), bound.attributes
+    zero, one = field.number(0), field.number(1)
+    found = [np.zeros(rows[0].shape, dtype=int) + zero] * len(rows)
+    for i, row in enumerate(rows):
+        place = np.zeros(row.shape, dtype=int) + zero
+        for j, other in enumerate(rows):
+            low, high = (row, other) if (j < i) != falls else (other, row)
+            is_less = field.less(low, high)
+            place = place + (zero if j == i else field.where(is_less, zero, one) if j < i else field.where(is_less, one, zero))
+        found = [field.where(field.equal(place, number), field.number(i), own) for number, own in enumerate(found)]
+    return (np.moveaxis(np.stack(found), 0, axis),)
 
 
 def _dispatch(call: Call) -> Bound:
@@ -146,6 +180,7 @@ SPECS = (
     *having(
         (Trait.CHOICE, Trait.NONLINEAR),
         OpSpec("topk", ("torch.topk", "torch.Tensor.topk"), _top, evaluate=_greatest, dimension=(1, -1)),
+        OpSpec("argsort", ("torch.argsort", "torch.Tensor.argsort"), _order, evaluate=_sorted_places, dimension=(0, -1)),
     ),
     *having((Trait.TOKEN_DISPATCH,), OpSpec("moe-dispatch", ("moe_dispatch",), _dispatch, evaluate=_send)),
     *having((Trait.TOKEN_COMBINE,), OpSpec("moe-combine", ("moe_combine",), _combine, evaluate=_bring)),

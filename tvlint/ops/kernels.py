@@ -90,7 +90,7 @@ KERNELS = (
     ),
     *_kernels("cross_entropy_loss softmax_cross_entropy", Trait.CLASS_LOSS, Trait.NONLINEAR),
     *_kernels("argmin", Trait.CHOICE, Trait.NONLINEAR, dimension=(0, None)),
-    *_kernels("sort argsort", Trait.CHOICE, Trait.NONLINEAR, dimension=(0, -1)),
+    *_kernels("sort", Trait.CHOICE, Trait.NONLINEAR, dimension=(0, -1)),
     *_kernels("kthvalue", Trait.CHOICE, Trait.NONLINEAR, dimension=(1, -1)),
     *_kernels("cumprod cummax cummin logcumsumexp", Trait.SCAN, Trait.NONLINEAR, dimension=(0, None)),
     *_kernels("causal_conv1d causal_conv1d_fn convolution depthwise_conv1d", Trait.CONVOLUTION),

@@ -254,6 +254,32 @@ def _chosen(source: tuple[str, ...], index: tuple[str, ...], result: tuple[str, 
     )
 
 
+def _one_hot(call: Call) -> Bound:
+    """One where the last dimension, `num_classes` long, has the index, and zero elsewhere."""
+    call = call.with_arguments("num_classes")
+    call.reject_unknown("num_classes")
+    call.expect(1)
+    count, names = whole_number(call, "num_classes", call.attributes.get("num_classes")), stars(len(call.shape(0)))
+    if count < 1:
+        raise UnsupportedError(f"`{call.op}` without `num_classes`")
+    return Bound(
+        (names,),
+        ((*names, "class"),),
+        whole=frozenset({"class"}),
+        attributes=(count,),
+        zero_gradient=frozenset({0}),
+        indices={0: "class"},
+        sizes={"class": count},
+    )
+
+
+def _marked(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    (index,), one, zero = operands, field.number(1), field.number(0)
+    return (np.stack([field.where(field.equal(index, own), one, zero) for own in range(bound.sizes["class"])], axis=-1),)
+
+
 def _scatter(call: Call) -> Bound:
     """Operand 0 with `src` in the places of `index` along `dim`; the other dimensions of all three are the same."""
     inputs, attributes = call.inputs, dict(call.attributes)
@@ -400,6 +426,7 @@ SPECS = (
     OpSpec("index-select", _torch("index_select"), _index_select, evaluate=_choose),
     OpSpec("gather", _torch("gather"), _gather, evaluate=_choose),
     OpSpec("scatter", _torch("scatter"), _scatter, evaluate=_put),
+    OpSpec("one-hot", ("torch.nn.functional.one_hot",), _one_hot, evaluate=_marked, traits=frozenset({Trait.POSITIONAL})),
     OpSpec("index-sum", (), _index_sum, evaluate=_sum_at),
     OpSpec("index-add", _torch("index_add", "scatter_add"), _add_at, steps=_in_two_steps, evaluate=_sum_added),
 )

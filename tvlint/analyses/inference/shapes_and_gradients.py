@@ -234,7 +234,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
         _check_types(spec, () if bound is None else bound[2], operator, found)
     if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
         return [(found[operator.inputs[0]].shape, cast)]
-    if spec is None and is_any_attention(operator):
+    if bound is None and is_any_attention(operator):
         query, _, value = [found[name] for name in operator.inputs if isinstance(name, str)][:3]
         return [((*query.shape[:-1], *value.shape[-1:]), query.dtype)]
     if has_kind(operator.op, Trait.CLASS_LOSS) and operator.attributes.get("reduction", "mean") in ("mean", "sum"):
@@ -253,15 +253,17 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     of_numbers = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)} or dtypes - {"bool"} or dtypes
     widens = has_trait(operator.op, Trait.SUM, Trait.SCALING) and all(tensor.shape for tensor in tensors)
     dtype = promoted(of_numbers) if widens or len(of_numbers) == 1 else ""
-    if bound is None or has_trait(operator.op, Trait.CONVERSION, Trait.CHOICE) or not dtype:
+    if bound is None or has_trait(operator.op, Trait.CONVERSION) or not dtype:
         return []
-    if not dtype.startswith(_FLOATS):
+    sizes, outputs, _ = bound
+    is_choice = has_trait(operator.op, Trait.CHOICE)
+    if not dtype.startswith(_FLOATS) and not is_choice:
         dtype = _of_whole_numbers(operator, dtype)
     dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else dtype
-    sizes, outputs, _ = bound
     if not all(name in sizes for names in outputs for name in names):
         return []
-    return [(tuple(sizes[name] for name in names), dtype) for names in outputs]
+    dtypes_of = [*[dtype] * (len(outputs) - 1), "int64" if is_choice else dtype]
+    return [(tuple(sizes[name] for name in names), own) for names, own in zip(outputs, dtypes_of, strict=True)]
 
 
 _KEEP_ELEMENTS = (

@@ -181,7 +181,49 @@ EXPERT = """  w{i} = select(w, 0, {i})
   o{i} = mul(a{i}, g{i})
 """
 
+COLUMNS = """
+weight w f32[8,8]{w}
+weight v f32[8,8]{v}
+weight u f32[8,8]{u}
+input x f32[4,8]
+loss l
+program
+"""
+BY_COLUMN = (
+    COLUMNS.format(w="", v="", u="")
+    + "h = linear(x, w)\na = gelu(h)\nb = linear(a, v)\nd = relu(b)\ny = linear(d, u)\n"
+    + LOSS
+)
+STACKED = (
+    "mesh tp=2"
+    + COLUMNS.format(w=" tp:S(0)", v="", u="")
+    + "c = copy(x) over tp || none\nh0 = linear(c, w)\nhg: f32[8,4] = all-gather(h0, dim=0) over tp || chunk\n{put}\n"
+    + "a = gelu(h)\nb = linear(a, v)\nd = relu(b)\ny = linear(d, u)\n"
+    + LOSS
+)
+UNSTACKED = (
+    "mesh tp=2"
+    + COLUMNS.format(w=" tp:S(0)", v=" tp:S(1)", u=" tp:S(1)")
+    + "c = copy(x) over tp || none\nh = linear(c, w)\na = gelu(h)\nb0 = linear(a, v)\np, q = torch.chunk(b0, 2, dim=-1)\n"
+    + "r = cat([p, q], dim=0)\nb: f32[4,4] = reduce-scatter(r, dim=0) over tp\nd = relu(b)\ny0 = linear(d, u)\n"
+    + "y = all-reduce(y0) over tp\n"
+    + LOSS
+)
+
 PAIRS = {
+    "columns gathered as rows": Pair(
+        BY_COLUMN,
+        STACKED.format(put="ha, hb = torch.chunk(hg, 2, dim=0)\nh = cat([ha, hb], dim=-1)"),
+        (("cat([ha, hb]", "cat([hb, ha]"),),
+    ),
+    "columns gathered as rows, permuted": Pair(
+        BY_COLUMN,
+        STACKED.format(put="hv = view(hg, [2, 4, 4])\nhp = permute(hv, [1, 0, 2])\nh = reshape(hp, [4, 8])"),
+        (("h = reshape(hp, [4, 8])", "h = reshape(hv, [4, 8])"),),
+    ),
+    "columns scattered as rows": Pair(
+        BY_COLUMN, UNSTACKED, (("cat([p, q]", "cat([q, p]"), ("p, q = torch.chunk(b0", "q, p = torch.chunk(b0"))
+    ),
     "query, key and value": Pair(
         PACKED.format(cut=CHUNK, **WHOLE),
         "mesh tp=2\n" + PACKED.format(cut=CHUNK, **LOCAL),

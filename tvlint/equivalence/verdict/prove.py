@@ -59,6 +59,7 @@ _OF_VALUES = frozenset(
         "unequal-roots",
         "unsupported-operator",
         "whole-numbers",
+        "wrong-gather-dim",
         "wrong-reduce-op",
     }
 )

@@ -20,7 +20,7 @@ from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, joined, length
 from tvlint.analyses.relations.transfer.memo import Case, Form
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.analyses.relations.transfer.reshape import reshape
+from tvlint.analyses.relations.transfer.reshape import reshape, stacked, unstacked
 from tvlint.ir.plan import Box
 from tvlint.ops.slicing import ranges_taken
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Trait, UnsupportedError
@@ -106,9 +106,12 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     ways = [machine.world.values.pieces_of(value) for value in values]
     outside = {(*own[:dim], *own[dim + 1 :]) for own in ways}
     slotted = any(terms.slot[terms.whole(value.term)] == dim for value in values)
-    if len(outside) > 1 or slotted or any(value.fold is not None for value in values):
+    if slotted or any(value.fold is not None for value in values):
         return _as_attempted(saved, error)
-    found = _of_one(machine.world, values, ways, dim) or _of_several(machine.world, values, ways, dim)
+    if len(outside) > 1:
+        found = _stacked_together(machine.world, values, dim)
+    else:
+        found = _of_one(machine.world, values, ways, dim) or _of_several(machine.world, values, ways, dim)
     if found is None:
         return _as_attempted(saved, error)
     made, indices = found
@@ -149,6 +152,12 @@ def _moved_on(terms: Terms, op: str, attributes: tuple[Any, ...], value: Value) 
     places, rest = divmod(-attributes[2] if op == "sub" else attributes[2], step)
     fits = not rest and 0 <= low + places <= high + places <= terms.shape[value.term][0]
     return (value.term, ((low + places, high + places),)) if fits else None
+
+
+def _stacked_together(world: World, values: Sequence[Value], dim: int) -> tuple[Value, tuple[_Range, ...]] | None:
+    """Return what pieces of another dimension are along `dim`, and all indices of it for each; None for others."""
+    made = stacked(world, values, dim)
+    return None if made is None else (made, (made.box[dim],) * len(values))
 
 
 def _of_one(
@@ -243,9 +252,20 @@ def _parts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | 
     if len(dims) != 1:
         return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(outputs))
     (dim,) = dims
+    apart = [_apart(world, value, dim, *ranges[dim]) for ranges in taken]
+    known = tuple(own for own in apart if own is not None)
+    if len(known) == len(taken):
+        moved = Moved(dim, False, tuple(ranges[dim] for ranges in taken), ((0, shape[dim]),) * len(taken))
+        return Saved(spec.name, bound, Family.INDEXED, (value,), known, moved=moved)
     within = [_within(world, own, dim) for own in outputs]
     moved = Moved(dim, False, tuple(ranges[dim] for ranges in taken), tuple(indices for _, indices in within))
     return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(own for own, _ in within), moved=moved)
+
+
+def _apart(world: World, value: Value, dim: int, start: int, stop: int) -> Value | None:
+    """Return a slice as a piece of another dimension that was stacked along `dim`; None where it is none."""
+    count, rest = divmod(world.local_shape(value)[dim], stop - start)
+    return unstacked(world, value, dim, start // (stop - start), count) if not rest and not start % (stop - start) else None
 
 
 def _within(world: World, value: Value, dim: int) -> tuple[Value, _Range]:
@@ -285,6 +305,9 @@ def moved_gradient(machine: Machine, saved: Saved, position: int, gradients: Map
 def _gradient_of_joined(world: World, moved: Moved, position: int, gradient: Value) -> Value:
     """Return the gradient of one of the tensors that are joined: its places of the gradient of all."""
     dim, (start, stop), terms = moved.dim, moved.indices[position], world.terms
+    apart = _apart(world, gradient, dim, *moved.places[position])
+    if apart is not None:
+        return apart
     ways = world.values.pieces_of(gradient)
     own = world.values.with_pieces(gradient, (*ways[:dim], cut(ways[dim], *moved.places[position]), *ways[dim + 1 :]))
     whole = terms.whole(gradient.term)
@@ -304,6 +327,9 @@ def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Map
     (operand,), dim, values = saved.inputs, moved.dim, world.values
     assert operand is not None
     ways, found = values.pieces_of(operand), list[Value]()
+    together = stacked(world, [gradients[output] for output in sorted(gradients, key=lambda output: moved.places[output])], dim)
+    if together is not None and together.box == operand.box:
+        return together
     groups: dict[_Range, list[int]] = {}
     for output in sorted(gradients, key=lambda output: moved.places[output]):
         groups.setdefault(moved.indices[output], []).append(output)

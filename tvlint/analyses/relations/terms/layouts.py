@@ -53,6 +53,24 @@ def viewed(terms: Terms, term: int, runs: Sequence[Run], shape: tuple[int, ...],
     return times(terms, times(terms, found, factor), constant)
 
 
+def moved(terms: Terms, term: int, count: int, source: int, target: int) -> int | None:
+    """Return the term with the outermost part of a dimension, `count` long, as that of another; None where it has no form."""
+    inner, constant = bare(terms, term)
+    shape, slot, algebra = terms.shape[inner], terms.slot[inner], Algebra(terms)
+    if slot in (source, target) or shape[source] % count:
+        return None
+    runs = [(1, 2 if dim == source else 1) for dim in range(len(shape))]
+    try:
+        before, after = _places(algebra, inner, runs, (*shape[:source], count, shape[source] // count, *shape[source + 1 :]))
+        expression, part = algebra.placed(inner, before), after.pop(source)
+        after[target] = (*part, *after[target])
+        found, factor = algebra.as_term(expression, [index for own in after for index in own or (-1,)])
+        found = algebra.merged(found, [max(1, len(own)) for own in after])
+    except TooLargeError:
+        return None
+    return times(terms, times(terms, found, factor), constant) if terms.slot[found] == slot else None
+
+
 def _places(algebra: Algebra, term: int, runs: Sequence[Run], shape: tuple[int, ...]) -> tuple[list[Pattern], list[Pattern]]:
     """Return the indices of the dimensions before and after a view, which splits indices where either has an end."""
     slot, own_parts = algebra.terms.slot[term], parts_of(algebra.terms, term)

@@ -20,7 +20,7 @@ inside, every dimension has as many indices as the finest view of it has dimensi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, permutations, product
@@ -569,8 +569,57 @@ class Algebra:
         slots = [place for place, own in enumerate(groups) if terms.slot[term] in own]
         if slots and groups[slots[0]][0] != terms.slot[term]:
             raise TooLargeError
-        shape = tuple(prod(terms.shape[term][dim] for dim in own) for own in groups)
-        return terms.term((MERGE, tuple(counts)), (term,), shape, slots[0] if slots else -1)
+        shape, slot = tuple(prod(terms.shape[term][dim] for dim in own) for own in groups), slots[0] if slots else -1
+        plain = Algebra(terms)._joined_again(term, groups)
+        if plain is not None and (terms.shape[plain], terms.slot[plain]) == (shape, slot):
+            return plain
+        return terms.term((MERGE, tuple(counts)), (term,), shape, slot)
+
+    def _joined_again(self, term: int, groups: Sequence[Sequence[int]]) -> int | None:
+        """Return the term with dimensions joined that all of its factors split off one dimension; None where some do not."""
+        terms, count = self.terms, sum(map(len, groups))
+        self.sizes.update((dim, (size, dim == terms.slot[term])) for dim, size in enumerate(terms.shape[term]))
+        runs = {tuple(own): count + place for place, own in enumerate(groups) if len(own) > 1}
+        for own, index in runs.items():
+            self.sizes[index] = (prod(self.sizes[dim][0] for dim in own), self.sizes[own[0]][1])
+        try:
+            found = self._with_runs(self.placed(term, [(dim,) for dim in range(count)]), runs)
+            places = [runs[tuple(own)] if len(own) > 1 else own[0] if own else -1 for own in groups]
+            made, constant = self.as_term(found, places)
+        except TooLargeError:
+            return None
+        return made if constant == NONE else None
+
+    def _with_runs(self, one: Expression, runs: Mapping[Pattern, int]) -> Expression:
+        """Return the expression with one index for each run of indices. Raises TooLargeError where they stand apart."""
+        return tuple((constant, self._powers(self._with_run(*own, runs) for own in factors)) for constant, factors in one)
+
+    def _with_run(self, term: int, pattern: Pattern, power: Fraction, runs: Mapping[Pattern, int]) -> Factor:
+        """Return a factor with one index for each run of indices."""
+        apart = {index for own in runs for index in own}
+        if apart.isdisjoint(pattern):
+            return term, pattern, power
+        head, operands, waiting = self.terms.keys[term], self.terms.operands[term], iter(pattern)
+        if head[0] == SPLIT:
+            own = [tuple(next(waiting) for _ in range(count)) for count in head[1]]
+            places = [(runs[each],) if each in runs else each for each in own]
+            if apart.isdisjoint(index for each in places for index in each):
+                return self._factor(operands[0], places, power)
+        if head[0] == TOTAL:
+            inner, gone = self._unfolded(term, [(index,) for index in pattern], frozenset())
+            return (*self._summed([self._with_run(*each, runs) for each in inner], gone), power)
+        if head[0] == FUNCTION:
+            below, constant = bare(self.terms, operands[0])
+            made = self._with_runs(self.placed(below, [(index,) for index in pattern]), runs)
+            ((_, ((found, places_of, _),)),) = self._applied(head[1], self.scaled(made, constant))
+            return found, places_of, power
+        if head[0] == SUM_OF_PRODUCTS:
+            found, places_of, constant = self.as_factor(
+                self._with_runs(self.placed(term, [(index,) for index in pattern]), runs)
+            )
+            if constant == NONE:
+                return found, places_of, power
+        raise TooLargeError
 
     def split(self, operands: Iterable[tuple[int, Sequence[int]]]) -> None:
         """Split indices as finely as any of the terms that have them joins their dimensions."""

@@ -13,6 +13,7 @@ from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, joined
 from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
+from tvlint.analyses.relations.transfer.reshape import stacked, unstacked
 from tvlint.ir.operators import Collective, Communicate
 
 
@@ -129,7 +130,7 @@ def chunk(world: World, value: Value, dim: int, position: int, count: int) -> Va
     if rest or (world.terms.slot[value.term] == dim and world.slots > 1):
         raise Mismatch("uneven-chunk", f"cuts {high - low} elements into {count} pieces", refutes=False)
     box = (*value.box[:dim], (low + position * step, low + (position + 1) * step), *value.box[dim + 1 :])
-    return world.values.with_box(value, box)
+    return unstacked(world, value, dim, position, count) or world.values.with_box(value, box)
 
 
 def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequence[int], reorder: bool) -> Value:
@@ -146,6 +147,9 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
     ways = [world.values.pieces_of(piece) for piece in pieces]
     outside = (*ways[0][:dim], *ways[0][dim + 1 :])
     if any((*own[:dim], *own[dim + 1 :]) != outside for own in ways):
+        found = stacked(world, pieces, dim)
+        if found is not None:
+            return found
         raise Mismatch("wrong-gather-dim", f"gathers along dimension {dim} pieces that differ in another", refutes=True)
     if terms.slot[terms.whole(first.term)] != dim and (terms.normal or any(len(own[dim]) > 1 for own in ways)):
         together = joined(bounds for own in ways for bounds in own[dim])

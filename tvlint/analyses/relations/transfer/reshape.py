@@ -128,3 +128,42 @@ def reshape_gradient(world: World, operand: Value, result: Value, gradient: Valu
         head = ("view gradient", terms.keys[result.term], terms.shape[operand.term])
         term = terms.term(head, (gradient.term,), terms.shape[operand.term], terms.slot[operand.term])
     return values.with_pieces(values.through(gradient, term, 0, operand.box, 1, frozenset()), pieces)
+
+
+def stacked(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
+    """Return what equal pieces of another dimension are, in rank order along `dim`: the other dimension's outermost part is
+    that of `dim` then. None where they are no such pieces, or that has no form.
+    """
+    first, count = pieces[0], len(pieces)
+    shape = world.terms.shape[first.term]
+    others = [at for at, own in enumerate(first.box) if own != pieces[-1].box[at]]
+    if world.terms.telling is not Telling.ARITHMETIC or len(others) != 1 or first.box[dim] != (0, shape[dim]):
+        return None
+    (other,) = others
+    step = shape[other] // count
+    boxes = [(*first.box[:other], (i * step, (i + 1) * step), *first.box[other + 1 :]) for i in range(count)]
+    alike = {(piece.term, piece.leaves, piece.coefficient, piece.fold) for piece in pieces}
+    if step * count != shape[other] or len(alike) > 1 or world.terms.whole(first.term) != first.term:
+        return None
+    term = layouts.moved(world.terms, first.term, count, other, dim) if [piece.box for piece in pieces] == boxes else None
+    if term is None:
+        return None
+    box = list(first.box)
+    box[dim], box[other] = (0, count * shape[dim]), (0, step)
+    return world.values.through(first, term, 0, tuple(box), 1, frozenset())
+
+
+def unstacked(world: World, value: Value, dim: int, position: int, count: int) -> Value | None:
+    """Return a piece along `dim` as one of another dimension of a value that the reference has; None where it has none."""
+    terms, shape = world.terms, world.terms.shape[value.term]
+    if terms.telling is not Telling.ARITHMETIC or not terms.foreign(value.term) or terms.whole(value.term) != value.term:
+        return None
+    if value.box[dim] != (0, shape[dim]) or value.fold is not None:
+        return None
+    for other, bounds in enumerate(value.box):
+        term = layouts.moved(terms, value.term, count, dim, other) if other != dim and bounds == (0, shape[other]) else None
+        if term is not None and not terms.foreign(term):
+            box = list(value.box)
+            box[dim], box[other] = (0, shape[dim] // count), (position * shape[other], (position + 1) * shape[other])
+            return world.values.through(value, term, 0, tuple(box), 1, frozenset())
+    return None

@@ -309,3 +309,23 @@ def test_a_key_that_is_nearly_a_setting_of_the_section_is_a_warning(key: str, me
 def test_a_mapping_with_few_settings_of_megatron_may_name_its_keys_as_it_likes() -> None:
     few = SECTION.replace("  num_layers: 4\n  hidden_size: 64\n", "  num_attention_haeds: 2\n")
     assert document(few).findings == ()
+
+
+@pytest.mark.parametrize("value", ["true_", "yes", "3", '"on"'])
+def test_a_switch_of_a_block_with_another_value_than_a_boolean_is_found(value: str) -> None:
+    (finding,) = document(f"MODEL_ARGS:\n  --tensor-model-parallel-size: 2\n  --bf16: {value}\n").findings
+    word = value.strip('"')
+    assert (finding.rule, finding.severity) == ("value-after-complete-option", Severity.ERROR)
+    assert finding.message == f"`--bf16` takes no value, and `{word}` stands after it"
+    assert finding.location.line == 3
+    assert bool(finding.fixes) is (word in ("yes", "on"))
+
+
+@pytest.mark.parametrize("value", ["true", '"true"', "false", "${BF16}"])
+def test_a_switch_of_a_block_may_be_a_boolean_or_open(value: str) -> None:
+    assert document(f"MODEL_ARGS:\n  --tensor-model-parallel-size: 2\n  --bf16: {value}\n").findings == ()
+
+
+def test_switches_of_a_block_with_options_of_another_program_are_left_alone() -> None:
+    text = "MODEL_ARGS:\n  --tensor-model-parallel-size: 2\n  --own-thing-of-a-fork: 1\n  --bf16: 3\n"
+    assert document(text).findings == ()

@@ -51,3 +51,19 @@ def test_what_may_be_right_is_left_alone(rest: str) -> None:
     assert [
         rule for rule, _, _ in rules(LAUNCH + rest + "\n") if rule.startswith(("option-without", "value-after", "space-"))
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "quoted"),
+    [
+        ("A=(\n  --lr-decay-style \"cosine slow\"\n)\n" + LAUNCH + "${A[@]}\n", True),
+        ("STYLE='cosine slow'\n" + LAUNCH + "--lr-decay-style $STYLE\n", True),
+        ('A="--lr-decay-style cosine slow"\n' + LAUNCH + "$A\n", False),
+        (LAUNCH + "--lr-decay-style cosine slow\n", False),
+    ],
+)
+def test_the_help_for_a_value_that_the_shell_splits_is_to_quote_what_expands_to_it(script: str, quoted: bool) -> None:
+    document = read("run.sh", script.encode())
+    assert document is not None
+    (finding,) = (each for each in document.findings if each.rule == "value-after-complete-option")
+    assert ("quote what expands to it" in finding.help, bool(finding.fixes)) == (quoted, not quoted)

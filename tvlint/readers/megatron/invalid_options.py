@@ -29,6 +29,7 @@ SPELLINGS = {
 """How a value is spelled that the parser converts by itself, and that in words."""
 CUT = re.compile(r"[ \t]*(\\[ \t]+)\n[ \t]*(--[A-Za-z][\w-]*)")
 """After a command: a space that a backslash keeps from joining the next line, which begins with an option."""
+UNQUOTED = 'quote what expands to it (`"${ARGS[@]}"`): without quotes the shell splits the text at its blanks'
 TRUE = frozenset({"true", "1", "yes", "on"})
 """What people write after a switch to say that it is on."""
 
@@ -48,9 +49,12 @@ def option_mistakes(
     version = configuration.version
     own = configuration.framework == MEGATRON
     listed = all(is_option(each.written) for each in written)
-    for setting in written:
+    for setting in written if own else ():
         known = option(setting.written)
-        if not own or known is None or known.kind != "store" or (version and not takes_the_same(known.dest, version)):
+        if known is None or (version and not takes_the_same(known.dest, version)):
+            continue
+        if known.kind != "store":
+            yield from _switched(setting) if listed else ()
             continue
         refusals = list(_refused(setting, known))
         if listed or not any(each.rule == CHOICE for each in refusals) or not _may_take(parser, setting):
@@ -98,6 +102,15 @@ def carriage_return(source: Source) -> Iterator[Finding]:
         yield Finding("carriage-return-after-backslash", Severity.WARNING, message, place, help, fixes=(fix,))
 
 
+def _switched(setting: Setting) -> Iterator[Finding]:
+    """Yield a finding for a switch that a mapping gives a value which no boolean is: it stands after the option as a word."""
+    if isinstance(setting.value, str):
+        message = f"`{setting.written}` takes no value, and `{setting.value[:LONGEST]}` stands after it"
+        help = f"write `true`, or leave `{setting.written}` out"
+        fixes = (Fix("write `true`", (Edit(setting.location, "true"),)),) if setting.value.lower() in TRUE else ()
+        yield Finding("value-after-complete-option", Severity.ERROR, message, setting.location, help, fixes=fixes)
+
+
 def _left_over(setting: Setting, word: Word) -> Iterator[Finding]:
     """The finding about a word too many; a line with `<` (`--save <PATH TO DIRECTORY>`) is a blank to be filled in."""
     known = option(setting.written)
@@ -107,9 +120,21 @@ def _left_over(setting: Setting, word: Word) -> Iterator[Finding]:
         return
     takes = "one value" if known.kind == "store" else "no value"
     message = f"`{setting.written}` takes {takes}, and `{text[:LONGEST]}` stands after it"
+    place = location_of(span)
+    if setting.location.path == place.path and _is_split(setting, span):
+        yield Finding("value-after-complete-option", Severity.ERROR, message, place, UNQUOTED)
+        return
     help = "remove it" if text.strip() else "remove the space after the backslash"
     fix = Fix("remove it", (Edit(location_of(_with_blanks_before(span)), ""),), is_safe=text.lower() in TRUE)
-    yield Finding("value-after-complete-option", Severity.ERROR, message, location_of(span), help, fixes=(fix,))
+    yield Finding("value-after-complete-option", Severity.ERROR, message, place, help, fixes=(fix,))
+
+
+def _is_split(setting: Setting, word: Span) -> bool:
+    """Return whether the value and the word stood together in quotes, which an unquoted expansion takes away."""
+    text = word.source.text
+    start = max(text.rfind('"', 0, word.start), text.rfind("'", 0, word.start))
+    between = text[start + 1 : word.start] if start >= 0 else ""
+    return "\n" not in between and between.rstrip(" \t") == str(setting.value)
 
 
 def _with_blanks_before(span: Span) -> Span:

@@ -209,21 +209,13 @@ def _linear_result(world: World, result: Result, operands: Sequence[Value], term
     if any(i not in joint for i, _ in partial):
         raise Mismatch("partial-times-scaled", "multiplies a partial sum with a multiple", refutes=False)
     token = world.terms.token
-    given = values.leaves_of(unclean[0][1])
-    like = [leaf._replace(token=token(("zero", term))) for leaf in given if leaf.token == given[0].token]
     leaves = [
         Leaf(token((leaf.token, term, result.counted.index(i))), leaf.coefficient * factor, leaf.pending | pending)
         for i in sorted(result.counted)
         if i in joint
-        for leaf in (like if _is_filled_with_zero(world, operands[i]) else values.leaves_of(operands[i]))
+        for leaf in values.leaves_of(operands[i])
     ]
     return values.of_leaves(term, box, leaves)
-
-
-def _is_filled_with_zero(world: World, value: Value) -> bool:
-    """Return whether every element is zero, so that the value is as well any part of itself, any number of times."""
-    head = world.terms.keys[value.term]
-    return value.clean and has_trait(str(head[0]), Trait.FILLED) and head[2][0] == 0
 
 
 def _moves(op: str) -> bool:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -371,3 +372,59 @@ def test_a_reference_must_be_a_capture_of_one_rank() -> None:
     assert [problem.message for problem in report.problems] == ["the reference was captured on 2 ranks"]
     report = prove_pair(Pair(path_of("tensor_parallel_mlp"), "plan.json"))
     assert [problem.message for problem in report.problems] == ["the reference of a captured program is a capture too"]
+
+
+@pytest.mark.parametrize(
+    ("op", "argument"),
+    [
+        ("aten.mm.default", {"out_dtype": {"dtype": "bfloat16"}}),
+        ("aten.gelu.default", {"of_later": 1}),
+        ("aten.ones_like.default", {"dtype": {"dtype": "int64"}}),
+    ],
+)
+def test_an_argument_that_no_equation_reads_is_an_error_at_its_line(op: str, argument: Line, tmp_path: Path) -> None:
+    lines = lines_of("tensor_parallel_mlp")
+    changed = [{**line, "arguments": {**line["arguments"], **argument}} if line.get("op") == op else line for line in lines]
+    report = prove_pair(Pair(written(tmp_path, changed), path_of("mlp")))
+    (problem,) = report.problems
+    assert not report.verdicts
+    assert problem.message == f"no equation says what `{op}` does with `{next(iter(argument))}`"
+    assert problem.location.line is not None
+
+
+def test_a_program_that_never_updates_its_weights_is_not_proved(tmp_path: Path) -> None:
+    lines = [line for line in lines_of("tensor_parallel_mlp") if "update" not in line]
+    verdict = proof(written(tmp_path, lines))
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "no-updates" in {own.name for own in verdict.reasons}
+
+
+def test_a_norm_whose_gradient_is_that_of_another_norm_is_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("tensor_parallel_mlp")
+    for line in lines:
+        if line.get("op") == "aten.native_layer_norm_backward.default":
+            line["arguments"]["weight"] = line["arguments"]["bias"]
+    verdict = proof(written(tmp_path, lines))
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "unsupported-operator" in {own.name for own in verdict.reasons}
+
+
+@pytest.mark.parametrize("name", ["tensor_parallel_mlp", "accumulation_fsdp"])
+def test_shapes_and_results_that_fit_nothing_end_in_a_verdict_or_in_an_error(name: str, tmp_path: Path) -> None:
+    reference = "mlp" if name == "tensor_parallel_mlp" else "accumulation_reference"
+    lines = lines_of(name)
+    random = Random(0)
+    of_shape = [at for at, line in enumerate(lines) if line.get("shape")]
+    of_aten = [at for at, line in enumerate(lines) if line.get("op", "").startswith("aten.") and line["outputs"]]
+    of_results = [at for at in of_aten if "empty" not in lines[at]["op"]]
+    for at in random.sample(of_shape, 25):
+        own = lines[at]
+        changed = {**own, "shape": [random.choice((0, 1, size + 1, 2**31)) for size in own["shape"]]}
+        report = prove_pair(Pair(written(tmp_path, [*lines[:at], changed, *lines[at + 1 :]]), path_of(reference)))
+        assert report.problems or report.verdicts
+    for at in random.sample(of_results, 25):
+        for outputs in ([], [*lines[at]["outputs"], 0]):
+            changed = {**lines[at], "outputs": outputs}
+            report = prove_pair(Pair(written(tmp_path, [*lines[:at], changed, *lines[at + 1 :]]), path_of(reference)))
+            assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts) or not outputs, lines[at]

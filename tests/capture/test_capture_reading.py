@@ -23,6 +23,9 @@ from tvlint.readers.document import ReadError
 RECORDED = ROOT / "fixtures" / "capture" / "recorded"
 HEAD = '{"tvlint_capture": 1, "ranks": 1}'
 WINDOW = {"tensor": 0, "storage": 0, "offset": 0, "shape": [2, 3], "stride": [3, 1], "dtype": "float32"}
+OTHER = {**WINDOW, "tensor": 1}
+IN_PLACE = {"op": "aten.exp_.default", "arguments": {"self": {"t": 0}}, "outputs": [0], "writes": [0]}
+SUM = {"communication": "all-reduce", "group": [0], "reduce": "sum", "inputs": [0], "outputs": [0], "work": 0}
 
 
 def capture(*lines: dict[str, Any], head: str = HEAD) -> Capture:
@@ -45,6 +48,20 @@ def recorded(name: str) -> Capture:
         ([{"op": "aten.mm.default", "arguments": {"self": {"t": 7}}, "outputs": []}], "there is no tensor 7", 3),
         ([{"op": "aten.mm.default", "arguments": {"self": {}}, "outputs": []}], "a value of more than one kind", 3),
         ([WINDOW, {"root": 0, "values": "%"}], "the values are no base64", 4),
+        ([WINDOW, {**WINDOW, "offset": 1}], "tensor 0 stands twice", 4),
+        ([{"given": 0, "dtype": "float32", "bytes": 4}] * 2, "storage 0 stands twice", 4),
+        ([{"place": 0, "path": "a.py", "line": 1}] * 2, "place 0 stands twice", 4),
+        ([{"given": 0, "dtype": "float32", "bytes": 20}, WINDOW], "tensor 0 ends behind its storage", 4),
+        ([{"given": 0, "dtype": "bool", "bytes": 5}, {**WINDOW, "dtype": "bool"}], "tensor 0 ends behind its storage", 4),
+        ([{"wait": 0, "at": 1}], "there is no place 1", 3),
+        ([WINDOW, {**IN_PLACE, "arguments": {}}], "`aten.exp_.default` overwrites a tensor that it is not", 4),
+        ([WINDOW, {**IN_PLACE, "outputs": [0, 0], "writes": []}], "`aten.exp_.default` gives a tensor twice", 4),
+        ([WINDOW, OTHER, {**IN_PLACE, "outputs": [1]}], "`aten.exp_.default` gives other tensors than those", 5),
+        ([WINDOW, {**SUM, "outputs": []}], "a `all-reduce` of 1 tensors gives 0", 4),
+        ([WINDOW, {**SUM, "communication": "send", "peer": 0}], "a `send` of 1 tensors gives 1", 4),
+        ([WINDOW, {key: own for key, own in SUM.items() if key != "reduce"}], "a `all-reduce` does not say how", 4),
+        ([WINDOW, {**SUM, "group": [0, 0]}], "a rank stands twice in a group", 4),
+        ([WINDOW, {**SUM, "communication": "reduce", "root": 1}], "rank 1 is none of the group", 4),
         ([{"rank": 0}], "rank 0 stands twice, or is none of 1", 3),
         ([{"rank": 4}], "rank 4 stands twice, or is none of 1", 3),
         ([{"tvlint_capture": 1, "ranks": 1}], "the line belongs to no rank", 3),

@@ -113,7 +113,14 @@ def test_a_declaration_is_about_a_function_of_that_name_and_no_framework_s() -> 
     assert meant("model.my.silu", (SILU,)) == "declared(* -> *|).model.my.silu"
     assert meant("model.silu", (SILU,)) == "model.silu"
     assert meant("notmy.silu", (SILU,)) == "notmy.silu"
-    assert meant("torch.nn.functional.silu", (Declared("silu", "a+ -> 1"),)) == "torch.nn.functional.silu"
+    for name in ("torch.nn.functional.silu", "F.silu", "nn.functional.silu", "aten.silu", "torch.ops.aten.silu.default"):
+        assert meant(name, (Declared("silu", "a+ -> 1"), Declared(name, same_as="torch.clone"))) == name
+
+
+def test_the_declaration_that_names_more_of_the_function_counts_in_any_order() -> None:
+    anywhere, own = Declared("act", "* -> *", ((0,),)), Declared("my.act", "* -> *")
+    assert meant("my.act", (anywhere, own)) == meant("my.act", (own, anywhere)) == "declared(* -> *|).my.act"
+    assert meant("other.act", (own, anywhere)) == "declared(* -> *|0).other.act"
 
 
 def test_the_name_of_a_declared_operator_says_what_it_means() -> None:

@@ -143,13 +143,13 @@ def meant(op: str, declared: Sequence[Declared]) -> str:
     A declaration is about the function of that name in any module, or in the one it names. It says more than what tvlint
     knows of functions by their own name alone, and never overrides what tvlint knows of a framework's function.
     """
-    for one in declared:
-        if op == one.name or op.endswith(f".{one.name}"):
-            return op if interpreted(op) else declared_name(op, one)
-    return op
+    about = [one for one in declared if op == one.name or op.endswith(f".{one.name}")]
+    if not about or interpreted(op):
+        return op
+    return declared_name(op, max(about, key=lambda one: len(one.name)))
 
 
 def interpreted(op: str) -> str:
-    """Return the canonical name of the operator of a framework that `op` is by its whole name; empty for every other."""
-    spec = _BY_NAME.get(op)
+    """Return the canonical name of the operator of a framework that `op` is by its whole name, or as `F.gelu`; else nothing."""
+    spec = next((_BY_NAME[name] for name in (op, *spellings(op)) if name in _BY_NAME), None)
     return spec.name if spec is not None and spec.name not in _REGISTERED else ""

@@ -41,6 +41,8 @@ def exchange(members: Sequence[Communicate], values: Sequence[Array | None], ran
         case Collective.CHUNK:
             return [part_of(value, first.dim, at, len(ranks)) for at, value in enumerate(_all(values))]
     given = _all(values)
+    if first.root is not None and first.root not in ranks:
+        raise NotReplayedError(f"rank {first.root} is no member of a collective from it or to it")
     at_root = None if first.root is None else list(ranks).index(first.root)
     match first.kind:
         case Collective.ALL_REDUCE:
@@ -73,23 +75,37 @@ def _all(values: Sequence[Array | None]) -> list[Array]:
 def _parts(value: Array, dim: int | None, count: int, splits: Sequence[int]) -> list[Array]:
     import numpy as np
 
-    if dim is None or (not splits and value.shape[dim] % count):
+    size = _size(value, dim)
+    if (len(splits) != count or sum(splits) != size) if splits else size % count:
         raise NotReplayedError(f"a cut of shape {value.shape} into {count} parts")
     places = list(np.cumsum(splits)[:-1]) if splits else count
-    return list(np.split(value, places, axis=dim))
+    return list(np.split(value, places, axis=dim or 0))
 
 
 def part_of(value: Array, dim: int | None, at: int, count: int) -> Array:
     """Return one of `count` equal parts of a value along a dimension. Raises NotReplayedError where there is none."""
-    if dim is None or value.shape[dim] % count:
+    size = _size(value, dim)
+    if dim is None or size % count:
         raise NotReplayedError(f"a cut of shape {value.shape} into {count} parts")
-    length = value.shape[dim] // count
+    length = size // count
     return value[(slice(None),) * (dim % value.ndim) + (slice(at * length, (at + 1) * length),)]
 
 
 def _joined(values: Sequence[Array], dim: int | None) -> Array:
     import numpy as np
 
-    if dim is None:
-        raise NotReplayedError("a gather along no dimension")
-    return np.concatenate(values, axis=dim)
+    around = set()
+    for value in values:
+        _size(value, dim)
+        at = (dim or 0) % value.ndim
+        around.add((value.shape[:at], value.shape[at + 1 :]))
+    if len(around) > 1:
+        raise NotReplayedError("parts of a gather do not fit each other")
+    return np.asarray(np.concatenate(values, axis=dim or 0))
+
+
+def _size(value: Array, dim: int | None) -> int:
+    """Return the size of a dimension. Raises NotReplayedError where there is none."""
+    if dim is None or not -value.ndim <= dim < value.ndim:
+        raise NotReplayedError(f"a part of shape {value.shape} along no dimension of it")
+    return int(value.shape[dim])

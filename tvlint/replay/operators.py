@@ -27,6 +27,8 @@ def forward(compute: Compute, operands: Sequence[Array], results: Sequence[Shape
     """Return the results of a computation on its tensor operands, in the shapes that the plan declares."""
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
     found = _evaluate(spec, call, operands)
+    if len(found) < len(results):
+        raise NotReplayedError(f"`{compute.op}` gives {len(found)} of {len(results)} results")
     return tuple(in_shape(value, shape) for value, shape in zip(found, results, strict=False))
 
 

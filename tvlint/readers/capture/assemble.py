@@ -39,7 +39,7 @@ def lift_reference(capture: Capture) -> Lifting:
     if capture.ranks != 1:
         text = f"the reference was captured on {capture.ranks} ranks"
         raise ReadError(text, Location(capture.path), "capture the single-device program as reference")
-    prepared = (prepare(capture.tapes[0], follow(capture.tapes[0])),)
+    prepared = (prepare(capture.path, capture.tapes[0], follow(capture.tapes[0])),)
     found = alone(prepared[0], capture.path)
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}, None))
 
@@ -51,7 +51,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     """
     capture = with_communicators(capture)
     programs = without_equal_broadcasts([follow(tape) for tape in capture.tapes])
-    prepared = with_own_parts([prepare(tape, program) for tape, program in zip(capture.tapes, programs, strict=True)])
+    prepared = with_own_parts([prepare(capture.path, *own) for own in zip(capture.tapes, programs, strict=True)])
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     _add_units(prepared, found, reference)
     mesh, placements = _mesh(capture, prepared, found)

@@ -160,6 +160,35 @@ def table_call(call: Call, result: tuple[int, ...], shapes: dict[str, tuple[int,
     return TableCall(call.op, inputs, call.attributes, (result,))
 
 
+def misfit(call: Call, types: Mapping[str, Type]) -> str:
+    """Return why the results of a call have not the shapes that were recorded; empty where nothing speaks against them."""
+    spec = spec_of(call.op)
+    if spec is None:
+        return ""
+    operands = [types[each.name].shape for each in call.inputs if isinstance(each, Ref)]
+    results = [types[name].shape for name in call.outputs]
+    if not results:
+        return "" if spec.family is Family.INERT else f"`{call.op}` gives no result"
+    if spec.family is Family.RESHAPE:
+        fits = len(results) == len(operands) == 1 and prod(results[0]) == prod(operands[0])
+        return "" if fits else f"`{call.op}` gives no tensor of shape {results[0]}"
+    try:
+        shapes = {each.name: types[each.name].shape for each in call.inputs if isinstance(each, Ref)}
+        bound = spec.bind(table_call(call, results[0], shapes))
+    except UnsupportedError:
+        return ""
+    if len(bound.outputs) < len(results):
+        return f"`{call.op}` gives {len(bound.outputs)} of {len(results)} results"
+    sizes = {ONE: 1, **bound.sizes}
+    for names, shape in zip(bound.operands, operands, strict=False):
+        sizes |= dict(zip(names, shape, strict=False))
+    for names, shape in zip(bound.outputs, results, strict=False):
+        known = tuple(sizes.get(name, size) for name, size in zip(names, shape, strict=False))
+        if prod(shape) != 1 and (len(names) != len(shape) or known != shape):
+            return f"`{call.op}` gives no tensor of shape {shape}"
+    return ""
+
+
 def is_elementwise(call: Call, types: Mapping[str, Type]) -> bool:
     """Return whether each element of the result depends on the elements in its place alone, by the operator table."""
     spec = spec_of(call.op)

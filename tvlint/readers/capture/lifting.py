@@ -5,7 +5,7 @@ What no equation lifts stays what it is: an operator that the table does not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
@@ -62,7 +62,7 @@ class Lifted:
     """The program of one rank in operators of the operator table.
 
     `seeds` are the values that stand for the gradient of a root, by their names; `unlifted` the operators that no equation
-    lifts.
+    lifts; `unread` says of which arguments no equation speaks, and where.
     """
 
     program: Program
@@ -72,6 +72,7 @@ class Lifted:
     seeds: dict[str, str] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)
     unlifted: list[Call] = field(default_factory=list)
+    unread: list[tuple[str, Mark]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,31 @@ class Equation:
 
 MOVES = frozenset({"torch.permute", "torch.Tensor.view", "torch.narrow", "torch.Tensor.expand"})
 """Operators that move elements: two of the same value that move them alike are one."""
+
+
+_OF_STORAGE = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking", "copy", "out"})
+"""Arguments that say how a result is stored, and not what it is."""
+
+_OF_TYPE = frozenset({"size", "num_weights", "half_to_float", "input_dtype", "grad_output"})
+"""Arguments that the recorded shape and dtype of the result say too, and a gradient that is cut again where it is read."""
+
+
+class _Arguments(Mapping[str, Argument]):
+    """The arguments of an operator, and which of them were asked for."""
+
+    def __init__(self, known: Mapping[str, Argument]) -> None:
+        self.known = known
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Argument:
+        self.asked.add(name)
+        return self.known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.known)
+
+    def __len__(self) -> int:
+        return len(self.known)
 
 
 class NotLiftedError(Exception):
@@ -222,6 +248,8 @@ class Lifting:
         found = self.value(other)
         if found is None:
             return False
+        if self.shape(found) != self.shape(name):
+            raise NotLiftedError(f"a tensor of shape {self.shape(found)} is none of shape {self.shape(name)}")
         self.same[name] = found
         return True
 
@@ -280,16 +308,27 @@ def _lift(lifting: Lifting, node: Node) -> None:
     elif isinstance(node, End):
         lifting.add(node)
     else:
+        read = _Arguments(node.arguments)
+        node = replace(node, arguments=read)
         for equation in lifting.equations.get(function_of(node.op), ()):
             if _lifts(equation, lifting, node):
+                lifting.result.unread += _unread(lifting, node, read)
                 lifting.result.used[equation.statement] = lifting.result.used.get(equation.statement, 0) + 1
                 return
         _keep(lifting, node)
 
 
+def _unread(lifting: Lifting, node: Apply, read: _Arguments) -> Iterator[tuple[str, Mark]]:
+    """Yield the arguments that an equation did not ask for: with them the operator may compute something else."""
+    for name in sorted(read.keys() - read.asked - _OF_STORAGE - _OF_TYPE):
+        own = read.known[name]
+        if own is not None and not (name == "dtype" and own == lifting.dtype(node.outputs[0])):
+            yield f"no equation says what `{node.op}` does with `{name}`", node.mark
+
+
 def _lifts(equation: Equation, lifting: Lifting, node: Apply) -> bool:
     of_number = node.op.rpartition(".")[2].startswith("Scalar")
-    if "self" in node.arguments and not isinstance(node.arguments["self"], Ref) and not of_number:
+    if not node.outputs or ("self" in node.arguments and not isinstance(node.arguments["self"], Ref) and not of_number):
         return False
     try:
         return equation.lift(lifting, node)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tvlint.ir.location import Location
@@ -29,6 +30,7 @@ from tvlint.readers.capture.tape import (
     Wait,
     Window,
 )
+from tvlint.readers.capture.windows import size_of, span
 from tvlint.readers.document import ReadError
 from tvlint.readers.plan_json.schema_checker import Check, FormError, form
 
@@ -55,7 +57,7 @@ def read_capture(path: str, data: bytes) -> Capture:
             rank = int(line["rank"])
             if rank in tapes or rank >= head["ranks"]:
                 raise ReadError(f"rank {rank} stands twice, or is none of {head['ranks']:.0f}", Location(path, number))
-            current = tapes[rank] = _Rank(path)
+            current = tapes[rank] = _Rank(path, rank)
             continue
         if current is None or "tvlint_capture" in line:
             raise ReadError("the line belongs to no rank", Location(path, number))
@@ -67,7 +69,7 @@ def read_capture(path: str, data: bytes) -> Capture:
         path,
         tuple(head.get("launch", ())),
         int(head["ranks"]),
-        tuple(tapes[rank].tape(rank) for rank in range(int(head["ranks"]))),
+        tuple(tapes[rank].tape() for rank in range(int(head["ranks"]))),
         head.get("torch", ""),
         tuple(head.get("replaced", ())),
         tuple(head.get("sized_down", ())),
@@ -100,9 +102,11 @@ def _line(path: str, number: int, raw: bytes, check: Check) -> dict[str, Any]:
 class _Rank:
     """The lines of one rank, as they are read."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, rank: int) -> None:
         self.path = path
+        self.rank = rank
         self.windows: dict[int, Window] = {}
+        self.sizes: dict[int, int] = {}
         self.places: dict[int, Location] = {}
         self.events: list[Event] = []
         self.meshes: list[tuple[tuple[Axis, ...], tuple[int, ...]]] = []
@@ -114,6 +118,7 @@ class _Rank:
         if "tensor" in line:
             self._window(line)
         elif "place" in line and "path" in line:
+            self._once(self.places, line["place"], "place")
             self.places[int(line["place"])] = Location(line["path"], int(line["line"]) or None, text=line.get("text", ""))
         elif "mesh" in line:
             axes = tuple(Axis(own["axis"], int(own["size"])) for own in line["mesh"])
@@ -121,9 +126,9 @@ class _Rank:
         else:
             self.events.append(self._event(line))
 
-    def tape(self, rank: int) -> Tape:
+    def tape(self) -> Tape:
         """Return what was read."""
-        return Tape(rank, self.windows, tuple(self.events), tuple(self.meshes))
+        return Tape(self.rank, self.windows, tuple(self.events), tuple(self.meshes))
 
     def _fail(self, text: str) -> ReadError:
         return ReadError(text, Location(self.path, self.number))
@@ -132,7 +137,16 @@ class _Rank:
         shape, stride = _counts(line["shape"]), _counts(line["stride"])
         if len(shape) != len(stride):
             raise self._fail(f"{len(stride)} strides for {len(shape)} dimensions")
-        self.windows[int(line["tensor"])] = Window(int(line["storage"]), int(line["offset"]), shape, stride, line["dtype"])
+        self._once(self.windows, line["tensor"], "tensor")
+        window = Window(int(line["storage"]), int(line["offset"]), shape, stride, line["dtype"])
+        if span(window)[1] * size_of(window.dtype) > self.sizes.get(window.storage, sys.maxsize):
+            raise self._fail(f"tensor {line['tensor']:.0f} ends behind its storage")
+        self.windows[int(line["tensor"])] = window
+
+    def _once(self, known: Collection[int], number: Any, kind: str) -> None:
+        """Refuse a number that stands for something else already: events name things by their numbers."""
+        if int(number) in known:
+            raise self._fail(f"{kind} {number:.0f} stands twice")
 
     def _known(self, number: Any) -> int:
         if int(number) not in self.windows:
@@ -141,6 +155,8 @@ class _Rank:
 
     def _event(self, line: dict[str, Any]) -> Event:
         if "given" in line:
+            self._once(self.sizes, line["given"], "storage")
+            self.sizes[int(line["given"])] = int(line["bytes"])
             return Given(int(line["given"]), line["dtype"], self._values(line))
         if "name" in line:
             whole = _counts(line["whole"]) if "whole" in line else None
@@ -150,6 +166,12 @@ class _Rank:
         if "op" in line:
             arguments = {name: self._argument(value) for name, value in line["arguments"].items()}
             outputs, writes = (tuple(map(self._known, line.get(key, ()))) for key in ("outputs", "writes"))
+            if not {*writes} <= {*_tensors_in(tuple(arguments.values()))}:
+                raise self._fail(f"`{line['op']}` overwrites a tensor that it is not given")
+            if writes and outputs and outputs != writes:
+                raise self._fail(f"`{line['op']}` gives other tensors than those that it overwrites")
+            if len({*outputs}) < len(outputs):
+                raise self._fail(f"`{line['op']}` gives a tensor twice")
             return Operation(line["op"], arguments, outputs, writes, self._argument(line.get("result")), self._mark(line))
         if "communication" in line:
             return self._communication(line)
@@ -166,11 +188,21 @@ class _Rank:
         raise AssertionError(f"a line of a kind that the schema has: {line}")
 
     def _communication(self, line: dict[str, Any]) -> Communication:
+        kind, group = line["communication"], _counts(line["group"])
+        inputs, outputs = (tuple(map(self._known, line[key])) for key in ("inputs", "outputs"))
+        if len({*group}) < len(group):
+            raise self._fail("a rank stands twice in a group")
+        if int(line.get("root", group[0] if group else 0)) not in group:
+            raise self._fail(f"rank {line.get('root', 0):.0f} is none of the group")
+        if not _fits(kind, len(inputs), len(outputs)):
+            raise self._fail(f"a `{kind}` of {len(inputs)} tensors gives {len(outputs)}")
+        if kind in ("all-reduce", "reduce-scatter", "reduce") and not line.get("reduce"):
+            raise self._fail(f"a `{kind}` does not say how it reduces")
         return Communication(
-            line["communication"],
-            tuple(map(self._known, line["inputs"])),
-            tuple(map(self._known, line["outputs"])),
-            _counts(line["group"]),
+            kind,
+            inputs,
+            outputs,
+            group,
             int(line["work"]),
             self._mark(line),
             line.get("reduce", ""),
@@ -185,7 +217,11 @@ class _Rank:
         )
 
     def _mark(self, line: dict[str, Any]) -> Mark:
-        place = self.places.get(int(line["at"])) if "at" in line else None
+        place = None
+        if "at" in line:
+            place = self.places.get(int(line["at"]))
+            if place is None:
+                raise self._fail(f"there is no place {line['at']:.0f}")
         micro_batch = int(line["micro_batch"]) if "micro_batch" in line else -1
         of = int(line["of"]) if "of" in line else -1
         return Mark(line.get("phase", "forward"), micro_batch, place, line.get("module", ""), line.get("node", ""), of)
@@ -210,6 +246,24 @@ class _Rank:
         if kind == "t":
             return Tensor(self._known(own))
         return float(own) if kind == "float" else own if kind == "dtype" else Other(own)
+
+
+def _fits(kind: str, read: int, written: int) -> bool:
+    """Return whether a communication may read and write so many tensors on a rank."""
+    if kind in ("send", "receive"):
+        return (read, written) == ((1, 0) if kind == "send" else (0, 1))
+    if kind in ("all-reduce", "broadcast", "reduce"):
+        return read == written > 0
+    return kind == "barrier" or read > 0 or written > 0
+
+
+def _tensors_in(argument: Argument) -> Iterator[int]:
+    """Yield the tensors in an argument."""
+    if isinstance(argument, Tensor):
+        yield argument.window
+    elif isinstance(argument, tuple):
+        for each in argument:
+            yield from _tensors_in(each)
 
 
 def _counts(values: Any) -> tuple[int, ...]:

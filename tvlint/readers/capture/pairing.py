@@ -217,7 +217,7 @@ def _said(use: Use, whole: Whole, shape: tuple[int, ...], prepared: Prepared) ->
 def _in_order(whole: Whole, shape: tuple[int, ...], rank: int, boxes: Sequence[Box], use: Use, path: str) -> Box:
     """Return the box that a rank holds if the pieces lie in the order of the ranks, where the numbers do not tell."""
     cut = [dim for dim, (own, size) in enumerate(zip(shape, whole.shape, strict=False)) if own != size]
-    if len(shape) != len(whole.shape) or len(cut) != 1 or whole.shape[cut[0]] % shape[cut[0]]:
+    if len(shape) != len(whole.shape) or len(cut) != 1 or not shape[cut[0]] or whole.shape[cut[0]] % shape[cut[0]]:
         text = f"`{whole.name}` of shape {shape} is no piece of the reference's, of shape {whole.shape}"
         raise ReadError(text, _at(use.mark, path), "capture the same model as the reference, with the same names")
     dim, pieces = cut[0], whole.shape[cut[0]] // shape[cut[0]]

@@ -13,7 +13,7 @@ from tvlint.readers.capture.dead import without_dead
 from tvlint.readers.capture.emit import Emitter, Run, Shape
 from tvlint.readers.capture.equations.table import EQUATIONS
 from tvlint.readers.capture.expansions import without_expansions
-from tvlint.readers.capture.factors import Factors
+from tvlint.readers.capture.factors import Factors, misfit
 from tvlint.readers.capture.lifting import MOVES, Call, Lifted, LiftedNode, inputs_of, lift, outputs_of
 from tvlint.readers.capture.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
@@ -47,9 +47,17 @@ class RankProgram:
     updated: tuple[str, ...]
 
 
-def prepare(tape: Tape, program: Program) -> Prepared:
-    """Return what one rank recorded, followed as `program`, in operators of the table, up to the optimizer."""
-    lifted = with_whole_biases(with_dimensions(without_expansions(without_dead(lift(program, EQUATIONS)))))
+def prepare(path: str, tape: Tape, program: Program) -> Prepared:
+    """Return what one rank recorded, followed as `program`, in operators of the table, up to the optimizer.
+
+    Raises ReadError where an operator cannot have given what was recorded, or may compute something else.
+    """
+    lifted = lift(program, EQUATIONS)
+    misfits = ((misfit(own, program.types), own.mark) for own in lifted.nodes if isinstance(own, Call))
+    for text, mark in (*lifted.unread, *misfits):
+        if text:
+            raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
+    lifted = with_whole_biases(with_dimensions(without_expansions(without_dead(lifted))))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(lifted)))
     reduced = reducers_of(lifted)
     gradients: dict[str, tuple[str, Array | None]] = {
@@ -131,7 +139,7 @@ def write_rank(prepared: Prepared, named: Mapping[str, str], data: frozenset[str
             mark = _mark_of(value, lifted)
             emitter.finish_run(value, f"grad({weight})", lifted.program.shape(lifted.gradients[weight][0]), mark)
     reducers = _reducers(prepared)
-    updated = tuple(name for name in lifted.program.updated if name in lifted.gradients) or tuple(lifted.gradients)
+    updated = tuple(name for name in lifted.program.updated if name in lifted.gradients)
     return RankProgram(tuple(emitter.runs), emitter.declared, reducers, updated)
 
 

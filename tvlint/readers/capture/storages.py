@@ -373,7 +373,7 @@ class _Follower:
                 self.storages[windows[number].storage] = []
             return ""
         source = event.arguments.get("self")
-        if event.op == "aten.expand.default" and isinstance(source, recorded.Tensor):
+        if event.op == "aten.expand.default" and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
             return self._expand(self.read(source.window, mark), windows[event.outputs[0]], mark)
         if event.op.startswith("aten.") and base in _COPIES and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
             target = windows[event.outputs[0]]
@@ -612,8 +612,8 @@ class _Follower:
 
     def _own_row(self, event: Operation) -> bool:
         """Put the parts of weights that this rank holds into its row of a buffer."""
-        inputs, output = event.arguments["all_gather_inputs"], event.arguments["all_gather_output"]
-        rank, numel = event.arguments["rank"], event.arguments["all_gather_input_numel"]
+        keys = ("all_gather_inputs", "all_gather_output", "rank", "all_gather_input_numel")
+        inputs, output, rank, numel = (event.arguments.get(key) for key in keys)
         if not isinstance(inputs, tuple) or not isinstance(output, recorded.Tensor):
             return False
         if not isinstance(rank, int) or not isinstance(numel, int):
@@ -641,7 +641,7 @@ class _Follower:
 
     def _split_columns(self, event: Operation) -> bool:
         """Give each column of a buffer as the whole value that it is the parts of."""
-        source, sizes = event.arguments["all_gather_output"], event.arguments["all_gather_input_split_sizes"]
+        source, sizes = (event.arguments.get(key) for key in ("all_gather_output", "all_gather_input_split_sizes"))
         if not isinstance(source, recorded.Tensor) or not isinstance(sizes, tuple) or event.arguments.get("dim") != 1:
             return False
         window = self.tape.windows[source.window]
@@ -655,13 +655,15 @@ class _Follower:
 
     def _join_columns(self, event: Operation) -> bool:
         """Put the parts of each tensor along its first dimension into one column of a buffer."""
-        tensors, target = event.arguments["tensors"], self.tape.windows[event.writes[0]]
-        ranks = event.arguments["num_chunks"]
-        if not isinstance(tensors, tuple) or event.arguments.get("dim") != 0 or len(target.shape) != 2:
+        tensors, ranks = event.arguments.get("tensors"), event.arguments.get("num_chunks")
+        if not isinstance(tensors, tuple) or event.arguments.get("dim") != 0 or len(event.writes) != 1:
+            return False
+        target = self.tape.windows[event.writes[0]]
+        if len(target.shape) != 2:
             return False
         values = [(self.read(each.window, event.mark), each) for each in tensors if isinstance(each, recorded.Tensor)]
         shapes = [self.program.shape(value) for value, _ in values]
-        if not isinstance(ranks, int) or any(not shape or shape[0] % ranks for shape in shapes):
+        if not isinstance(ranks, int) or ranks < 1 or any(not shape or shape[0] % ranks for shape in shapes):
             return False
         self.storages[target.storage] = []
         self.columns.forget(target.storage)

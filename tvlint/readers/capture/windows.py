@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -49,6 +50,12 @@ class Expand:
 
 
 Move: TypeAlias = Permute | View | Narrow | Expand
+
+
+def size_of(dtype: str) -> int:
+    """Return the bytes that a number of a dtype takes, by the bits in its name; 1 where no bits are named (`bool`)."""
+    bits = re.search(r"\d+", dtype)
+    return max(1, int(bits[0]) // 8) if bits is not None and len(bits[0]) < 4 else 1
 
 
 def count(window: Window) -> int:

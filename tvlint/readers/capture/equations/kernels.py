@@ -30,13 +30,18 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     if statistics is None or statistics.op != "aten.native_layer_norm.default":
         return False
     forward = lifting.call_of(statistics.outputs[0])
-    same = lifting.value(given(node, "input")) == lifting.value(given(statistics, "input"))
-    same = same and given(node, "normalized_shape") == given(statistics, "normalized_shape")
+    same = all(
+        lifting.operand(node.arguments.get(name)) == lifting.operand(statistics.arguments.get(name))
+        for name in ("input", "normalized_shape", "weight", "bias")
+    )
     if forward is None or not same or lifting.maker(given(node, "mean")) is not statistics:
         return False
     mask = node.arguments.get("output_mask", (True, True, True))
+    asked = mask if isinstance(mask, tuple) else ()
+    if len(node.outputs) != sum(own is True for own in asked):
+        return False
     made = iter(node.outputs)
-    wanted = [next(made, "") if own else "" for own in (mask if isinstance(mask, tuple) else ())]
+    wanted = [next(made) if own is True else "" for own in asked]
     tensors = sum(isinstance(each, Ref) for each in forward.inputs)
     return lifting.gradient(forward, (given(node, "grad_out"),), tuple(wanted[:tensors]), node.mark)
 

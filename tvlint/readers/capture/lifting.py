@@ -94,8 +94,9 @@ MOVES = frozenset({"torch.permute", "torch.Tensor.view", "torch.narrow", "torch.
 _OF_STORAGE = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking", "copy", "out"})
 """Arguments that say how a result is stored, and not what it is."""
 
-_OF_TYPE = frozenset({"size", "num_weights", "half_to_float", "input_dtype", "grad_output"})
-"""Arguments that the recorded shape and dtype of the result say too, and a gradient that is cut again where it is read."""
+_OF_TYPE = frozenset({"size", "num_weights", "half_to_float", "input_dtype", "grad_output", "weight", "bias"})
+"""Arguments that the result's shape and dtype say too; a gradient that is cut again where it is read; weights of a
+norm, which are gathered anew for its gradient and are held by the replay."""
 
 
 class _Arguments(Mapping[str, Argument]):

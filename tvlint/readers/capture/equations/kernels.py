@@ -30,10 +30,8 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     if statistics is None or statistics.op != "aten.native_layer_norm.default":
         return False
     forward = lifting.call_of(statistics.outputs[0])
-    same = all(
-        lifting.operand(node.arguments.get(name)) == lifting.operand(statistics.arguments.get(name))
-        for name in ("input", "normalized_shape", "weight", "bias")
-    )
+    same = lifting.value(given(node, "input")) == lifting.value(given(statistics, "input"))
+    same = same and given(node, "normalized_shape") == given(statistics, "normalized_shape")
     if forward is None or not same or lifting.maker(given(node, "mean")) is not statistics:
         return False
     mask = node.arguments.get("output_mask", (True, True, True))

@@ -84,6 +84,7 @@ def test_a_violation_stands_at_the_first_setting_and_names_the_others() -> None:
             "use 8 or 16 heads, or a tensor-parallel size of 6 or 12; all rules hold with "
             "`--tensor-model-parallel-size 4` (now 8)",
             (Related("`--tensor-model-parallel-size` is 8 here", Location(HOLDER, 2, 20)),),
+            about=(),
             section="",
         )
     ]

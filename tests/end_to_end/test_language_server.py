@@ -52,6 +52,17 @@ def actions(client: Client, name: str, line: int) -> dict[str, Any]:
     return {each["title"]: each for each in client.ask("textDocument/codeAction", asked)}
 
 
+def test_an_address_that_is_no_path_keeps_no_other_text_from_being_judged(client: Client) -> None:
+    odd = {"uri": f"{client.uri('train')}%00.sh", "languageId": "shellscript", "version": 1, "text": SCRIPT}
+    client.tell("textDocument/didOpen", {"textDocument": odd})
+    assert "layers-not-divisible-by-pp" in codes(client.open("train.sh", SCRIPT))
+    place = {"line": 2, "character": 46}
+    asked = {"textDocument": {"uri": odd["uri"]}, "position": place}
+    assert client.ask("textDocument/hover", asked) is None
+    asked = {"textDocument": {"uri": odd["uri"]}, "range": {"start": place, "end": place}, "context": {"diagnostics": []}}
+    assert not client.ask("textDocument/codeAction", asked)
+
+
 def test_findings_come_as_one_types(client: Client) -> None:
     found = client.open("train.sh", SCRIPT)
     assert codes(found) == {"misspelled-option", "layers-not-divisible-by-pp"}

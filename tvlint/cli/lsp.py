@@ -86,7 +86,8 @@ class _Editor:
 
     def _hover(self, params: Any) -> Any:
         path, line, column = self._place(params.text_document.uri, params.position)
-        found = hover(path, line, column, self._buffers(), self.rules)
+        buffers = self._buffers()
+        found = hover(path, line, column, buffers, self.rules) if path in buffers.texts else None
         if found is None:
             return None
         return self.types.Hover(self.types.MarkupContent(self.types.MarkupKind.Markdown, _markdown(found)))
@@ -96,6 +97,8 @@ class _Editor:
         path, first, _ = self._place(uri, params.range.start)
         last = params.range.end.line + 1
         buffers = self._buffers()
+        if path not in buffers.texts:
+            return []
         report = diagnose(path, buffers, self.rules)
         return [
             self._action(fix, finding, buffers)
@@ -171,8 +174,9 @@ class _Editor:
         return document.path, position.line + 1, len(before) + 1
 
     def _buffers(self) -> Buffers:
+        """Return the texts that are open; what has an address that is no path of a file is not judged."""
         documents = self.server.workspace.text_documents.values()
-        return Buffers({document.path: document.source for document in documents if document.path})
+        return Buffers({own.path: own.source for own in documents if own.path and "\0" not in own.path})
 
     def _uri(self, path: str) -> str | None:
         documents = self.server.workspace.text_documents.values()

@@ -41,6 +41,8 @@ def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[
     if groups:
         groups[-1][0].extend(range(i, len(before)))
         groups[-1][1].extend(range(j, len(after)))
+    elif after:
+        groups.append(([], list(range(len(after)))))
     return groups
 
 
@@ -61,6 +63,10 @@ def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Readin
     """
     before = world.local_shape(value)
     groups = _groups(before, after)
+    whole = world.terms.whole(value.term)
+    if not after and (prod(world.terms.shape[whole]) != 1 or world.terms.slot[whole] != -1):
+        text = "views one element of several as a single number"
+        raise Mismatch("reshape-of-split-dimension", text, refutes=False)
     choices = [list(_readings(world, value, ins, tuple(after[j] for j in outs))) for ins, outs in groups]
     if any(not own for own in choices):
         raise Mismatch(
@@ -104,6 +110,9 @@ Part: TypeAlias = tuple[tuple[Pieces, int, bool], ...]
 def _readings(world: World, value: Value, ins: list[int], after: tuple[int, ...]) -> Iterator[Part]:
     whole, pieces = world.terms.whole(value.term), world.values.pieces_of(value)
     shape, slot = world.terms.shape[whole], world.terms.slot[whole]
+    if not ins:
+        yield tuple((((0, 1),), 1, False) for _ in after)
+        return
     real = [i for i in ins if shape[i] != 1 or i == slot] or ins[:1]
     apart = any(pieces[i] != ((0, shape[i]),) for i in real[1:])
     if slot in real and (slot != real[0] or apart):

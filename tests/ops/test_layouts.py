@@ -241,9 +241,9 @@ def test_dimensions_that_an_operator_needs_whole_are_not_brought_into_another_or
     algebra = Algebra(terms)
     turned, _ = algebra.as_term(algebra.of_term(image, (1, 0)), (0, 1))
     softmax = ("softmax", 0, (None,), ((0, 1), (0, 1), (), (), (0, 1)), ())
-    assert layouts.in_any_layout(terms, softmax, (turned,), (6, 4), -1) is None
+    assert layouts.in_any_layout(terms, softmax, (turned,)) is None
     rows = ("softmax", 0, (None,), ((0, 1), (0, 1), (), (), (1,)), ())
-    found = layouts.in_any_layout(terms, rows, (turned,), (6, 4), -1)
+    found = layouts.in_any_layout(terms, rows, (turned,))
     assert found is not None
     assert found[0][3] == ((0, 1), (0, 1), (), (), (0,))
 

@@ -262,7 +262,9 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else dtype
     if not all(name in sizes for names in outputs for name in names):
         return []
-    dtypes_of = [*[dtype] * (len(outputs) - 1), "int64" if is_choice else dtype]
+    dtypes_of = [dtype] * len(outputs)
+    if is_choice:
+        dtypes_of[-1:] = ["int64"] * len(dtypes_of[-1:])
     return [(tuple(sizes[name] for name in names), own) for names, own in zip(outputs, dtypes_of, strict=True)]
 
 

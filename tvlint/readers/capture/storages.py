@@ -203,7 +203,7 @@ class _Follower:
                     self.moved[key] = self._moved(entry.value, found, window, mark)
                 return self.moved[key]
             return self._composed(window, mark)
-        whole = self._whole_of_name(window)
+        whole = self._whole_of_name(window) if 0 not in window.shape else None
         if whole is not None:
             self._give(whole, mark)
             return self.read(number, mark)

@@ -1,0 +1,80 @@
+"""A rank's one element of a tensor, viewed as a single number: which element it is counts."""
+
+from __future__ import annotations
+
+import pytest
+from oracle.compare import compare
+
+from tests.equivalence.test_attention import plans
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.findings import Outcome
+
+REFERENCE = """
+weight w f32[4,4]
+input h f32[4,4]
+input x f32[2]
+loss l f32[]
+program
+y = linear(h, w)
+q: f32[] = sum(x)
+z = mul(y, q)
+l = sum(z)
+dz = backward l (grad(l))
+dy, _ = backward z (dz)
+_, grad(w) = backward y (dy)
+update w
+"""
+
+PARALLEL = """
+mesh tp=2
+weight w f32[4,4]
+input h f32[4,4]
+input x f32[2] tp:S(0)
+loss l f32[]
+program
+y = linear(h, w)
+v: f32[] = OWN
+q0: f32[] = sum(x)
+q: f32[] = all-reduce(q0) over tp
+u: f32[] = OTHER
+z0 = mul(y, q)
+z1 = mul(y, v)
+z2 = mul(y, u)
+z3 = add(z0, z1)
+z = sub(z3, z2)
+l = sum(z)
+dz = backward l (grad(l))
+d3, d2 = backward z (dz)
+d0, d1 = backward z3 (d3)
+dy, _ = backward z0 (d0)
+dy, _ = backward z1 (d1)
+dy, _ = backward z2 (d2)
+_, grad(w) = backward y (dy)
+update w
+"""
+
+
+def parallel(own: str, other: str) -> str:
+    return PARALLEL.replace("OWN", own).replace("OTHER", other)
+
+
+@pytest.mark.parametrize("other", ["broadcast(v, root=0) over tp", "all-reduce max(v) over tp", "all-reduce avg(v) over tp"])
+def test_elements_of_two_ranks_do_not_cancel_out(other: str) -> None:
+    text = parallel("view(x, size=[])", other)
+    verdict = verdict_on(text, REFERENCE)
+    assert verdict.outcome is Outcome.REFUTED
+    assert {"other-numbers", "reshape-of-split-dimension"} <= {reason.name for reason in verdict.reasons}
+
+
+def test_a_number_that_is_the_same_on_all_ranks_cancels_out() -> None:
+    text = parallel("sum(h)", "identity(v)")
+    assert compare(*plans(REFERENCE, text)).outcome == "equal"
+    assert verdict_on(text, REFERENCE).outcome is Outcome.PROVED
+
+
+def test_a_single_number_may_be_viewed_as_one_element_and_back() -> None:
+    text = parallel("sum(h)", "identity(v)").replace(
+        "z1 = mul(y, v)", "v1: f32[1] = view(v, size=[1])\nv2: f32[] = view(v1, size=[])\nz1 = mul(y, v2)"
+    )
+    verdict = verdict_on(text, REFERENCE)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]

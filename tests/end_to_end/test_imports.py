@@ -53,6 +53,14 @@ def test_a_check_of_a_configuration_stays_light(tmp_path: Path, format: str) -> 
     assert not [name for name in names if name.startswith(unused)]
 
 
+def test_a_clean_script_of_a_model_that_is_named_like_an_action_stays_light(tmp_path: Path) -> None:
+    script = (ROOT / "fixtures" / "clean" / "launch-llama3-8b" / "train.sh").read_text()
+    (tmp_path / "train.sh").write_text(f"# llama3 8B\n{script}")
+    names = imported("check", "train.sh", cwd=tmp_path)
+    assert "tvlint.readers.schedule_csv" in names
+    assert not names & (HEAVY | {"dataclasses", "difflib", "textwrap", "unicodedata"})
+
+
 def imports_of(path: Path) -> Iterator[str]:
     """Yield what a module imports at any depth, but for types alone."""
     waiting: list[ast.AST] = [ast.parse(path.read_bytes())]

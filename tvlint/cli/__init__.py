@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tvlint import __version__
 
-_OBJECTS = 50_000
+_OBJECTS = 200_000
 """So many new objects come before the next collection: the modules of a short run are never garbage."""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
 
 
 class ActionKind(Enum):

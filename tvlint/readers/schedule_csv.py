@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.schedule import COMPUTE, WITHOUT_MICRO_BATCH, Action, ActionKind, Row, Schedule
+from tvlint.ir.values import dataclass, field
 from tvlint.readers.document import Document, ReadError
 
 MAXIMAL_CELLS = 1_000_000
@@ -75,7 +75,7 @@ def _is_old(text: str) -> bool:
     return inputs == weights
 
 
-@dataclass
+@dataclass(slots=True)
 class _Reading:
     """The state of reading the cells."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import MEGATRON
@@ -165,6 +164,8 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
         if choices and value is not None and str(value) not in choices:
             message = f"`{setting.written}` does not take `{shown}`"
             help = f"one of {', '.join(f'`{choice}`' for choice in choices)}"
+            from difflib import get_close_matches
+
             near = () if isinstance(setting.value, tuple) else get_close_matches(shown, choices, 1)
             fixes = tuple(Fix(f"write `{choice}`", (Edit(setting.location, choice),)) for choice in near)
             yield Finding(CHOICE, Severity.ERROR, message, setting.location, help, fixes=fixes)

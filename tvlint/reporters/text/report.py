@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, NotEvaluated, Outcome, Problem, Reason, Related, Report, Severity, Verdict
@@ -172,6 +171,8 @@ def _labelled(label: str, text: str, screen: _Screen, indent: str) -> list[Line]
 
 
 def _folded(text: str, width: int) -> list[str]:
+    from textwrap import wrap
+
     return wrap(visible(text), max(30, width), break_long_words=False, break_on_hyphens=False) or [""]
 
 

@@ -44,6 +44,25 @@ def test_a_process_that_does_not_come_to_an_end_is_replaced(end: object) -> None
         assert aside.value() == "worked out here"
 
 
+def test_values_of_one_process_come_in_order_and_what_is_left_out_is_skipped() -> None:
+    with Aside(*(lambda place=place: (place, os.getpid()) for place in range(5))) as aside:
+        found = [aside.value(place) for place in (0, 1, 3, 4)]
+    assert [place for place, _ in found] == [0, 1, 3, 4]
+    assert len({process for _, process in found} - {os.getpid()}) == 1
+
+
+def test_what_comes_after_the_end_of_the_process_is_worked_out_here() -> None:
+    here = os.getpid()
+
+    def end() -> int:
+        return os.getpid() if os.getpid() == here else os._exit(3)
+
+    with Aside(os.getpid, end, os.getpid) as aside:
+        first, *others = [aside.value(place) for place in range(3)]
+    assert first != here
+    assert others == [here, here]
+
+
 def test_leaving_the_block_leaves_no_process() -> None:
     with pytest.raises(KeyboardInterrupt), Aside(lambda: time.sleep(60)) as aside:
         raise KeyboardInterrupt
@@ -59,7 +78,7 @@ def test_a_large_reference_is_the_same_read_aside(tmp_path: Path, monkeypatch: p
     assert isinstance(expected, Plan)
     asked: list[object] = []
     original = Aside.__init__
-    monkeypatch.setattr(Aside, "__init__", lambda self, work: (asked.append(work), original(self, work))[1])
+    monkeypatch.setattr(Aside, "__init__", lambda self, *works: (asked.extend(works), original(self, *works))[1])
     found = read_pair(Pair(str(small), str(reference)))
     assert isinstance(found, Plans)
     assert [getattr(found.reference, own.name) for own in fields(Plan)] == [getattr(expected, own.name) for own in fields(Plan)]

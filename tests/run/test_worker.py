@@ -179,6 +179,18 @@ def test_a_hostile_file_does_not_hide_what_others_hold(tmp_path: Path) -> None:
     assert {finding["path"] for finding in report["findings"]} == {"b.sh"}
 
 
+def test_several_processes_find_what_one_does_and_a_hostile_file_hides_nothing(tmp_path: Path) -> None:
+    for number in range(80):
+        (tmp_path / f"{number:02}.sh").write_text(LAUNCH.replace("--num-layers 4", f"--num-layers {number}"))
+    (tmp_path / "40.pkl").write_bytes(HASH_BOMB)
+    arguments = ("check", "-o", "json", "--budget", "file-cpu=2", ".")
+    alone, together = (tvlint(*arguments, "--jobs", jobs, cwd=tmp_path) for jobs in ("1", "3"))
+    report = json.loads(together.stdout)
+    assert together.stdout == alone.stdout
+    assert [problem["path"] for problem in report["problems"]] == ["40.pkl"]
+    assert len({finding["path"] for finding in report["findings"]}) == 80
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -275,7 +275,6 @@ def _prove(commands: Any) -> None:
         "--replay", action="store_true",
         help="run proved pairs on random numbers as well, as is done with pairs that nothing else decides",
     )  # fmt: skip
-    parser.add_argument("--jobs", type=positive, default=1, metavar="N", help="prove N plans at a time (default: 1)")
     remembering(parser)
     reporting(parser)
 

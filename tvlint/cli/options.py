@@ -84,7 +84,10 @@ def fixing(parser: argparse.ArgumentParser) -> None:
 
 
 def remembering(parser: argparse.ArgumentParser) -> None:
-    """`--no-cache`."""
+    """`--jobs` and `--no-cache`."""
+    parser.add_argument(
+        "--jobs", type=positive, default=1, metavar="N", help="check, or prove, N files at a time (default: 1)"
+    )  # fmt: skip
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep earlier results (`.tvlint_cache`)")
 
 

@@ -47,7 +47,7 @@ def _prove(options: argparse.Namespace, parallel: tuple[str, ...], reference: st
     options.plans = {}
     with Progress() as progress:
         shared = session(options, settings, progress)
-        report = joined(Report(pairings=pairings(settings)), *prove_pairs(pairs, options.jobs, shared, options.plans))
+        report = joined(Report(pairings=pairings(settings)), *prove_pairs(pairs, shared, options.plans))
         report = with_sources(report, settings, shared)
     report = deliver(report, wanted, options, known)
     return exit_code(report, Severity.ERROR)

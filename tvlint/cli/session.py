@@ -164,7 +164,7 @@ def _known(found: Project, rules: Mapping[str, Rule]) -> Project:
 
 def session(options: argparse.Namespace, project: Project, progress: Progress) -> Session:
     """Return what the parts of the run share; what earlier runs have found is kept beside the project file."""
-    return Session(options.steps, progress, None if options.no_cache else Cache(project.folder))
+    return Session(options.steps, progress, None if options.no_cache else Cache(project.folder), options.jobs)
 
 
 def assumptions(options: argparse.Namespace) -> frozenset[str]:

@@ -1,10 +1,10 @@
-"""Working out a value in a process of its own, while this process works out another."""
+"""Working out values in a process of its own, while this process works out others."""
 
 from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -14,39 +14,48 @@ T = TypeVar("T")
 
 
 class Aside(Generic[T]):
-    """The value of `work`, worked out in a child process from now on.
+    """The values of `works`, worked out one after the other in a child process from now on.
 
-    The child is ended when the block is left. The value comes back as our own pickle of our own classes.
+    The child is ended when the block is left. The values come back as our own pickles of our own classes.
     """
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
-        self._answer, writing = os.pipe()
-        self._child = Child(lambda: _write(work, writing))
+    def __init__(self, *works: Callable[[], T]) -> None:
+        self._works = works
+        self._given = 0
+        reading, writing = os.pipe()
+        self._child = Child(lambda: _write(works, writing))
         os.close(writing)
+        self._answers = open(reading, "rb")  # noqa: SIM115 - open until the block is left
 
     def __enter__(self) -> Aside[T]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        os.close(self._answer)
+        self._answers.close()
         self._child.end()
 
-    def value(self) -> T:
-        """Return the value, as soon as it is there; worked out here where the child did not come to an end."""
-        with open(self._answer, "rb", closefd=False) as stream:
-            answer = stream.read()
+    def value(self, place: int = 0) -> T:
+        """Return the value of the work at `place`, as soon as it is there; worked out here where the child did not come to it.
+
+        Asked for in order, where works may be left out; one that was asked for before is worked out again, here.
+        """
+        if place < self._given:
+            return self._works[place]()
         try:
-            found: T = pickle.loads(answer)
+            for _ in range(self._given, place + 1):
+                found: T = pickle.load(self._answers)
         except (EOFError, pickle.UnpicklingError):
-            return self._work()
+            return self._works[place]()
+        self._given = place + 1
         return found
 
 
-def _write(work: Callable[[], object], writing: int) -> int:
-    answer = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
-    with open(writing, "wb") as stream:
-        stream.write(answer)
+def _write(works: Iterable[Callable[[], object]], writing: int) -> int:
+    with open(writing, "wb", buffering=0) as stream:
+        for work in works:
+            answer = memoryview(pickle.dumps(work(), pickle.HIGHEST_PROTOCOL))
+            while answer:
+                answer = answer[stream.write(answer) :]
     return 0
 
 

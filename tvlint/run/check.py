@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from tvlint.ir.values import dataclass, field, replace
 from tvlint.readers.document import NOTHING, Document, ReadError
 from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.rule import Rule, RuleKind
+from tvlint.run.aside import Aside
 from tvlint.run.discovery import Candidates, matches, pairings
 from tvlint.run.ignores import RULE as UNUSED
 from tvlint.run.ignores import silence
@@ -40,8 +42,14 @@ LARGE = 64 << 10
 """Bytes of the smallest plan of which is kept what is found in it."""
 
 
-MOST_REPAIRED = 200
-"""After so many errors no more repairs are looked for: nobody reads them, and each takes a search."""
+MOST_REPAIRED = 20
+"""After so many errors of a file no more repairs are looked for: nobody reads them, and each takes a search."""
+
+MANY = 64
+"""Files that are worth processes of their own, which have to read sources and to load readers each for itself."""
+
+NEIGHBOURS = 16
+"""Files one after the other that one process checks: they often lie beside each other, and read the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class _Said:
     recognised: dict[str, dict[str, int]] = field(default_factory=dict)
     """Framework -> file -> how many of all rules about configurations hold for it."""
     errors: int = 0
-    """How many errors of configurations are among the findings, of all files so far."""
+    """How many errors of configurations are among the findings of one file."""
 
     def add(self, other: _Said) -> None:
         """Add what was said of the next file."""
@@ -78,7 +86,6 @@ class _Said:
         self.skipped += other.skipped
         for framework, files in other.recognised.items():
             self.recognised.setdefault(framework, {}).update(files)
-        self.errors = other.errors
 
 
 def check(
@@ -100,7 +107,7 @@ def check(
     severities = {folder: _with_severities(rules, known, own) for folder, own in project.nested.items()}
 
     def check_one(path: str) -> _Said:
-        own = _Said(errors=said.errors)
+        own = _Said()
         if session.cache is not None and path in needed:
             session.cache.look(path)
         applied = severities.get(folder_of(path, project), rules)
@@ -109,14 +116,28 @@ def check(
             plans[path] = plan
         return own
 
-    for index, path in enumerate(candidates.files):
-        if session.progress is not None:
-            session.progress(f"checking {path}", index / len(candidates.files))
-        found = session.steps.do(path, partial(check_one, path))
-        if isinstance(found, Problem):
-            said.problems.append(found)
-        else:
-            said.add(found)
+    with ExitStack() as stack:
+        aside: dict[str, tuple[Aside[_Said], int]] = {}
+        alone = session.jobs == 1 or len(candidates.files) < MANY or not hasattr(os, "fork")
+
+        def checked(index: int) -> _Said:
+            path = candidates.files[index]
+            if alone or path in needed:
+                return check_one(path)
+            if not aside:
+                others = [other for other in candidates.files[index:] if other not in needed]
+                aside.update(_shared_out(others, check_one, session.jobs, stack))
+            share, place = aside[path]
+            return share.value(place)
+
+        for index, path in enumerate(candidates.files):
+            if session.progress is not None:
+                session.progress(f"checking {path}", index / len(candidates.files))
+            found = session.steps.do(path, partial(checked, index))
+            if isinstance(found, Problem):
+                said.problems.append(found)
+            else:
+                said.add(found)
     if candidates.is_whole:
         paths = {*candidates.files, *(own.location.path for own in said.findings)}
         said.findings += [finding for own in projects(project) for finding in _unused_patterns(own, paths)]
@@ -124,6 +145,20 @@ def check(
     if isinstance(report, Problem):
         report = Report(problems=(*said.problems, report), checked=tuple(said.checked))
     return report, tuple(said.skipped)
+
+
+def _shared_out(
+    paths: Sequence[str], check_one: Callable[[str], _Said], jobs: int, stack: ExitStack
+) -> dict[str, tuple[Aside[_Said], int]]:
+    """Return the process that checks each file from now on, and the file's place among those that it checks."""
+    shares: list[list[str]] = [[] for _ in range(jobs)]
+    for index, path in enumerate(paths):
+        shares[index // NEIGHBOURS % jobs].append(path)
+    found = {}
+    for share in filter(None, shares):
+        own = stack.enter_context(Aside(*(partial(check_one, path) for path in share)))
+        found.update({path: (own, place) for place, path in enumerate(share)})
+    return found
 
 
 def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule], project: Project) -> Report:

@@ -80,7 +80,7 @@ def _proved(project: Project, proof: ProofPair, session: Session, how: Capturing
         if isinstance(made, Problem):
             return Report(problems=(made,))
         pair = Pair(made.parallel, made.reference, proof.assume, operators=project.operators)
-        (report,) = prove_pairs((pair,), 1, replace(session, cache=None))
+        (report,) = prove_pairs((pair,), replace(session, cache=None))
     single = proof.reference or f"{proof.launch} (one process)"
     report = _named(report, proof, {made.parallel: proof.launch, made.reference: single})
     memory.keep(made.ran, report)

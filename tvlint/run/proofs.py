@@ -58,7 +58,7 @@ def prove_project(
         stated += len(every)
         asked += named
         problems += _not_in_project(tuple(named), own)
-    proved = prove_pairs(() if problems else tuple(asked), 1, session, dict(plans))
+    proved = prove_pairs(() if problems else tuple(asked), session, dict(plans))
     report = with_sources(joined(Report(problems=tuple(problems)), *proved), project, session)
     return without_silenced_reasons(report, project), stated - len(asked)
 

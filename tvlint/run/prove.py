@@ -143,7 +143,7 @@ def peak_bytes() -> int:
 
 
 def prove_pairs(
-    pairs: tuple[Pair, ...], jobs: int = 1, session: Session | None = None, plans: dict[str, Plan] | None = None
+    pairs: tuple[Pair, ...], session: Session | None = None, plans: dict[str, Plan] | None = None
 ) -> Iterator[Report]:
     """Yield the report of each pair, in order, from the cache where one knows it; what is proved here is kept there.
 
@@ -152,6 +152,7 @@ def prove_pairs(
     which takes seconds for large ones.
     """
     session = session or Session()
+    jobs = session.jobs
     held: dict[str, Plan] = {} if plans is None else plans
     with ExitStack() as stack:
         aside: dict[Pair, Aside[Report]] = {}

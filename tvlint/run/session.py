@@ -17,8 +17,10 @@ Progress: TypeAlias = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The steps in which a run goes, each within its budget, who is told of its progress, and what earlier runs found."""
+    """The steps in which a run goes, each within its budget, who is told of its progress, what earlier runs found, and
+    how many files or pairs are worked on at a time."""
 
     steps: Steps = field(default_factory=Steps)
     progress: Progress | None = None
     cache: Cache | None = None
+    jobs: int = 1

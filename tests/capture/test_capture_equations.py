@@ -26,6 +26,19 @@ TABLE, IDS = RANDOM.normal(size=(6, 4)), RANDOM.integers(0, 6, (2, 3))
 GELU = np.vectorize(lambda x: 0.5 * x * (1 + erf(x / 2**0.5)))
 
 
+PLACES = np.array([[0, 2], [3, 1], [1, 0]])
+
+
+def put_at(x: Array, places: Array, values: Array) -> Array:
+    result = x.copy()
+    np.put_along_axis(result, places, values, 1)
+    return result
+
+
+def added_at(x: Array, places: Array, values: Array) -> Array:
+    return put_at(x, places, np.take_along_axis(x, places, 1) + values)
+
+
 def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
@@ -74,7 +87,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "pow": ({"self": X, "exponent": 3}, X**3),
     "masked_fill": ({"self": X, "mask": MASK, "value": -7.0}, np.where(MASK, -7.0, X)),
     "where": ({"condition": MASK, "self": X, "other": Y}, np.where(MASK, X, Y)),
-    "_to_copy": ({"self": X, "dtype": "float64"}, X),
+    **{name: ({"self": X, "dtype": "float64"}, X) for name in ("_to_copy", "to")},
     "mm": ({"self": A, "mat2": B}, A @ B),
     "bmm": ({"self": BATCH_A, "mat2": BATCH_B}, BATCH_A @ BATCH_B),
     "addmm": ({"self": C, "mat1": A, "mat2": B, "beta": 0.5, "alpha": 2.0}, 0.5 * C + 2 * (A @ B)),
@@ -114,6 +127,13 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
         {"query": HEADS[0], "key": HEADS[1], "value": HEADS[2], "dropout_p": 0.0, "is_causal": True, "scale": 0.5},
         attention(*HEADS),
     ),
+    "gather": ({"self": X, "dim": 1, "index": PLACES}, np.take_along_axis(X, PLACES, 1)),
+    "scatter_add": ({"self": X, "dim": -1, "index": PLACES, "src": Y[:, :2]}, added_at(X, PLACES, Y[:, :2])),
+    "scatter": ({"self": X, "dim": 1, "index": PLACES, "src": Y[:, :2]}, put_at(X, PLACES, Y[:, :2])),
+    "topk": ({"self": X, "k": 2}, -np.sort(-X, 1)[:, :2]),
+    "argmax": ({"self": X, "dim": 1, "keepdim": True}, X.argmax(1)[:, None]),
+    "cumsum": ({"self": X, "dim": -1}, X.cumsum(1)),
+    "clamp": ({"self": X, "min": 0.5, "max": None}, np.maximum(X, 0.5)),
     "index_put": ({"self": X, "indices": (MASK,), "values": -7.0}, np.where(MASK, -7.0, X)),
     "embedding": ({"weight": TABLE, "indices": IDS}, TABLE[IDS]),
 }  # fmt: skip
@@ -149,7 +169,7 @@ EXTRA = {
 WITH_PAIRS = {"native_layer_norm_backward", "nll_loss_backward", "_scaled_dot_product_flash_attention_for_cpu_backward"}
 """Kernels that need what their forward kernel gives beside its result: the recorded programs hold them."""
 
-BY_THEMSELVES = {"clamp", "index"}
+BY_THEMSELVES = {"index"}
 """Operators of which only some uses are lifted: tests of their own hold these."""
 
 
@@ -247,17 +267,32 @@ def test_every_equation_is_about_an_operator_that_is_tested() -> None:
     assert len({(own.op, own.statement) for own in ALL}) == len(ALL)
 
 
+def test_the_gradient_of_attention_reads_all_arguments_that_torch_records() -> None:
+    bench = Bench()
+    kernel = "aten._scaled_dot_product_flash_attention_for_cpu"
+    given = dict(zip(("query", "key", "value"), (bench.give("heads", own) for own in HEADS), strict=True))
+    out, sums = (bench.program.fresh(Type(shape, "float64")) for shape in (HEADS[0].shape, HEADS[0].shape[:-1]))
+    options: dict[str, Argument] = {"dropout_p": 0.0, "is_causal": True, "attn_mask": None, "scale": None}
+    bench.program.nodes.append(Apply(f"{kernel}.default", {**given, **options}, (out, sums), Mark()))
+    made = tuple(bench.program.fresh(Type(HEADS[0].shape, "float64")) for _ in range(3))
+    known = {"grad_out": bench.give("heads", HEADS[0]), "out": Ref(out), "logsumexp": Ref(sums)}
+    bench.program.nodes.append(Apply(f"{kernel}_backward.default", {**known, **given, **options}, made, Mark("backward")))
+    lifted = lift(bench.program, EQUATIONS)
+    assert (lifted.unlifted, lifted.unread) == ([], [])
+    assert [type(node) for node in lifted.nodes] == [Call, GradientOf]
+
+
 @pytest.mark.parametrize(
-    ("bounds", "is_lifted"), [({"min": 1}, True), ({"max": 7}, True), ({"min": 5}, False), ({"max": 3}, False)]
+    ("bounds", "is_kept"), [({"min": 1}, True), ({"max": 7}, True), ({"min": 5}, False), ({"max": 3}, False)]
 )
-def test_a_number_within_bounds_is_lifted_as_it_is(bounds: dict[str, Any], is_lifted: bool) -> None:
+def test_a_number_within_bounds_is_lifted_as_it_is(bounds: dict[str, Any], is_kept: bool) -> None:
     bench = Bench()
     four = bench.apply("full", {"size": (3, 4), "fill_value": 4}, X)
     made = bench.apply("clamp", {"self": Ref(four), **bounds}, X)
-    if is_lifted:
-        np.testing.assert_array_equal(bench.run(bench.apply("add", {"self": Ref(made), "other": X}, X)), X + 4)
-    else:
-        assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == ["aten.clamp.default"]
+    calls = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
+    assert calls == (["torch.full"] if is_kept else ["torch.full", "torch.clamp"])
+    bounded = np.clip(4, bounds.get("min"), bounds.get("max"))
+    np.testing.assert_array_equal(bench.run(bench.apply("add", {"self": Ref(made), "other": X}, X)), X + bounded)
 
 
 @pytest.mark.parametrize(("start", "length", "is_a_part"), [(0, 3, True), (3, 3, True), (1, 3, False), (0, 4, False)])

@@ -65,6 +65,8 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("accumulation_ddp", "accumulation_reference", "dp 2", "2"),
         ("accumulation_fsdp", "accumulation_reference", "dp 2", "2"),
         ("dtensor_llama", "dtensor_llama_reference", "tp 2", "1"),
+        ("context_parallel", "context_parallel_reference", "dp 2", "1"),
+        ("single_samples", "single_samples_reference", "dp 2", "3"),
         ("two_axes", "two_axes_reference", "dp 2 x tp 2", "1"),
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),

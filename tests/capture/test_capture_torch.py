@@ -60,6 +60,12 @@ FAULTS = {
         "is_last = index == MICRO_BATCHES - 1",
         "is_last = False",
     ),
+    "gradients of keys and values that ranks do not add": (
+        "context_parallel.py",
+        "        dist.reduce_scatter_tensor(part, gradient.contiguous())",
+        "        part.copy_(gradient.chunk(WORLD)[RANK])",
+    ),
+    "micro-batches of a sample that are summed": ("single_samples.py", " / len(batches)", ""),
     "gradients of a pipeline that are not divided": ("pipeline.py", "n_microbatches=M", "scale_grads=False, n_microbatches=M"),
 }
 PARTIAL = """

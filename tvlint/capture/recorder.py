@@ -202,7 +202,7 @@ class Recorder(TorchDispatchMode):
         if name in _NOTHING:
             return func(*args, **kwargs)
         if name.startswith("_c10d_functional.wait_tensor"):
-            self._wait(self.results.get(self.identify(arguments["tensor"])))
+            self._wait(self.results.get(arguments["tensor"].untyped_storage()._cdata))
             return func(*args, **kwargs)
         for tensor in tensors_in(list(arguments.values())):
             self.identify(tensor)
@@ -219,7 +219,7 @@ class Recorder(TorchDispatchMode):
         self.works[id(work) if work is not None else -number - 1] = number
         self.kept.append(work)
         if name.startswith("_c10d_functional."):
-            self.results.update(dict.fromkeys(event["outputs"], number))
+            self.results.update((each.untyped_storage()._cdata, number) for each in tensors_in(result))
         elif not _issued_in_python():
             event["completes"] = True
         self.emit(self.mark(event))

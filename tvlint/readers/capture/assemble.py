@@ -67,12 +67,13 @@ def _add_units(prepared: Sequence[Prepared], found: Found, reference: Lifting) -
         units: dict[str, dict[int, tuple[int, ...]]] = {}
         for value, name in names.items():
             shapes = own.lifted.program.shape(value), found.wholes[name].shape
-            for dim, (size, all_of_it) in enumerate(zip(*shapes, strict=True)):
+            for dim, (size, all_of_it) in enumerate(zip(*shapes, strict=True) if len(shapes[0]) == len(shapes[1]) else ()):
                 leaves = [(leaf, factors.sizes[leaf]) for leaf in factors.flat([whole[name][dim]])]
                 held = units_of(leaves, all_of_it // size) if size and all_of_it % size == 0 else ()
                 if held:
                     units.setdefault(value, {})[dim] = held
-        with_units(own.factors, own.lifted, units)
+        weights = frozenset(value for value, name in names.items() if found.wholes[name].role is not Role.INPUT)
+        with_units(own.factors, own.lifted, units, weights)
 
 
 def with_constants(reference: Lifting, parallel: Lifting) -> Lifting:
@@ -175,12 +176,13 @@ def _plan(
 ) -> Plan:
     try:
         data = frozenset(name for name, own in found.wholes.items() if own.role is Role.INPUT)
-        ranks = [write_rank(own, names, data) for own, names in zip(prepared, found.names, strict=True)]
+        pieces = {name: own.local for name, own in found.wholes.items()}
+        ranks = [write_rank(own, names, pieces, data) for own, names in zip(prepared, found.names, strict=True)]
         classes = _classes(ranks)
         if len(classes) > 1:
             prefixes = {rank: f"r{same[0]}." for same in classes for rank in same}
             ranks = [
-                write_rank(own, names, data, prefixes[rank])
+                write_rank(own, names, pieces, data, prefixes[rank])
                 for rank, (own, names) in enumerate(zip(prepared, found.names, strict=True))
             ]
     except CrossingError as error:

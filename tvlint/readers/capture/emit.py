@@ -64,12 +64,15 @@ class Emitter:
     """Writes the operators of one rank.
 
     `named` are the names of values that are declared: weights, buffers, inputs, seeds, of which `data` differ between
-    micro-batches. Every other value is named by its phase and its place among those of the phase in its micro-batch, so that
+    micro-batches; `pieces` are the shapes that they are declared with, where the rank reads them in another one. Every
+    other value is named by its phase and its place among those of the phase in its micro-batch, so that
     micro-batches that do the same are written the same. What no data enters is written where a micro-batch reads it first:
     programs make it once, and keep it.
     """
 
-    def __init__(self, lifted: Lifted, factors: Factors, named: Mapping[str, str], data: frozenset[str]) -> None:
+    def __init__(
+        self, lifted: Lifted, factors: Factors, named: Mapping[str, str], pieces: Mapping[str, Shape], data: frozenset[str]
+    ) -> None:
         self.lifted = lifted
         self.factors = factors
         self.types = lifted.program.types
@@ -83,6 +86,7 @@ class Emitter:
         self.calls: dict[tuple[str, int], Written] = {}
         self.makers: dict[str, LiftedNode] = {}
         self.fixed = dict(named)
+        self.pieces = pieces
         self.data = data
         self.free: dict[str, bool] = {}
         self.titles: dict[str, str] = {}
@@ -185,7 +189,7 @@ class Emitter:
         """Return the name and the shape under which a value is held; what no data enters is made anew in each micro-batch."""
         value = self._root(value)
         if value in self.fixed:
-            return self.fixed[value], self.types[value].shape
+            return self.fixed[value], self.pieces.get(self.fixed[value], self.types[value].shape)
         key = value, self.current.micro_batch
         if key not in self.names:
             maker = self.makers.get(value)
@@ -542,6 +546,7 @@ _SPECIAL = {
     "torch.amax": _Emit.reduction,
     "torch.softmax": _Emit.along,
     "torch.log_softmax": _Emit.along,
+    "torch.cumsum": _Emit.along,
     "torch.ones": _Emit.made,
     "torch.zeros": _Emit.made,
     "torch.full": _Emit.made,

@@ -107,16 +107,15 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
         taken: dict[int, set[str]] = {}
         for use in uses_of(prepared):
             name, held = _match(use, prepared, wholes, numbers, taken.setdefault(use.mark.micro_batch, set()), path)
-            whole = wholes[name]
-            type = prepared.lifted.program.types[use.value]
-            if whole.local not in ((), type.shape):
-                text = f"ranks hold pieces of different shapes of `{name}`: {whole.local} and {type.shape}"
+            whole, local = wholes[name], tuple(high - low for low, high in held.box)
+            if whole.local not in ((), local):
+                text = f"ranks hold pieces of different shapes of `{name}`: {whole.local} and {local}"
                 raise ReadError(text, _at(use.mark, path), "capture a launch in which every rank holds as much")
-            whole.local = type.shape
+            whole.local = local
             micro_batch = use.mark.micro_batch if whole.role is Role.INPUT else -1
             whole.held.setdefault(rank, {})[micro_batch] = held
             if not held.sure:
-                assumed[f"`{name}` lies in pieces of {type.shape} in the order of the ranks, which its numbers do not show"] = (
+                assumed[f"`{name}` lies in pieces of {local} in the order of the ranks, which its numbers do not show"] = (
                     None
                 )
             own[use.value] = name
@@ -144,12 +143,19 @@ def _match(
     inputs = [name for name, own in wholes.items() if own.role is Role.INPUT and own.dtype == type.dtype]
     for name in sorted(inputs, key=lambda name: name in taken):
         whole = numbers.get(name)
-        boxes = [] if whole is None or use.given.numbers is None else boxes_of(use.given.numbers, whole)
+        if whole is None or use.given.numbers is None:
+            continue
+        boxes = boxes_of(use.given.numbers, whole) or _boxes_of_one_sample(use.given.numbers, whole)
         if boxes:
             return name, Held(_beside(boxes, wholes, prepared.lifted.program.rank, use.mark.micro_batch), True)
     text = f"a value of shape {type.shape} that the step is given is no part of what the reference is given"
     help = "feed the reference the same batch (the same seed, and all of what the ranks read), and make masks in the model"
     raise ReadError(text, _at(use.mark, path), help)
+
+
+def _boxes_of_one_sample(part: Array, whole: Array) -> list[Box]:
+    """Return the boxes of `whole` with one index in the first dimension that hold the numbers of `part`, which lacks it."""
+    return boxes_of(part[None], whole) if 0 < part.ndim == whole.ndim - 1 and part.shape == whole.shape[1:] else []
 
 
 def _beside(boxes: Sequence[Box], wholes: Mapping[str, Whole], rank: int, micro_batch: int) -> Box:

@@ -125,12 +125,18 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
     return replace(lifted, nodes=nodes)
 
 
-def write_rank(prepared: Prepared, named: Mapping[str, str], data: frozenset[str], prefix: str = "") -> RankProgram:
-    """Write the program; `named` are the names of the values that the step does not make, `data` those of its inputs."""
+def write_rank(
+    prepared: Prepared, named: Mapping[str, str], pieces: Mapping[str, Shape], data: frozenset[str], prefix: str = ""
+) -> RankProgram:
+    """Write the program.
+
+    `named` are the names of the values that the step does not make, `pieces` the shapes of what a rank holds of them, and
+    `data` the names of its inputs.
+    """
     lifted = prepared.lifted
     starts = {root.value: LOSS for root in lifted.roots if not root.start}
     seeds = dict.fromkeys(lifted.seeds, f"grad({LOSS})")
-    emitter = Emitter(lifted, prepared.factors, {**named, **seeds}, data | {*seeds.values()})
+    emitter = Emitter(lifted, prepared.factors, {**named, **seeds}, pieces, data | {*seeds.values()})
     emitter.titles.update(starts)
     emitter.prefix = prefix
     emitter.emit(lifted.nodes)

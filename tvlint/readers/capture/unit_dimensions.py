@@ -36,9 +36,10 @@ def units_of(whole: Iterable[tuple[int, int]], parts: int) -> tuple[int, ...]:
     return tuple(found) if parts == 1 else ()
 
 
-def with_units(factors: Factors, lifted: Lifted, units: Units) -> None:
-    """Add units to the factors of all values that they are factors of."""
+def with_units(factors: Factors, lifted: Lifted, units: Units, weights: frozenset[str]) -> None:
+    """Add units to the factors of all values that they are factors of; those of `weights` are not summed over."""
     own = _Followed(factors)
+    own.kept.update(name for value in weights for names in units.get(value, {}).values() for name in names)
     for value, dims in units.items():
         for dim, names in dims.items():
             for name in names:
@@ -55,6 +56,7 @@ class _Followed:
         self.factors = factors
         self.types = factors.types
         self.places: dict[str, dict[int, tuple[int, int]]] = {}
+        self.kept: set[int] = set()
 
     def put(self, value: str, dim: int, place: int, unit: int) -> None:
         """Put a unit into a dimension of a value, unless the value has it."""
@@ -145,7 +147,8 @@ class _Followed:
     def _called(self, node: Call) -> None:
         """Follow units along the dimensions that an operator has in common with its results.
 
-        A sum over a merged dimension, as of the gradient of a bias, is one for each index that a unit stands for.
+        A sum over a merged dimension, as of the gradient of a bias, is one for each index that a unit of a weight stands for;
+        units of data alone, as samples, are summed over.
         """
         operands, spec = inputs_of(node), spec_of(node.op)
         if spec is None or spec.family is Family.RESHAPE:
@@ -164,7 +167,7 @@ class _Followed:
                     is_single = 0 <= at < len(shape) and shape[at] == self.types[value].shape[dim] == 1
                     if not same and (is_single or (node.op in _OUTERMOST and not place)):
                         same = [at]
-                    if not same and node.op == "torch.sum" and shape:
+                    if not same and node.op == "torch.sum" and shape and unit in self.kept:
                         same, place = [len(shape) - 1], 0
                     for number in same[:1]:
                         self.put(result, number, place, unit)

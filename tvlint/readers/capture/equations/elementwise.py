@@ -159,6 +159,12 @@ def _held(lifting: Lifting, node: Apply) -> bool:
     return lifting.equate(node.outputs[0], given(node, "self"))
 
 
+def _bounded(lifting: Lifting, node: Apply) -> bool:
+    bounds = tuple(node.arguments.get(name) for name in ("min", "max"))
+    low, high = (each if isinstance(each, int | float) else None for each in bounds)
+    return bounds == (low, high) and lifting.call(node, "torch.clamp", (given(node, "self"),), min=low, max=high)
+
+
 def _is_other_than_zero(lifting: Lifting, node: Apply) -> bool:
     name = lifting.value(given(node, "self"))
     if name is None or lifting.dtype(node.outputs[0]) != "bool" or lifting.dtype(name) == "bool":
@@ -192,6 +198,7 @@ EQUATIONS = (
     Equation("masked_fill", "masked_fill(x, mask, value) is value where the mask holds, else x", _filled),
     Equation("where", "where(condition, a, b) is a where the condition holds, else b", _chosen),
     Equation("clamp", "clamp(x, min, max) is x where x is one number between them", _held),
-    Equation("_to_copy", "_to_copy(x, bool) is x != 0", _is_other_than_zero),
-    Equation("_to_copy", "_to_copy(x, dtype) is x in another dtype", _cast),
+    Equation("clamp", "clamp(x, min, max) is torch.clamp", _bounded),
+    *(Equation(name, f"{name}(x, bool) is x != 0", _is_other_than_zero) for name in ("_to_copy", "to")),
+    *(Equation(name, f"{name}(x, dtype) is x in another dtype", _cast) for name in ("_to_copy", "to")),
 )

@@ -201,7 +201,7 @@ def _attention_gradient(lifting: Lifting, node: Apply) -> bool:
     same = all(lifting.value(given(node, name)) == lifting.value(given(source, name)) for name in ("query", "key", "value"))
     options = all(
         node.arguments.get(name, usual) == source.arguments.get(name, usual)
-        for name, usual in (("is_causal", False), ("scale", None), ("attn_mask", None))
+        for name, usual in (("is_causal", False), ("scale", None), ("attn_mask", None), ("dropout_p", 0.0))
     )
     forward = lifting.call_of(source.outputs[0])
     if forward is None or forward.op != _ATTENTION or not same or not options:

@@ -124,6 +124,13 @@ def _mean_gradient(lifting: Lifting, node: Apply) -> bool:
     return lifting.gradient(forward, (_of_its_shape(lifting, expansion, forward),), node.outputs, node.mark)
 
 
+def _running_sum(lifting: Lifting, node: Apply) -> bool:
+    value, dtype = str(lifting.value(given(node, "self"))), lifting.dtype(node.outputs[0])
+    if dtype != lifting.dtype(value) or not lifting.shape(value):
+        return False
+    return lifting.call(node, "torch.cumsum", (Ref(value),), dim=whole(given(node, "dim")) % len(lifting.shape(value)))
+
+
 def _softmax(lifting: Lifting, node: Apply) -> bool:
     if lifting.dtype(node.outputs[0]) != lifting.dtype(str(lifting.value(given(node, "self")))):
         return False
@@ -151,6 +158,7 @@ EQUATIONS = (
     Equation("expand", "the gradient of a sum is its result's gradient, expanded", _spread),
     Equation("div", "the gradient of a mean is its result's gradient, expanded and divided by the count", _mean_gradient),
     Equation("div", "the sum of n numbers divided by n is their mean", _mean_of_sum),
+    Equation("cumsum", "cumsum(x, dim) is torch.cumsum where the sums have the dtype of x", _running_sum),
     Equation("_softmax", "_softmax(x, dim) is torch.softmax", _softmax),
     Equation("_log_softmax", "_log_softmax(x, dim) is torch.log_softmax", _softmax),
     Equation(

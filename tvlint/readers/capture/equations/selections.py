@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvlint.ir.operators import Literal
-from tvlint.readers.capture.lifting import Call, Equation, Lifting, Operand, given
+from tvlint.readers.capture.lifting import Call, Equation, Lifting, Operand, given, whole
 from tvlint.readers.capture.program import Apply, Argument, Ref
 
 LOOKUP = "torch.nn.functional.embedding"
@@ -277,7 +278,59 @@ def _takes_all_rows(lifting: Lifting, node: Apply, shape: tuple[int, ...]) -> bo
     return rows is not None and bool(shape) and _counts(lifting, rows, shape[0])
 
 
+def _dim(lifting: Lifting, node: Apply) -> int:
+    """Return the dimension that an operator works along, counted from the first."""
+    own = lifting.value(given(node, "self"))
+    return whole(node.arguments.get("dim", -1)) % max(1, len(lifting.shape(own)) if own is not None else 1)
+
+
+def _gathered(lifting: Lifting, node: Apply) -> bool:
+    return lifting.call(node, "torch.gather", (given(node, "self"), given(node, "index")), dim=_dim(lifting, node))
+
+
+def _put_at(op: str) -> Callable[[Lifting, Apply], bool]:
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        if not isinstance(node.arguments.get("src"), Ref) or node.arguments.get("reduce") is not None:
+            return False
+        operands = tuple(given(node, name) for name in ("self", "index", "src"))
+        return lifting.call(node, op, operands, dim=_dim(lifting, node))
+
+    return lift
+
+
+def _one_hot(lifting: Lifting, node: Apply) -> bool:
+    """Lift ones at one index a row of the last dimension among zeros."""
+    own, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
+    numbers = lifting.number(given(node, "self")), lifting.number(node.arguments.get("value"))
+    if own is None or index is None or numbers != (0, 1) or node.arguments.get("reduce") is not None:
+        return False
+    shape = lifting.shape(own)
+    if lifting.shape(index) != (*shape[:-1], 1) or _dim(lifting, node) != len(shape) - 1 or lifting.dtype(own) != "int64":
+        return False
+    return lifting.call(node, "torch.nn.functional.one_hot", (_as_shape(lifting, node, Ref(index), shape[:-1]), shape[-1]))
+
+
+def _top(lifting: Lifting, node: Apply) -> bool:
+    options = tuple(node.arguments.get(name, True) for name in ("largest", "sorted"))
+    if options != (True, True):
+        return False
+    return lifting.call(node, "torch.topk", (given(node, "self"), whole(given(node, "k"))), dim=_dim(lifting, node))
+
+
+def _place_of_greatest(lifting: Lifting, node: Apply) -> bool:
+    keep = bool(node.arguments.get("keepdim", False))
+    if node.arguments.get("dim") is None:
+        return False
+    return lifting.call(node, "torch.argmax", (given(node, "self"),), dim=_dim(lifting, node), keepdim=keep)
+
+
 EQUATIONS = (
+    Equation("gather", "gather(x, dim, index) is torch.gather", _gathered),
+    Equation("scatter_add", "scatter_add(x, dim, index, y) is torch.scatter_add", _put_at("torch.scatter_add")),
+    Equation("scatter", "scatter(x, dim, index, y) of tensors is torch.scatter", _put_at("torch.scatter")),
+    Equation("scatter", "scatter(0, -1, index, 1) with one index for each row is one_hot(index)", _one_hot),
+    Equation("topk", "topk(x, k, dim) of the greatest in order is torch.topk", _top),
+    Equation("argmax", "argmax(x, dim) is torch.argmax", _place_of_greatest),
     Equation("index", "x[0, 1, .., n - 1] of n rows is x", _all_rows),
     Equation("index_put", "x[0, 1, .., n - 1] = y of n rows is y", _all_rows_put),
     Equation("narrow", "rows of the gradient of a lookup are that of the lookup in their range", _part_of_lookup_gradient),

@@ -96,10 +96,12 @@ def _joined(lifting: Lifting, node: Apply) -> bool:
 
 
 def _stacked(lifting: Lifting, node: Apply) -> bool:
-    listed = given(node, "tensors")
+    listed, shape = given(node, "tensors"), lifting.shape(node.outputs[0])
+    dim = whole(node.arguments.get("dim", 0)) % max(1, len(shape))
+    one = (*shape[:dim], 1, *shape[dim + 1 :])
     parts = listed if isinstance(listed, tuple) else ()
-    dim = whole(node.arguments.get("dim", 0)) % max(1, len(lifting.shape(node.outputs[0])))
-    return lifting.call(node, "torch.stack", parts, dim=dim)
+    rows = tuple(lifting.temporary(node, "torch.Tensor.view", (part, one), one) for part in parts)
+    return lifting.call(node, "torch.cat", rows, dim=dim)
 
 
 def _seeded(lifting: Lifting, node: Apply) -> bool:
@@ -198,7 +200,7 @@ EQUATIONS = (
     ),
     Equation("expand", "a dimension of size 1 repeated is torch.Tensor.expand", _expanded),
     Equation("cat", "tensors without elements add nothing to torch.cat", _joined),
-    Equation("stack", "stack is torch.stack", _stacked),
+    Equation("stack", "stack(x, y, .., dim) is the torch.cat of each with a dimension of size 1", _stacked),
     Equation("ones_like", "a backward pass begins at its root with ones", _seeded),
     *(Equation(name, f"{name} is torch.ones of its shape", _ones) for name in ("ones", "ones_like", "new_ones")),
     *(Equation(name, f"{name} is torch.zeros of its shape", _zeros) for name in ("zeros", "zeros_like", "new_zeros")),

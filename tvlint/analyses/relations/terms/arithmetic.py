@@ -500,7 +500,8 @@ def some_of(terms: Terms, term: int, dim: int, start: int, stop: int) -> int | N
     """Return some indices of a dimension of a term as a sum of products; None where no form of it is known."""
     places, algebra = list(range(len(terms.shape[term]))), Algebra(terms)
     try:
-        made = algebra.sliced(_with_dimension(algebra, term, places, dim), dim, start, stop, len(places))
+        (given,) = _with_dimensions(algebra, [(term, places, dim)])
+        made = algebra.sliced(given, dim, start, stop, len(places))
         return _laid_out(algebra, made, [*places[:dim], len(places), *places[dim + 1 :]]) if made else None
     except TooLargeError:
         return None
@@ -516,19 +517,18 @@ def side_by_side(terms: Terms, parts: Sequence[tuple[int, int]], dim: int, size:
     places, algebra = list(range(len(terms.shape[parts[0][0]]))), Algebra(terms)
     last = len(places) + len(parts)
     try:
-        made = []
-        for own, (term, start) in enumerate(parts, len(places)):
-            at = [*places[:dim], own, *places[dim + 1 :]]
-            made.append(algebra.padded(_with_dimension(algebra, term, at, own), own, start, size, last))
+        cut = [(term, [*places[:dim], own, *places[dim + 1 :]], own) for own, (term, _) in enumerate(parts, len(places))]
+        given = zip(_with_dimensions(algebra, cut), cut, parts, strict=True)
+        made = [algebra.padded(value, own, start, size, last) for value, (_, _, own), (_, start) in given]
         return _laid_out(algebra, algebra.added(*made), [*places[:dim], last, *places[dim + 1 :]])
     except TooLargeError:
         return None
 
 
-def _with_dimension(algebra: Algebra, term: int, places: Sequence[int], whole: int) -> Expression:
-    """Return a term as an expression in which the index `whole` is not split."""
-    algebra.split([(term, [-1 if index == whole else index for index in places])])
-    return _opaque(algebra, term, places, [whole])
+def _with_dimensions(algebra: Algebra, given: Sequence[tuple[int, Sequence[int], int]]) -> list[Expression]:
+    """Return terms, each with the indices of its dimensions, as expressions in which one index of each is not split."""
+    algebra.split((term, [-1 if index == whole else index for index in places]) for term, places, whole in given)
+    return [_opaque(algebra, term, places, [whole]) for term, places, whole in given]
 
 
 def _laid_out(algebra: Algebra, made: Expression, places: Sequence[int]) -> int:

@@ -144,9 +144,12 @@ class Algebra:
             waiting = iter(places)
             (base,) = operands
             return self._factor(base, [tuple(i for _ in range(count) for i in next(waiting)) for count in head[1]], power)
-        flat = tuple(index for own in places for index in own if index >= 0)
+        for dim, own in enumerate(places):
+            if len(own) == 1 and own[0] >= 0:
+                self.sizes.setdefault(own[0], (terms.shape[term][dim], dim == terms.slot[term]))
+        kept = [tuple(index for index in own if index >= 0 and self.sizes[index] != (1, False)) for own in places]
+        flat, counts = tuple(index for own in kept for index in own), tuple(map(len, kept))
         shape, slot = self.extent(flat)
-        counts = tuple(sum(index >= 0 for index in own) for own in places)
         return terms.term((SPLIT, counts), (term,), shape, slot), flat, power
 
     def number(self, constant: Constant) -> Expression:

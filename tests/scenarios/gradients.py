@@ -1594,4 +1594,63 @@ program pp=1
   update emb
 """,
     ),
+    *pair(
+        "gradient of a later value sent back over the pipeline", "gradient-of-another-tensor",
+        """
+mesh pp=2
+weight a f32[8,8]
+weight b f32[8,8]
+input x f32[4,8]
+input t f32[4,8]
+loss l
+program pp=0
+  h = linear(x, a)
+  r = relu(h)
+  send r to pp+1
+  recv dr: f32[4,8] from pp+1
+  dh = backward r (dr)
+  _, grad(a) = backward h (dh)
+  update a
+program pp=1
+  recv q: f32[4,8] from pp-1
+  y = linear(q, b)
+  l = mse_loss(y, t)
+  dy, _ = backward l (grad(l))
+  dq, grad(b) = backward y (dy)
+-  send dy to pp-1
++  send dq to pp-1
+  update b
+""",
+    ),
+    *pair(
+        "master weights stepped with each other's gradients", "gradient-of-another-tensor",
+        """
+mesh dp=2
+weight a bf16[8,8]
+weight b bf16[8,8]
+state ma f32[8,8]
+state mb f32[8,8]
+input x bf16[4,8] dp:S(0)
+loss l
+program
+  h = linear(x, a)
+  y = linear(h, b)
+  l = mean(y)
+  dy = backward l (grad(l))
+  dh, gb = backward y (dy)
+  _, ga = backward h (dh)
+  grad(a) = all-reduce avg(ga) over dp
+  grad(b) = all-reduce avg(gb) over dp
+  fa = float(grad(a))
+  fb = float(grad(b))
+-  sgd(ma!, fb)
+-  sgd(mb!, fa)
++  sgd(ma!, fa)
++  sgd(mb!, fb)
+  na = bfloat16(ma)
+  nb = bfloat16(mb)
+  copy_(a!, na)
+  copy_(b!, nb)
+""",
+    ),
 )

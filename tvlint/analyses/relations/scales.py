@@ -23,8 +23,8 @@ from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradie
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Backward, Operator, ReduceGradients
-from tvlint.ir.plan import Plan, Role
+from tvlint.ir.operators import Operator, ReduceGradients
+from tvlint.ir.plan import Plan
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
@@ -77,45 +77,6 @@ def place_of(facts: Facts, operator: Operator) -> Location:
             if own is operator:
                 return facts.place(name, index, own)
     raise AssertionError(operator)
-
-
-def mistaken_steps(facts: Facts) -> Iterator[tuple[Stepped, str]]:
-    """Yield the steps of weights, each once, with what is made of gradients of others that are stepped too, and one of them."""
-    alone = relations(facts)
-    if alone is None:
-        return
-    steps, tensors = alone.derived.steps, facts.plan.tensors
-    weights, found = {step.weight for step in steps}, dict[tuple[str, str], tuple[Stepped, str]]()
-    owners = _owners(alone)
-    for step in steps:
-        others = set() if step.weight in step.made_of else weights & step.made_of
-        if step.gradient is not None and not step.made_of:
-            given = owners.get(_unchanged(alone.world.terms, step.gradient.term), {step.weight})
-            others |= weights & given - {step.weight} if len(given) == 1 else set()
-        if others and tensors[step.weight].role is Role.WEIGHT:
-            found.setdefault((step.weight, step.name), (step, min(others)))
-    yield from found.values()
-
-
-def _owners(alone: Alone) -> dict[int, set[str]]:
-    """Return the weights that each term is the gradient of, as backward operators give it to them."""
-    owners: dict[int, set[str]] = {}
-    for held in alone.derived.environments.values():
-        for name, weight in _gradients(alone.plan):
-            if (value := held.get(name)) is not None:
-                owners.setdefault(_unchanged(alone.world.terms, value.term), set()).add(weight)
-    return owners
-
-
-def _gradients(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield the gradients that backward operators give to weights."""
-    for segment in plan.segments.values():
-        for own in segment.operators:
-            if isinstance(own, Backward):
-                operands = [name for name in own.forward.inputs if isinstance(name, str)]
-                for gradient, name in zip(own.outputs, operands, strict=False):
-                    if gradient and name in plan.tensors and plan.tensors[name].role is Role.WEIGHT:
-                        yield gradient, name
 
 
 def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, Fraction, str]]:
@@ -198,7 +159,7 @@ def _kept(terms: Terms, term: int) -> tuple[Fraction, int] | None:
     return below
 
 
-def _unchanged(terms: Terms, term: int) -> int:
+def unchanged(terms: Terms, term: int) -> int:
     """Return the value that the term is a multiple of, in whatever shape or part."""
     while (below := _kept(terms, term)) is not None:
         term = below[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tvlint.analyses.relations.derivation.environment import assign, incoming, operand_value
 from tvlint.analyses.relations.derivation.forward import forward, literals, noted, recovered
@@ -12,7 +12,7 @@ from tvlint.analyses.relations.derivation.gradient_starts import given, uses_on
 from tvlint.analyses.relations.derivation.localise import blame, tell
 from tvlint.analyses.relations.derivation.runnable import may_go_back
 from tvlint.analyses.relations.derivation.slices import moved_gradient
-from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved, Slot
+from tvlint.analyses.relations.derivation.state import Held, Machine, Pulled, RankState, Saved, Slot
 from tvlint.analyses.relations.terms.loss_identities import factor_of
 from tvlint.analyses.relations.transfer.apply import run, run_again
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -26,6 +26,29 @@ from tvlint.ops.table import spec_of
 
 
 def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
+    """Give the gradients of the operands of a forward operator, and note what was taken and given as the gradient of what."""
+    taken = list(_pulled(machine, rank, operator, is_given=False))
+    _backward(machine, rank, operator)
+    machine.derived.pulled += (*taken, *_pulled(machine, rank, operator, is_given=True))
+
+
+def _pulled(machine: Machine, rank: RankState, operator: Backward, is_given: bool) -> Iterator[Pulled]:
+    """Yield what a backward operator takes, or gives, as the gradient of what; of plans with a reference that is not needed."""
+    names, places = (operator.outputs, operator.forward.inputs) if is_given else (operator.inputs, operator.forward.outputs)
+    values = (own for own in places if isinstance(own, str))
+    for name, of in zip(names, values, strict=False) if machine.alone else ():
+        if name:
+            yield Pulled(rank.number, operator, name, of, _held(machine, rank, name), _held(machine, rank, of), is_given)
+
+
+def _held(machine: Machine, rank: RankState, name: str) -> Held:
+    """Return the term of what a rank holds under a name; the rank and the name where that is not known."""
+    weight = machine.weight_of.get(name, "")
+    value = rank.gradients.get(weight) if weight else rank.local.get(name, rank.environment.get(name))
+    return (rank.number, name) if value is None else value.term
+
+
+def _backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     ran, saved = rank.saved.get(operator.forward.outputs, (None, None))
     if saved is None and operator.forward.outputs not in rank.poisoned and not computes(machine, operator.forward):
         saved = anew(machine, rank, operator)

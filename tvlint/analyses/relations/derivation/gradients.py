@@ -97,8 +97,9 @@ def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
             for name in (name for name in names if name not in held):
                 weight = machine.weight_of.get(name, "")
                 value = of_all_micro_batches(machine, rank, weight) if weight in rank.gradients else rank.local.get(name)
-                if value is not None and is_gradient(machine.world.terms, bare_term(machine.world.terms, value.term)):
-                    made = frozenset({weight}) if weight else rank.made_of.get(name, frozenset())
+                made = frozenset({weight}) if weight else rank.made_of.get(name, frozenset())
+                terms = machine.world.terms
+                if value is not None and (made or is_gradient(terms, bare_term(terms, value.term))):
                     machine.derived.steps.append(Stepped(rank.number, operator, held[0], name, value, made))
             return
 

@@ -15,7 +15,7 @@ from tvlint.analyses.relations.transfer.memo import Cases
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Communicate, Compute, Operator, Receive, ReduceGradients
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients
 from tvlint.ir.plan import Box, Plan, Program, Segment
 from tvlint.ops.spec import Bound, Call, Family
 
@@ -109,6 +109,23 @@ class Stepped:
     made_of: frozenset[str]
 
 
+Held: TypeAlias = int | tuple[int, str]
+"""The term of what a rank holds under a name; the rank and the name where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """On a rank, a backward operator takes the gradient `name` as that of `of`, or gives it as such."""
+
+    rank: int
+    operator: Backward
+    name: str
+    of: str
+    gradient: Held
+    value: Held
+    is_given: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Scaling:
     """A collective that makes a multiple of a value, and the rule that says so."""
@@ -145,6 +162,8 @@ class Derived:
     roots: list[Root] = field(default_factory=list)
     steps: list[Stepped] = field(default_factory=list)
     """The gradients with which weights are stepped."""
+    pulled: list[Pulled] = field(default_factory=list)
+    """What backward operators take and give, of a plan that is derived alone."""
     contradicted: list[Defect] = field(default_factory=list)
     """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False

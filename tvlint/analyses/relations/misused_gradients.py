@@ -1,0 +1,136 @@
+"""Gradients that are taken for those of another value, or step another weight than the one that they are the gradients of.
+
+What a backward operator gives is the gradient of its operand. It is also that of whatever the operand is made from without a
+change of its numbers, as the addends of a sum or a value in another shape. Terms say so on all ranks: a gradient is the same
+term after it was sent, reduced, scaled or cast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.def_use import overwritten
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.relations.derivation.single_plan import Alone
+from tvlint.analyses.relations.derivation.state import Held
+from tvlint.analyses.relations.findings import relations
+from tvlint.analyses.relations.scales import unchanged
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ir.operators import Communicate, Compute, Operator
+from tvlint.ir.plan import Plan, Role
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
+
+_PASSES = (Trait.SUM, Trait.VIEW, Trait.CONVERSION, Trait.RANGES, Trait.APART, Trait.JOIN, Trait.BROADCAST)
+
+
+@dataclass(frozen=True, slots=True)
+class Misused:
+    """On `rank`, `operator` takes the gradient `name` of `owner` as that of `tensor`, gives it so or steps `tensor` with it."""
+
+    name: str
+    owner: str
+    tensor: str
+    how: str
+    operator: Operator
+    rank: int
+
+
+def misused_gradients(facts: Facts) -> Iterator[Misused]:
+    """Yield the gradients that are used as those of another value, each once."""
+    alone = relations(facts)
+    if alone is None:
+        return
+    told = set[tuple[str, str]]()
+    owners = _owners(alone)
+    for own in (*_taken(alone, owners), *_given(alone), *_steps(alone, owners)):
+        if (own.how, own.tensor) not in told:
+            told.add((own.how, own.tensor))
+            yield own
+
+
+def _owners(alone: Alone) -> dict[Held, dict[Held, str]]:
+    """Return by gradient the values that backward operators give it for, with their names."""
+    owners: dict[Held, dict[Held, str]] = {}
+    for own in alone.derived.pulled:
+        if own.is_given:
+            owners.setdefault(_plain(alone.world.terms, own.gradient), {})[own.value] = own.of
+    return owners
+
+
+def _plain(terms: Terms, held: Held) -> Held:
+    return unchanged(terms, held) if isinstance(held, int) else held
+
+
+def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:
+    """Yield backward operators that start with the gradient of another value."""
+    terms = alone.world.terms
+    for own in alone.derived.pulled:
+        known = {} if own.is_given else owners.get(_plain(terms, own.gradient), {})
+        if not known or own.value in known or own.of in known.values() or not _are_terms((own.value, *known)):
+            continue
+        if _passed(terms, own.value).isdisjoint(*(_passed(terms, other) for other in known)):
+            yield Misused(own.name, next(iter(known.values())), own.of, "taken", own.operator, own.rank)
+
+
+def _are_terms(held: tuple[Held, ...]) -> bool:
+    return all(isinstance(own, int) for own in held)
+
+
+def _passed(terms: Terms, held: Held) -> set[Held]:
+    """Return the values to which the gradient of one goes on without a change, and itself."""
+    found, waiting = {held}, [held]
+    while waiting:
+        own = waiting.pop()
+        if isinstance(own, int):
+            passes = has_trait(str(terms.keys[own][0]), *_PASSES)
+            below = {unchanged(terms, own), *(terms.operands[own] if passes else ())}
+            waiting.extend(below - found)
+            found |= below
+    return found
+
+
+def _given(alone: Alone) -> Iterator[Misused]:
+    """Yield gradients that stand at the place of another weight, or operand, than the one whose gradient they are called."""
+    tensors = alone.plan.tensors
+    for own in alone.derived.pulled:
+        named = tensors[own.name].gradient_of if own.name in tensors else ""
+        if own.is_given and named not in ("", own.of) and {named, own.of} <= tensors.keys():
+            one, other, operands = tensors[named], tensors[own.of], own.operator.forward.inputs
+            tied = (one.logical or named) == (other.logical or own.of) or (one.storage or named) == other.storage
+            beside = operands.count(named) and operands.count(own.of) == 1 and not has_trait(own.operator.forward.op, Trait.SUM)
+            if beside or (one.role is other.role is Role.WEIGHT and not tied):
+                yield Misused(own.name, named, own.of, "given", own.operator, own.rank)
+
+
+def _steps(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:
+    """Yield the steps of weights, or of copies of them, with what is made of gradients of others that are stepped too."""
+    tensors, copies = alone.plan.tensors, _copied(alone.plan)
+    weights = {copies.get(step.weight, step.weight) for step in alone.derived.steps}
+    for step in alone.derived.steps:
+        weight = copies.get(step.weight, step.weight)
+        others = set() if weight in step.made_of else weights & step.made_of
+        if step.gradient is not None and not step.made_of:
+            given = set(owners.get(_plain(alone.world.terms, step.gradient.term), {}).values()) or {weight}
+            others |= weights & given - {weight} if len(given) == 1 else set()
+        if others and tensors[weight].role is Role.WEIGHT:
+            yield Misused(step.name, min(others), weight, "stepped", step.operator, step.rank)
+
+
+def _copied(plan: Plan) -> dict[str, str]:
+    """Return by state the weight into which it is copied, in whatever type and shape, where it is one."""
+    run = (own for segment in plan.segments.values() for own in segment.operators)
+    operators = [own for own in run if isinstance(own, Compute | Communicate)]
+    made = {name: own.inputs for own in operators for name in own.outputs}
+    found: dict[str, set[str]] = {}
+    for own in operators:
+        written = overwritten(own) if isinstance(own, Compute) and len(own.inputs) == 2 else ()
+        for weight in (name for name in written if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT):
+            sources, seen = [name for name in own.inputs if name != weight and isinstance(name, str)], set[str]()
+            while len(sources) == 1 and sources[0] in made.keys() - seen:
+                seen.add(sources[0])
+                sources = [name for name in made[sources[0]] if isinstance(name, str)]
+            if len(sources) == 1 and sources[0] in plan.tensors and plan.tensors[sources[0]].role is Role.STATE:
+                found.setdefault(sources[0], set()).add(weight)
+    return {state: next(iter(weights)) for state, weights in found.items() if len(weights) == 1}

@@ -31,12 +31,16 @@ from tvlint.ir.operators import (
 )
 from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 from tvlint.ops.field import Array
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 from tvlint.replay.collectives import combine, exchange
 from tvlint.replay.operators import NotReplayedError, forward, gradients, in_shape
 
 Given: TypeAlias = Callable[[int, str, int], "Array | None"]
 """The numbers that a rank is given for a tensor in a micro-batch; None where there are none."""
 
+_MASK = 3
+"""The operand of attention that is its mask, where it has one."""
 
 T = TypeVar("T")
 Turns: TypeAlias = Generator[None, None, T]
@@ -328,11 +332,23 @@ class _Rank:
             raise AssertionError(f"an operator of a kind that is not run: {operator}")
 
     def _operands(self, compute: Compute) -> Turns[list[Array]]:
-        found = []
+        found: list[Array] = []
         for each in compute.inputs:
             if isinstance(each, str):
-                found.append((yield from self.read(each)))
+                value = yield from self.read(each)
+                is_mask = len(found) == _MASK and has_trait(compute.op, Trait.ATTENTION)
+                found.append(self._as_addend(each, value) if is_mask else value)
         return found
+
+    def _as_addend(self, name: str, mask: Array) -> Array:
+        """Return a mask of attention as numbers to add to scores."""
+        import numpy as np
+
+        tensor = self.plan.tensors.get(name)
+        dtype = tensor.dtype.rsplit(".", 1)[-1] if tensor is not None else ""
+        if not dtype:
+            raise NotReplayedError(f"`{name}` may hold flags or numbers")
+        return np.where(mask != 0, 0.0, -np.inf) if dtype == "bool" else mask
 
     def _compute(self, operator: Compute) -> Turns[None]:
         operands = yield from self._operands(operator)
